@@ -17,25 +17,25 @@ COMPILED = pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".
 
 
 @WITH_MODULE
-def bench_forward(timed, benchmark, library, topology):
+def bench_forward(time_call, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel forward in turn blocks={BLOCKS}"
     modules, inputs = _build_modules_and_inputs(library, topology)
 
-    outputs = timed(_run_forward, modules, inputs)
+    outputs = time_call(_run_forward, modules, inputs)
 
     assert [y.shape for y in outputs] == [x.shape for x in inputs]
     assert [y.device for y in outputs] == [x.device for x in inputs]
 
 
 @WITH_MODULE
-def bench_evaluation(timed, benchmark, library, topology):
+def bench_evaluation(time_call, benchmark, library, topology):
     benchmark.group = f"bound of DataParallel evaluation in turn blocks={BLOCKS}"
     modules, inputs = _build_modules_and_inputs(library, topology)
     for module in modules:
         module.eval()
 
     with torch.no_grad():
-        outputs = timed(_run_forward, modules, inputs)
+        outputs = time_call(_run_forward, modules, inputs)
 
     assert [y.shape for y in outputs] == [x.shape for x in inputs]
     assert not any(y.requires_grad for y in outputs)
@@ -43,7 +43,7 @@ def bench_evaluation(timed, benchmark, library, topology):
 
 @WITH_MODULE
 @COMPILED
-def bench_forward_backward(timed, benchmark, library, topology, compiled):
+def bench_forward_backward(time_call, benchmark, library, topology, compiled):
     mode = "compiled" if compiled else "in turn"
     benchmark.group = f"bound of DataParallel forward+backward {mode} blocks={BLOCKS}"
     modules, inputs = _build_modules_and_inputs(library, topology)
@@ -51,7 +51,7 @@ def bench_forward_backward(timed, benchmark, library, topology, compiled):
         modules = [torch.compile(module, backend=eager_backend) for module in modules]
         _run_step(modules, inputs)  # The first step compiles the modules.
 
-    timed(_run_step, modules, inputs)
+    time_call(_run_step, modules, inputs)
 
     assert all(p.grad is not None for module in modules for p in module.parameters())
 

@@ -50,12 +50,12 @@ def _create_tensors(payload, device):
 
 @for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
+def bench_broadcast_coalesced(time_call, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
     tensors = _create_tensors(payload, devices[0])
 
-    copies = timed(library.comm.broadcast_coalesced, tensors, devices)
+    copies = time_call(library.comm.broadcast_coalesced, tensors, devices)
 
     moved = 2 * _count_bytes_written(tensors, copies)
     _record_bandwidth(benchmark, copy_bandwidth, tensors, moved)
@@ -64,12 +64,12 @@ def bench_broadcast_coalesced(timed, benchmark, copy_bandwidth, library, topolog
 
 @for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_reduce_add_coalesced(timed, benchmark, copy_bandwidth, library, topology, payload):
+def bench_reduce_add_coalesced(time_call, benchmark, copy_bandwidth, library, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
     lists = [_create_tensors(payload, device) for device in devices]
 
-    sums = timed(library.comm.reduce_add_coalesced, lists, topology.ordinals[0])
+    sums = time_call(library.comm.reduce_add_coalesced, lists, topology.ordinals[0])
 
     moved = (DEVICES + 1) * sum(t.nbytes for t in sums)
     _record_bandwidth(benchmark, copy_bandwidth, sums, moved)

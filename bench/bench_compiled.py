@@ -14,7 +14,7 @@ from .bench_data_parallel import BLOCKS, WITH_MODULE, build_module_and_input, ru
 
 @WITH_MODULE
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def bench_forward_backward_compiled(timed, benchmark, library, topology):
+def bench_forward_backward_compiled(time_call, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward compiled blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology)
     if library == "impl":
@@ -22,7 +22,7 @@ def bench_forward_backward_compiled(timed, benchmark, library, topology):
         run_step(module, x)  # The first step compiles the module.
         gc.collect()
 
-    timed(run_step, module, x)
+    time_call(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 

@@ -40,63 +40,63 @@ def build_module_and_input(library, topology, num_blocks=BLOCKS, width=WIDTH, **
 
 
 @WITH_MODULE
-def bench_forward(timed, benchmark, library, topology):
+def bench_forward(time_call, benchmark, library, topology):
     benchmark.group = f"DataParallel forward blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology)
 
-    y = timed(module, x)
+    y = time_call(module, x)
 
     assert y.shape == x.shape
     assert y.device == x.device
 
 
 @WITH_MODULE
-def bench_forward_backward(timed, benchmark, library, topology):
+def bench_forward_backward(time_call, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology)
 
-    timed(run_step, module, x)
+    time_call(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
 
 @WITH_MODULE
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_evaluation(timed, benchmark, library, topology, in_turn):
+def bench_evaluation(time_call, benchmark, library, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology, in_turn=in_turn)
     module.eval()
 
     with torch.no_grad(), module.hold() if library == "impl" else nullcontext():
-        y = timed(module, x)
+        y = time_call(module, x)
 
     assert y.shape == x.shape
     assert not y.requires_grad
 
 
 @WITH_MODULE
-def bench_forward_in_turn(timed, benchmark, library, topology):
+def bench_forward_in_turn(time_call, benchmark, library, topology):
     benchmark.group = f"DataParallel forward in turn blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology, in_turn=True)
 
-    y = timed(module, x)
+    y = time_call(module, x)
 
     assert y.shape == x.shape
     assert y.device == x.device
 
 
 @WITH_MODULE
-def bench_forward_backward_in_turn(timed, benchmark, library, topology):
+def bench_forward_backward_in_turn(time_call, benchmark, library, topology):
     benchmark.group = f"DataParallel forward+backward in turn blocks={BLOCKS}"
     module, x = build_module_and_input(library, topology, in_turn=True)
 
-    timed(run_step, module, x)
+    time_call(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 
 
 @pytest.mark.parametrize("library", list(LIBRARIES))
-def bench_peak_memory(timed, benchmark, library, topology):
+def bench_peak_memory(time_call, benchmark, library, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
     module, x = build_module_and_input(library, topology, num_blocks=20, width=256)
     run_step(module, x)
@@ -105,7 +105,7 @@ def bench_peak_memory(timed, benchmark, library, topology):
         not_run(f"torch.{topology.accelerator} does not report peak memory")
     benchmark.extra_info["peak_bytes"] = peak
 
-    timed(run_step, module, x)
+    time_call(run_step, module, x)
 
     assert all(p.grad is not None for p in module.parameters())
 

@@ -1,11 +1,11 @@
 """The time and the communication of impl.distributed, compared with DistributedDataParallel.
 
-Times are wall times of one step, forward and backward, until every rank has its gradients. They
-include sending the call to the ranks' processes. Both libraries use buckets of the same size.
+Times are wall times of one step, forward and backward, until every rank has its gradients. A time
+includes sending the call to the ranks' processes. Both libraries use buckets of the same size.
 DistributedDataParallel (`reference`) gets each rank's rows. impl gets the whole batch and returns
 the whole output of a classifier on every rank. `bytes` counts the bytes that a rank passes to each
-collective in one step. It does not count one integer per parameter: with it both libraries tell
-the other ranks whether the parameter was used.
+collective in one step. It does not count one integer per parameter, by which a rank tells the
+other ranks in both libraries whether it used the parameter.
 """
 
 import pytest

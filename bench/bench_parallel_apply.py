@@ -9,12 +9,12 @@ from .models import Identity
 
 @for_both_libraries
 @pytest.mark.parametrize("num_modules", [2, 4], ids="modules={}".format)
-def bench_parallel_apply(timed, benchmark, library, topology, num_modules):
+def bench_parallel_apply(time_call, benchmark, library, topology, num_modules):
     benchmark.group = f"parallel_apply identity modules={num_modules}"
     devices = topology.take(num_modules)
     modules = [Identity() for _ in devices]
     inputs = [torch.ones(2, device=device) for device in devices]
 
-    outputs = timed(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
+    outputs = time_call(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
 
     assert all(output is x for output, x in zip(outputs, inputs, strict=True))

@@ -15,12 +15,12 @@ DEVICES = 4
 @for_both_libraries
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
 @pytest.mark.parametrize("num_blocks", [10, 100, 400, 1000], ids="blocks={}".format)
-def bench_replicate(timed, benchmark, library, topology, num_blocks, detach):
+def bench_replicate(time_call, benchmark, library, topology, num_blocks, detach):
     benchmark.group = f"replicate blocks={num_blocks} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
     module = build_blocks(num_blocks).to(devices[0])
 
-    replicas = timed(library.replicate.replicate, module, devices, detach)
+    replicas = time_call(library.replicate.replicate, module, devices, detach)
 
     last = replicas[-1][-1][0].weight
     assert last.device == devices[-1]

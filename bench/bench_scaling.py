@@ -46,21 +46,21 @@ def _wrap(library, topology, module, num_devices):
     return Target(LIBRARIES[library]).data_parallel.DataParallel(module, devices), devices[0]
 
 
-def _time_forward(timed, benchmark, topology, module, x):
+def _time_forward(time_call, benchmark, topology, module, x):
     peak = measure_peak_bytes(topology, partial(module, x))
     if peak is not None:
         benchmark.extra_info["peak_bytes"] = peak
-    return timed(module, x)
+    return time_call(module, x)
 
 
 @WITH_MODULE
 @pytest.mark.parametrize(("num_blocks", "num_devices"), BLOCKS_AND_DEVICES, ids="{}".format)
-def bench_scaling(timed, benchmark, library, topology, num_blocks, num_devices):
+def bench_scaling(time_call, benchmark, library, topology, num_blocks, num_devices):
     benchmark.group = f"DataParallel scaling blocks={num_blocks} devices={num_devices}"
     module, device = _wrap(library, topology, build_blocks(num_blocks), num_devices)
     x = torch.randn(BATCH, WIDTH, device=device)
 
-    y = _time_forward(timed, benchmark, topology, module, x)
+    y = _time_forward(time_call, benchmark, topology, module, x)
 
     assert y.shape == x.shape
     assert y.device == x.device
@@ -68,12 +68,12 @@ def bench_scaling(timed, benchmark, library, topology, num_blocks, num_devices):
 
 @WITH_MODULE
 @pytest.mark.parametrize("width", [16, 64, 256, 1024], ids="width={}".format)
-def bench_scaling_width(timed, benchmark, library, topology, width):
+def bench_scaling_width(time_call, benchmark, library, topology, width):
     benchmark.group = f"DataParallel scaling blocks=4 width={width}"
     module, device = _wrap(library, topology, build_blocks(4, width), DEVICES)
     x = torch.randn(BATCH, width, device=device)
 
-    y = _time_forward(timed, benchmark, topology, module, x)
+    y = _time_forward(time_call, benchmark, topology, module, x)
 
     assert y.shape == x.shape
     assert y.device == x.device
@@ -81,14 +81,14 @@ def bench_scaling_width(timed, benchmark, library, topology, width):
 
 @WITH_MODULE
 @pytest.mark.parametrize("num_pairs", [1, 10, 100, 1000], ids="pairs={}".format)
-def bench_scaling_nested(timed, benchmark, library, topology, num_pairs):
+def bench_scaling_nested(time_call, benchmark, library, topology, num_pairs):
     benchmark.group = f"DataParallel scaling pairs={num_pairs}"
     module, device = _wrap(library, topology, Nested(), DEVICES)
     pairs = [
         {name: torch.ones(BATCH, 4, device=device) for name in "ab"} for _ in range(num_pairs)
     ]
 
-    outputs = _time_forward(timed, benchmark, topology, module, pairs)
+    outputs = _time_forward(time_call, benchmark, topology, module, pairs)
 
     assert len(outputs) == num_pairs
     assert outputs[-1]["b"].shape == (BATCH, 4)

@@ -14,33 +14,35 @@ ROWS = 64
 
 
 @for_both_libraries
-def bench_scatter_nested(timed, benchmark, library, topology):
+def bench_scatter_nested(time_call, benchmark, library, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
 
-    chunks = timed(library.scatter_gather.scatter, (build_nested(ROWS, devices[0]),), devices)
+    chunks = time_call(library.scatter_gather.scatter, (build_nested(ROWS, devices[0]),), devices)
 
     assert [chunk[0][3]["d"].shape[0] for chunk in chunks] == [ROWS // DEVICES] * DEVICES
 
 
 @for_both_libraries
-def bench_scatter_kwargs_nested(timed, benchmark, library, topology):
+def bench_scatter_kwargs_nested(time_call, benchmark, library, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
     args, kwargs = (build_nested(ROWS, devices[0]),), {"more": build_nested(ROWS, devices[0])}
 
-    chunks, keyword_chunks = timed(library.scatter_gather.scatter_kwargs, args, kwargs, devices)
+    chunks, keyword_chunks = time_call(
+        library.scatter_gather.scatter_kwargs, args, kwargs, devices
+    )
 
     assert len(chunks) == len(keyword_chunks) == DEVICES
     assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
 @for_both_libraries
-def bench_gather_nested(timed, benchmark, library, topology):
+def bench_gather_nested(time_call, benchmark, library, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)
     outputs = [build_nested(ROWS // DEVICES, device) for device in devices]
 
-    gathered = timed(library.scatter_gather.gather, outputs, devices[0])
+    gathered = time_call(library.scatter_gather.gather, outputs, devices[0])
 
     assert torch.equal(gathered[3]["d"].cpu(), torch.ones(ROWS, 4))

@@ -32,23 +32,23 @@ AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
 
 
 @AGAINST_ONE_THREAD
-def bench_replicas(timed, benchmark, library, topology):
+def bench_replicas(time_call, benchmark, library, topology):
     benchmark.group = f"four replicas against one thread blocks={BLOCKS}"
     devices = topology.take(4)
     replicas = impl.replicate(build_blocks(BLOCKS).to(devices[0]), devices)
     inputs = [torch.randn(BATCH // 4, WIDTH, device=device) for device in devices]
 
     if library == "impl":
-        outputs = timed(impl.parallel_apply, replicas, inputs, None, devices)
+        outputs = time_call(impl.parallel_apply, replicas, inputs, None, devices)
     else:
-        outputs = timed(_run_in_turn, replicas, inputs)
+        outputs = time_call(_run_in_turn, replicas, inputs)
 
     assert [y.device for y in outputs] == devices
 
 
 @AGAINST_ONE_THREAD
 @pytest.mark.parametrize("model", MODELS)
-def bench_cpu_replicas(timed, benchmark, library, model):
+def bench_cpu_replicas(time_call, benchmark, library, model):
     build, rows, width = MODELS[model]
     benchmark.group = f"two CPU replicas against the plain module {model} rows={rows}"
     module, x = build().eval(), torch.randn(rows, width)
@@ -56,10 +56,10 @@ def bench_cpu_replicas(timed, benchmark, library, model):
 
     with torch.no_grad(), wrapper.hold():
         if library == "impl":
-            y = timed(wrapper, x)
+            y = time_call(wrapper, x)
         else:
             with _use_threads(CPU_REPLICAS):
-                y = timed(module, x)
+                y = time_call(module, x)
         torch.testing.assert_close(y, module(x))
 
 

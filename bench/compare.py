@@ -80,7 +80,7 @@ def _print_table(table: list[Ratio]) -> list[str]:
 
 
 def _groups_of(rows: Collection[str]) -> set[str]:
-    """Return the benchmark groups of ``rows``. The row of a group's bytes ends in `` (bytes)``."""
+    """Return the benchmark groups of ``rows``. The name of a row of bytes ends in `` (bytes)``."""
     return {row.removesuffix(" (bytes)") for row in rows}
 
 
@@ -97,7 +97,7 @@ def _run_benchmarks(benchmark_names: Collection[str]) -> Mapping[str, Any]:
 
 
 def main() -> int:
-    """Print the ratios of a saved run; return 1 if one is below its floor every time."""
+    """Print the ratios of a saved run; return 1 if a ratio is below its floor every time."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
     path = parser.parse_args().file

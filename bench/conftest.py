@@ -54,7 +54,7 @@ def library(request: pytest.FixtureRequest) -> Target:
 
 
 @pytest.fixture
-def timed(
+def time_call(
     benchmark: Any, topology: Topology, request: pytest.FixtureRequest
 ) -> Callable[..., Any]:
     """Return a function that times a call until every device is idle, and returns its result.
@@ -64,10 +64,10 @@ def timed(
     benchmark.extra_info["library"] = request.node.callspec.params["library"]
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
 
-    def time_call(function: Callable[..., Any], *args: Any) -> Any:
+    def call_and_time(function: Callable[..., Any], *args: Any) -> Any:
         return benchmark(synchronize_after(function, topology), *args)
 
-    return time_call
+    return call_and_time
 
 
 def synchronize_after(function: Callable[P, R], topology: Topology) -> Callable[P, R]:

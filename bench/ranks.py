@@ -23,7 +23,7 @@ _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 
 def build_module_and_batch(
-    rank: RankContext,
+    context: RankContext,
     library: str,
     layers: int,
     width: int,
@@ -35,19 +35,19 @@ def build_module_and_batch(
     module = nn.Sequential(
         *(_build_layer(width) for _ in range(layers)), nn.Linear(width, CLASSES)
     )
-    x = torch.randn(rows_per_rank * rank.size, width)
+    x = torch.randn(rows_per_rank * context.size, width)
     options: dict[str, Any] = {"bucket_cap_mb": bucket_cap_mb}
     if library == "impl":
-        net = rank.distributed.DataParallel(module, rank.group, **options)
+        net = context.distributed.DataParallel(module, context.group, **options)
     else:
-        options["find_unused_parameters"] = True  # impl always does this.
-        net = DistributedDataParallel(module, process_group=rank.group, **options)
-        net.register_comm_hook(rank.group, allreduce_hook)
-        x = x[rank.rank * rows_per_rank :][:rows_per_rank]
+        options["find_unused_parameters"] = True  # impl always finds unused parameters.
+        net = DistributedDataParallel(module, process_group=context.group, **options)
+        net.register_comm_hook(context.group, allreduce_hook)
+        x = x[context.rank * rows_per_rank :][:rows_per_rank]
     _STATE.update(net=net, x=x, parameters=list(module.parameters()))
 
 
-def run_step(rank: RankContext) -> float:
+def run_step(context: RankContext) -> float:
     """Run forward and backward; return the sum of one gradient, to compare the ranks."""
     for parameter in _STATE["parameters"]:
         parameter.grad = None
@@ -55,14 +55,14 @@ def run_step(rank: RankContext) -> float:
     return float(_STATE["parameters"][0].grad.sum())
 
 
-def count_bytes_sent(rank: RankContext) -> dict[str, int]:
+def count_bytes_sent(context: RankContext) -> dict[str, int]:
     """Return for each collective the bytes that this rank passes to it in one step."""
     byte_counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}
     for name, index in _COLLECTIVES.items():
         setattr(dist, name, _counting_bytes(originals[name], name, index, byte_counts))
     try:
-        run_step(rank)
+        run_step(context)
     finally:
         for name, function in originals.items():
             setattr(dist, name, function)
@@ -72,7 +72,7 @@ def count_bytes_sent(rank: RankContext) -> dict[str, int]:
 def _counting_bytes(
     function: Callable[..., Any], name: str, index: int, byte_counts: Counter[str]
 ) -> Callable[..., Any]:
-    """Return ``function``, changed so that it counts the bytes of its argument ``index``."""
+    """Return a function that counts the bytes of its argument ``index`` and calls ``function``."""
 
     def count_and_call(*args: Any, **kwargs: Any) -> Any:
         tensor: Tensor = args[index]

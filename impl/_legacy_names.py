@@ -70,7 +70,7 @@ _streams: list[torch.Stream | None] | None = None
 
 
 def _get_stream(device: torch.device) -> torch.Stream | None:
-    """Return the stream of ``device`` for copies from the CPU; None if it has no streams.
+    """Return the stream of ``device`` for copies from the CPU; None if ``device`` has no streams.
 
     Raise AssertionError if ``device`` is of another type than the accelerator.
     """
@@ -86,8 +86,8 @@ def _get_device_index(
 ) -> int:
     """Return the ordinal of ``device``.
 
-    Raise ValueError for the CPU, which is -1 with ``allow_cpu``, and for a device without index,
-    which is the current device with ``optional``.
+    With ``allow_cpu`` the ordinal of the CPU is -1. With ``optional`` a device without index is
+    the current device. Without these options, raise ValueError for such devices.
     """
     if is_cpu(device) and allow_cpu:
         return -1

@@ -71,8 +71,9 @@ def broadcast(
             ``devices``. Values are converted to their dtypes.
 
     Returns:
-        ``k`` tensors. With ``out``, its members. Otherwise ``tensor`` itself for each device that
-        it is on, and row-major copies of the same dtype for the others.
+        ``k`` tensors. With ``out``, these are the tensors in ``out``. Otherwise, for the device of
+        ``tensor``, it is ``tensor`` itself; for any other device, a row-major copy of the same
+        dtype.
 
     Raises:
         RuntimeError: Both or neither of ``devices`` and ``out`` are given; an ordinal is
@@ -108,8 +109,8 @@ def broadcast_coalesced(
             the gaps between them.
 
     Returns:
-        ``k`` lists of ``n`` tensors. The first list contains ``tensors`` themselves. The others
-        contain copies, also for a device that is listed twice. Copies are plain row-major
+        ``k`` lists of ``n`` tensors. The first list contains ``tensors`` themselves. All other
+        lists contain copies, also for a device that is listed twice. Copies are plain row-major
         tensors without history. They are aligned like new tensors, and each has its own version
         counter. The copies in one list may share one storage.
 

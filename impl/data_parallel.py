@@ -89,7 +89,7 @@ class DataParallel(nn.Module, Generic[T]):
         ``module`` instead. With one device, both record ``module`` as if it were not wrapped.
     """
 
-    #: Class attributes as defaults, so that wrappers pickled without them can be loaded.
+    #: Defaults are class attributes, so that a wrapper pickled without them can be loaded.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
     #: The name of a forward in profiles.
@@ -170,7 +170,7 @@ class DataParallel(nn.Module, Generic[T]):
         forward, that forward builds replicas for these streams.
 
         Raises:
-            RuntimeError: A forward in the block raises it. Grad mode is on; or, since the
+            RuntimeError: A forward in the block is called while grad mode is on; or, since the
                 replicas were built, a parameter was changed or replaced, a module was switched
                 between train and eval, a submodule was replaced, or ``device_ids`` was changed.
                 The text names the change. Changes through ``.data``, and changes of parameters
@@ -209,7 +209,7 @@ class DataParallel(nn.Module, Generic[T]):
         return gather(outputs, output_device, dim=self.dim)
 
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the module itself, on the only device or, without devices, where it is."""
+        """Call the module itself, on the only device. Without devices, move nothing."""
         if not self.device_ids:
             args, kwargs = _remove_markers((inputs, kwargs))
             return self.module(*args, **kwargs)
@@ -237,7 +237,7 @@ class DataParallel(nn.Module, Generic[T]):
 
     @exclude_from_compilation
     def _find_cached_replicas(self) -> Sequence[T]:
-        """Return the cached replicas, or an empty tuple. Check the device of the module."""
+        """Return the cached replicas, or an empty tuple. Check the device of the parameters."""
         cache = find_replica_cache(self)
         if cache is not None:
             return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
@@ -347,7 +347,7 @@ def _first_replica_arguments(
 
 @compile_only_inlined
 def _at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-    """Return the arguments of at least one replica: empty ones if there were no arguments."""
+    """Return the arguments of the replicas; if there are none, one replica's empty arguments."""
     return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
 
 

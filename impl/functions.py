@@ -105,7 +105,7 @@ class ReduceAddCoalesced(Function):
         Args:
             ctx: The context of autograd.
             destination: The device of the sums. One of the lists must be on it.
-            num_inputs: ``n``.
+            num_inputs: ``n``, the number of tensors per device.
             grads: ``k * n`` tensors: the ``n`` tensors of one device, then those of the next one.
 
         Returns:
@@ -247,7 +247,8 @@ def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
     side = side_stream(device) if is_on_cpu(chunk) and not is_wrapper(chunk) else None
     if side is None:
         return to_device(chunk, device)
-    # 1. Copy on the side stream, which starts at once. The current stream may have queued work.
+    # 1. Copy on the side stream. The copy starts at once, even if the current stream has queued
+    #    work.
     current = current_stream(device)
     with use_stream(side):
         copy = to_device(chunk, device)

@@ -65,12 +65,12 @@ def parallel_apply(
 ) -> list[Any]:
     """Call each ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
-    The first module runs in the calling thread, unless modes are active there that other threads
-    cannot inherit. Each of the other modules has a worker thread. When the first module has ended,
-    the calling thread also runs the modules that no worker has started. Each module runs with the
-    state of the calling thread: grad mode, autocast, streams, context variables and everything
-    else that ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are
-    discarded.
+    A single module runs in the calling thread. So does the first of several modules, unless this
+    thread has state that other threads cannot inherit, such as active modes, or Python is 3.13 or
+    newer. When the first module has ended, the calling thread also runs the modules that no worker
+    has started. Each other module runs in a worker thread. Each module runs with the state of the
+    calling thread: grad mode, autocast, streams, context variables and everything else that
+    ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are discarded.
     Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
     compiles in one thread at a time.
 
@@ -82,11 +82,12 @@ def parallel_apply(
         devices: For each module, the device that is current while it runs. None means the device
             of the first tensor in its inputs, else in its keyword arguments, else the caller's
             current device.
-        in_turn: Whether the calling thread calls the modules one after the other. Then no thread
-            waits for the interpreter lock, and asynchronous devices still compute at the same
-            time. This is faster if an operator takes less time on the host than the hand-over of
-            the lock, about 60 µs. It is slower if operators take longer on the host, as on the
-            CPU, or if a module waits for its device. Modules must not wait for each other.
+        in_turn: Whether the modules run one after the other. They run in the calling thread under
+            the same condition as the first module. Then no thread waits for the interpreter lock,
+            and asynchronous devices still compute at the same time. This is faster if an operator
+            takes less time on the host than the hand-over of the lock, about 60 µs. It is slower
+            if operators take longer on the host, as on the CPU, or if a module waits for its
+            device. Modules must not wait for each other.
 
     Returns:
         The ``k`` results in the order of ``modules``. The call returns when all modules have
@@ -145,18 +146,18 @@ def parallel_apply(
 def _run(
     calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
 ) -> list[Any]:
-    """Run ``calls``. Return a result or a CapturedError for each."""
+    """Run ``calls``. Return a result or a CapturedError for each call."""
     if len(calls) == 1:
         # A single call runs in this thread, so no mode has to reach another thread.
         return [capture(calls[0])]
-    # PyTorch compiles in one thread at a time.
+    # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):
         return run_sequentially(calls)
     return _run_in_threads(calls)
 
 
 def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run ``calls`` at the same time. Return a result or CapturedError for each.
+    """Run ``calls`` at the same time. Return a result or a CapturedError for each call.
 
     caller   1. wake workers ─► 2. run the first call ─► 3. run unstarted calls ─► 4. wait
     worker      wake up ─────────► run one call, unless the caller has claimed it

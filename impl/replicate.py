@@ -99,10 +99,9 @@ def replicate(
 def _broadcast_coalesced_reshape(
     tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
 ) -> list[list[Tensor]]:
-    """Copy tensors to each of ``devices`` by ``Broadcast``, or ``broadcast_coalesced``.
+    """Copy tensors to each of ``devices`` by ``Broadcast``; with ``detach``, without gradients.
 
-    The second one is used with ``detach``. There are ``k`` lists of copies, or none if ``tensors``
-    is empty.
+    Return a list of copies for each device, or an empty list if ``tensors`` is empty.
     """
     count = len(tensors)
     if count == 0:
@@ -114,7 +113,7 @@ def _broadcast_coalesced_reshape(
 
 
 def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
-    """Return whether no script module of a tree has a Python child, or TorchScript is disabled.
+    """Return False if TorchScript is enabled and a script module of a tree has a Python child.
 
     Modules in ``memo`` are not checked, except ``module``. The function adds the tree to ``memo``.
     """

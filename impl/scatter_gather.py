@@ -178,9 +178,10 @@ def _scatter_together(
     dim: int,
     weights: Sequence[float] | None,
 ) -> list[list[Any]]:
-    """Return for each root, a value and its name in error messages, the list of its parts.
+    """Split each of ``roots``: pairs of a value and its name in error messages.
 
-    There is a part for each replica. ``weights`` is the argument ``chunk_sizes`` of ``scatter``.
+    Return for each root a list with one part for each replica. ``weights`` is the argument
+    ``chunk_sizes`` of ``scatter``.
     """
     targets = list(devices)
     if weights is not None:
@@ -196,7 +197,7 @@ def _scatter_together(
 def _split_leaves(
     leaves: InputLeaves, devices: Sequence[DeviceLike], weights: Sequence[float] | None
 ) -> tuple[int, Pieces]:
-    """Return the number of replicas with a chunk, and for each leaf the pieces of the replicas."""
+    """Return the number of replicas, and for each leaf a chunk or copy for each replica."""
     if not (leaves.splits or leaves.copied):
         return len(devices), {}
     check_not_traced()  # A trace would record the chunk sizes as constants.
@@ -259,9 +260,10 @@ def split_leaf(
     *,
     even: bool = False,
 ) -> Sequence[Any]:
-    """Return the chunks of one leaf, each on its device. ``even`` means those of ``Tensor.chunk``.
+    """Return the chunks of one leaf, each on its device.
 
-    Rows beyond the sum of ``lengths`` are dropped, and further devices are ignored.
+    Rows beyond the sum of ``lengths`` are dropped, and devices beyond the last length are ignored.
+    ``even`` means that the lengths are those of ``Tensor.chunk``.
     """
     targets = devices[: len(lengths)]
     if not isinstance(split.value, Tensor):

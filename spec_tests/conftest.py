@@ -1,4 +1,4 @@
-"""The fixture ``target``, checks of the collected tests, and outcomes by the register."""
+"""The fixture ``target``, checks of the collected tests, and outcomes of known divergences."""
 
 from collections.abc import Generator
 from pathlib import Path
@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the plugins of the suite; outside this folder ``--target`` loads them."""
+    """Load the suite's plugins, the selected clauses, and the register's entries ``lacks``."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     clause_filter.configure(config, clauses.load())
@@ -47,7 +47,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Check that tests name clauses and clauses have tests; mark expected failures; deselect."""
+    """Check that each test names clauses and each clause has tests. Mark and deselect tests."""
     with worker_errors.sent_to_controller(config, items):
         _check_and_select(config, items)
 
@@ -91,7 +91,7 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Set the outcome of a test that fails as the register predicts, and describe failures."""
+    """Set the outcome of a test whose failure the register records, and describe failures."""
     report = yield
     if not_offered.judge(item, call, report):
         return report

@@ -51,7 +51,7 @@ def attached_copies(
 
     Returns:
         ``k`` lists of ``n`` tensors. A tensor requires grad if its source does and grad mode is
-        on. In the first list for the device of a source, the tensor shares the memory of the
+        on. In the first list for the source's device, the tensor shares the memory of the
         source: an in-place change under ``no_grad`` changes the source. In all other lists, the
         tensor is a row-major copy in new memory. The copies in one list may share one storage.
 
@@ -74,8 +74,8 @@ def detached_copies(
 ) -> _Rows:
     """Copy ``tensors`` to each of ``devices``, without history.
 
-    The arguments are those of :func:`attached_copies`. In the first list for the device of a
-    source, the tensor is the source itself. In all other lists, it is a row-major copy in new
+    The arguments are those of :func:`attached_copies`. In the first list for the source's
+    device, the tensor is the source itself. In all other lists, it is a row-major copy in new
     memory that does not require grad. The copies in one list may share one storage.
     """
     return _copy_bucket_by_bucket(
@@ -89,7 +89,10 @@ def _copy_bucket_by_bucket(
     devices: Sequence[torch.device],
     plan: Sequence[Sequence[int]],
 ) -> _Rows:
-    """Copy each bucket of ``plan`` by ``copy_rows``. Return rows in the order of ``tensors``."""
+    """Copy the buckets of ``plan``, which are lists of indices of ``tensors``, by ``copy_rows``.
+
+    Return for each device a list of copies, in the order of ``tensors``.
+    """
     rows: _Rows = [[] for _ in devices]
     for indices in plan:
         copied = copy_rows([tensors[index] for index in indices], devices)
@@ -122,7 +125,7 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _copy_by_autograd_node(
     bucket: Sequence[Tensor], other_devices: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
-    """Return the outputs of one :class:`CopiedBucket` node, one row for each device."""
+    """Return the outputs of one :class:`CopiedBucket` node: for each device a list of tensors."""
     # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
     # view's node. By default the new node is a strided view, which raises an error for sparse
     # gradients. A node that repeats the original view operation accepts sparse gradients.
@@ -164,7 +167,7 @@ class CopiedBucket(Function):
     def forward(
         ctx: Any, other_devices: Sequence[torch.device], with_views: bool, *bucket: Tensor
     ) -> tuple[Tensor, ...]:
-        """Return copies on ``other_devices``; first views of ``bucket`` if ``with_views``."""
+        """Return copies on ``other_devices``, after views of ``bucket`` if ``with_views``."""
         ctx.set_materialize_grads(False)  # The gradient of an unused copy is None, not zeros.
         ctx.device = bucket[0].device
         ctx.bucket_size = len(bucket)

@@ -26,7 +26,8 @@ def plan_buckets(
 
     The tensors of a bucket have the same dtype, layout and device and, with ``by_grad``, the same
     ``requires_grad``. A bucket has at most ``buffer_size`` bytes, not counting the gaps between
-    tensors. Only a bucket with a single tensor may be larger. Its indices are ascending.
+    tensors. Only a bucket with a single tensor may be larger. The indices in a bucket are
+    ascending.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
@@ -56,7 +57,7 @@ def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
 def sorted_by_index(
     rows: Iterable[Sequence[Tensor]], indices: Sequence[int]
 ) -> list[list[Tensor]]:
-    """Sort the members of each row by index. ``indices`` has the index of each member."""
+    """Sort the tensors of each row. ``indices`` has the sort key of each position in a row."""
     order = sorted(range(len(indices)), key=indices.__getitem__)
     if order == list(range(len(indices))):
         return [list(row) for row in rows]

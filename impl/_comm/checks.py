@@ -1,7 +1,4 @@
-"""Checks of the arguments of ``comm``, with the error messages of torch.nn.parallel.
-
-``N`` is the extent of a tensor along ``dim``.
-"""
+"""Checks of the arguments of ``comm``, with the error messages of torch.nn.parallel."""
 
 from collections.abc import Iterator, Sequence
 
@@ -117,7 +114,7 @@ def _enumerate_on_accelerator(
 
 
 def _sizes_except(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
-    """Return the number of dimensions of ``tensor``, and its sizes without that along ``dim``."""
+    """Return the number of dimensions of ``tensor``, and its sizes except along ``dim``."""
     sizes = list(tensor.shape)
     return tensor.dim(), sizes[:dim] + sizes[dim + 1 :]
 

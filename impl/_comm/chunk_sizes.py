@@ -1,22 +1,19 @@
-"""The number of rows of each chunk.
-
-Letters: ``N`` is the extent of a tensor along the dimension to split, ``k`` the number of
-devices.
-"""
+"""The number of rows of each chunk."""
 
 import math
 from collections.abc import Sequence
 
-#: Rounding error, in rows: a computed chunk length this close to an integer is that integer.
+#: A computed chunk length may exceed an integer by this rounding error without rounding up.
 _ROUNDING = 1e-9
 
 
 def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = None) -> list[int]:
     """Return at most ``count`` chunk lengths that sum to ``extent``.
 
-    ``weights`` are either chunk sizes that sum to ``N``, or proportions: each chunk is rounded up
-    until no rows are left. By default every chunk but the last has ``ceil(N / k)`` rows. Devices
-    after the last row get no length. If ``N`` is 0, there are ``k`` lengths of 0.
+    ``weights`` are either chunk sizes that sum to ``extent``, or proportions: each length is
+    rounded up until no rows are left. By default every length but the last is
+    ``ceil(extent / count)``. A device without rows has no length; but if ``extent`` is 0, there
+    are ``count`` lengths of 0.
     """
     if extent == 0:
         return [0] * count
@@ -28,7 +25,7 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
 
 
 def check_weights(weights: Sequence[float], count: int) -> None:
-    """Raise ValueError unless there are ``count`` finite weights, not negative and not all 0."""
+    """Raise ValueError unless ``weights`` are ``count`` finite numbers >= 0, and one is > 0."""
     if len(weights) != count:
         raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
     if not all(0 <= weight < math.inf for weight in weights):

@@ -26,12 +26,12 @@ def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Te
 
 
 def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor whose class implements its own operators. Gradients flow through the copy."""
+    """Copy a tensor whose class has its own operators to ``device``. Gradients flow through it."""
     is_jagged = tensor.layout is torch.jagged
     if not is_jagged or not tensor.requires_grad or tensor.device == device:
         return to_device(tensor, device)
-    # Autograd cannot pass the gradient of a nested tensor to another device. The gradient of its
-    # values is dense.
+    # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
+    # dense gradient of the nested tensor's values.
     nested: Any = tensor
     return torch.nested.nested_tensor_from_jagged(
         to_device(nested.values(), device), to_device(nested.offsets(), device)

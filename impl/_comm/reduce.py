@@ -1,7 +1,4 @@
-"""Sums of tensors over devices, in an order that is independent of timing.
-
-``k`` is the number of addends.
-"""
+"""Sums of tensors over devices, in an order that is independent of timing."""
 
 from collections.abc import Sequence
 
@@ -15,7 +12,7 @@ from .copy import partition_by_size, to_device
 
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
-    """Add ``k`` tensors on the device ``ordinal``, as ``comm.reduce_add`` does.
+    """Add ``tensors`` on the device ``ordinal``, as ``comm.reduce_add`` does.
 
     Gradients flow back to the tensors.
     """
@@ -30,9 +27,10 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
-    """Add ``k`` lists of dense tensors index by index, as ``comm.reduce_add_coalesced`` does.
+    """Add lists of dense tensors index by index, as ``comm.reduce_add_coalesced`` does.
 
-    Each bucket of at most ``buffer_size`` bytes is added in one operation.
+    The sums are on the device ``ordinal``. Each bucket of at most ``buffer_size`` bytes is added
+    in one operation.
     """
     sums: dict[int, Tensor] = {}
     with torch.no_grad():
@@ -79,7 +77,10 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
 
 
 def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
-    """Return the buckets of each list. Lists with equal dtypes and shapes share one plan."""
+    """Return the buckets of each list: lists of indices of tensors.
+
+    For lists with equal dtypes and shapes the buckets are computed once.
+    """
     first, *others = lists
     plan = plan_buckets(first, buffer_size)
     kinds = [(tensor.dtype, tensor.shape) for tensor in first]
@@ -106,7 +107,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     is_uniform = (
         len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
     )
-    # If lists differ in sizes or dtypes, their gaps would be at different places: use no gaps.
+    # If lists differ in shapes or dtypes, their gaps would be at different places: use no gaps.
     spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)
@@ -124,7 +125,7 @@ def _check_addend(first: Tensor, tensor: Tensor, index: int) -> None:
 
 
 def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]:
-    # The last tensor on the device is added first, as in torch.nn.parallel: the order of the
+    # The last tensor on the destination is added first, as in torch.nn.parallel: the order of the
     # additions decides the rounding.
     for root in reversed(range(len(tensors))):
         if tensors[root].get_device() == ordinal:
@@ -135,7 +136,10 @@ def _move_root_to_front(tensors: Sequence[Tensor], ordinal: int) -> list[Tensor]
 
 
 def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -> bool:
-    """Return whether two or more lists on the device have row-major tensors of equal shapes."""
+    """Return whether there are several lists of equal row-major tensors on the device ``ordinal``.
+
+    Tensors are equal if they have the same shape and dtype.
+    """
     if len(lists) == 1 or any(tensors[0].get_device() != ordinal for tensors in lists):
         return False
     kinds = {

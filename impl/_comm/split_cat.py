@@ -1,7 +1,4 @@
-"""Splitting and concatenation of tensors along a dimension.
-
-``N`` is the extent of a tensor along ``dim``, ``k`` the number of slices.
-"""
+"""Splitting and concatenation of tensors along a dimension."""
 
 import functools
 from collections.abc import Iterable, Sequence
@@ -44,7 +41,8 @@ def split_into_views(
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
-        RuntimeError: ``tensor`` is 0-dim, a size is negative, or the sizes do not sum to ``N``.
+        RuntimeError: ``tensor`` is 0-dim, a size is negative, or the sum of the sizes is not the
+            number of rows.
         NotImplementedError: ``tensor`` is sparse.
     """
     dim = wrap_dim(dim, tensor.dim())
@@ -107,9 +105,10 @@ def _memory_format(tensor: Tensor) -> torch.memory_format:
 
 
 def _is_channels_last(tensor: Tensor) -> bool:
-    """Return whether the strides are those of a channels-last tensor and of no row-major one.
+    """Return whether ``tensor`` is channels-last and not row-major.
 
-    They increase in this order: channels, width, height, depth, batch.
+    The strides of a channels-last tensor increase in this order: channels, width, height, depth,
+    batch.
     """
     shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
     if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:

@@ -12,8 +12,8 @@ from torch import Tensor
 from .._device import accelerator_type, device_at, use_stream
 from .copy import to_device
 
-#: One stream for each chunk; None keeps the current stream. The sequence may be shorter or longer
-#: than that of the chunks.
+#: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
+#: than chunks.
 Streams = Sequence[torch.Stream | None] | None
 
 

@@ -42,7 +42,7 @@ _MODULES = {
 _NOT_REBOUND = ("torch.nn.parallel.distributed", "torch.distributed")
 #: The package that defines the replaced objects.
 _REFERENCE = "torch.nn.parallel"
-#: The value before the installation of an entry that did not exist.
+#: A placeholder for the old value of an entry that did not exist before the installation.
 _ABSENT = object()
 
 
@@ -199,7 +199,7 @@ def _is_below(module: str | None, *packages: str) -> bool:
 
 
 def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Change]]:
-    """Yield each global that refers to an old object: the module's name, and the change."""
+    """For each global that refers to an old object, yield its module's name and its change."""
     # The main module may have two names in `sys.modules`. Use the first one.
     modules = {id(module): (name, module) for name, module in reversed([*sys.modules.items()])}
     for name, module in sorted(modules.values(), key=lambda each: each[0]):

@@ -44,7 +44,7 @@ def break_graph() -> None:
 
 @exclude_from_compilation
 def _compute_on_several_devices() -> None:
-    """Do nothing. torch.compile prints this name as the reason of the graph break."""
+    """Do nothing. As the reason of the graph break, torch.compile prints this function's name."""
 
 
 class ProfilerSpan:
@@ -64,7 +64,7 @@ class ProfilerSpan:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`move_tensors` is equivalent to scatter along ``dim`` to one device."""
+    """Return whether :func:`move_tensors` replaces a scatter along ``dim`` to one device."""
     if isinstance(value, Tensor):
         return value.dim() == 0 or -value.dim() <= dim < value.dim()
     if type(value) is dict:

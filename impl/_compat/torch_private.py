@@ -23,7 +23,7 @@ from torch.utils._device import DeviceContext
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-#: The reason that torch.compile prints if it leaves a call out of its graphs.
+#: The reason that torch.compile prints if it leaves a call of impl out of its graphs.
 _REASON = (
     "a graph holds the work of one device; to compile the work of each of several devices, "
     "compile the module itself, as in DataParallel(torch.compile(module))"

@@ -110,7 +110,7 @@ def check_device_type(device: torch.device, accelerator: str) -> None:
 def device_index(device: DeviceLike) -> int:
     """Return the ordinal of ``device``, which may be negative or larger than any ordinal.
 
-    Raise ValueError if it is the CPU or has no index, RuntimeError for an invalid string.
+    Raise ValueError if ``device`` is the CPU or has no index, RuntimeError for an invalid string.
     """
     if isinstance(device, int):
         return int(device)

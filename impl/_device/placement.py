@@ -16,12 +16,12 @@ from .device import (
     is_cpu,
 )
 
-#: An ordinal of the accelerator, which need not exist, or the CPU.
+#: An ordinal of the accelerator, or the CPU. A device with this ordinal need not exist.
 DeviceId = int | torch.device
 
 
 class Placement(NamedTuple):
-    """The devices of one data-parallel module, which need not exist."""
+    """The devices of one data-parallel module. The devices need not exist."""
 
     device_ids: list[DeviceId]  # In the order of the chunks.
     output_device: DeviceId  # -1 is a deprecated name of the CPU.
@@ -34,7 +34,7 @@ def choose_devices(
 ) -> Placement | None:
     """Convert the device arguments of ``DataParallel`` or ``data_parallel``.
 
-    Without an accelerator with device indices return None, unless ``device_ids`` names the CPU.
+    Return None if no accelerator has device indices and ``device_ids`` does not name the CPU.
 
     Raises:
         IndexError: ``device_ids`` is empty.

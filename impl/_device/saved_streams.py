@@ -33,8 +33,8 @@ def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
 def wait_for_grad(grad: Tensor) -> Tensor:
     """Make the current stream of the running node wait for ``grad``, and return ``grad``.
 
-    The next node waits only for the stream of this node, which may be on another device than
-    ``grad``.
+    The next node waits only for the stream of this node. This stream may be on another device
+    than ``grad``.
     """
     if _has_current_stream(grad.device) and grad.device != current_device():
         current_stream(current_device()).wait_stream(current_stream(grad.device))

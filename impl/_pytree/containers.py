@@ -92,7 +92,7 @@ class Branch(Node):
 
 
 class TupleBranch(Branch):
-    """The node of a tuple. It builds plain tuples, also for a subclass of tuple."""
+    """The node of a tuple. ``build`` returns a plain tuple, also for a subclass of tuple."""
 
     __slots__ = ()
 
@@ -101,7 +101,7 @@ class TupleBranch(Branch):
 
 
 class ListBranch(Branch):
-    """The node of a list. It builds plain lists, also for a subclass of list."""
+    """The node of a list. ``build`` returns a plain list, also for a subclass of list."""
 
     __slots__ = ()
 
@@ -110,7 +110,7 @@ class ListBranch(Branch):
 
 
 class NamedTupleBranch(Branch):
-    """The node of a named tuple. It calls the class of the named tuple with the fields."""
+    """The node of a named tuple. ``build`` passes the parts to the class of the named tuple."""
 
     __slots__ = ()
     step_format = ".{}"
@@ -133,10 +133,10 @@ class MappingBranch(Branch):
         return value.items()  # type: ignore[no-any-return] # `value` is untyped
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        """Build a mapping of the template's class with its keys, default factory and attributes.
+        """Build a mapping of the template's class with the template's keys.
 
-        If the template cannot be copied, or its copy cannot be written to, its class is called
-        with pairs of keys and values.
+        A dict or UserDict keeps its attributes and default factory, unless its copy raises an
+        error.
         """
         pairs = zip(self.template.keys(), parts, strict=True)
         kind = type(self.template)
@@ -159,7 +159,7 @@ class FieldsBranch(Branch):
         return ((name, getattr(value, name)) for name in field_names(value))
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        """Copy the template and set the fields, without calling its constructor."""
+        """Copy the template without calling its class, and set the copy's fields."""
         built = copy.copy(self.template)
         for name, part in zip(field_names(self.template), parts, strict=True):
             # This works for frozen dataclasses, too. Nothing else refers to the copy yet.
@@ -183,7 +183,7 @@ def is_dataclass_instance(value: object) -> TypeGuard[Any]:
 
 
 def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
-    """Copy a dictionary and set the values; if that fails, call its class with ``pairs``."""
+    """Copy ``template`` and set the values; if this fails, call its class with ``pairs``."""
     try:
         built: Any = copy.copy(template)
         for key, value in pairs:

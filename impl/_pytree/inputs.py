@@ -59,7 +59,7 @@ class InputLeaves:
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         """Flatten ``value``, called ``path`` in error messages, and add its leaves to this object.
 
-        Tensors are split along ``dim``, or copied if it is None. A 0-dim tensor is always copied.
+        Tensors are split along ``dim``, or copied if ``dim`` is None or the tensor is 0-dim.
 
         Raises:
             IndexError: A tensor has no dimension ``dim``.
@@ -97,7 +97,7 @@ class InputLeaves:
         return branch(value, children) if children or value else Constant(value)
 
     def _flatten_dataclass(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a dataclass instance. Without tensors and markers its node is a constant."""
+        """Flatten a dataclass instance. If it has no tensors and markers, return a constant."""
         if id(value) in self._open:
             return Constant(value)  # The instance contains itself.
         before, is_outermost = self._count(), not self._open

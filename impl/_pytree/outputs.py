@@ -45,7 +45,7 @@ _UNIFORM_TYPES: dict[type, str] = {
     PackedSequence: "a packed sequence",
 }
 
-#: Errors that are raised again, because the class of a container is not their cause.
+#: Errors of memory shortage. They are re-raised. After other errors a container is not gathered.
 _MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
@@ -58,7 +58,7 @@ class GatheredLeaf(Leaf):
 
 
 class _MakeNamedTupleBranch(NamedTupleBranch):
-    """The node of a named tuple. It calls ``_make``, which does not call the constructor."""
+    """The node of a named tuple. ``build`` calls ``_make``, and not the class's constructor."""
 
     __slots__ = ()
 
@@ -67,10 +67,10 @@ class _MakeNamedTupleBranch(NamedTupleBranch):
 
 
 class _IterableBranch(Branch):
-    """The node of any other iterable. It calls the iterable's class with a tuple of the parts.
+    """The node of an iterable of another class. ``build`` passes this class a tuple of the parts.
 
-    The template is a sequence of the iterables of all replicas. If the class raises an error, the
-    result is a list of them.
+    ``template`` is the sequence of the iterables of all replicas. If the class raises an error,
+    ``build`` returns a list of these iterables.
     """
 
     __slots__ = ()
@@ -99,7 +99,7 @@ class OutputLeaves:
         Raises:
             ValueError: Some values are None or tensors, and others are not; or dictionaries or
                 sequences differ in length.
-            KeyError: A dictionary lacks a key of the first replica's.
+            KeyError: A dictionary lacks a key of the first replica's dictionary.
             RecursionError: Values are nested deeper than the recursion limit.
         """
         _check_uniform(values, path)
@@ -142,7 +142,7 @@ class OutputLeaves:
         return Constant(list(values))
 
 
-#: Pairs for a container: the step to a part, and this part in each replica.
+#: For each part of a container: its index, key or field name, and the part in each replica.
 _Items = Iterable[tuple[Any, Sequence[Any]]]
 
 
@@ -222,9 +222,10 @@ def _is_single_value(value: Any) -> bool:
 
 
 def _are_unordered(values: Sequence[Any]) -> bool:
-    """Return whether ``values`` are sets, and not all members are tensors.
+    """Return whether ``values`` are sets, except sets that contain only tensors.
 
-    Equal members of two sets may be in different orders, so these sets cannot be gathered.
+    Equal members of two sets may be in different orders, so sets cannot be gathered. Sets of
+    tensors are gathered nevertheless, as in torch.nn.parallel.
     """
     return all(isinstance(value, set | frozenset) for value in values) and not all(
         isinstance(member, Tensor) for value in values for member in value
@@ -247,7 +248,7 @@ def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:
 
 def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> None:
     name = type(values[0]).__name__
-    # Unlike `str(error)`, this never raises an error.
+    # Unlike `str(error)`, `format_exception_only` never raises an error.
     reason = traceback.format_exception_only(error)[-1].strip()
     warnings.warn(
         f"{name} among the outputs cannot {verb} ({reason}), so those of all replicas are listed",

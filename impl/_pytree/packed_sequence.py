@@ -4,8 +4,6 @@ A packed sequence stores its rows step by step: at step ``t`` one row of each of
 ``batch_sizes[t]`` sequences, longest sequence first. The rows of a chunk of sequences are
 therefore not a slice of all rows. The functions below permute the rows. They compute the
 permutation on the CPU.
-
-Letters: ``S`` is the number of sequences, ``T`` the number of steps.
 """
 
 from collections.abc import Sequence
@@ -51,10 +49,10 @@ def split_packed(
 ) -> tuple[Tensor, list[int], list[PackedChunk]]:
     """Split a packed sequence into chunks of sequences that are consecutive in the original order.
 
-    ``counts`` are the numbers of sequences of the chunks; their sum is ``S``. Return the rows of
-    all chunks, one chunk after the other; the number of rows of each chunk; and the chunks without
-    their rows. The rows have the shape, dtype and device of ``packed.data``, and gradients flow
-    back to it. The host waits for a device on which ``packed`` has indices.
+    ``counts`` has the number of sequences of each chunk. Return the rows of all chunks, one chunk
+    after the other; the number of rows of each chunk; and the chunks without their rows. The rows
+    have the shape, dtype and device of ``packed.data``, and gradients flow back to it. The host
+    waits for a device on which ``packed`` has indices.
     """
     sizes = packed.batch_sizes
     starts = sizes.cumsum(0) - sizes
@@ -72,9 +70,9 @@ def split_packed(
 
 
 def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence:
-    """Concatenate packed sequences. Their sequences keep the original order.
+    """Concatenate packed sequences. The sequences of all chunks keep the original order.
 
-    ``data`` contains the rows of all chunks, one chunk after the other; those of ``chunks`` are
+    ``data`` contains the rows of all chunks, one chunk after the other. The rows in ``chunks`` are
     ignored. The result is on the device of ``data``, and gradients flow back to ``data``.
     Sequences of equal length keep their order. The result has no sorting indices if no chunk has
     any and the lengths never increase. The host waits for a device on which a chunk has indices.
@@ -89,12 +87,15 @@ def cat_packed(chunks: Sequence[PackedSequence], data: Tensor) -> PackedSequence
 
 
 def _or_identity(indices: Tensor | None, packed: PackedSequence) -> Tensor:
-    """Return ``indices`` of ``packed`` on the CPU. If they are None, its sequences are sorted."""
+    """Return ``indices`` on the CPU; if they are None, the indices of all sequences in order."""
     return _arange(count_sequences(packed)) if indices is None else indices.cpu()
 
 
 def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
-    """Return, in shape ``(T, S)``, whether each sequence reaches each step, and the row there."""
+    """Return two tensors of shape ``(steps, sequences)``, for the sequences of all chunks.
+
+    They contain whether the sequence reaches the step, and the sequence's row at the step.
+    """
     steps = max(len(chunk.batch_sizes) for chunk in chunks)
     totals = [int(chunk.batch_sizes.sum()) for chunk in chunks]
     reached, rows = [], []

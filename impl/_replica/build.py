@@ -82,7 +82,7 @@ def build_replicas(
             replica_map.modules[module] = [kind.__new__(kind) for _ in indices]
         else:
             replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
-    # 2. Set the attributes of the replicas. They may refer to any replica, since all exist now.
+    # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
     for module in modules:
         (_write_state if module in written else _assign_members)(module, replica_map)
     # 3. Attach compiled code to the replicas of compiled modules.
@@ -102,8 +102,8 @@ def _is_plain(module_class: type[nn.Module]) -> bool:
 
 
 def _overrides_replication(module: nn.Module) -> bool:
-    """Return whether this instance has its own replication method, or a parameter as a buffer."""
-    # `setattr` of the replica registers such a buffer as a parameter.
+    """Return whether this instance has its own replication method, or a buffer is a parameter."""
+    # As in torch.nn.parallel, `setattr` on the replica registers such a buffer as a parameter.
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())
     )
@@ -148,7 +148,7 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
 def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
     """Return the attributes of ``module`` except its compiled code.
 
-    A replica must not run that code, because it uses the weights of ``module``.
+    A replica must not run this code, because the code uses the weights of ``module``.
     """
     state = module.__dict__
     if "_compiled_call_impl" in state:
@@ -162,8 +162,8 @@ def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
 def _register_parameters(state: dict[str, Any]) -> None:
     """Register the members of a replica that attribute assignment would register as parameters.
 
-    These are copies of the class ``nn.Parameter``, and None. Also record the buffers that are not
-    leaves, for deepcopy.
+    These members are copies of the class ``nn.Parameter``, and None. Also record the buffers that
+    are not leaves, for deepcopy.
     """
     former = state["_former_parameters"]
     for name, copy in list(former.items()):
@@ -206,7 +206,8 @@ def _bind_methods(
 ) -> None:
     """Bind ``methods`` in ``state``, the ``__dict__`` of the replica ``index`` of ``module``.
 
-    A method is bound to the replica with the same index of the module that it belongs to.
+    If a method belongs to another module of the tree, bind it to the replica ``index`` of that
+    module.
     """
     for name, method, owners in methods:
         is_inherited = getattr(type(module), name, None) is method.__func__

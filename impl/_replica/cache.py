@@ -28,7 +28,7 @@ _States = tuple[list[int], list[object], list[Any]]
 #: A tuple for one module: its training flag; the name and id of each child; the name and id of
 #: each parameter; the name of each buffer, and whether it is None.
 _Structure = tuple[Any, ...]
-#: For each index in ``_Structure``: the name of these members in error messages.
+#: Index in ``_Structure`` -> the name of the members at this index in error messages.
 _KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
 
@@ -137,8 +137,8 @@ class _Replicas:
             for name, module in named_modules
             for key in _without_nones(module._buffers)
         ]
-        # The first entry is that of the original module. If an overridden `replicate` has left a
-        # module out of a replica, the entry of this replica has no slots for that module.
+        # The first dictionary is for the original module. If an overridden `replicate` has left a
+        # submodule out of a replica, the replica's dictionary lacks the submodule's buffers.
         self._slots: list[_BufferSlots] = [
             {
                 index: (buffers, key)
@@ -195,7 +195,7 @@ class _Replicas:
 def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
     """Return the training modes and the members of all modules, without the values of buffers.
 
-    Unlike :func:`_structure`, it does not show in which module a change is.
+    Unlike results of :func:`_structure`, the result does not show which module has changed.
     """
     found: list[Any] = [[module.training for module in modules]]
     for kind in ("_modules", "_parameters", "_buffers"):
@@ -210,7 +210,7 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
 
 
 def _structure(module: nn.Module) -> _Structure:
-    """Return one module's training mode and members. It is slower than :func:`_flat_structure`."""
+    """Return one module's training mode and members, without the values of buffers."""
     children, parameters, buffers = module._modules, module._parameters, module._buffers
     return (
         module.training,
@@ -228,7 +228,7 @@ def _read_states(tensors: Sequence[Tensor | None]) -> _States:
 def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
     try:
         return [*map(Tensor.data_ptr, tensors)]  # type: ignore[arg-type] # None raises TypeError
-    except (RuntimeError, TypeError):  # A tensor is None, or has no address, as sparse tensors.
+    except (RuntimeError, TypeError):  # A tensor is None, or is sparse and has no address.
         return [
             None if tensor is None or tensor.layout is not torch.strided else tensor.data_ptr()
             for tensor in tensors
@@ -238,7 +238,7 @@ def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
 def _changed_indices(
     slots: _BufferSlots, tensors: Sequence[Tensor | None], before: _States
 ) -> Iterator[int]:
-    """Return the indices of the buffers whose state differs from that in ``before``."""
+    """Return the indices of the buffers whose state differs from the state in ``before``."""
     states = _read_states(tensors)
     if states == before:
         return iter(())

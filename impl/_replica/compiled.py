@@ -40,7 +40,8 @@ _Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 class _CompiledFunctions:
     """The compiled functions of one module, one for each device.
 
-    Each one is ``body``, which is called with a replica and the replica's arguments.
+    Each function is a compiled copy of ``body``. It is called with a replica and the replica's
+    arguments.
     """
 
     def __init__(self, compiler: _Compiler, body: FunctionType) -> None:
@@ -63,7 +64,7 @@ def _call_wrapped(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]
 
 
 def _call_in_place(module: nn.Module, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    # Not `__call__`, which would call this function again.
+    # Do not use `__call__`, because it would call this function again.
     return module._call_impl(*args, **kwargs)  # type: ignore[no-untyped-call] # in torch
 
 
@@ -76,7 +77,7 @@ class _CompiledCall:
     """A callable that runs one replica with compiled code."""
 
     function: Callable[..., Any]
-    replica: Callable[[], nn.Module | None]  # None if the replica has been freed.
+    replica: Callable[[], nn.Module | None]  # Returns None if the replica has been freed.
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         first = next_sequence_nr()
@@ -95,9 +96,9 @@ def attach_compiled_code(
     replicas_of: Callable[[nn.Module], Sequence[nn.Module]],
     devices: Sequence[torch.device],
 ) -> None:
-    """Attach compiled code to the replicas, one on each of ``devices``, of compiled ``modules``.
+    """Attach compiled code to the replicas of compiled modules, one replica on each device.
 
-    These replicas, and those of modules that contain them, are marked.
+    Mark these replicas, and the replicas of all modules that contain a compiled module.
     """
     if not (is_compilation_loaded() and any(map(_may_be_compiled, modules))):
         return
@@ -167,8 +168,8 @@ def _separate_backward_contexts(output: Any, first: int) -> None:
     """Register a hook that gives each compiled node a copy of the context variables in backward.
 
     A backward pass has one copy of the caller's context. Compiled code enters this context in the
-    thread of its device, and two threads cannot enter one context at the same time. The nodes,
-    with sequence numbers from ``first`` on, are found from the tensors in ``output``.
+    thread of its device, and two threads cannot enter one context at the same time. The nodes
+    are found from the tensors in ``output``. Their sequence numbers are ``first`` or larger.
     """
     leaves = InputLeaves()
     leaves.flatten(output, None, "output")

@@ -14,9 +14,9 @@ class FormerParameters(OrderedDict[str, Tensor]):
 
     The tensors of a replica are not leaves of the autograd graph, and ``deepcopy`` fails for such
     tensors. This mapping makes the replica deepcopyable. It is the first entry of the replica's
-    ``__dict__``, so ``deepcopy`` copies it first. It then adds detached clones of the tensors to
-    the memo of the deepcopy. Shared tensors stay shared. Modules with their own ``__deepcopy__``,
-    for example parametrized ones, can be deepcopied, too.
+    ``__dict__``, so ``deepcopy`` copies it first. Its ``__deepcopy__`` adds detached clones of
+    the tensors to the memo of the deepcopy. Shared tensors stay shared. Modules with their own
+    ``__deepcopy__``, for example parametrized ones, can be deepcopied, too.
 
     The mapping is pickled as a plain ordered dictionary, so that a saved replica can be loaded
     without this package.

@@ -32,7 +32,7 @@ class CapturedError:
 
 
 class _KeyErrorMessage(str):
-    """A text without the quotes and escapes that ``str(KeyError(text))`` adds to a string."""
+    """A text that a KeyError shows without quotes and escapes, unlike other strings."""
 
     __slots__ = ()
 
@@ -71,10 +71,10 @@ def reraise(error: BaseException, location: str) -> Never:
         location: The replica and its device: ``"in replica 1 on device 1"``.
 
     Raises:
-        Exception: A new exception of the type of ``error`` if that can be built from a text,
-            else a RuntimeError. Its message contains ``location`` and the original traceback; if
-            ``__str__`` does not return the message, a note contains them. Its cause is
-            ``error`` without its traceback.
+        Exception: A new exception of the type of ``error`` if this type can be built from a text,
+            else a RuntimeError. The text, with ``location`` and the original traceback, is in its
+            message; or in a note, if ``__str__`` does not return the message. Its cause is
+            ``error`` without the traceback.
         BaseException: ``error`` itself, with ``location`` in a note, if it is not an Exception.
     """
     try:
@@ -91,8 +91,9 @@ def reraise(error: BaseException, location: str) -> Never:
 def raise_rebuilt(error: Exception | None, text: str) -> Never:
     """Raise an exception that occurred in another process.
 
-    It is a new exception of the type of ``error`` if that is not None and can be built from a
-    text, else a RuntimeError. Its message or a note contains ``text``. Its cause is ``error``.
+    The raised exception is new. It has the type of ``error``, or is a RuntimeError if ``error`` is
+    None or its type cannot be built from a text. Its message or a note contains ``text``, and its
+    cause is ``error``.
     """
     if error is None:
         raise RuntimeError(text)
@@ -101,16 +102,16 @@ def raise_rebuilt(error: Exception | None, text: str) -> Never:
 
 
 def format_error(error: Exception, location: str) -> str:
-    """Return a text with the type of ``error``, the replica or rank, and the traceback."""
+    """Return a text with the type of ``error``, its ``location``, and its traceback."""
     return f"Caught {type(error).__name__} {location}.\nOriginal {_format_traceback(error)}"
 
 
 def _format_traceback(error: BaseException, *outer: BaseException) -> str:
-    """Format ``error`` and its causes. Omit the causes if its message already contains them.
+    """Format ``error`` and its causes. Omit the causes if its message or a note contains them.
 
     The error of a nested ``parallel_apply`` contains the text of its cause. If the cause were
-    appended, the text would double at each level of nesting. ``outer`` are the errors whose cause,
-    directly or not, is ``error``.
+    appended, the text would double at each level of nesting. ``outer`` are the errors of which
+    ``error`` is the direct or indirect cause.
     """
     cause, seen = error.__cause__, (*outer, error)
     has_cause_text = False
@@ -137,7 +138,7 @@ def _rebuild(error: Exception, text: str) -> Exception:
 
 
 def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
-    """Yield new exceptions of the type of ``error``. Their message need not contain ``text``."""
+    """Yield new exceptions of the type of ``error``. A message need not contain ``text``."""
     argument = _KeyErrorMessage(text) if isinstance(error, KeyError) else text
     for construct in _find_constructors(error):
         with suppress(Exception):

@@ -26,9 +26,10 @@ def can_isolate_locals() -> bool:
 
 @contextmanager
 def isolate_locals() -> Iterator[Callable[[], None]]:
-    """Start a ``with`` block without thread-local values; yield a faster :func:`clear_locals`.
+    """Hide this thread's ``threading.local`` values in a ``with`` block.
 
-    Values set inside the block are released when it ends, and the earlier values are restored.
+    Yield a faster :func:`clear_locals`. At the end of the block, values that were set inside are
+    released, and the earlier values are restored.
     """
     entries = _thread_dict()
     saved = entries.copy()
@@ -54,7 +55,7 @@ def clear_locals() -> None:
 
 
 def count_locals() -> float:
-    """Return the number of ``threading.local`` objects of this thread, plus a constant.
+    """Return how many ``threading.local`` objects have values in this thread, plus a constant.
 
     If this interpreter cannot count, return NaN, which is unequal to itself.
     """
@@ -70,7 +71,7 @@ def _clear(entries: dict[Any, Any]) -> None:
 
 
 def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None:
-    """Remove the entries of ``saved`` whose ``threading.local`` was freed inside the block.
+    """Remove the entries of ``saved`` whose ``threading.local`` has been freed since the copy.
 
     A ``threading.local`` has a weak reference to each of its entries, so an entry without a weak
     reference is dead. Its key is the address of the freed ``threading.local``, so the next
@@ -83,7 +84,10 @@ def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None
 
 
 def _load_c_function(name: str, result_type: Any, *arg_types: Any) -> Callable[..., Any]:
-    """Return a function of Python's C API. Without the API the function returns None."""
+    """Return a function of Python's C API.
+
+    On interpreters without this API, return a function that always returns None.
+    """
     try:
         return ctypes.PYFUNCTYPE(result_type, *arg_types)((name, ctypes.pythonapi))
     except AttributeError:  # Not CPython.
@@ -103,7 +107,7 @@ def _thread_dict() -> dict[Any, Any]:
 
 
 def _find_entry_type() -> type | None:
-    """Return the type of a thread's entry for a ``threading.local``; None if there are none."""
+    """Return the type of a thread's entry for a ``threading.local``; None without such entries."""
     before = _thread_dict().copy()
     local = threading.local()
     local.value = True
@@ -120,7 +124,7 @@ class _ThreadKey(threading.local):
 
     def __init__(self) -> None:
         # Only the running thread uses this new object, so the object holds a single key. Reading
-        # an object that several threads use would add references to the keys of all of them.
+        # an object that several threads use would add references to the keys of all threads.
         local = threading.local()
         local.value = True
         self.key = _find_key(local)
@@ -155,8 +159,8 @@ def _unknown_count() -> float:
 
 _Entry = _find_entry_type()
 _thread_key = _ThreadKey()
-# No counter on free-threaded Python: a search for the key stops all other threads, which has hung.
-# The count is not needed there, because each worker thread runs one function only.
+# On free-threaded Python thread-local values are not counted: counting stops all other threads,
+# and this has caused hangs. The count is not needed there: a worker runs one function only.
 _IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 _COUNTERS = () if _IS_FREE_THREADED else (_count_entries, _count_references)
 _count = next(filter(_detects_new_local, _COUNTERS), _unknown_count)

@@ -20,10 +20,11 @@ from .exceptions import capture
 from .locals import clear_locals, count_locals
 from .state import install_thread_hooks, is_pristine
 
-#: The largest number of idle threads. If there are so many, a thread ends after its function.
+#: The largest number of idle threads. If so many threads are idle, another thread ends after its
+#: function.
 MAX_IDLE = 64
 
-#: Whether each thread runs a single function and then ends, and the caller waits for that. True on
+#: Whether each thread runs a single function, and the caller waits for the thread's end. True on
 #: free-threaded Python: PyTorch 2.12 crashes if the end of a thread frees a tensor, and an object
 #: that another thread releases is freed only when the thread that created it runs again.
 SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
@@ -39,8 +40,8 @@ class Future:
         # The worker and the caller may both claim the task. The lock is acquired once and never
         # released; the thread that acquires it runs the function.
         self._claim_lock = threading.Lock()
-        # Held until there is an outcome. The thread that runs the function releases this lock; a
-        # lock may be released by another thread than the one that acquired it.
+        # Locked until there is an outcome. The thread that runs the function releases this lock:
+        # any thread may release a lock.
         self._done_lock = threading.Lock()
         self._done_lock.acquire()
         self.outcome: Any = None
@@ -60,9 +61,9 @@ class Future:
         task = self.claim()
         if task is not None:
             function, worker = task
-            # Do this before the function runs, so that functions that it starts can use the
-            # worker. When the worker wakes up, it skips this task and runs the next one in its
-            # queue.
+            # The worker becomes idle before the function runs, because the function may start
+            # other functions, which can then use the worker. When the worker wakes up, it skips
+            # this task and runs the next task in its queue.
             worker.become_idle()
             self.outcome = capture(function)
             self.set_done()
@@ -96,7 +97,7 @@ class _Worker:
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def become_idle(self) -> None:
-        """Add this worker to the idle ones after another thread has claimed its task."""
+        """Make this worker idle after another thread has claimed its task."""
         if not self._pool.add_idle(self):
             self.queue.put(None)
 
@@ -106,10 +107,10 @@ class _Worker:
             pass
 
     def _run_next(self) -> bool:
-        """Run one function. Return whether this thread then waits for another one.
+        """Run one function. Return whether this thread then waits for another function.
 
         When the caller receives the outcome, this thread has no reference to the function and is
-        available for another one.
+        available for another function.
         """
         future = self.queue.get()
         if future is None:
@@ -131,7 +132,7 @@ class _Worker:
         return is_reused
 
     def _is_reusable(self) -> bool:
-        """Return whether this thread has the same state as when it started."""
+        """Return whether this thread may run another function: it is in its initial state."""
         return (
             not SINGLE_USE_THREADS
             and count_locals() == self._initial_local_count
@@ -182,7 +183,7 @@ class _Pool:
         The child has only the thread that forked. If a replica forked, this thread is a worker of
         the parent's pool, and calls :meth:`add_idle` when the replica ends.
         """
-        # After a fork: a thread of the parent process may have held the old lock.
+        # During the fork, another thread of the parent process may have held the old lock.
         self._lock = threading.Lock()
         self._closed = True
 

@@ -12,8 +12,8 @@ from .state import is_fully_transferable
 def run_sequentially(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run ``calls`` one after the other.
 
-    They run in the calling thread, or in workers while modes are active that workers cannot
-    inherit. A call that waits for a later one blocks forever.
+    Calls run in the calling thread, or in workers if the calling thread has state that workers
+    cannot inherit. A call that waits for a later call blocks forever.
 
     Return a result or a ``CapturedError`` for each call. After an interrupt, such as a
     KeyboardInterrupt, later calls do not begin: the last entry is the interrupt, and all entries

@@ -31,9 +31,9 @@ from .locals import can_isolate_locals
 
 
 class _Scope(NamedTuple):
-    """The autocast types and the devices whose settings are transferred."""
+    """The device types and the devices whose settings are transferred."""
 
-    autocast_types: tuple[str, ...]
+    autocast_types: tuple[str, ...]  # The device types whose autocast settings are transferred.
     ordinals: range  # The ordinals of the accelerator's devices whose streams are transferred.
 
 
@@ -42,8 +42,8 @@ class _Flags(NamedTuple):
 
     grad: bool
     inference: bool
-    autocast: list[bool]  # One for each autocast type.
-    autocast_dtypes: list[torch.dtype]  # One for each autocast type.
+    autocast: list[bool]  # Whether it is on, for each of `autocast_types`.
+    autocast_dtypes: list[torch.dtype]  # One for each of `autocast_types`.
     autocast_cache: bool
     default_device: torch.device | None
     streams: list[torch.Stream]
@@ -96,7 +96,7 @@ class ThreadState(NamedTuple):
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
-    """Return one state of the calling thread for each replica, on each of ``devices``."""
+    """Return the state of the calling thread for a replica on each of ``devices``."""
     scope = _scope(devices)
     # All replicas share these values. Below, each replica gets its own copy of the context,
     # because two threads cannot enter one context at the same time.
@@ -128,7 +128,7 @@ def call_in(
 def is_fully_transferable() -> bool:
     """Return whether a worker thread can inherit all of this thread's state.
 
-    If not, no replica may run in this thread: it would see state that the other replicas do not.
+    If not, no replica may run in this thread: it would see state that other replicas do not see.
     """
     return (
         sys.exception() is None
@@ -150,7 +150,7 @@ def install_thread_hooks() -> None:
 
 
 def is_pristine() -> bool:
-    """Return whether this thread has no state of earlier replicas that ``call_in`` cannot undo."""
+    """Return False if earlier replicas left state in this thread that ``call_in`` cannot undo."""
     return not (
         has_private_modes()
         or function_mode_count()
@@ -190,7 +190,7 @@ def _read_flags(scope: _Scope) -> _Flags:
 
 
 def _write_flags(flags: _Flags, scope: _Scope) -> None:
-    """Set all flags except inference mode and the default device, which are contexts."""
+    """Set all flags except inference mode and the default device, which need a context manager."""
     torch.set_grad_enabled(flags.grad)
     torch.set_autocast_cache_enabled(flags.autocast_cache)
     settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
@@ -206,23 +206,24 @@ def _set_num_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-#: The attribute of a worker's ``Thread`` object that holds the worker's flags between two
-#: calls. A ``threading.local`` could not hold them, because it is cleared after each call.
+#: The name of the attribute of a worker's ``Thread`` object that holds the worker's flags between
+#: two calls. A ``threading.local`` could not hold them, because it is cleared after each call.
 _BASELINE = "parallel_apply baseline flags"
 
 
-#: The attribute of a worker's ``Thread`` object if operators in it may have used several OpenMP
-#: threads on the CPU. OpenMP keeps a pool of threads for each such worker. If all pools together
-#: have more threads than the machine has cores, idle OpenMP threads sleep in the kernel, and every
-#: operator of every thread has to wake them: the caller's own operators take six times as long.
+#: The name of the attribute that a worker's ``Thread`` object has if operators in the worker may
+#: have used several OpenMP threads on the CPU. OpenMP keeps a pool of threads for such a worker.
+#: If all pools together have more threads than the machine has cores, idle OpenMP threads sleep in
+#: the kernel, and every operator of every thread has to wake them: the caller's own operators take
+#: six times as long.
 _OPENMP_POOL = "parallel_apply OpenMP pool"
 
 
 def _baseline_flags(scope: _Scope) -> _Flags:
-    # Changes of earlier replicas do not affect these flags, because they have been undone. The
+    # Earlier replicas do not affect these flags, because their changes have been undone. The
     # flags are read again if the scope changes, for example when the process begins to use the
     # accelerator.
-    attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes it.
+    attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes to it.
     known: tuple[_Scope, _Flags] | None = attributes.get(_BASELINE)
     if known is None or known[0] != scope:
         known = attributes[_BASELINE] = scope, _read_flags(scope)
@@ -282,7 +283,7 @@ def _leave_autocast() -> None:
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    # First remove the replica's default device. Then that of a surrounding `with` block applies.
+    # Remove the replica's default device first: then that of a surrounding `with` block applies.
     torch.set_default_device(None)
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

@@ -41,8 +41,8 @@ class DataParallel(nn.Module, Generic[T]):
     All ranks construct it, call it and run backward together. The results are those of
     ``impl.DataParallel(module, device_ids)`` on ``k`` devices: every rank gets the outputs of
     the whole batch and, after backward, the summed gradients of parameters and inputs. Rank 0
-    has the buffers of the first replica. A parameter that no rank uses keeps its ``grad``, or
-    None.
+    has the buffers of the first replica. A parameter that no rank uses keeps its ``grad``, which
+    may be None.
 
     Args:
         module: The module to run, the same on all ranks. The constructor broadcasts the parameters
@@ -64,7 +64,7 @@ class DataParallel(nn.Module, Generic[T]):
         module: The module.
         device: This rank's device.
         rank: This process's rank in the group.
-        size: ``k``.
+        size: The number of ranks, ``k``.
 
     Raises:
         RuntimeError: There is no process group, or the modules of the ranks differ.
@@ -239,7 +239,7 @@ def data_parallel(
 
 
 class _MeanOverRanks(Function):
-    """The mean of the elements of all ranks. Backward scales the gradients of local elements."""
+    """The mean of the elements of all ranks. Backward returns the gradients of local elements."""
 
     @staticmethod
     def forward(ctx: Any, comm: Communicator, losses: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class EnterParallelRegion(Function):
 
     @staticmethod
     def backward(ctx: Any, _: Tensor | None, *grads: Tensor | None) -> Any:
-        """All-reduce each gradient that some rank has."""
+        """Average each gradient over the ranks, if any rank has this gradient."""
         return None, *_all_reduce_mean(ctx.comm, grads, ctx.inputs)
 
 
@@ -73,8 +73,8 @@ class ExitParallelRegion(Function):
 
         The other tensors are leaves that backward may reach only after this node. Backward first
         calls ``prepare`` with ``sentinel``, a leaf that belongs to this call only. It multiplies
-        the gradients of this rank's outputs, which are at ``local_indices``, by ``scale``. Without
-        inputs that require a gradient, there is no ``graph_anchor``.
+        the gradients of this rank's outputs, which are at ``local_indices``, by ``scale``. The
+        argument ``graph_anchor`` is None if no input requires a gradient.
         """
         ctx.set_materialize_grads(False)
         ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local_indices, scale, sentinel

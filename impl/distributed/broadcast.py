@@ -38,7 +38,7 @@ def sync_buffers(module: nn.Module, comm: Communicator) -> None:
 
 
 def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
-    """Replace buffers. For the ``id`` of a buffer, ``values`` has its new value.
+    """Replace the buffers of ``module``. ``values`` maps the ``id`` of a buffer to its new value.
 
     A buffer with several names stays one tensor.
     """
@@ -53,7 +53,7 @@ def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
 def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
     if not buffer.requires_grad:
         return torch.empty_like(buffer).copy_(value)
-    # Overwrite the buffer: the reducer averages its gradient, so it must stay the same leaf.
+    # Overwrite the buffer. It must stay the same leaf, because the reducer averages its gradient.
     with torch.no_grad():
         return buffer.copy_(value)
 

@@ -1,9 +1,9 @@
 """Gradients of parameters, averaged over the ranks during backward.
 
-DistributedDataParallel averages the gradients, bucket by bucket. It wraps a holder of the tensors
-instead of the module, and its forward runs when backward begins. It requires that backward reaches
-all tensors. ``autograd.ExitParallelRegion`` therefore connects every output with every parameter,
-also with parameters that get no gradient.
+DistributedDataParallel averages the gradients, bucket by bucket. Here it wraps a holder of the
+tensors instead of the module, and its forward runs when backward begins. It also requires that
+backward reaches all tensors. ``autograd.ExitParallelRegion`` therefore connects every output with
+every parameter, also with parameters that get no gradient.
 """
 
 import weakref
@@ -178,7 +178,7 @@ def get_reducer(
     """Return the cached reducer of ``module``, or a new one if the module has changed."""
     reducer = _REDUCERS.get(module)
     if reducer is None or reducer.config != reducer_config(module, comm, options):
-        # Free the old reducer first, which removes its hooks on the parameters.
+        # Free the old reducer first. This removes its hooks on the parameters.
         _REDUCERS.pop(module, None)
         reducer = _REDUCERS[module] = GradientReducer(module, comm, options)
     return reducer

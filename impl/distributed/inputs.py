@@ -21,7 +21,7 @@ _HASH_FACTOR = 0x9E3779B97F4A7C15 - 2**64
 
 
 class ShardedInputs:
-    """The inputs of a call, split into a chunk for each of the lowest ``num_active_ranks`` ranks.
+    """The inputs of a call, split into one chunk for each rank below ``num_active_ranks``.
 
     ``graph_anchor`` is the dummy scalar of :class:`EnterParallelRegion`; None if no input requires
     a gradient.
@@ -58,7 +58,8 @@ class ShardedInputs:
         return args, kwargs
 
     def _local_chunk(self, split: SplitLeaf, lengths: Sequence[int]) -> Any:
-        # A rank without a chunk gets tensors without rows, which only `DataParallel.part` uses.
+        # Pad with lengths of 0, so that a rank without a chunk gets empty tensors. Only
+        # `DataParallel.part` uses these.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
         return split_leaf(split, devices, padded)[self._rank]

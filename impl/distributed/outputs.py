@@ -72,8 +72,8 @@ def gather_outputs(
 ) -> list[Any]:
     """Return the outputs of all ranks with a chunk, attached to ``graph``, in rank order.
 
-    ``tensors`` are those of this rank's output. Tensors of other ranks that are not on the CPU are
-    copied to ``device``.
+    ``tensors`` are the tensors in this rank's output. Tensors of other ranks that are not on the
+    CPU are copied to ``device``.
     """
     returned = {rank: each for rank, each in enumerate(results) if isinstance(each, Returned)}
     size = max(count_bytes(each.metas, comm.comm_device) for each in returned.values())
@@ -102,9 +102,10 @@ def local_output(
     device: torch.device,
     dim: int,
 ) -> Any:
-    """Return this rank's output, attached to ``graph``; ``tensors`` are those in the output.
+    """Return this rank's output, attached to ``graph``.
 
-    A rank without a chunk gets the output of rank 0, with tensors of size 0 along ``dim``.
+    ``tensors`` are the tensors in this output. A rank without a chunk gets the output of
+    rank 0, with tensors of size 0 along ``dim``.
     """
     first = next(result for result in results if isinstance(result, Returned))
     local = results[rank]

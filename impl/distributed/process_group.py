@@ -1,7 +1,4 @@
-"""The collectives of a process group. They raise an error if a rank has ended.
-
-``k`` is the number of ranks.
-"""
+"""The collectives of a process group. They raise an error if a rank has ended."""
 
 import pickle
 import threading
@@ -18,7 +15,8 @@ from .._device import CPU, is_cpu
 from .._threads import start
 from .liveness import LivenessCheck
 
-#: Bytes that each rank sends in the first round. A second round sends payloads that do not fit.
+#: Bytes that each rank sends in the first round of `all_gather_object`. If a payload does not fit,
+#: a second round sends the payloads.
 _FRAME_BYTES = 1024
 #: Bytes at the start of the frame that hold the length of the payload.
 _HEADER_BYTES = 8
@@ -81,8 +79,8 @@ class Communicator:
         work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
             return self._make_future(tensor, work)
-        # On devices no worker thread is needed: streams order later work, and the process group
-        # has its own watchdog for lost ranks.
+        # On an accelerator no worker thread is needed: streams order later work, and the process
+        # group has its own watchdog for lost ranks.
         done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
         return done
 
@@ -145,12 +143,12 @@ class Communicator:
         return RuntimeError(self._failure)
 
 
-#: The key is the ``id`` of the group and the device. Groups are not documented as hashable.
+#: (``id`` of a process group, device) -> communicator. Groups are not documented as hashable.
 _COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
 
 
 def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
-    """Return the only communicator of ``group`` and ``device``; None is the default group.
+    """Return the only communicator of ``group`` (None for the default group) and ``device``.
 
     Raise RuntimeError if there is no process group, or if this process is not in it.
     """

@@ -68,7 +68,8 @@ class _Unpacker(pickle.Unpickler):
 def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
     """Return the pickled structure of ``value``, the metadata of its tensors, and its tensors.
 
-    Raise TypeError for a tensor that is not strided, and any error for what cannot be pickled.
+    Raise TypeError for a tensor that is not strided, and pickle's error for other values that
+    cannot be pickled.
     """
     file = io.BytesIO()
     packer = _Packer(file)
@@ -110,7 +111,7 @@ def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
 
 
 def read_tensors(data: Tensor, metas: Sequence[TensorMeta], device: torch.device) -> list[Tensor]:
-    """Return the tensors in ``data``: those that were on the CPU there, others on ``device``."""
+    """Return the tensors in ``data``, on the CPU if they were there, else on ``device``."""
     return [
         view.to("cpu" if meta.on_cpu else device)
         for view, meta in zip(view_tensors(data, metas), metas, strict=True)

@@ -1,8 +1,8 @@
 """Check impl in a process that uses NCCL: broadcast to one device, and all-reduce of gradients.
 
 ``torch.nn.parallel.comm.broadcast`` may create an NCCL communicator of one rank. NCCL refuses some
-dtypes and does not increase version counters. impl creates no communicator, but must work if there
-is one.
+dtypes and does not increase version counters. impl creates no communicator, but must work if one
+exists.
 """
 
 import importlib

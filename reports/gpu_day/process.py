@@ -63,7 +63,7 @@ def _wait_or_kill(process: subprocess.Popen[bytes], seconds: float) -> int | Non
     except subprocess.TimeoutExpired:
         return None
     finally:
-        # SystemExit in this process must kill the children, too. Until wait() the id of the
+        # A SystemExit here must kill the process and its children, too. Until wait() the id of the
         # process group is not reused, so killpg cannot hit another group.
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

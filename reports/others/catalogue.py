@@ -18,12 +18,12 @@ class Implementation:
     """An implementation to validate: one table of ``others.toml``.
 
     Args:
-        name: The name on the command line, and of the optional file ``maps/NAME.toml``.
+        name: The name on the command line and in the optional file name ``maps/NAME.toml``.
         title: Package and release, as the pages show them.
         target: The Python module that the suite tests.
         differs: One sentence about the differences from torch.nn.parallel.
         torch: The release of PyTorch to install.
-        install: Requirements for pip, in addition to PyTorch and those of the suite.
+        install: Requirements for pip, in addition to PyTorch and the suite's requirements.
         build: Requirements for building ``install`` without build isolation.
         settings: Environment variables for pip.
         path: The folder with its source, relative to ``reports/others``; empty if pip installs it.

@@ -73,7 +73,7 @@ def install_torch(version: str, python: Path) -> None:
 
 
 def _torch_requirements(python: Path) -> Iterable[str]:
-    """Return PyTorch's requirements, with environment markers, without those of extras."""
+    """Return PyTorch's requirements, with environment markers, without requirements of extras."""
     program = "import importlib.metadata as m; print('\\n'.join(m.requires('torch')))"
     return [line for line in _run_python(python, program).splitlines() if "extra ==" not in line]
 

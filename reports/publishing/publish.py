@@ -65,7 +65,7 @@ def publish(
     release = f"torch {_torch_release(environment)}"
     title = f"# {environment['target']}, {release}, {environment['hardware']}"
     files["summary.md"] = f"{title}\n\n{str(environment['date'])[:10]}. {files['summary.md']}\n"
-    # Added last, so that it is written last: a folder with environment.json is a complete report.
+    # Add environment.json last, so that it is written last: it marks a report as complete.
     files["environment.json"] = json.dumps(environment, indent=2) + "\n"
     name = _report_name(environment, "benchmark.json" in files)
     report = folder / slug(str(environment["target"])) / name
@@ -116,7 +116,7 @@ def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
 def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the environment of the run, and the report's files (name -> text).
 
-    The environment comes from the file's header. Without a header it is that of this machine.
+    The environment comes from the file's header. Without a header, describe this machine.
     """
     header, tests = checked.verdicts(source)
     environment = {**(header or _read_environment()), "tests": len(tests)}

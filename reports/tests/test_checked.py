@@ -38,7 +38,7 @@ def test_first_line_is_returned_as_the_header(save_lines):
     assert checked.verdicts(save_lines({"run": RUN}, TEST)) == (RUN, [TEST])
 
 
-def test_header_of_a_file_without_one_is_an_empty_dict(save_lines):
+def test_header_is_an_empty_dict_if_the_file_has_no_header(save_lines):
     assert checked.verdicts(save_lines(TEST)) == ({}, [TEST])
 
 
@@ -70,7 +70,7 @@ def test_broken_file_raises_an_error_that_names_the_file_and_the_line(
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_unreadable_or_missing_file_raises(tmp_path):
+def test_unreadable_or_missing_file_raises_refused_error(tmp_path):
     path = tmp_path / "picture.jsonl"
     path.write_bytes(b"\x89PNG\xff")
     with pytest.raises(checked.RefusedError, match="cannot be read"):
@@ -79,7 +79,7 @@ def test_unreadable_or_missing_file_raises(tmp_path):
         checked.verdicts(tmp_path / "none.jsonl")
 
 
-def test_report_has_the_environment_in_the_header_of_the_file(save_lines, tmp_path):
+def test_report_repeats_the_environment_from_the_header_of_the_verdicts(save_lines, tmp_path):
     report = publish([save_lines({"run": RUN}, TEST)], folder=tmp_path / "reports")
     environment = checked.document(report / "environment.json", "environment")
     assert {key: environment[key] for key in ("torch", "python", "version", "date")} == {

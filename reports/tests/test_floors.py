@@ -11,7 +11,8 @@ from reports.tests.samples import make_benchmark_run
 
 #: Row -> its floor, the required minimum of its ratio.
 TABLE = tomllib.loads(FLOORS.read_text(encoding="utf-8"))["floors"]
-#: Beginnings of rows whose floor is not 80 % of the smallest ratio. floors.toml has the reasons.
+#: Beginnings of the names of rows whose floor is not 80 % of the smallest ratio. floors.toml has
+#: the reasons.
 EXCEPTIONS = (
     "DataParallel forward blocks",
     "DataParallel forward+backward blocks",
@@ -38,7 +39,7 @@ def test_floor_is_80_percent_of_the_smallest_measured_ratio(row):
     assert TABLE[row] == pytest.approx(0.8 * SMALLEST[row], abs=0.01)
 
 
-def test_every_measured_row_has_a_floor_except_the_time_of_peak_memory():
+def test_every_measured_row_has_a_floor_except_the_time_of_the_peak_memory_benchmark():
     assert set(SMALLEST) - set(TABLE) == {"DataParallel peak memory blocks=20 width=256"}
 
 

@@ -80,7 +80,7 @@ def test_system_exit_while_waiting_kills_the_process_and_its_children(pipe, tmp_
     assert os.read(read_end, 100) == b""
 
 
-def test_end_of_the_output_is_kept(tmp_path):
+def test_process_result_has_the_last_bytes_of_the_output(tmp_path):
     prints = "import sys; print('x' * 10**6, flush=True); print('\\udcff', 'end', file=sys.stderr)"
     completed = run(
         [sys.executable, "-c", prints],
@@ -200,7 +200,7 @@ def test_steps_write_at_most_eight_files_of_results(setup):
 
 
 def test_steps_that_write_the_same_file_of_verdicts_have_different_tests(setup):
-    # `--resume` would skip a test that already has a verdict of another step.
+    # `--resume` would skip a test that already has a verdict from another step.
     shared = [step for step in list_steps(setup) if step.verdicts == setup.out / "checks.jsonl"]
     paths = [part for step in shared for part in step.command if part.startswith("spec_tests")]
     assert len(shared) == 3

@@ -66,7 +66,7 @@ def test_pages_load_only_files_of_the_site(site):
     assert "url(" not in (site / "static" / "site.css").read_text()
 
 
-def _linked(site, clause, column_key):
+def _read_linked_section(site, clause, column_key):
     """Return the part of a page that the clause's cell in the matrix links to.
 
     Args:
@@ -86,7 +86,7 @@ def _linked(site, clause, column_key):
 
 
 def test_cell_links_to_the_clause_with_its_difference_call_and_command(site):
-    section = _linked(site, ONE, "C")
+    section = _read_linked_section(site, ONE, "C")
     clause = clauses.load()[ONE]
     page = (site / "clauses" / "comm.html").read_text()
     assert f'<p class="sentence">{clause.says}</p>' in page
@@ -103,13 +103,13 @@ def test_call_that_is_also_in_the_text_of_the_difference_is_shown_once(tmp_path)
     difference_with_call = json.dumps(f"they disagree on\n  {call}\nhere")
     file.write_text(file.read_text().replace(json.dumps(difference), difference_with_call))
     make.make(None, [file], tmp_path / "site")
-    section = html.unescape(_linked(tmp_path / "site", ONE, "A"))
+    section = html.unescape(_read_linked_section(tmp_path / "site", ONE, "A"))
     assert section.count(call) == 1
     assert "they disagree on\n  the call above\nhere" in section
 
 
 def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(site):
-    assert "needs two devices" in _linked(site, THREE, "A")
+    assert "needs two devices" in _read_linked_section(site, THREE, "A")
 
 
 def test_clause_of_a_divergence_links_to_its_entry_and_to_github(tmp_path):
@@ -206,7 +206,9 @@ def test_pages_escape_every_text_from_a_file(tmp_path):
         assert page.tags.count("title") == 1, path
     assert find_broken_links(tmp_path / "site") == []
     text = read_page(tmp_path / "site" / "clauses" / "comm.html").text
-    assert text.count(samples.HOSTILE) > 5  # In the test id, call, difference, command and others.
+    assert (
+        text.count(samples.HOSTILE) > 5
+    )  # For example in the test id, call, difference and command.
     assert samples.HOSTILE in read_page(tmp_path / "site" / "benchmarks.html").text
 
 
@@ -230,7 +232,7 @@ def test_unpublished_run_does_not_replace_a_published_one(tmp_path):
     assert f"{published.label} · not published" == unpublished.label
 
 
-def test_columns_are_runs_of_the_current_suite_or_else_of_the_newest_runs_suite(load_runs):
+def test_columns_are_runs_of_the_current_suite_or_else_of_the_suite_of_the_newest_run(load_runs):
     known = clauses.load()
     current = clauses.suite_version(known)
     for suites, columns in [
@@ -253,7 +255,7 @@ def test_columns_are_runs_of_the_current_suite_or_else_of_the_newest_runs_suite(
         assert len(matrix.older) == 3 - len(columns)
 
 
-def test_suite_version_of_a_run_that_records_none_is_computed_from_its_clauses(tmp_path):
+def test_missing_suite_version_is_computed_from_the_clauses_of_the_run(tmp_path):
     path = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass", TWO: "fail"}, suite="")
     (run,) = runs.load(None, [path]).runs
     assert run.suite == clauses.suite_version([TWO, ONE])
@@ -294,10 +296,10 @@ def test_differences_of_two_runs_include_clauses_that_only_one_run_has(load_runs
     ]
 
 
-def test_clause_of_a_run_that_the_specification_no_longer_has_is_shown_as_removed(tmp_path):
+def test_run_shows_a_clause_missing_from_the_specification_as_removed(tmp_path):
     file = samples.write_verdicts(tmp_path / "v.jsonl", {"gone.once": "fail"})
     make.make(None, [file], tmp_path / "site")
-    assert "gone.once differs" in _linked(tmp_path / "site", "gone.once", "A")
+    assert "gone.once differs" in _read_linked_section(tmp_path / "site", "gone.once", "A")
     assert (
         "removed from the specification"
         in (tmp_path / "site" / "clauses" / "gone.html").read_text()

@@ -63,7 +63,7 @@ def _findings() -> Iterator[Finding]:
 def _torch_findings() -> Iterator[Finding]:
     try:
         import torch
-    except (ImportError, OSError) as error:  # torch is installed, but a library of it is missing
+    except (ImportError, OSError) as error:  # torch is installed, but lacks a library
         yield "torch", False, f"{error}; remedy: reinstall torch"
         return
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])

@@ -75,7 +75,7 @@ def _format_record(
 
 
 def _recorded_test(node_id: str, passed_tests: Collection[str]) -> str:
-    """Return a test's id for a record, without its parameters unless other parameters pass."""
+    """Return a test's id for a record. Keep the parameters only if other parameters pass."""
     without = _without_parameters(node_id)
     return node_id.removeprefix("spec_tests/") if without in passed_tests else without
 

@@ -1,6 +1,7 @@
 """The pytest plugins of the command ``run``.
 
-Instead of the output of pytest they print progress, and at most ten lines for each failure.
+`Progress` replaces the output of pytest: it prints progress, and at most ten lines for each
+failure. `VerdictCounter` prints nothing.
 """
 
 import sys
@@ -51,7 +52,7 @@ class VerdictCounter:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the verdict."""
+        """Store the worst verdict so far for each clause of the test."""
         verdict = verdicts.verdict_of(report)
         for name in verdicts.clauses_of(report) if verdict else ():
             self._found[name] = verdicts.worse_verdict(self._found.get(name), verdict or "")

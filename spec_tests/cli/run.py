@@ -40,7 +40,7 @@ def _is_importable(name: str) -> bool:
 
 
 def _pytest_arguments(options: argparse.Namespace) -> list[str]:
-    """Return the arguments of pytest, which make it ignore the settings of the current project."""
+    """Return arguments that make pytest run the suite without settings of the current project."""
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
     settings += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
     # The meta tests check the suite itself, not the target.

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
+from spec_tests.strategies.replicate import edge_case_module_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 #: Kinds of layers with buffers.
@@ -22,7 +22,7 @@ def test_buffers_are_copied_as_buffers(target, answers, topology, call):
 
 
 @clause("replicate.buffers.dtypes")
-@given(call=edge_case_calls("assorted"))
+@given(call=edge_case_module_calls("assorted"))
 def test_buffers_of_every_dtype_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology)
 

@@ -13,7 +13,7 @@ from spec_tests.strategies.custom_modules import (
     UnhashableLinear,
 )
 from spec_tests.strategies.layers import WIDTH
-from spec_tests.strategies.replicate import edge_case_calls
+from spec_tests.strategies.replicate import edge_case_module_calls
 from spec_tests.strategies.tensors import device_slots
 
 #: Name and class of each attribute that replicate sets on a replica of `AssignmentLogger`.
@@ -21,7 +21,7 @@ ASSIGNED = [("buffer", "Tensor"), ("child", "Linear"), ("weight", "Tensor")]
 
 
 @clause("replicate.overrides.replica-hook")
-@given(call=edge_case_calls("tagged"))
+@given(call=edge_case_module_calls("tagged"))
 def test_overridden_method_replicate_for_data_parallel_copies_its_module(
     target, answers, topology, call
 ):
@@ -38,7 +38,7 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
 
 
 @clause("replicate.overrides.setattr")
-@given(call=edge_case_calls("logged"))
+@given(call=edge_case_module_calls("logged"))
 def test_an_override_of_setattr_does_not_change_the_replicas(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 

@@ -12,7 +12,7 @@ from spec_tests.harness.environment import example_count
 from spec_tests.oracle.replica_laws import former_parameters, replica_tensors
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import edge_case_calls, replicate_calls
+from spec_tests.strategies.replicate import edge_case_module_calls, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 #: Decorator that runs a quarter of the usual number of examples, because each is slow.
@@ -93,7 +93,7 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 
 @clause("replicate.parameters.large")
 @FEWER_EXAMPLES
-@given(call=edge_case_calls("large"))
+@given(call=edge_case_module_calls("large"))
 def test_parameters_larger_than_the_broadcast_buffer_are_copied(target, answers, topology, call):
     checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
 

@@ -1,7 +1,7 @@
 """Charts of benchmarks as SVG that uses the colours of the web page.
 
-matplotlib draws in placeholder colours. They are replaced by ``currentColor`` and by variables of
-the style sheet, so that a chart fits light and dark pages and paper. Each library has its own
+matplotlib draws in placeholder colours. `_svg` replaces these by ``currentColor`` and by variables
+of the style sheet, so that a chart fits light and dark pages and paper. Each library has its own
 colour and marker.
 """
 
@@ -62,7 +62,7 @@ _SETTINGS: Any = {
 }
 #: The ticks that the axis of ratios may have.
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
-#: Characters that XML forbids.
+#: Control characters, and characters that XML forbids.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _Figure = tuple[Figure, Axes]
 
@@ -159,7 +159,7 @@ def _library_label(library: str) -> str:
 
 
 def _label_text(text: str, max_length: int = 56) -> str:
-    """Return ``text`` without characters that XML forbids, cut to ``max_length`` characters."""
+    """Return ``text`` with control characters replaced, cut to ``max_length`` characters."""
     text = _CONTROL.sub("\ufffd", text)
     return text if len(text) <= max_length else f"{text[:max_length]} …"
 
@@ -174,7 +174,7 @@ def _svg(figure: Figure, chart_id: str) -> Markup:
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
     for placeholder, colour in _IN_PAGE.items():
         text = text.replace(placeholder, colour)
-    # The chart is hidden from screen readers: caption and table have its numbers.
+    # Screen readers skip the chart: the caption and the table contain the numbers.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))
 
 

@@ -16,7 +16,7 @@ class Evidence:
 
     Args:
         verdict: The verdict of the clause.
-        test: The first test with the verdict of the clause.
+        test: A test with the verdict of the clause, if possible one with a smallest failing call.
         difference: The difference, or the reason why the test was not run.
         call: The smallest failing call; empty if the file has none.
         others: The number of other tests with the same verdict.
@@ -38,7 +38,7 @@ class SharedEvidence:
 
 
 def evidence_of(run: Run, clause: str) -> Evidence | None:
-    """Return the evidence for a clause; None if the run has no verdict for it."""
+    """Return the evidence for a clause; None if the run has no verdict for the clause."""
     verdict = run.verdicts.get(clause)
     if verdict is None:
         return None
@@ -51,7 +51,7 @@ def evidence_of(run: Run, clause: str) -> Evidence | None:
 
 
 def group_evidence(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
-    """Return the evidence for a clause, worst verdict first. Runs with equal evidence share it."""
+    """Return the evidence for a clause, worst verdict first, with the runs that share it."""
     found: dict[Evidence, list[Run]] = {}
     for run in columns:
         evidence = evidence_of(run, clause)

@@ -17,7 +17,7 @@ _TEST_COLUMNS = ("clause", "test", "verdict", "reason", "difference", "call")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 #: The order of the verdicts in a badge.
 _BADGE_ORDER = ("pass", "fail", "not-offered", "known", "not-run")
-#: For the worst verdict of a run: the colour of its badge.
+#: Worst verdict of a run -> the colour of the run's badge.
 _COLOUR = {
     "fail": "red",
     "not-offered": "orange",

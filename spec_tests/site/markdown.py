@@ -24,7 +24,7 @@ Cells = Sequence[object]
 
 
 def page(matrix: Matrix) -> str:
-    """Return the page: a table of runs, one of chapters, and one of clauses that are not met."""
+    """Return the page with tables of runs, of chapters and of clauses that are not met."""
     lines = [
         _HEAD,
         *_table_lines(_HEADER, [_summary_row(matrix, run) for run in matrix.columns]),

@@ -7,7 +7,8 @@ from typing import Any
 
 __all__ = ["LEGEND", "Ratio", "ratios"]
 
-#: The library name of the plain module. Its time is subtracted from those of reference and impl.
+#: The library name of the plain module. The time of the plain module is subtracted from the times
+#: of reference and impl.
 MODULE = "module"
 LEGEND = (
     "A ratio is the median time of the reference divided by the median time of impl in one run; "
@@ -27,7 +28,7 @@ class Ratio:
             from both.
         low: Lower quartile of the reference divided by upper quartile of impl.
         high: Upper quartile of the reference divided by lower quartile of impl.
-        floor: The least allowed ratio; None without one.
+        floor: The least allowed ratio; None if the group has none.
     """
 
     group: str

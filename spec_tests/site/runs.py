@@ -39,12 +39,12 @@ class Run:
 
     @property
     def published(self) -> bool:
-        """Whether the run has a report."""
+        """Whether the run has a report in the folder of reports."""
         return bool(self.folder)
 
     @property
     def suite(self) -> str:
-        """The version of the suite; for an old file without it, computed from the clauses."""
+        """The version of the suite; computed from the run's clauses if the file has none."""
         return str(self.about.get("suite") or suite_version(self.verdicts))
 
     @cached_property
@@ -63,13 +63,13 @@ class Run:
 
     @property
     def target(self) -> str:
-        """The implementation, with its version unless that is the version of PyTorch."""
+        """The name of the implementation, followed by `version` if there is one."""
         name, version = str(self.about["target"]), self.version
         return f"{name} {version}" if version else name
 
     @property
     def version(self) -> str:
-        """The version of the target; empty if unknown or equal to that of PyTorch."""
+        """The version of the target; empty if unknown or equal to PyTorch's version."""
         version = str(self.about.get("version", "")).partition("+")[0]
         return "" if version == self.release else version
 
@@ -145,7 +145,7 @@ def _release_key(release: str) -> list[tuple[int, str]]:
 
 
 def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
-    """Return the reports of a folder, the runs in its folder ``local``, and those of ``files``.
+    """Return the reports in ``folder``, and unpublished runs in ``folder/local`` and ``files``.
 
     Raises:
         checked.RefusedError: A file is not valid, or contains no results.

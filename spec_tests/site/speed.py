@@ -32,7 +32,7 @@ class Row:
         value: The median of the ratios of all runs.
         low: The least lower quartile of all runs.
         high: The greatest upper quartile of all runs.
-        floor: The least allowed ratio; None without one.
+        floor: The least allowed ratio; None if the group has none.
         each: The ratio of each run.
         times: For each library: the median of the runs' medians in seconds. Empty for memory.
     """

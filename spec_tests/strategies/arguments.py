@@ -1,4 +1,4 @@
-"""Arguments of one module: tensors, other objects, and nested containers of both."""
+"""Arguments of one module: tensors, other objects, and nested containers."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -16,7 +16,7 @@ from spec_tests.harness.environment.topology import Topology
 
 @runtime_checkable
 class Buildable(Protocol):
-    """A description of an argument, which ``build`` makes for a given topology."""
+    """A description of an argument. ``build`` makes the argument on given devices."""
 
     def build(self, topology: Topology) -> object:
         """Return a new argument on the devices of ``topology``."""
@@ -58,12 +58,12 @@ class DeviceAt:
 
 @dataclass(frozen=True)
 class DistinctDevices:
-    """A description of a list of devices without repeats, by their numbers in the topology."""
+    """A description of a list of distinct devices: their numbers in the topology."""
 
     slots: tuple[int, ...]
 
     def build(self, topology: Topology) -> list[torch.device]:
-        """Return distinct devices: fewer than ``slots`` if the topology repeats a device."""
+        """Return the distinct devices of ``slots``: two slots may have the same device."""
         return list(dict.fromkeys(topology.take(self.slots)))
 
     def __repr__(self) -> str:
@@ -77,7 +77,7 @@ class StreamAt:
     slot: int
 
     def build(self, topology: Topology) -> torch.Stream:
-        """Return a new stream, of the accelerator's stream class if there is one."""
+        """Return a new stream: a ``torch.cuda.Stream`` on CUDA, for example."""
         module = torch.get_device_module(topology.accelerator)
         stream: torch.Stream = getattr(module, "Stream", torch.Stream)(
             device=topology.device(self.slot)
@@ -93,7 +93,7 @@ class PublicCall:
     """A call of a public function with keyword arguments.
 
     Args:
-        function: The submodule and the name, such as ``comm.scatter``.
+        function: The submodule and name of the function, such as ``comm.scatter``.
         arguments: Parameter -> the argument or its description.
     """
 
@@ -126,10 +126,10 @@ class PrivateCall(PublicCall):
 
 @dataclass(frozen=True)
 class StreamedCall(PublicCall):
-    """A call with ``streams``. The caller synchronizes them before and after the call."""
+    """A call with the argument ``streams``. `run` synchronizes these streams."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Wait for the current streams, call the function, and wait for ``streams``."""
+        """Let ``streams`` wait for the current streams. After the call, wait for ``streams``."""
         streams = [stream for stream in inputs["streams"] if stream is not None]
         for stream in streams:
             stream.wait_stream(torch.accelerator.current_stream(stream.device))

@@ -3,8 +3,8 @@
 Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
 
 * CO-1: broadcast_coalesced of complex tensors, for which the reference returns real views,
-* CO-4: broadcast_coalesced to a repeated device, and reduce_add_coalesced of a single list, for
-  which the reference sometimes returns a view of its input.
+* CO-4: broadcast_coalesced to a repeated device, and reduce_add_coalesced of a single list: the
+  reference sometimes returns views of the input.
 """
 
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, tensor_specs
 
-#: Values of ``buffer_size`` in bytes. With the first, all tensors form one bucket. With the last,
-#: each tensor forms a bucket.
+#: Values of ``buffer_size`` in bytes. With the first value, all tensors form one bucket. With the
+#: last value, each tensor forms its own bucket.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
 
 
@@ -94,7 +94,7 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
 def mixed_rows(draw: st.DrawFn) -> list[list[TensorSpec | SparseSpec]]:
     """Draw a list of tensors for each device. A tensor may be sparse on some devices only."""
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=3))
-    # For each position in the lists: the indices of the lists with a sparse tensor.
+    # For one position: the indices of the lists whose tensor at this position is sparse.
     sparse = st.sampled_from([(), (0, 1, 2), (0,), (1,), (1, 2)])
     positions = draw(st.lists(sparse, min_size=1, max_size=4))
     return [

@@ -123,7 +123,7 @@ def broadcast_out_calls(
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 0),
 ) -> PublicCall:
-    """Draw calls of ``broadcast`` with ``out``, which may be empty. Shrinks to one output."""
+    """Draw calls of ``broadcast`` with a list ``out``, possibly empty. Shrinks to one output."""
     source = draw(tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads))
     count = draw(st.sampled_from(counts))
     out = tensor_specs(
@@ -144,7 +144,7 @@ def chunk_lists(
     layouts: Sequence[str] = LAYOUTS,
     dtypes: Sequence[torch.dtype] = REAL,
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
-    """Draw chunks, ``dim`` and the shape of their concatenation. Shrinks to one chunk."""
+    """Draw chunks, ``dim``, and the shape of the joined chunks. Shrinks to one chunk."""
     before, chunks, after = draw(split_extents())
     specs = [
         draw(

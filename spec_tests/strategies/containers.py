@@ -1,4 +1,4 @@
-"""The kinds of containers that arguments and outputs may have."""
+"""The kinds of containers in arguments and outputs."""
 
 from collections import OrderedDict, UserDict, namedtuple
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,7 +77,7 @@ def _to_dict(members: Sequence[Any]) -> dict[object, Any]:
 
 
 def _to_max_result(members: Sequence[Any]) -> Any:
-    # torch.max returns a tuple with field names that is not a namedtuple.
+    # The result of torch.max is a tuple with field names, but not a namedtuple.
     values, indices = members
     return torch.return_types.max((values, indices))
 
@@ -97,7 +97,7 @@ MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "max": _to_max_result,
     "UserDict": lambda members: UserDict(_to_dict(members)),
 }
-#: Kind -> its number of members, for kinds with a fixed number.
+#: Kind -> the number of members, for kinds of containers with a fixed number.
 ARITY = {"Pair": 2, "Typed": 2, "max": 2}
 #: The kinds that are mappings.
 MAPPINGS = ("dict", "OrderedDict", "DictSubclass", "UserDict")
@@ -151,9 +151,9 @@ class NewObject:
         return self.kind
 
 
-#: Empty containers, which scatter and gather return unchanged.
+#: Kinds of `NewObject`: empty containers. scatter and gather return them unchanged.
 EMPTY = ("[]", "()", "{}", "OrderedDict()", "ListSubclass()")
-#: Objects whose members scatter does not split, even if the members are tensors.
+#: Kinds of `NewObject`: scatter does not split their members, even if these are tensors.
 OPAQUE = (
     "Opaque()",
     "{1, 2}",

@@ -135,7 +135,7 @@ class WeightedLeaves(nn.Module):
         self.weight = nn.Parameter(torch.tensor(2.0))
 
     def forward(self, *args: Any, factor: float = 1.0, **kwargs: Any) -> Any:
-        """Return the arguments with each tensor replaced by the product."""
+        """Return the arguments. Each tensor is multiplied by the parameter and ``factor``."""
         return self._multiply(args, factor), self._multiply(kwargs, factor)
 
     def _multiply(self, value: Any, factor: float) -> Any:
@@ -170,7 +170,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     Args:
         draw: The draw function of Hypothesis.
         factors: The values to draw the keyword argument ``factor`` from; empty for calls without
-            it. With a factor, each device gets a chunk.
+            ``factor``. If it is not empty, the extent is the number of devices.
     """
     dim = draw(st.sampled_from([0, 1, -1]))
     devices = draw(device_lists(min_size=2))

@@ -1,4 +1,4 @@
-"""Dataclasses, and mappings with extra state, which the reference does not rebuild."""
+"""Dataclasses and mappings with extra state. torch.nn.parallel does not rebuild them."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable

@@ -11,7 +11,7 @@ SPELLINGS = ("device", "ordinal", "text")
 
 
 def any_device(slots: Sequence[int | None] = range(4)) -> st.SearchStrategy[DeviceAt]:
-    """Draw one device of the topology by its number in ``slots``. Shrinks to the first number."""
+    """Draw a device of the topology whose number is in ``slots``. Shrinks to the first number."""
     return st.builds(DeviceAt, st.sampled_from(slots), st.sampled_from(SPELLINGS))
 
 

@@ -24,14 +24,14 @@ from spec_tests.strategies.tensors import TensorSpec
 
 
 class Attention(nn.Module):
-    """A module that applies an attention layer to each row as a sequence of one step."""
+    """A module that applies an attention layer. Each input row is a sequence of length 1."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the layer. Each row is a sequence of one step."""
+        """Return the output of the layer. Each row is a sequence of length 1."""
         result: Tensor = self.layer(x[:, None, :])[:, 0]
         return result
 
@@ -74,7 +74,8 @@ def _weight_norm_linear() -> nn.Module:
     return layer
 
 
-#: Kind -> its constructor, for all kinds of layers and for modules that only these tests use.
+#: Kind of module -> its constructor. These are the kinds in `KINDS`, and kinds that only
+#: `EdgeCaseModule` builds.
 EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
     "weight_norm_hook": _weight_norm_linear,
@@ -102,7 +103,7 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
 
 @dataclass(frozen=True)
 class EdgeCaseModule:
-    """A description of a module of one of the `EDGE_CASES`."""
+    """A description of a module: ``kind`` is a key of `EDGE_CASES`."""
 
     kind: str
 

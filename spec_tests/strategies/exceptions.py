@@ -1,7 +1,7 @@
 """Exceptions with all kinds of constructors, ``message`` attributes and ``__str__`` methods.
 
-parallel_apply raises a new exception of the same class whose text begins with "Caught". Some of
-these classes cannot be constructed or printed with such a text.
+parallel_apply raises a new exception of the same class whose text begins with "Caught". Some
+classes here reject this text in the constructor or in ``__str__``.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ TEXTUAL = (
 )
 #: The kinds of constructors of generated classes:
 #:
-#: * inherited: that of the base class,
+#: * inherited: the constructor of the base class,
 #: * two: requires a text and a code,
 #: * keyword: takes only the keyword argument ``text``,
 #: * nothing: takes no arguments,
@@ -35,16 +35,21 @@ TEXTUAL = (
 #: * ignoring: replaces the text by a constant,
 #: * message: takes only the keyword argument ``message``.
 #:
-#: Another kind must be named explicitly:
-#:
-#: * exiting: raises SystemExit for a text that begins with "Caught".
+#: The kind ``exiting`` is not in this tuple. Its constructor raises SystemExit for a text that
+#: begins with "Caught".
 CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
-#: The places of the attribute ``message`` of generated classes: absent, an empty text in the
-#: class, the instance, the class, a property, or a slot without a value.
+#: How a generated class defines the attribute ``message``:
+#:
+#: * absent: not at all,
+#: * empty: as an empty text in the class,
+#: * instance: as the text, in each instance,
+#: * class: as the text, in the class,
+#: * property: as a property that returns the text,
+#: * slot: as a slot without a value.
 MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
 #: The kinds of ``__str__`` of generated classes:
 #:
-#: * inherited: that of the base class,
+#: * inherited: the method of the base class,
 #: * constant: returns a constant,
 #: * picky: raises a LookupError for a text that begins with "Caught",
 #: * raises: always raises a RuntimeError,
@@ -57,10 +62,10 @@ class ExceptionSpec:
     """A description of an exception.
 
     Args:
-        base: The class, or the base of a generated class.
+        base: The class of the exception, or the base of its generated class.
         constructor: One of `CONSTRUCTORS`, or ``exiting``; ``builtin`` means ``base`` itself.
         message: One of `MESSAGES`.
-        slots: Whether the class has another slot, ``detail``.
+        slots: Whether the generated class has a slot ``detail``.
         prints: The kind of ``__str__``: one of `PRINTS`.
     """
 
@@ -71,7 +76,7 @@ class ExceptionSpec:
     prints: str = "inherited"
 
     def make(self, text: str) -> BaseException:
-        """Return a new exception with ``text``. Its class is new unless it is ``base`` itself."""
+        """Return a new exception with ``text``, of class ``base`` or of a new subclass."""
         if self.constructor == "builtin":
             return _make_builtin(self.base, text)
         error = _NEW_EXCEPTION[self.constructor](self._make_class(text), text)
@@ -162,7 +167,7 @@ _INIT_MEMBER: dict[str, dict[str, Any]] = {
     "exiting": {"__init__": _init_exiting},
 }
 
-#: Kind of constructor -> the function that calls it with a class and a text.
+#: Kind of constructor -> a function that takes a class and a text and returns a new exception.
 _NEW_EXCEPTION: dict[str, Callable[[Any, str], BaseException]] = {
     "inherited": lambda error_class, text: error_class(text),
     "two": lambda error_class, text: error_class(text, 7),
@@ -174,7 +179,7 @@ _NEW_EXCEPTION: dict[str, Callable[[Any, str], BaseException]] = {
     "exiting": lambda error_class, text: error_class(text),
 }
 
-#: Place of ``message`` -> the function that returns the members of the class, given the text.
+#: One of `MESSAGES` -> the function that returns the members of the class, given the text.
 _MESSAGE_MEMBER: dict[str, Callable[[str], dict[str, Any]]] = {
     "absent": lambda text: {},
     "empty": lambda text: {"message": ""},
@@ -194,10 +199,10 @@ _STR_METHOD: dict[str, Callable[[BaseException], str]] = {
 
 
 def builtin_exceptions(
-    kinds: Sequence[type[BaseException]] = TEXTUAL,
+    classes: Sequence[type[BaseException]] = TEXTUAL,
 ) -> st.SearchStrategy[ExceptionSpec]:
-    """Draw exceptions of existing classes. Shrinks to the first class of ``kinds``."""
-    return st.builds(ExceptionSpec, base=st.sampled_from(kinds))
+    """Draw exceptions of existing classes. Shrinks to the first of ``classes``."""
+    return st.builds(ExceptionSpec, base=st.sampled_from(classes))
 
 
 def generated_exceptions(

@@ -17,7 +17,7 @@ from spec_tests.strategies.tensors import device_slots
 
 
 class FailingModule(nn.Module):
-    """A module that waits for its turn in ``order``, then returns its number or raises."""
+    """A module that waits for its turn in ``order``, then raises an error or returns a number."""
 
     def __init__(self, number: int, order: ThreadOrder, error: ExceptionSpec | None) -> None:
         super().__init__()
@@ -39,8 +39,8 @@ class ChainingModule(nn.Module):
     """A module that raises a ValueError while it handles a LookupError.
 
     Args:
-        link: ``from`` makes the LookupError the cause, ``while`` the context of the ValueError;
-            ``from None`` hides it.
+        link: How the ValueError is raised: by ``raise ... from error`` (``from``), by a plain
+            ``raise`` (``while``), or by ``raise ... from None`` (``from None``).
     """
 
     def __init__(self, link: str) -> None:
@@ -91,7 +91,7 @@ class FailingCall:
         return [FailingModule(number, order, self.errors.get(number)) for number in range(count)]
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the data of the exception that the call raises."""
+        """Return the `ErrorData` of the exception that the call raises, else the outputs."""
         try:
             return self.apply(target, inputs["devices"])
         except Exception as error:
@@ -129,7 +129,7 @@ def error_and_modules(
 ) -> tuple[BaseException, list[nn.Module]]:
     """Return the exception that the call raises, even a KeyboardInterrupt, and the modules."""
     modules = call.modules()
-    # A target without the function raises here: only exceptions of the call are caught below.
+    # If the target lacks the function, this line raises. Below, only the call raises.
     _ = target.parallel_apply.parallel_apply
     try:
         _call_parallel_apply(target, modules, ordinals(topology, call.slots))

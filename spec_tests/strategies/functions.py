@@ -2,9 +2,10 @@
 
 Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
 
-* CO-2: complex tensors with a negative ``dim``, or beside real ones, or channels-last in Gather,
+* CO-2: complex tensors with a negative ``dim`` or beside real tensors, and channels-last complex
+  tensors in Gather,
 * FN-3: inputs on the CPU that require a gradient,
-* FN-4: chunks on the CPU,
+* FN-4: chunks on the CPU in Gather,
 * CO-4: repeated devices in Broadcast,
 * FN-5: sums whose first addend is not on the destination.
 """
@@ -90,7 +91,7 @@ def gather_applies(
 
 @st.composite
 def scalar_gathers(draw: st.DrawFn, *, grads: Sequence[bool] = (False, True)) -> ApplyCall:
-    """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32."""
+    """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32 element."""
     dtypes = draw(st.sampled_from(offered_groups([REAL, COMPLEX])))
     spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), grads=grads)
     specs = draw(st.lists(spec, min_size=1, max_size=4))
@@ -105,7 +106,10 @@ def broadcast_applies(
     grads: Sequence[bool] = (False, True),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> ApplyCall:
-    """Draw calls of Broadcast with dense tensors to distinct devices. Shrinks to one float32."""
+    """Draw calls of Broadcast with dense tensors to distinct devices.
+
+    Shrinks to one float32 element.
+    """
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4, unique=True)))
     count = draw(st.sampled_from(counts))
     shape, dtypes = (
@@ -121,7 +125,7 @@ def broadcast_applies(
 def reduce_applies(draw: st.DrawFn) -> ApplyCall:
     """Draw calls of ReduceAddCoalesced with dense tensors.
 
-    Shrinks to two devices with one float32 each.
+    Shrinks to two devices with one float32 element each.
     """
     slots = draw(st.lists(st.integers(0, 3), min_size=2, max_size=4))
     dtypes = draw(st.sampled_from(offered_groups([REAL, COMPLEX])))

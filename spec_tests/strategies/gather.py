@@ -1,4 +1,4 @@
-"""Calls of gather. The outputs of all replicas have one structure; each holds chunks of tensors.
+"""Calls of gather. In most calls, the outputs of all replicas have the same structure.
 
 Calls in which the reference is wrong are not drawn: `spec_tests.strategies.scatter_gather` lists
 them.
@@ -45,7 +45,7 @@ class SplitTensor:
     requires_grad: bool = False
 
     def chunk(self, extent: int, slot: int | None) -> TensorSpec:
-        """Describe the chunk of ``extent`` that the replica on device number ``slot`` returns."""
+        """Describe the chunk of length ``extent`` that the replica on device ``slot`` returns."""
         is_scalar = self.before is None or self.after is None
         shape = () if is_scalar else (*(self.before or ()), extent, *(self.after or ()))
         return TensorSpec(shape, self.dtype, self.layout, self.requires_grad, slot)
@@ -63,7 +63,7 @@ def replica_output(template: object, extent: int, slot: int | None) -> object:
 
 @st.composite
 def split_tensors(draw: st.DrawFn, dim: int) -> SplitTensor:
-    """Draw descriptions of tensors that are split along ``dim``. Shrinks to one dimension."""
+    """Draw descriptions of tensors that are split along ``dim``. Shrinks to a 1-dim tensor."""
     before, after = draw(outer_extents(dim))
     dtype = draw(st.sampled_from(offered(dtypes_along(dim))))
     differentiable = dtype.is_floating_point or dtype.is_complex
@@ -130,7 +130,7 @@ def mismatched_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def dict_gather_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw calls of ``gather`` with dictionaries whose keys or order of keys differ.
+    """Draw calls of ``gather`` with dictionaries whose keys, or their order, may differ.
 
     Shrinks to two replicas.
     """
@@ -148,7 +148,10 @@ def dict_gather_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def ragged_gather_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw calls of ``gather`` with sequences of several lengths. Shrinks to two replicas."""
+    """Draw calls of ``gather`` with sequences whose lengths may differ.
+
+    Shrinks to two replicas.
+    """
     kinds = st.sampled_from(["list", "tuple", "ListSubclass", "TupleSubclass"])
     replicas = draw(st.lists(st.tuples(kinds, st.integers(0, 3)), min_size=2, max_size=4))
     outputs = [

@@ -13,7 +13,7 @@ from torch.nn.utils import parametrizations
 #: Number of features in each row of the input and of the output of every layer.
 WIDTH = 4
 #: A filter for the warning of cuDNN that the weights of a replica's recurrent layer are not
-#: contiguous: https://github.com/allenai/allennlp/issues/2793. Remove when cuDNN does not warn.
+#: contiguous: https://github.com/allenai/allennlp/issues/2793.
 RNN_WEIGHTS_WARNING = (
     "ignore:RNN module weights are not part of single contiguous chunk:UserWarning"
 )
@@ -33,7 +33,7 @@ class Scaled(nn.Module):
 
 
 class NoneEntries(nn.Module):
-    """A layer with a parameter, a buffer and a child that are None, and one each that is not."""
+    """A layer with two parameters, two buffers and two children. One of each pair is None."""
 
     buffer: Tensor
 
@@ -53,7 +53,7 @@ class NoneEntries(nn.Module):
 
 
 class GradBuffer(nn.Module):
-    """A layer with one buffer that requires a gradient and one that does not."""
+    """A layer with two buffers: one requires a gradient, the other does not."""
 
     with_grad: Tensor
     without_grad: Tensor
@@ -157,14 +157,14 @@ class ChannelsLast(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A layer around a recurrent layer, which also keeps its parameters in ``_flat_weights``."""
+    """A layer that calls a recurrent layer. `nn.RNNBase` also keeps its weights in a list."""
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
         self.layer = layer
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the output of the recurrent layer. Each row is a sequence of one step."""
+        """Return the output of the recurrent layer. Each row is a sequence of length 1."""
         result: Tensor = self.layer(x[:, None, :])[0][:, 0]
         return result
 
@@ -188,8 +188,8 @@ def square_layer() -> nn.Linear:
 
 
 #: Kind -> its constructor, for layers that keep no statistics and compute each output row from one
-#: input row. No kind has complex parameters: the reference fails for networks that also have real
-#: ones (RE-5, RE-6).
+#: input row. No kind has complex parameters: the reference fails for networks with both real and
+#: complex parameters (RE-5, RE-6).
 ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "linear": square_layer,
     "tanh": nn.Tanh,
@@ -210,8 +210,8 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "gru": lambda: Recurrent(nn.GRU(WIDTH, WIDTH, batch_first=True)),
 }
 
-#: Kind -> its constructor, for all layers: those of `ROW_WISE`, one whose output depends on the
-#: whole batch, and one whose forward changes buffers.
+#: Kind -> its constructor, for all layers: those of `ROW_WISE`, a layer whose output depends on
+#: the whole batch, and a layer whose forward changes buffers.
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),

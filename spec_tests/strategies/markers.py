@@ -37,7 +37,7 @@ class MarkedArguments:
 
     Args:
         arguments: Lists, marks, tensors and constants.
-        extent: This extent.
+        extent: The extent along the split dimension.
         slots: The numbers of the devices in the topology.
     """
 

@@ -66,8 +66,8 @@ class ModuleSpec:
     """A description of a network that maps rows of `WIDTH` numbers to rows of `WIDTH` numbers.
 
     Args:
-        parts: The layers in order. They are numbered from 0 in this order; a residual block comes
-            after its inner layers.
+        parts: The layers in order. Layers are numbered from 0 in this order. The number of a
+            residual block follows the numbers of its inner layers.
         dtype: The dtype of the input, and of all parameters without a fixed dtype.
         training: Whether the network is in training mode.
     """
@@ -78,7 +78,7 @@ class ModuleSpec:
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new network on device number ``slot``, or on the CPU if ``slot`` is None."""
-        # `devices=[]`: parameters are drawn on the CPU, so only its generator must be restored.
+        # Parameters are drawn on the CPU, so only the generator of the CPU must be restored.
         with torch.random.fork_rng(devices=[]), _default_dtype(self.dtype):
             torch.default_generator.manual_seed(0)
             net = _build_sequence(self.parts, [])
@@ -90,7 +90,7 @@ class ModuleSpec:
 
     @property
     def layer_count(self) -> int:
-        """The number of layers, which is also the number of the next layer."""
+        """The number of layers. A layer that is appended next has this number."""
         return sum(1 for _ in _flatten(self.parts))
 
     def append(self, *parts: "Part") -> "ModuleSpec":
@@ -152,13 +152,14 @@ def module_specs(
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
     max_layers_per_level: int = 4,
 ) -> ModuleSpec:
-    """Draw networks, in which residual blocks may be nested. Shrinks to one linear layer.
+    """Draw networks, possibly with residual blocks. Shrinks to one linear layer.
 
     Args:
         draw: The draw function of Hypothesis.
         kinds: The kinds of layers.
         dtypes: The dtypes of the input and of most parameters.
-        max_layers_per_level: The largest number of layers in the network and in each block.
+        max_layers_per_level: The largest number of layers in the network and in each
+            residual block.
     """
     parts = _draw_parts(draw, kinds, [], max_layers_per_level, max_depth=1)
     training = draw(st.sampled_from([True, False]))

@@ -20,7 +20,7 @@ class Packed:
     Args:
         lengths: The length of each sequence in the original order; descending if ``is_sorted``.
         width: The number of features in a row.
-        is_sorted: Whether the sequences are packed as sorted ones, without sorting indices.
+        is_sorted: Whether the sequences are sorted by length and need no sorting indices.
         dtype: The dtype of the rows.
         requires_grad: Whether the data is a leaf that requires a gradient.
     """

@@ -140,7 +140,7 @@ class ParallelApplyCall:
 
 @st.composite
 def parallel_apply_calls(draw: st.DrawFn) -> ParallelApplyCall:
-    """Draw calls of row-wise networks. Shrinks to one linear layer and one row."""
+    """Draw calls of networks of `ROW_WISE` layers. Shrinks to one linear layer and one row."""
     slots = draw(device_slots())
     return ParallelApplyCall(
         modules=tuple(draw(row_wise_specs(max_layers_per_level=2)) for _ in slots),

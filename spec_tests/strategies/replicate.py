@@ -39,7 +39,7 @@ class ReplicateCall:
         network: A description of the module.
         slots: The numbers of the devices in the topology; the module is on the first one.
         detach: Whether the replicas' parameters are detached.
-        runs: For each later call: the number of the called replica.
+        runs: For each later call: the number of the replica, modulo the number of devices.
     """
 
     network: Network
@@ -104,7 +104,7 @@ def replicate_calls(
 
 
 @st.composite
-def edge_case_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
+def edge_case_module_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
     """Draw calls of ``replicate`` with an edge-case module. Shrinks to the first of ``kinds``."""
     network = EdgeCaseModule(draw(st.sampled_from(kinds)))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))

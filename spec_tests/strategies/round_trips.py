@@ -42,7 +42,7 @@ class RoundTrip:
         return inputs, target.scatter_gather.gather(replicas, topology.device(0), self.dim)
 
     def values(self, target: Target, topology: Topology) -> tuple[Any, Any]:
-        """Return snapshots of the inputs and of the gathered values. Strides are not compared."""
+        """Return snapshots, without strides, of the inputs and of the gathered values."""
         inputs, gathered = self.run(target, topology)
         return snapshot(inputs, {}, strides=False), snapshot(gathered, {}, strides=False)
 

@@ -60,7 +60,7 @@ def outer_extents(draw: st.DrawFn, dim: int) -> tuple[tuple[int, ...], tuple[int
 def tensors(
     draw: st.DrawFn, extent: int, dim: int, *, slots: Sequence[int | None] = (0, 1, None)
 ) -> TensorSpec:
-    """Draw descriptions of tensors with ``extent`` along ``dim``. Shrinks to one dimension."""
+    """Draw descriptions of tensors with ``extent`` along ``dim``. Shrinks to a 1-dim tensor."""
     before, after = draw(outer_extents(dim))
     shape = st.just((*before, extent, *after))
     spec = draw(tensor_specs(shape=shape, dtypes=dtypes_along(dim), slots=slots))
@@ -114,7 +114,7 @@ def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
 
 @st.composite
 def replicated_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw calls of ``scatter`` with containers without tensors. Shrinks to None."""
+    """Draw calls of ``scatter`` with containers that hold nothing to split. Shrinks to None."""
     return _scatter_call(draw, nested_values(unsplit_leaves(), SPLIT), 0)
 
 

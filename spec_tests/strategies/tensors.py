@@ -129,7 +129,7 @@ def tensor_specs(
     slots: Sequence[int | None] = (0,),
     grads: Sequence[bool] = (False, True),
 ) -> TensorSpec:
-    """Draw descriptions of dense tensors. Shrinks to one float32 that requires no gradient.
+    """Draw descriptions of dense tensors. Shrinks to one float32 element without a gradient.
 
     Args:
         draw: The draw function of Hypothesis.

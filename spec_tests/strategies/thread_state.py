@@ -42,7 +42,7 @@ class ThreadState:
         autocast: The settings of autocast on the accelerator.
         cpu_autocast: The settings of autocast on the CPU.
         default_slot: The device of ``with torch.device(...)``: its number in the topology, or
-            `CURRENT_DEVICE`.
+            `CURRENT_DEVICE`; None for no default device.
         context_value: The value of `CONTEXT_VARIABLE`.
         current_slot: The number of the current device in the topology.
         stream_slots: The numbers of the devices on which a new stream is current.
@@ -132,7 +132,7 @@ def device_and_states(devices: Sequence[torch.device]) -> tuple[int, list[dict[s
     return torch.accelerator.current_device_index(), visible_states(devices)
 
 
-#: A strategy for settings of autocast, None included.
+#: A strategy for settings of autocast, or None.
 AUTOCASTS = st.none() | st.builds(
     Autocast,
     dtype=st.sampled_from([torch.bfloat16, torch.float16]),

@@ -58,9 +58,9 @@ def few_rows() -> st.SearchStrategy[FewRows]:
 
 
 def uneven_rows() -> st.SearchStrategy[UnevenRows]:
-    """Draw pairs of tensors of which the reference drops rows. Shrinks to two devices.
+    """Draw pairs of tensors from which the reference drops rows. Shrinks to two devices.
 
-    Tensors with one row for each device are excluded: they may hold per-device values.
+    Tensors with one row for each device are excluded: row ``i`` may be meant for device ``i``.
     """
     cases = [
         UnevenRows((first, second), k)

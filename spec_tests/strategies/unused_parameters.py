@@ -1,4 +1,4 @@
-"""Modules with parameters that only some replicas use, or none."""
+"""Modules with parameters that not all replicas use."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.tensors import counting
 
-#: The replicas that use a layer: all, none, or only the second one.
+#: The replicas that use a layer: all, none, or only the second replica.
 USES = ("all", "none", "second")
 
 
@@ -18,7 +18,7 @@ class LayerUse:
     """A description of one layer of `PartlyUsedLayers`.
 
     Args:
-        use: One of `USES`.
+        use: Which replicas use the layer: "all", "none" or "second".
         frozen: Whether the weight of the layer requires no gradient.
     """
 

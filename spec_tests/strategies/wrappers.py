@@ -11,7 +11,7 @@ from torch.masked import masked_tensor
 
 from spec_tests.harness.environment.topology import Topology
 
-#: Filters for warnings of PyTorch about these subclasses, which no target causes.
+#: Filters for PyTorch's warnings about these subclasses. No target causes these warnings.
 WARNINGS = (
     "ignore:The PyTorch API of (nested tensors|MaskedTensors) is in prototype stage",
     "ignore:It is not recommended to create a MaskedTensor with a tensor that requires_grad",
@@ -95,7 +95,7 @@ def sum_of_squares(chunk: Any) -> Tensor:
 
 
 class SequenceSum(nn.Module):
-    """A linear layer for each row, then a sum over each sequence. Masked elements count as 0."""
+    """A linear layer, then a sum over each nested sequence. Masked elements count as 0."""
 
     def __init__(self) -> None:
         super().__init__()

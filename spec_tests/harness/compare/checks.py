@@ -15,8 +15,8 @@ from spec_tests.harness.environment.topology import Topology
 #: The tolerance for copies and for sums of small whole numbers: both are exact.
 EXACT = 0.0
 #: The tolerance for one float32 layer whose input is split into chunks of different sizes. The
-#: chunk size changes the order in which a matrix product sums its terms (a few dozen). Each
-#: rounding changes the sum by at most 2**-24 of its value.
+#: chunk size changes the order in which a matrix product sums a few dozen terms. The roundings, of
+#: at most 2**-24 each, add up to about 2e-6. The rest is a margin for terms that cancel.
 LAYER = 1e-4
 
 
@@ -87,7 +87,7 @@ def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str |
     Args:
         actual: The snapshot of the target's value.
         expected: The snapshot to compare with.
-        path: The path of both values, with which the text begins.
+        path: The path of the two values. The returned text begins with this path.
         tolerance: The largest difference of numbers, relative and absolute.
     """
     if type(actual) is not type(expected):

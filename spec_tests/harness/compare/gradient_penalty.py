@@ -25,7 +25,7 @@ def wrap(
 ) -> Model:
     """Return a callable that runs ``module`` on ``devices``.
 
-    The ``entry_point`` "class" means DataParallel; any other means the function data_parallel.
+    The ``entry_point`` "class" means DataParallel, any other text the function data_parallel.
     """
     if entry_point == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
@@ -34,14 +34,14 @@ def wrap(
 
 
 def inline_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty. The model's output is alive while its gradient is differentiated."""
+    """Return the squared gradient of the output for ``x``. Keep the output alive."""
     output = model(x)
     (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
     return gradient.square().sum() + 0 * output.sum()
 
 
 def helper_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the penalty. The model's output is freed before its gradient is differentiated."""
+    """Like `inline_penalty`, but free the output before the result is differentiated."""
     return _input_gradient(model, x).square().sum()
 
 
@@ -51,7 +51,7 @@ def _input_gradient(model: Model, x: Tensor) -> Tensor:
 
 
 def penalty_and_loss(model: Model, x: Tensor) -> Tensor:
-    """Return the sum of a penalty and a loss of separate calls, as in adversarial training."""
+    """Return a loss plus a penalty from another call, as in adversarial training."""
     return model(x).sum() + helper_penalty(model, x)
 
 

@@ -54,7 +54,7 @@ def _paths_alive(watched: _References) -> list[str]:
 
 
 def references(value: object, path: str) -> _References:
-    """Return weak references to the tensors, modules and suite objects in ``value``, by path."""
+    """Return, by path, weak references to tensors, modules and suite objects in ``value``."""
     found = {where: member for where, member in walk(value, path) if _is_tracked(member)}
     found |= dict(tensors(value, path))
     return {where: weakref.ref(member) for where, member in found.items()}

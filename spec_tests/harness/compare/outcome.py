@@ -16,12 +16,12 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: Parts of the texts of warnings that depend on the build of PyTorch, not on the call.
+#: Warnings that contain one of these texts are ignored: they depend on the build of PyTorch.
 _BUILD_WARNINGS = tuple(entry.split(":")[1] for entry in cuda_stand_ins.IGNORED_WARNINGS)
 
 
 class Call(Protocol):
-    """A call of a function of the target. Its ``repr`` can be pasted into an interpreter."""
+    """A call of a function of the target. Its ``repr`` shows the call as Python code."""
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return new arguments. Every call of this method returns equal values."""
@@ -40,7 +40,15 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The data of one run of a call that is compared with other runs: snapshots, or `Failure`."""
+    """What is compared of one run of a call.
+
+    Args:
+        result: The snapshot of the result, or the `Failure` of the call.
+        warnings: The classes and texts of the warnings.
+        inputs: The snapshot of the arguments after the call.
+        gradients: The snapshot of the arguments' gradients, or the `Failure` of the backward; None
+            if no gradients are computed.
+    """
 
     result: Any
     warnings: tuple[str, ...]
@@ -85,7 +93,7 @@ def failure_of(error: BaseException) -> Failure:
 def normalise(text: str) -> str:
     """Return an error text without the parts that differ between runs.
 
-    These are traceback frames, C++ backtraces and addresses.
+    The removed parts are traceback frames, C++ backtraces and addresses.
     """
     text = text.split("\nException raised from", 1)[0]
     # The lines of traceback frames are indented; the text of the exception is not.
@@ -103,7 +111,7 @@ def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:
     outputs = [tensor for _, tensor in tensors(result, "result") if tensor.requires_grad]
     if not leaves or not outputs:
         return None
-    # Each output gets another gradient, so that a test notices swapped outputs.
+    # The outputs get different gradients, so that a test notices swapped outputs.
     cotangents = [cotangent(output) * (1 + index % 3) for index, output in enumerate(outputs)]
     try:
         found = torch.autograd.grad(outputs, list(leaves.values()), cotangents, allow_unused=True)

@@ -1,4 +1,4 @@
-"""Checks of refused calls: they raise an error with a given text and change no input."""
+"""Checks that a refused call raises an error with a given text and changes no input."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -36,7 +36,7 @@ def refused_with_facts(
     error: type[Exception],
     facts: Iterable[str],
 ) -> None:
-    """Fail unless ``call`` raises ``error`` and its text contains all ``facts``; see `refused`."""
+    """Like `refused`, but only require that the text of the error contains all ``facts``."""
     __tracebackhide__ = True
     result = _result_without_input_changes(call, target, topology)
     checks.same(getattr(result, "kind", None), f"builtins.{error.__name__}", call)

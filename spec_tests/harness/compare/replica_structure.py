@@ -52,7 +52,7 @@ def _module_structure(
     Args:
         module: The replica's module.
         source: The original module.
-        path: The path of both.
+        path: The path of both modules.
         first_paths: The first path of each object, by id. New objects are added.
     """
     tensors = {name: getattr(module, name, None) for name in source._parameters}

@@ -1,4 +1,4 @@
-"""Snapshots: values as plain data, with which two runs are compared.
+"""Snapshots: values as plain data, so that the values of two runs can be compared.
 
 A snapshot of a tensor records everything that a caller can see: values, dtype, shape, strides,
 device, ``requires_grad``, class, and the input whose memory it shares.
@@ -32,7 +32,13 @@ class Structure:
 
 @dataclass(frozen=True)
 class Leaf:
-    """Any value except tensors and containers: class, ``repr``, and the path if it is an input."""
+    """A value that is neither tensor nor container.
+
+    Args:
+        kind: The class.
+        text: The ``repr``; empty if the value is an input of the call.
+        identity: The path of the value in the inputs; None if it is no input.
+    """
 
     kind: str
     text: str
@@ -52,7 +58,7 @@ def snapshot(value: object, inputs: Mapping[str, object], *, strides: bool = Tru
 
 
 class _InputPaths:
-    """Finds the path of the input that a value is, or whose memory a tensor shares."""
+    """Finds the path of an input, given the same object or a tensor with the same memory."""
 
     def __init__(self, inputs: Mapping[str, object]) -> None:
         found = [pair for name, value in inputs.items() for pair in tensors(value, name)]
@@ -68,7 +74,7 @@ class _InputPaths:
         }
 
     def aliasing_of(self, tensor: Tensor) -> str | None:
-        """Return a text that names the input with the same memory; None if there is none."""
+        """Return a text that names the input whose memory ``tensor`` shares, or None."""
         if id(tensor) in self._objects:
             return f"is {self._objects[id(tensor)]}"
         shared = self._pointers.get(_data_pointer(tensor))

@@ -10,7 +10,7 @@ from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["BATCH", "SOURCES", "STEPS", "Scale", "batches", "train"]
 
-#: The number of batches, with one training step each.
+#: The number of batches. `train` makes one training step on each batch.
 STEPS = 3
 #: The values of every batch.
 BATCH = torch.arange(1.0, 9.0).reshape(4, 2)

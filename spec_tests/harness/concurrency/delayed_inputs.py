@@ -1,4 +1,4 @@
-"""Makes new streams current during a call, and delays the values of its inputs.
+"""Makes new streams current during a call, and delays the writes of the call's inputs.
 
 An operator on an accelerator returns before its kernel has run. A stream that does not wait for
 the kernel that writes a tensor mostly reads the right values nevertheless, because the kernel is
@@ -6,7 +6,7 @@ fast. Here a sleeping kernel delays the write:
 
 1. The values of the inputs are saved, and their memory is cleared.
 2. A kernel that sleeps is queued on the current stream of each device.
-3. Copies of the saved values are queued behind it.
+3. Copies of the saved values to the inputs are queued behind this kernel.
 4. The test makes the call before the copies have started.
 
 The simulator has no delay: an operator has finished when it returns.
@@ -29,16 +29,16 @@ _milliseconds = 0.0
 
 
 def set_delay(milliseconds: float) -> None:
-    """Set the delay of the inputs of every later call; 0 switches the delay off."""
+    """Set the delay for all later blocks of `delayed`; 0 switches the delay off."""
     global _milliseconds
     _milliseconds = milliseconds
 
 
 @contextmanager
 def delayed(inputs: Mapping[str, Any], topology: Topology) -> Iterator[None]:
-    """Make new streams current in the block, and delay the inputs by the time of `set_delay`.
+    """Make new streams current in the block, and delay the inputs as set by `set_delay`.
 
-    Without a delay, do nothing. Inputs on the CPU are not delayed.
+    If the delay is 0, do nothing. Inputs on the CPU are not delayed.
     """
     if not _milliseconds:
         yield

@@ -25,7 +25,7 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 
 @contextmanager
 def silence_thread_errors() -> Iterator[None]:
-    """Silence ``threading.excepthook`` inside the block."""
+    """Print no tracebacks of other threads inside the block."""
     before = threading.excepthook
     threading.excepthook = lambda _: None
     try:

@@ -10,7 +10,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 def run(target: Target, topology: Topology, modules: Sequence[nn.Module]) -> list[Any]:
-    """Call parallel_apply on ``modules`` without arguments. Module ``i`` gets device ``i``."""
+    """Call parallel_apply on ``modules`` without arguments. Module ``i`` runs on device ``i``."""
     no_arguments: list[tuple[()]] = [()] * len(modules)
     devices = [device.index for device in topology.take(len(modules))]
     results: list[Any] = target.parallel_apply.parallel_apply(

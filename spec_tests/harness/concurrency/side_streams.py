@@ -16,8 +16,8 @@ __all__ = ["late_copies", "no_races", "on_side_streams", "queued_arange", "queue
 def on_side_streams(topology: Topology) -> Iterator[None]:
     """Make a new stream current on every device inside the block.
 
-    The new stream waits for the stream that was current, which waits for it after the block. The
-    current device stays the same. The host does not wait.
+    The new stream first waits for the former stream. After the block, the former stream waits for
+    the new stream. The current device stays the same. The host does not wait.
     """
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
@@ -49,8 +49,8 @@ def no_races(topology: Topology) -> Iterator[None]:
 def late_copies(topology: Topology) -> Iterator[None]:
     """Delay copies inside the block until the host or a stream waits. Fail if accesses race.
 
-    The race detector does not see reads on the host. A host read that does not wait for a copy
-    gets NaN instead. On a real accelerator, do nothing: its copies are asynchronous.
+    The race detector does not see reads on the host, but a host read that does not wait for a copy
+    gets NaN. On a real accelerator, do nothing: its copies are asynchronous.
     """
     if topology.accelerator != "sim":
         yield
@@ -61,7 +61,7 @@ def late_copies(topology: Topology) -> Iterator[None]:
 
 
 def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:
-    """Return 1, 2, 3, ... on the device of ``slot``. The kernel that writes it is only queued."""
+    """Queue a kernel that writes 1, 2, 3, ... on the device of ``slot``. Return the tensor."""
     extent = torch.Size(shape).numel()
     return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "clauses.toml"
-#: The page that ends SPECIFICATION.md. It compares reference, C++ front end and impl.
+#: The last section of SPECIFICATION.md. It compares reference, C++ front end and impl.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
 _INTRODUCTION = """\
@@ -112,7 +112,7 @@ def suite_version(ids: Iterable[str]) -> str:
 
 @cache
 def _parse(text: str) -> tuple[Clause, ...]:
-    """Return the clauses in a TOML text. Cached, because a run reads the large file repeatedly."""
+    """Return the clauses in a TOML text. Cached: a run parses the same text repeatedly."""
     return tuple(_flatten_tables(tomllib.loads(text), prefix=""))
 
 

@@ -12,7 +12,10 @@ __all__ = ["describe", "fail_not_offered"]
 def fail_not_offered(
     item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
 ) -> None:
-    """Report a skip by `NotOffered` as a failure; as expected if the test is marked xfail."""
+    """Turn a skip by `NotOffered` into a failure.
+
+    If the test is marked xfail, the failure is expected.
+    """
     if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
         return
     report.longrepr = str(call.excinfo.value)

@@ -1,7 +1,10 @@
-"""Clauses that the register of a target declares as lacking: ``lacks = ["distributed"]``.
+"""The list ``lacks`` of a register: clauses whose tests use names that the target lacks.
+
+Example: ``lacks = ["distributed"]`` declares all clauses of the chapter ``distributed``.
 
 If a test of a declared clause uses a name that the target lacks, the test is skipped. If no test
-of the clause uses such a name, the declaration is stale and the run fails: see `stale`.
+of the clause uses a missing name, the declaration is stale and the run fails: see
+`find_stale_entries`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -56,7 +59,7 @@ def find_stale_entries(
 
     Args:
         declaring_entries: For each declared clause: the entry that declares it.
-        tests: The tests with ``clause`` and ``verdict``.
+        tests: For each test: its ``clause``, if any, and its ``verdict``.
 
     Returns:
         For each of these clauses: the entry that declares it.

@@ -32,7 +32,7 @@ pull requests of pytorch/pytorch, unless a link names another repository.
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
 """
-#: For each kind of record: the reason that the page states.
+#: For each kind of record in the register: the reason that DIVERGENCES.md states.
 _REASONS = {
     "fix": "torch.nn.parallel is wrong",
     "extends": "torch.nn.parallel refuses a call that impl supports",

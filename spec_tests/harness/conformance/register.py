@@ -4,8 +4,8 @@ A record turns the failure of its tests into the verdict *known*. If one of the 
 run fails, so that records of repaired divergences are removed.
 
 The register of a package that is built on torch.nn.parallel begins with
-``inherits = "torch.nn.parallel"``: it has all records of that register, without the tests in its
-list ``repaired``.
+``inherits = "torch.nn.parallel"``. It then has all records of torch.nn.parallel's register, except
+for the tests in its own list ``repaired``.
 
 ``lacks = ["distributed"]`` declares that the target lacks names that tests of these clauses use.
 An entry is a clause id or its beginning; see `not_offered`. ``lacks`` is not inherited.
@@ -141,17 +141,17 @@ def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str
     return found
 
 
-def path_of(target: str, option: str | None) -> Path | None:
+def path_of(target: str, divergences_option: str | None) -> Path | None:
     """Return the file of ``--divergences``, else the suite's register of the target, if any.
 
     Raises:
-        pytest.UsageError: the option names no file.
+        pytest.UsageError: the file of ``--divergences`` does not exist.
     """
-    path = Path(option) if option else FOLDER / f"{target}.toml"
+    path = Path(divergences_option) if divergences_option else FOLDER / f"{target}.toml"
     if path.exists():
         return path
-    if option:
-        raise pytest.UsageError(f"--divergences {option}: no such file")
+    if divergences_option:
+        raise pytest.UsageError(f"--divergences {divergences_option}: no such file")
     return None
 
 
@@ -204,7 +204,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 
 def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
     """Return the node id of a test relative to ``root``, with and without its parameters."""
-    # Not the path in ``item.nodeid``: in an installed suite it is relative to another folder.
+    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
     _, _, inside = item.nodeid.partition("::")
     name = f"{item.path.relative_to(root).as_posix()}::{inside}"
     return name, name.split("[", 1)[0]

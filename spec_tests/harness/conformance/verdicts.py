@@ -109,7 +109,7 @@ def is_error(test: Mapping[str, str]) -> bool:
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return, for each clause that is not offered as the register declares, the register entry."""
+    """Return clause -> entry of ``lacks``, for clauses that are not offered and cause no error."""
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
@@ -117,7 +117,7 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
-    """Return the clauses that have no other tests than comparisons with torch.nn.parallel."""
+    """Return the clauses whose tests all only compare with torch.nn.parallel."""
     independent: dict[str, bool] = {}
     for test in tests:
         name = test.get("clause")
@@ -143,8 +143,7 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
 
     Args:
         found: The verdict of each clause.
-        declared: For each clause that is not offered, as the register declares: the entry of the
-            register.
+        declared: The result of `declared_by_clause`.
     """
     counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
     chapters = sorted({chapter for chapter, _ in counts})

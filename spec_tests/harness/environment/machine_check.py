@@ -1,6 +1,6 @@
 """Checks that this machine places and copies tensors correctly, before a target is judged.
 
-Broken peer-to-peer copies return zeros or old values, as if the implementation were wrong
+Broken peer-to-peer copies return zeros or old values, so that a correct target seems wrong
 (https://github.com/pytorch/pytorch/issues/107374).
 """
 
@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-#: Lengths of the copied tensors: one cache line of 64 bytes, and 1 MiB, which is more than a
-#: staging buffer.
+#: Lengths of the copied tensors, in elements of 4 bytes: 64 bytes are one cache line, and 1 MiB is
+#: more than a staging buffer.
 EXTENTS = (16, 2**18)
 
 Copy = Callable[[Tensor, torch.device], Tensor]
@@ -47,7 +47,7 @@ def _find_misplaced_tensors(devices: Sequence[torch.device]) -> Iterator[str]:
 
 
 def _check_device_pair(current: torch.device, device: torch.device) -> Iterator[str]:
-    """Yield a text for each error of tensors on ``device`` while ``current`` is current."""
+    """Yield a text for each error of tensors on ``device``; ``current`` is the current device."""
     try:
         made = torch.ones(EXTENTS[-1], device=device)
         copied = made.to(current)
@@ -64,15 +64,14 @@ def _check_device_pair(current: torch.device, device: torch.device) -> Iterator[
 
 
 def first_broken_copy(devices: Sequence[torch.device], copy: Copy) -> str | None:
-    """Check copies between all of ``devices`` and the CPU.
+    """Check copies between all of ``devices`` and the CPU, and wait for the copies.
 
     Args:
         devices: Devices of the accelerator, repeats allowed.
         copy: The function that copies a tensor to a device.
 
     Returns:
-        A description of the first wrong copy; None if all copies are correct. Waits for the
-        devices.
+        A description of the first wrong copy; None if all copies are correct.
     """
     host = torch.device("cpu")
     everywhere = [host, *dict.fromkeys(devices)]

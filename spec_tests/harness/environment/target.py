@@ -1,8 +1,8 @@
 """The implementation under test, imported by name.
 
 A target is an importable package with the submodules of torch.nn.parallel, called its *parts*.
-``--target-map`` can name other places for them. If the target lacks a name, the tests that use the
-name get the verdict *not-offered*; other tests are not affected.
+``--target-map`` can name other places for the parts. If the target lacks a name, only the tests
+that use this name get the verdict *not-offered*.
 """
 
 import re
@@ -96,7 +96,8 @@ class Target:
 
     Args:
         name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
-        mapping: For parts and names that are elsewhere than in torch.nn.parallel: their place.
+        mapping: The places of parts and names that the target has elsewhere than
+            torch.nn.parallel; see `target_map`.
 
     Raises:
         ImportError: there is no such package.
@@ -119,7 +120,7 @@ class Target:
             setattr(self, part, Part(part, module, self._mapped_names(part)))
 
     def submodule(self, name: str) -> ModuleType:
-        """Return the submodule ``name`` of the package, which need not be in `PARTS`."""
+        """Return a submodule of the package. Its name need not be in `PARTS`."""
         found = _import_first(self.name, (name,))
         if found is None:
             raise NotOffered(f"the target has no submodule {name}")

@@ -28,7 +28,7 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
         parts: The names of all parts.
 
     Raises:
-        pytest.UsageError: an option is no pair, or a part or place does not exist.
+        pytest.UsageError: an option is neither pair nor file, or a part or place does not exist.
     """
     found = dict(pair for option in options for pair in pairs(option))
     for name, place in found.items():

@@ -44,7 +44,8 @@ settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
 # Few examples for runs under a sanitizer, which makes tests slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
-# A run on a mutant only has to fail. It needs no smallest failing call.
+# A mutant is a package with a deliberate bug. A run on a mutant only has to fail: it needs no
+# smallest failing call.
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
 settings.register_profile(
     "mutants", _COMMON, max_examples=50, derandomize=True, phases=_WITHOUT_SHRINKING
@@ -120,7 +121,7 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Enable the accelerator before the first backward, which starts a thread for each device."""
+    """Enable the accelerator now: the first backward starts threads only for known devices."""
     topology_of(session.config)
 
 

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the other hooks and set the time limit of tests if there is a target."""
+    """Load the other hooks and set the time limit of tests if ``--target`` is given."""
     if config.getoption("--target") is None:
         return
     config.pluginmanager.import_plugin(PLUGIN)

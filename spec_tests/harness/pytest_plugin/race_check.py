@@ -12,7 +12,7 @@ from spec_tests import simulator
 
 __all__ = ["pytest_runtest_call"]
 
-#: The number of races that a failure message shows at most.
+#: The largest number of races that a failure message shows.
 _MAX_RACES = 5
 
 

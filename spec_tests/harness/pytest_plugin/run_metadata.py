@@ -50,7 +50,7 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
 
 
 def command(config: pytest.Config) -> str:
-    """Return the command that repeats the run, without ``--clause``."""
+    """Return a command with the run's target, devices, reference and register, for all clauses."""
     given = [
         f"--{name}={config.getoption(f'--{name}')}"
         for name in ("accelerator", "device-ids", "reference", "divergences")

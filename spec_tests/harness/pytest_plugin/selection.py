@@ -31,12 +31,10 @@ def resumed_file(config: pytest.Config) -> Path:
     return Path(verdicts_file)
 
 
-def deselect(
-    config: pytest.Config, items: list[pytest.Item], deselected: list[pytest.Item]
-) -> None:
-    """Remove ``deselected`` from ``items`` and report them as deselected."""
-    config.hook.pytest_deselected(items=deselected)
-    without = set(deselected)
+def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:
+    """Remove the ``unwanted`` tests from ``items`` and report them to pytest."""
+    config.hook.pytest_deselected(items=unwanted)
+    without = set(unwanted)
     items[:] = [item for item in items if item not in without]
 
 

@@ -98,7 +98,7 @@ class VerdictLog:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run if the interrupted run has failed or a declaration is stale."""
+        """Fail the run if the resumed run had failures, or if an entry of ``lacks`` is stale."""
         # In an interrupted run, tests that were not run may use the missing names.
         if not _was_interrupted(session):
             self.stale = not_offered.find_stale_entries(self.lacks, self._tests)

@@ -1,7 +1,8 @@
 """Reports usage errors that pytest-xdist's workers raise at collection.
 
 If a worker raises an error at collection, pytest-xdist shows only a failed assertion. Here a
-worker with a usage error collects no tests and sends the text to the controller, which prints it.
+worker with a usage error collects no tests and sends the text of the error to the controller. The
+controller prints the text.
 """
 
 from collections.abc import Iterator

@@ -45,7 +45,7 @@ def parallel_apply(
     kwargs_tup: Sequence[Mapping[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """Call each module with its inputs on its device; run a single one in the calling thread."""
+    """Call each module with its inputs on its device; call a single module in this thread."""
     kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = [None] * len(modules) if devices is None else devices
     assert len(modules) == len(inputs) == len(kwargs) == len(targets)
@@ -66,7 +66,7 @@ def _run_threads(threads: Sequence[threading.Thread]) -> None:
 
 
 def _device_index(device: Any, inputs: Any) -> Any:
-    """Return the index of ``device``; without a device, that of the first tensor in ``inputs``."""
+    """Return the index of ``device``, or of the device of the first tensor in ``inputs``."""
     if device is None:
         return _first_tensor(inputs).get_device()
     return device.index if isinstance(device, torch.device) else device
