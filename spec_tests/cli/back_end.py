@@ -9,6 +9,9 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
+#: Length in characters to which the text of an error is cut.
+_MAX_TEXT = 120
+
 
 def main(accelerator: str, modules: Sequence[str]) -> int:
     """Print a line for each function of the back end; return 1 if a required one is missing.
@@ -49,4 +52,5 @@ def _format(finding: "Finding") -> str:
     if finding.state == "there":
         return "there"
     need = "needed by" if check.is_required else "optional; used by"
-    return f"{finding.state:<9}{check.function}: {finding.text}\n{'':<24}{need} {check.users}"
+    text = finding.text[:_MAX_TEXT]
+    return f"{finding.state:<9}{check.function}: {text}\n{'':<24}{need} {check.users}"

@@ -18,15 +18,13 @@ __all__ = [
     "FEATURES",
     "Check",
     "Finding",
-    "computes_in",
     "find_all",
     "try_check",
+    "try_dtype",
 ]
 
 Devices = Sequence[torch.device]
-
-#: Length in characters to which the text of an error is cut.
-_MAX_TEXT = 150
+State = Literal["there", "missing", "wrong"]
 
 #: The dtypes that strategies draw from, and others that tests use.
 DTYPES = (
@@ -73,7 +71,7 @@ class Finding:
     """The result of a check; ``text`` is the error if the function is missing or wrong."""
 
     check: Check
-    state: Literal["there", "missing", "wrong"]
+    state: State
     text: str = ""
 
 
@@ -82,20 +80,23 @@ def try_check(check: Check, devices: Devices) -> Finding:
     try:
         check.run(devices)
     except Exception as error:  # a back end may raise anything for a missing function
-        first_line = str(error).partition("\n")[0][:_MAX_TEXT]
-        if isinstance(error, WrongResultError):
-            return Finding(check, "wrong", first_line)
-        return Finding(check, "missing", f"{type(error).__name__}: {first_line}")
+        state: State = "wrong" if isinstance(error, WrongResultError) else "missing"
+        return Finding(check, state, _first_line(error))
     return Finding(check, "there")
 
 
-def computes_in(dtype: torch.dtype, device: torch.device) -> bool:
-    """Return whether tensors of ``dtype`` can be made, added and copied on ``device``."""
+def try_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Make, add and copy tensors of ``dtype``; return the text of the error, or None."""
+    ones = torch.ones(3, dtype=dtype)
     try:
-        total = torch.ones(3, dtype=dtype).to(device) + torch.ones(3, dtype=dtype, device=device)
-        return torch.equal(total.cpu(), torch.ones(3, dtype=dtype) + torch.ones(3, dtype=dtype))
-    except Exception:  # a back end may raise anything for an unsupported dtype
-        return False
+        total = ones.to(device) + torch.ones(3, dtype=dtype, device=device)
+        return None if torch.equal(total.cpu(), ones + ones) else f"wrong sums of {dtype}"
+    except Exception as error:  # a back end may raise anything for an unsupported dtype
+        return _first_line(error)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__
 
 
 def _require(condition: bool, text: str) -> None:

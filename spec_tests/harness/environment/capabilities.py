@@ -4,7 +4,7 @@ The suite finds them by trying (`back_end`). Strategies draw from them, and a te
 missing one is not-run.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -24,10 +24,12 @@ class Capabilities:
     Args:
         features: Names of `back_end.FEATURES`.
         dtypes: The dtypes in which the devices compute.
+        errors: The text of the error of each missing feature and dtype -> its name.
     """
 
     features: frozenset[str]
     dtypes: tuple[torch.dtype, ...]
+    errors: Mapping[str, str]
 
     def offers(self, name: str) -> bool:
         """Return whether ``name``, a feature or the name of a dtype, is offered."""
@@ -55,19 +57,19 @@ def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabili
     """
     device = topology.device(0)
     with without_output():
-        features = frozenset(
-            finding.check.name
-            for finding in back_end.find_all(topology.devices)
-            if finding.state == "there"
-        )
-        dtypes = tuple(
-            dtype
-            for dtype in back_end.DTYPES
-            if (allowed is None or dtype_name(dtype) in allowed)
-            and _is_declared(dtype, device)
-            and back_end.computes_in(dtype, device)
-        )
-    return Capabilities(features & set(back_end.FEATURES), dtypes)
+        findings = list(back_end.find_all(topology.devices))
+        dtype_errors = {dtype: back_end.try_dtype(dtype, device) for dtype in back_end.DTYPES}
+    features = {finding.check.name for finding in findings if finding.state == "there"}
+    dtypes = tuple(
+        dtype
+        for dtype, error in dtype_errors.items()
+        if error is None
+        and _is_declared(dtype, device)
+        and (allowed is None or dtype_name(dtype) in allowed)
+    )
+    errors = {finding.text: finding.check.name for finding in findings if finding.text}
+    errors |= {text: dtype_name(dtype) for dtype, text in dtype_errors.items() if text}
+    return Capabilities(frozenset(features.intersection(back_end.FEATURES)), dtypes, errors)
 
 
 def _is_declared(dtype: torch.dtype, device: torch.device) -> bool:

@@ -77,9 +77,6 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
-    config.addinivalue_line(
-        "markers", "needs(name, ...): features and dtypes that the devices must offer"
-    )
     delayed_inputs.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
         verdicts = VerdictLog(
@@ -101,16 +98,6 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """End a test as not-run if the devices lack a feature or dtype that it needs."""
-    found = capabilities_of(item.config)
-    for mark in item.iter_markers("needs"):
-        for name in mark.args:
-            if not found.offers(name):
-                not_run(f"the devices do not offer {name}")
 
 
 @pytest.hookimpl(trylast=True)

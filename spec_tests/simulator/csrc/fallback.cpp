@@ -118,8 +118,7 @@ class OperatorCall {
         schema_.operator_name(), " is not implemented for the sim device");
     const bool is_sparse = key == DispatchKey::SparseCPU || key == DispatchKey::SparseCsrCPU;
     TORCH_CHECK_NOT_IMPLEMENTED(
-        !is_sparse || features::has(features::Feature::sparse), schema_.operator_name(),
-        ": sim has no sparse tensors");
+        !is_sparse || features::has(features::Feature::sparse), "sim has no sparse tensors");
   }
 
   void run(Stack* stack) {
