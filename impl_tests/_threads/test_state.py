@@ -191,7 +191,7 @@ def test_scope_of_an_accelerator_without_autocast_contains_only_the_cpus_autocas
     topology, monkeypatch
 ):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
-    assert thread_state._scope([topology.device(0)]).autocast_types == ("cpu",)
+    assert thread_state._find_scope([topology.device(0)]).autocast_types == ("cpu",)
 
 
 def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
@@ -201,7 +201,7 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
 
 def test_baseline_flags_are_read_again_if_the_scope_changes(topology):
     small = thread_state._Scope(("cpu",), range(0))
-    large = thread_state._scope([topology.device(0)])
+    large = thread_state._find_scope([topology.device(0)])
 
     def read():
         return [len(thread_state._baseline_flags(scope).streams) for scope in (small, large)]
