@@ -2,9 +2,9 @@
 
 Times are wall times on the host, from the call until every device is idle. `module` is the plain
 module on one device. In the rows called "evaluation" impl caches its replicas (`hold`). In the
-rows called "in turn" impl runs one replica after the other in the calling thread (`in_turn`).
-torch.nn.parallel has neither option and runs as usual. Peak memory is that of one forward and
-backward (`max_memory_allocated`), summed over the devices.
+rows called "in turn" impl runs one replica after the other (`in_turn`). torch.nn.parallel has
+neither option and runs as usual. Peak memory is that of one forward and backward
+(`max_memory_allocated`), summed over the devices.
 """
 
 from contextlib import nullcontext

@@ -71,9 +71,8 @@ def broadcast(
             ``devices``. Values are converted to their dtypes.
 
     Returns:
-        ``k`` tensors. With ``out``, these are the tensors in ``out``. Otherwise, for the device of
-        ``tensor``, it is ``tensor`` itself; for any other device, a row-major copy of the same
-        dtype.
+        ``k`` tensors. With ``out``, the tensors in ``out``. Otherwise ``tensor`` itself wherever
+        its own device is listed, and a row-major copy of the same dtype for each other device.
 
     Raises:
         RuntimeError: Both or neither of ``devices`` and ``out`` are given; an ordinal is

@@ -63,8 +63,8 @@ class DataParallel(nn.Module, Generic[T]):
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
             sizes of the chunks; otherwise ``N`` is divided in proportion to them.
-        in_turn: Whether the calling thread runs the replicas one after the other. The
-            documentation of :func:`parallel_apply` says when that is faster.
+        in_turn: Whether the replicas run one after the other. The documentation of
+            :func:`parallel_apply` says in which thread, and when this is faster.
 
     Attributes:
         module: The wrapped module.
@@ -347,7 +347,7 @@ def _first_replica_arguments(
 
 @compile_only_inlined
 def _at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-    """Return the arguments of the replicas; if there are none, one replica's empty arguments."""
+    """Return ``inputs`` and ``kwargs``; if both are empty, one replica's empty arguments."""
     return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
 
 

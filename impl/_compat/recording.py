@@ -64,7 +64,7 @@ class ProfilerSpan:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`move_tensors` replaces a scatter along ``dim`` to one device."""
+    """Return whether :func:`move_tensors` can replace a scatter along ``dim`` to one device."""
     if isinstance(value, Tensor):
         return value.dim() == 0 or -value.dim() <= dim < value.dim()
     if type(value) is dict:

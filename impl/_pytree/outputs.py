@@ -222,10 +222,10 @@ def _is_single_value(value: Any) -> bool:
 
 
 def _are_unordered(values: Sequence[Any]) -> bool:
-    """Return whether ``values`` are sets, except sets that contain only tensors.
+    """Return whether ``values`` are sets that do not all contain only tensors.
 
-    Equal members of two sets may be in different orders, so sets cannot be gathered. Sets of
-    tensors are gathered nevertheless, as in torch.nn.parallel.
+    Equal members of two sets may be in different orders, so sets are not gathered. Only sets of
+    tensors are gathered, as in torch.nn.parallel.
     """
     return all(isinstance(value, set | frozenset) for value in values) and not all(
         isinstance(member, Tensor) for value in values for member in value

@@ -72,7 +72,7 @@ def build_replicas(
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {
-        module for module in modules if plain[type(module)] and not _overrides_replication(module)
+        module for module in modules if plain[type(module)] and not _needs_assignment(module)
     }
     indices = range(len(replica_map.needs_registration))
     # 1. Create all replicas. `__init__` is not called, because its arguments are unknown.
@@ -101,8 +101,8 @@ def _is_plain(module_class: type[nn.Module]) -> bool:
     return is_plain or is_compiled(module_class)
 
 
-def _overrides_replication(module: nn.Module) -> bool:
-    """Return whether this instance has its own replication method, or a buffer is a parameter."""
+def _needs_assignment(module: nn.Module) -> bool:
+    """Return whether ``module`` has its own replication method, or a buffer is a parameter."""
     # As in torch.nn.parallel, `setattr` on the replica registers such a buffer as a parameter.
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())

@@ -1,4 +1,4 @@
-"""Sequential execution of calls in the calling thread."""
+"""Sequential execution of calls."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

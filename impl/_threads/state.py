@@ -96,8 +96,8 @@ class ThreadState(NamedTuple):
 
 
 def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
-    """Return the state of the calling thread for a replica on each of ``devices``."""
-    scope = _scope(devices)
+    """For each of ``devices``, return the state that a replica there inherits from this thread."""
+    scope = _find_scope(devices)
     # All replicas share these values. Below, each replica gets its own copy of the context,
     # because two threads cannot enter one context at the same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
@@ -166,7 +166,7 @@ def _has_private_hooks() -> bool:
     )
 
 
-def _scope(devices: Sequence[torch.device]) -> _Scope:
+def _find_scope(devices: Sequence[torch.device]) -> _Scope:
     # If all replicas are on the CPU, do not initialize the accelerator.
     on_cpu = all(map(is_cpu, devices))
     kind = accelerator_in_use() if on_cpu else accelerator_type()

@@ -189,7 +189,7 @@ def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
 
 def test_only_the_cpus_autocast_is_transferred_if_the_accelerator_has_none(topology, monkeypatch):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
-    assert thread_state._scope([topology.device(0)]).autocast_types == ("cpu",)
+    assert thread_state._find_scope([topology.device(0)]).autocast_types == ("cpu",)
 
 
 def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
@@ -199,7 +199,7 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
 
 def test_baseline_flags_are_read_again_if_the_devices_change(topology):
     small = thread_state._Scope(("cpu",), range(0))
-    large = thread_state._scope([topology.device(0)])
+    large = thread_state._find_scope([topology.device(0)])
 
     def read():
         return [len(thread_state._baseline_flags(scope).streams) for scope in (small, large)]
