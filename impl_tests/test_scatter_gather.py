@@ -83,7 +83,8 @@ def test_packed_sequences_and_a_shorter_batch_raise(topology):
         scatter([packed, torch.ones(3)], topology.take(4))
 
 
-def test_error_names_two_tensors_with_different_batch_sizes(topology):
+def test_error_names_the_tensors_with_different_chunk_counts(topology):
+    # inputs[0] has one row per device, which fits every batch.
     inputs = [torch.ones(4), torch.ones(8), torch.ones(2)]
     with pytest.raises(ValueError, match=r"inputs\[1\] has size 8 .*inputs\[2\] has size 2 "):
         scatter(inputs, topology.take(4))

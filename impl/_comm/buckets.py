@@ -55,14 +55,14 @@ def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
 
 
 def sorted_by_index(
-    rows: Iterable[Sequence[Tensor]], indices: Sequence[int]
+    tensor_lists: Iterable[Sequence[Tensor]], indices: Sequence[int]
 ) -> list[list[Tensor]]:
-    """Sort the tensors of each row. ``indices`` has the sort key of each position in a row."""
+    """Sort the tensors of each list. ``indices`` has the sort key of each position in a list."""
     order = sorted(range(len(indices)), key=indices.__getitem__)
     if order == list(range(len(indices))):
-        return [list(row) for row in rows]
+        return [list(tensors) for tensors in tensor_lists]
     pick = itemgetter(*order)
-    return [list(pick(row)) for row in rows]
+    return [list(pick(tensors)) for tensors in tensor_lists]
 
 
 def spacing_on(devices: Iterable[torch.device], dtype: torch.dtype) -> int:

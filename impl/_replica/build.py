@@ -97,13 +97,15 @@ def _is_plain(module_class: type[nn.Module]) -> bool:
         and module_class.__getattribute__ is object.__getattribute__
         and not has_registration_hooks()
     )
-    # Compiled modules count as plain: an assignment to one would change the module that it wraps.
+    # Write the `__dict__` of a replica of a compiled module, too: `setattr` would change the
+    # module that is compiled.
     return is_plain or is_compiled(module_class)
 
 
 def _needs_assignment(module: nn.Module) -> bool:
     """Return whether ``module`` has its own replication method, or a buffer is a parameter."""
-    # As in torch.nn.parallel, `setattr` on the replica registers such a buffer as a parameter.
+    # A buffer may be an `nn.Parameter`. As in torch.nn.parallel, `setattr` on the replica
+    # registers it as a parameter.
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())
     )

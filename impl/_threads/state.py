@@ -220,9 +220,8 @@ _OPENMP_POOL = "parallel_apply OpenMP pool"
 
 
 def _baseline_flags(scope: _Scope) -> _Flags:
-    # Earlier replicas do not affect these flags, because their changes have been undone. The
-    # flags are read again if the scope changes, for example when the process begins to use the
-    # accelerator.
+    # Read this thread's flags once and keep them: changes by replicas are undone. Read them again
+    # if `scope` changes, for example when the process begins to use the accelerator.
     attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes to it.
     known: tuple[_Scope, _Flags] | None = attributes.get(_BASELINE)
     if known is None or known[0] != scope:

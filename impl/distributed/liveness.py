@@ -21,7 +21,7 @@ _REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive
 
 
 class LivenessCheck:
-    """The liveness check of one process group."""
+    """Finds out which ranks of one process group have ended."""
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._store: Any = group.get_group_store()

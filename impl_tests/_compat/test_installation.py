@@ -31,7 +31,7 @@ DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
 #: The module ``impl.replicate``. The attribute ``replicate`` of impl is the function.
 REPLICATE_MODULE = sys.modules["impl.replicate"]
-#: Statement that imports an object as ``it`` -> the object while impl is installed.
+#: Import statement -> the object that it binds to ``it`` between install() and uninstall().
 IMPORTS = {
     "from torch.nn import DataParallel as it": impl.DataParallel,
     "import torch; it = torch.nn.parallel.DataParallel": impl.DataParallel,

@@ -33,7 +33,7 @@ def _streams_after_scatter(topology):
     return records[0]
 
 
-def test_backward_of_scatter_restores_the_streams_of_other_devices(topology):
+def test_backward_of_scatter_restores_the_streams_of_all_devices_but_the_first(topology):
     topology.require(distinct=2)
     expected = _streams_after_scatter(topology)
     with on_side_streams(topology):

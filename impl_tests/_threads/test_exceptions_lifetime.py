@@ -31,7 +31,7 @@ def raise_beside_value(references, error):
 
 
 def inner_error(references):
-    """Return an exception that was raised beside a Value."""
+    """Return an exception whose traceback has a frame with a local Value."""
     try:
         raise_beside_value(references, KeyError("inner"))
     except KeyError as error:

@@ -130,7 +130,7 @@ def test_earlier_values_are_restored_if_clearing_is_interrupted(local, monkeypat
 
 
 @pytest.mark.usefixtures("isolation")
-def test_function_that_isolate_locals_yields_clears_the_values_of_the_block(local):
+def test_clear_locals_removes_the_values_set_in_the_block(local):
     with thread_locals.isolate_locals() as clear_locals:
         local.value = Value()
         clear_locals()

@@ -73,7 +73,7 @@ def _is_equal(left: Tensor, right: Tensor) -> bool:
 def _average_scalars(
     actual: Mapping[str, Tensor], expected: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return ``actual`` with the mean over the replicas for outputs that should be scalars."""
+    """Return ``actual``; outputs that ``expected`` has as scalars are averaged over replicas."""
     return {
         path: value.mean(0) if _is_one_scalar_per_replica(value, expected.get(path)) else value
         for path, value in actual.items()

@@ -23,7 +23,7 @@ ROWS = 4
 HOOKS = (
     "replicas share the hooks of transformers that collect outputs, so they collect each other's"
 )
-#: Why torch.nn.parallel and impl fail on several models.
+#: The reason for which several models fail with torch.nn.parallel and with impl.
 NO_PARAMETERS = "the model reads its first parameter, but replicas have no parameters"
 
 

@@ -20,16 +20,18 @@ PAGE = catalogue.HERE / "README.md"
 BEGIN, END = "<!-- table -->\n", "<!-- end -->"
 
 
-def render_table(results: Path = RESULTS) -> str:
+def render_table(results_folder: Path = RESULTS) -> str:
     """Return a table with one row for each implementation that has a report."""
     heads = ["implementation", "`tox -e others --`", *verdicts.VERDICTS, "what differs"]
     lines = [_format_row(heads), _format_row(["---"] * len(heads))]
     for name, each in catalogue.load().items():
         report = f"{each.report_target}/torch-{each.torch}_sim"
-        if (results / report).exists():
+        if (results_folder / report).exists():
             title = f"[{each.title}](../results/{report}/summary.md)"
             lines.append(
-                _format_row([title, f"`{name}`", *_count_verdicts(results / report), each.differs])
+                _format_row(
+                    [title, f"`{name}`", *_count_verdicts(results_folder / report), each.differs]
+                )
             )
     return "\n".join(lines) + "\n"
 

@@ -118,7 +118,7 @@ def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
     The environment comes from the file's header. Without a header, describe this machine.
     """
-    header, tests = checked.verdicts(source)
+    header, tests = checked.read_verdicts(source)
     environment = {**(header or _read_environment()), "tests": len(tests)}
     clause_verdicts = verdicts.by_clause(tests)
     suite = environment.get("suite") or clauses.suite_version(clause_verdicts)

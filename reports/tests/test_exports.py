@@ -57,7 +57,7 @@ def test_csv_escapes_texts_that_a_spreadsheet_would_run(load_run, first_characte
 def test_exported_json_lines_are_a_valid_file_of_verdicts(load_run, tmp_path):
     original = load_run({ONE: "fail", TWO: "not-run"})
     (tmp_path / "again.jsonl").write_text(exports.run_jsonl(original))
-    header, tests = checked.verdicts(tmp_path / "again.jsonl")
+    header, tests = checked.read_verdicts(tmp_path / "again.jsonl")
     assert tests == list(original.tests)
     assert header["torch"] == original.about["torch"]
 

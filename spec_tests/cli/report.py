@@ -26,7 +26,7 @@ def report(options: argparse.Namespace) -> int:
 
     try:
         for path in options.file:
-            _, tests = checked.verdicts(path)
+            _, tests = checked.read_verdicts(path)
             declared = verdicts.declared_by_clause(tests)
             print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
         print(_make_site(options))

@@ -11,8 +11,8 @@ import torch
 from spec_tests.cpp_front_end.threads import use_threads
 from spec_tests.harness.conformance.clauses import clause
 
-#: Milliseconds that a slow module sleeps. In this time a module that does not sleep has failed,
-#: even on a busy machine.
+#: Milliseconds that a slow module sleeps before it fails: long enough for a module that does not
+#: sleep to fail first, even on a busy machine.
 SLEEP = 500
 
 

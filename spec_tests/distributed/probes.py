@@ -54,7 +54,7 @@ class Scale(nn.Module):
         self.weight = nn.Parameter(torch.tensor(3.0, dtype=torch.float64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the product."""
+        """Return ``x`` times the weight."""
         return x * self.weight
 
 
@@ -85,7 +85,7 @@ class ConditionalLayers(nn.Module):
 
 
 class RunningTotal(nn.Module):
-    """Linear layer that adds a buffer with two names: the sum of all inputs so far."""
+    """Linear layer that adds to its output a buffer with two names: the sum of all inputs."""
 
     total: Tensor
     alias: Tensor

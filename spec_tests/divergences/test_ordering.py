@@ -14,7 +14,7 @@ from spec_tests.harness.concurrency.async_training import (
     train,
 )
 from spec_tests.harness.concurrency.side_streams import (
-    no_races,
+    fail_on_races,
     on_side_streams,
     queued_arange,
     queued_copies,
@@ -50,7 +50,7 @@ def _gradient(library, topology, call):
 @pytest.mark.parametrize(("call", "gradient"), CALLS.items(), ids=["scatter", "broadcast"])
 def test_gradients_are_read_on_the_streams_that_made_them(target, topology, call, gradient):
     topology.require(distinct=2)
-    with no_races(topology):
+    with fail_on_races(topology):
         found = _gradient(target, topology, call)
     checks.same(found, torch.full((3, 2), gradient))
 
@@ -59,7 +59,7 @@ def test_gradients_are_read_on_the_streams_that_made_them(target, topology, call
 @pytest.mark.parametrize("slot", [0, 2], ids=["first-device", "last-device"])
 def test_gradient_of_an_input_is_ready_for_the_preceding_node(target, topology, slot):
     topology.require(distinct=2)
-    with no_races(topology):
+    with fail_on_races(topology):
         leaf = queued_arange(topology, slot, 3, 2).requires_grad_()
         doubled = leaf * 2
         with on_side_streams(topology):
@@ -77,7 +77,7 @@ def test_training_steps_on_several_devices_need_no_wait(target, topology, source
     net, plain = Scale().to(topology.device(0)), Scale()
     devices = [device.index for device in topology.take(3)]
     wrapped = target.data_parallel.DataParallel(net, devices)
-    with no_races(topology), on_side_streams(topology):
+    with fail_on_races(topology), on_side_streams(topology):
         found = train(wrapped, net, batches(topology, source))
     checks.same(found, train(plain, plain, [BATCH] * STEPS))
 
@@ -86,7 +86,7 @@ def test_training_steps_on_several_devices_need_no_wait(target, topology, source
 def test_backward_reads_gradients_on_the_streams_that_wrote_them(target, topology):
     topology.require(distinct=2)
     net = Scale().to(topology.device(0))
-    with no_races(topology), on_side_streams(topology):
+    with fail_on_races(topology), on_side_streams(topology):
         replicas = target.replicate.replicate(net, topology.take(3))
         torch.autograd.backward([(replica.scale * 3).sum() for replica in replicas])
         del replicas

@@ -197,7 +197,7 @@ def test_an_error_keeps_no_module_or_tensor_alive_after_its_handler(target, topo
 
 
 @clause("divergences.PA-6.nothing-outlives-the-handler")
-def test_reference_leaves_a_cycle_through_the_callers_frames(reference, topology):
+def test_reference_keeps_objects_of_a_failed_call_alive_in_a_cycle(reference, topology):
     with disable_gc():
         references = references_after_failure(reference, topology, [ExceptionSpec(ValueError)])
         assert [reference() is None for reference in references] == [False, False, True]

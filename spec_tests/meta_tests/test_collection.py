@@ -40,7 +40,8 @@ def test_a_clause_without_a_test_ends_a_run_with_workers_without_an_internal_err
 
 @pytest.mark.parametrize("register", REGISTERS, ids=lambda path: path.stem)
 def test_every_record_names_an_existing_test(register):
-    # A run with a register refuses stale records, too, but few runs use these registers.
+    # A run with one of these registers would also refuse a record of a missing test, but such runs
+    # are rare.
     records = tomllib.loads(register.read_text(encoding="utf-8"))
     names = {name for each in records.get("divergence", []) for name in each["tests"]}
     for name in names | set(records.get("repaired", [])):

@@ -58,7 +58,7 @@ def test_a_declared_clause_that_the_target_offers_fails_the_run(run_suite, lacks
     result.stdout.re_match_lines([r"all +1 +0 +0 +1 +0"])
 
 
-#: A suite in which one of the two tests of ``a.one`` uses a missing name.
+#: A suite of three tests. One of the two tests of ``a.one`` uses a missing name.
 ONE_OF_THREE_MISSING = """
 @clause("a.one")
 @pytest.mark.parametrize("name", ["scatter", "no_such_name"])

@@ -68,7 +68,7 @@ def modules_with_paths(module: nn.Module, path: str = "module") -> Iterator[tupl
 
 
 def first_names(objects: Mapping[str, object]) -> dict[str, str]:
-    """Return, for each name, the first name of the same object."""
+    """Return, for each name, the first name in ``objects`` that refers to the same object."""
     first: dict[int, str] = {}
     return {name: first.setdefault(id(value), name) for name, value in objects.items()}
 

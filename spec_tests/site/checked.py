@@ -9,7 +9,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-__all__ = ["SCHEMAS", "RefusedError", "document", "verdicts"]
+__all__ = ["SCHEMAS", "RefusedError", "document", "read_verdicts"]
 
 SCHEMAS = Path(__file__).with_name("schemas")
 #: Length in characters to which the text of a schema error is cut.
@@ -22,7 +22,7 @@ class RefusedError(ValueError):
     """The error of a file or folder that is not valid. The text is one sentence."""
 
 
-def verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
+def read_verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
     """Return the metadata and the tests in a file of verdicts. Old files have no metadata.
 
     Raises:

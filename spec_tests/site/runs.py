@@ -166,7 +166,7 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
 
 def _load_published(report: Path) -> Run:
     about = checked.document(report / "environment.json", "environment")
-    header, tests = checked.verdicts(report / "verdicts.jsonl")
+    header, tests = checked.read_verdicts(report / "verdicts.jsonl")
     folder = "/".join(report.parts[-3:])
     return Run(_report_name(report), {**header, **about}, tests, folder)
 
@@ -177,7 +177,7 @@ def _report_name(report: Path) -> str:
 
 
 def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
-    header, tests = checked.verdicts(path)
+    header, tests = checked.read_verdicts(path)
     if not header:
         raise checked.RefusedError(
             f"{path} has no header: publish it with python -m reports add, "

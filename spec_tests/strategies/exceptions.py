@@ -131,7 +131,7 @@ def _init_keyword(self: Any, *, text: str) -> None:
     BaseException.__init__(self, text)
 
 
-def _init_nothing(self: Any) -> None:
+def _init_without_arguments(self: Any) -> None:
     BaseException.__init__(self, "no arguments")
 
 
@@ -160,7 +160,7 @@ _INIT_MEMBER: dict[str, dict[str, Any]] = {
     "inherited": {},
     "two": {"__init__": _init_two},
     "keyword": {"__init__": _init_keyword},
-    "nothing": {"__init__": _init_nothing},
+    "nothing": {"__init__": _init_without_arguments},
     "picky": {"__init__": _init_picky},
     "ignoring": {"__init__": _init_ignoring},
     "message": {"__init__": _init_message},

@@ -9,7 +9,7 @@ from torch import Tensor
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["late_copies", "no_races", "on_side_streams", "queued_arange", "queued_copies"]
+__all__ = ["fail_on_races", "late_copies", "on_side_streams", "queued_arange", "queued_copies"]
 
 
 @contextmanager
@@ -35,8 +35,8 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
 
 
 @contextmanager
-def no_races(topology: Topology) -> Iterator[None]:
-    """Fail if accesses to device memory race inside the block, even with ``--no-races``."""
+def fail_on_races(topology: Topology) -> Iterator[None]:
+    """Fail if accesses to device memory race inside the block. ``--no-races`` has no effect."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator detects races")
     with simulator.races() as found:

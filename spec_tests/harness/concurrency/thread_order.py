@@ -31,7 +31,7 @@ class ThreadOrder:
 
     @contextmanager
     def turn(self, number: int) -> Iterator[None]:
-        """Wait until all threads before ``number`` have left their blocks; then run the block."""
+        """Wait until the threads that precede ``number`` in the order have left their blocks."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._is_next(number), TIMEOUT):
                 raise TimeoutError(

@@ -104,7 +104,7 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
 
 
 def is_error(test: Mapping[str, str]) -> bool:
-    """Return whether a test fails the run: it failed, or uses an undeclared missing name."""
+    """Return whether a test fails the run. It does not if its clause is declared as lacking."""
     return test["verdict"] in ERRORS and DECLARED not in test
 
 

@@ -16,7 +16,7 @@ import pytest
 
 __all__ = ["import_module", "load", "pairs", "resolve"]
 
-#: For each part, or name in a part: its place in the target.
+#: Submodule of torch.nn.parallel, or a name in one -> the module or name of the target instead.
 TargetMap = dict[str, str]
 
 
