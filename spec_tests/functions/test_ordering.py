@@ -10,6 +10,7 @@ from spec_tests.harness.concurrency.side_streams import (
 )
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
@@ -110,6 +111,7 @@ def _read_by_device(topology, tensor):
 
 @clause("functions.scatter.beside-the-current-stream")
 def test_chunk_of_a_cpu_input_is_copied_on_another_stream(target, topology):
+    capabilities.require("distinct-streams")
     rows = torch.tensor(ROWS)
     found = streams_of(lambda: target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     current = [torch.accelerator.current_stream(device) for device in topology.take(3)]

@@ -12,6 +12,7 @@ from spec_tests.functions.gradient_penalty import (
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency import delayed_inputs
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 
@@ -98,6 +99,7 @@ def _pinned_rows(topology, first):
 
 @clause("functions.scatter.cpu-input-is-ready")
 def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology):
+    capabilities.require("distinct-streams")
     rows = _pinned_rows(topology, 0)
     functions = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):

@@ -12,6 +12,7 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_and_streams
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import ApplyCall, DeviceAt
 from spec_tests.strategies.comm import dense
@@ -172,6 +173,7 @@ def test_invalid_chunk_sizes_and_dims_are_refused(target, topology, sizes, dim, 
 
 @clause("functions.get-stream")
 def test_get_stream_returns_one_side_stream_per_device(target, topology):
+    capabilities.require("distinct-streams")
     module = target.submodule("_functions")
     for device in topology.devices:
         stream = module._get_stream(device)

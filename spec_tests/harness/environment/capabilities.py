@@ -14,7 +14,7 @@ from spec_tests.harness.environment import back_end
 from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["Capabilities", "find", "offered", "offered_groups", "offers", "use"]
+__all__ = ["Capabilities", "find", "offered", "offered_groups", "offers", "require", "use"]
 
 
 @dataclass(frozen=True)
@@ -109,3 +109,9 @@ def offered_groups(groups: Sequence[Sequence[torch.dtype]]) -> list[Sequence[tor
 def offers(name: str) -> bool:
     """Return whether the devices offer ``name``, a feature or the name of a dtype."""
     return not _used or _used[0].offers(name)
+
+
+def require(name: str) -> None:
+    """End the test as not-run if the devices do not offer ``name``."""
+    if not offers(name):
+        not_run(f"the devices lack {name}")
