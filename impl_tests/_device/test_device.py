@@ -1,5 +1,6 @@
 """impl._device.device and stream: device types, the CPU as a device, and side streams."""
 
+import pkgutil
 import warnings
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from impl._device import device as device_module
 from impl._device import stream as stream_module
+from impl.functions import Scatter
 
 
 def test_set_current_streams_does_not_set_streams_that_are_current(topology, monkeypatch):
@@ -30,6 +32,41 @@ def test_unavailable_accelerator_has_no_type(topology, monkeypatch):
     device_module._usable_type.cache_clear()
     assert device_module.accelerator_type() is None
     device_module._usable_type.cache_clear()
+
+
+def test_back_end_without_is_available_is_asked_for_its_device_count(topology, monkeypatch):
+    module = torch.get_device_module(topology.accelerator)
+    monkeypatch.delattr(module, "is_available")
+    device_module._usable_type.cache_clear()
+    assert device_module.accelerator_type() == topology.accelerator
+    monkeypatch.setattr(module, "device_count", lambda: 0)
+    device_module._usable_type.cache_clear()
+    assert device_module.accelerator_type() is None
+    device_module._usable_type.cache_clear()
+
+
+def test_back_end_without_device_count_is_named_in_the_error(topology, monkeypatch):
+    monkeypatch.delattr(torch.get_device_module(topology.accelerator), "device_count")
+    with pytest.raises(RuntimeError, match=r"cannot count its devices: .*'device_count'"):
+        device_module.device_count()
+
+
+def _fail(*_):
+    raise RuntimeError("Backend doesn't support create a new Stream.")
+
+
+@pytest.mark.parametrize("name", ["Stream", "Tensor.record_stream"])
+def test_chunks_are_copied_on_the_current_stream_if_side_streams_cannot_be_used(
+    topology, monkeypatch, name
+):
+    owner, _, attribute = f"torch.{name}".rpartition(".")
+    monkeypatch.setattr(pkgutil.resolve_name(owner), attribute, _fail)
+    monkeypatch.setattr(stream_module, "_side_streams", {})
+    stream_module._has_side_streams.cache_clear()
+    chunks = Scatter.apply(topology.take(2), None, 0, torch.arange(4.0))
+    assert [chunk.tolist() for chunk in chunks] == [[0, 1], [2, 3]]
+    assert stream_module.side_stream(topology.device(0)) is None
+    stream_module._has_side_streams.cache_clear()
 
 
 def test_as_target_converts_minus_one_to_the_cpu_and_warns():

@@ -3,7 +3,11 @@
 import pytest
 import torch
 
-from spec_tests.harness.environment.machine_check import first_broken_copy, require_copies
+from spec_tests.harness.environment.machine_check import (
+    first_broken_copy,
+    require_copies,
+    require_writes,
+)
 
 #: Two devices. The tests compare them, but allocate no memory on them.
 DEVICES = [torch.device("meta", ordinal) for ordinal in range(2)]
@@ -46,3 +50,17 @@ def test_machine_check_detects_errors_in_large_copies_only():
 def test_broken_copy_ends_the_run():
     with pytest.raises(pytest.exit.Exception, match="machine broken"):
         require_copies(DEVICES, _truncated_peer_copy)
+
+
+def _fill_from_the_start(tensor, value, fill=torch.Tensor.fill_):
+    """Fill the beginning of the storage instead of ``tensor`` if ``tensor`` is on a device."""
+    if tensor.device.type != "cpu":
+        tensor = tensor.as_strided(tensor.shape, tensor.stride(), 0)
+    return fill(tensor, value)
+
+
+def test_write_to_the_wrong_rows_ends_the_run(topology, monkeypatch):
+    require_writes(topology.devices)
+    monkeypatch.setattr(torch.Tensor, "fill_", _fill_from_the_start)
+    with pytest.raises(pytest.exit.Exception, match="after writes to parts of a tensor"):
+        require_writes(topology.devices)

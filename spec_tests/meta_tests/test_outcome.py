@@ -25,3 +25,16 @@ def test_a_repeated_call_draws_equal_random_numbers(target, topology, slot):
     call = RandomCall("cpu" if slot is None else topology.take([0, 1])[slot])
     first, second = (observe(call, target, topology).result for _ in range(2))
     assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
+
+
+def test_generators_are_seeded_without_manual_seed_all(target, topology, monkeypatch):
+    topology.require(distinct=1)
+    monkeypatch.delattr(torch.get_device_module(topology.accelerator), "manual_seed_all")
+    call = RandomCall(torch.device(topology.accelerator))
+    first, second = (observe(call, target, topology).result for _ in range(2))
+    assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
+
+
+def test_generators_are_seeded_without_manual_seed(target, topology, monkeypatch):
+    monkeypatch.delattr(torch.get_device_module(topology.accelerator), "manual_seed")
+    observe(RandomCall(topology.device(0)), target, topology)

@@ -10,6 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from spec_tests.harness.environment import back_end
+
 #: Lengths of the copied tensors, in elements of 4 bytes: 64 bytes are one cache line, and 1 MiB is
 #: more than a staging buffer.
 EXTENTS = (16, 2**18)
@@ -37,6 +39,15 @@ def require_devices(devices: Sequence[torch.device]) -> None:
     found = next(_find_misplaced_tensors(list(dict.fromkeys(devices))), None)
     if found is not None:
         pytest.exit(f"machine broken: {found}. No implementation can be judged here", returncode=3)
+
+
+def require_writes(devices: Sequence[torch.device]) -> None:
+    """End the run with exit status 3 if a write to a part of a tensor changes other elements."""
+    (check,) = (each for each in back_end.CHECKS if each.name == "strided writes")
+    finding = back_end.try_check(check, devices)
+    if finding.state == "wrong":
+        text = f"machine broken: after writes to parts of a tensor: {finding.text}"
+        pytest.exit(f"{text}. No implementation can be judged here", returncode=3)
 
 
 def _find_misplaced_tensors(devices: Sequence[torch.device]) -> Iterator[str]:

@@ -1,5 +1,7 @@
 """The devices of a run: accelerator, ordinals and their order."""
 
+import importlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,6 +10,9 @@ import torch
 
 from spec_tests import cuda_stand_ins, simulator
 
+#: Environment variable: modules, separated by commas, that register a back end. Child processes of
+#: a test inherit it, and import these modules.
+MODULES = "SPEC_TESTS_MODULES"
 #: The number of simulated devices.
 SIMULATED_DEVICES = 4
 
@@ -78,6 +83,8 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
     Raises:
         pytest.UsageError: there is no such accelerator, or no such device.
     """
+    for name in filter(None, os.environ.get(MODULES, "").split(",")):
+        importlib.import_module(name)
     if accelerator == "auto":
         found = torch.accelerator.current_accelerator(check_available=True)
         accelerator = found.type if found is not None else "sim"

@@ -16,7 +16,12 @@ from spec_tests.harness.environment import (
     machine_check,
 )
 from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import Topology, make_topology, not_run
+from spec_tests.harness.environment.topology import (
+    MODULES,
+    Topology,
+    make_topology,
+    not_run,
+)
 from spec_tests.harness.pytest_plugin.options import (
     NO_REFERENCE,
     REFERENCE,
@@ -116,6 +121,8 @@ def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
         features.switch_off(config)
+        plugins = [name for name in config.getoption("plugins") if not name.startswith("no:")]
+        os.environ[MODULES] = ",".join(plugins)
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         config.stash[_TOPOLOGY] = make_topology(*options)
         faults.inject(config, config.stash[_TOPOLOGY])
@@ -136,6 +143,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
     found = topology_of(request.config)
     machine_check.require_devices(found.devices)
     machine_check.require_copies(found.devices)
+    machine_check.require_writes(found.devices)
     return found
 
 

@@ -1,0 +1,156 @@
+"""Features that the simulator can lack, the checks that find them, and tests that need them."""
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.cli import back_end as command
+from spec_tests.harness.conformance.missing_features import find_missing
+from spec_tests.harness.environment import back_end, capabilities
+from spec_tests.simulator import native
+
+pytestmark = pytest.mark.usefixtures("sim")
+pytest_plugins = ["pytester"]
+
+#: Feature of the simulator -> the names of features and dtypes that the checks then miss.
+MISSING = {
+    "new-streams": {"new-streams", "distinct-streams"},
+    "events": {"events"},
+    "record-stream": {"record-stream"},
+    "half-precision": {"float16", "bfloat16", "autocast"},
+    "double-precision": {"float64"},
+    "complex-numbers": {"complex64", "complex128"},
+    "sparse": {"sparse"},
+    "pinned-memory": {"pinned-memory"},
+    "kept-parameters": {"kept-parameters"},
+}
+
+
+@pytest.fixture
+def switch_off():
+    """Return a function that switches features of the simulator off until the test ends."""
+    yield lambda *names: native.extension().set_missing_features(list(names))
+    native.extension().set_missing_features([])
+
+
+def find(topology):
+    return capabilities.find.__wrapped__(topology)
+
+
+def missing_names(topology):
+    offered = find(topology)
+    names = {*back_end.FEATURES, *map(capabilities.dtype_name, back_end.DTYPES)}
+    return {name for name in names if not offered.offers(name)}
+
+
+def test_full_simulator_has_every_feature(topology):
+    assert find(topology).summary() == "all"
+
+
+def test_each_feature_can_be_switched_off():
+    assert {*MISSING, "autocast"} == simulator.FEATURES.keys()
+
+
+@pytest.mark.parametrize("feature", MISSING)
+def test_checks_find_the_feature_that_is_switched_off(topology, switch_off, feature):
+    switch_off(feature)
+    assert missing_names(topology) == MISSING[feature]
+
+
+def test_checks_find_a_device_that_copies_zeros(topology):
+    topology.require(distinct=2)
+    with simulator.fault("garbled-peers"):
+        found = {each.check.name: each.state for each in back_end.find_all(topology.devices)}
+    assert found["copies between devices"] == "wrong"
+    assert found["new tensors"] == "there"
+
+
+def test_unknown_feature_is_refused():
+    with pytest.raises(ValueError, match="sim has no feature 'wings'; it has new-streams, "):
+        simulator.switch_off(["wings"])
+
+
+def test_strategies_draw_offered_dtypes_only(topology, switch_off):
+    used = capabilities._used.copy()
+    switch_off("double-precision")
+    capabilities.use(find(topology))
+    try:
+        assert capabilities.offered([torch.float64, torch.float32]) == [torch.float32]
+        with pytest.raises(pytest.skip.Exception, match="the devices offer none of float64"):
+            capabilities.offered([torch.float64])
+    finally:
+        capabilities._used[:] = used
+
+
+#: Makes a float64 tensor in a module whose name is the value of ``__name__``.
+SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=device)"
+
+
+@pytest.mark.parametrize(
+    ("module", "expected"), [("spec_tests.chapter", "float64"), ("impl.comm", None)]
+)
+def test_only_the_suite_may_use_missing_features(topology, switch_off, module, expected):
+    switch_off("double-precision")
+    offered = find(topology)
+    scope = {"__name__": module, "torch": torch}
+    exec(SOURCE, scope)
+    with pytest.raises(TypeError) as caught:
+        scope["make"](topology.device(0))
+    assert find_missing(caught.value, offered, "impl") == expected
+
+
+def test_other_errors_are_no_missing_features(topology):
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / 0  # noqa: B018
+    assert find_missing(caught.value, find(topology), "impl") is None
+
+
+def test_doctor_prints_each_function_of_a_back_end(topology, switch_off, capfd):
+    switch_off("new-streams")
+    capabilities.find.cache_clear()
+    assert command.main("sim", ["json"]) == 0
+    capabilities.find.cache_clear()
+    printed = capfd.readouterr().out
+    assert "copies between devices  there" in printed
+    assert "Backend doesn't support create a new Stream" in printed
+    assert "optional; used by impl; without it, impl copies on the current stream" in printed
+    assert printed.count("\n") > len(back_end.CHECKS)
+
+
+def test_doctor_fails_without_the_back_end(capsys):
+    assert command.main("no_such_type", []) == 1
+    assert "import the back end with -p MODULE" in capsys.readouterr().out
+
+
+TESTS = """
+@clause("a.one")
+def test_suite(topology): torch.ones(1, dtype=torch.float64, device=topology.device(0))
+@clause("a.two")
+def test_offered(topology): torch.ones(1, device=topology.device(0))
+"""
+
+
+@pytest.mark.parametrize("option", ["--without=double-precision", "--profile=lean"])
+def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
+    result = run_suite("import torch\n" + TESTS, option, "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
+
+
+def test_dtypes_option_restricts_the_dtypes(run_suite):
+    result = run_suite(TESTS.replace("torch.float64", "None"), "--dtypes=float32,int64")
+    result.stdout.fnmatch_lines(["*features: all except float64, float16, *"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--without=wings"], "sim has no feature 'wings'"),
+        (["--profile=lean", "--accelerator=cuda"], "only sim can lack features on demand"),
+    ],
+    ids=["unknown feature", "real devices"],
+)
+def test_options_that_cannot_be_met_are_refused(run_suite, options, text):
+    result = run_suite(TESTS, *options)
+    result.stderr.fnmatch_lines([f"*{text}*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
