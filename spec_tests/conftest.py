@@ -95,9 +95,10 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
     report = yield
-    if not_offered.judge(item, call, report):
-        return report
-    if missing_features.judge(call, report, capabilities_of(item.config), target_of(item.config)):
+    offered, name = capabilities_of(item.config), target_of(item.config)
+    if not_offered.judge(item, call, report) or missing_features.judge(
+        call, report, offered, name
+    ):
         return report
     failure_report.fail_not_offered(item, call, report)
     register.judge(item, call, report)
