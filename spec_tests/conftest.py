@@ -18,7 +18,6 @@ from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import selection, worker_errors
-from spec_tests.harness.pytest_plugin.hooks import capabilities_of
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
@@ -95,10 +94,9 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
     report = yield
-    offered, name = capabilities_of(item.config), target_of(item.config)
-    if not_offered.judge(item, call, report) or missing_features.judge(
-        call, report, offered, name
-    ):
+    if not_offered.judge(item, call, report):
+        return report
+    if missing_features.judge(call, report, target_of(item.config)):
         return report
     failure_report.fail_not_offered(item, call, report)
     register.judge(item, call, report)

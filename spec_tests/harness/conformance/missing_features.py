@@ -6,16 +6,14 @@ from types import TracebackType
 
 import pytest
 
-from spec_tests.harness.environment.capabilities import Capabilities
+from spec_tests.harness.environment.capabilities import Capabilities, in_use
 
 __all__ = ["find_missing", "judge"]
 
 _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the")
 
 
-def judge(
-    call: pytest.CallInfo[None], report: pytest.TestReport, offered: Capabilities, target: str
-) -> bool:
+def judge(call: pytest.CallInfo[None], report: pytest.TestReport, target: str) -> bool:
     """Skip a failed test whose error says that the devices lack a feature.
 
     The test fails nevertheless if the target itself uses the feature.
@@ -23,13 +21,13 @@ def judge(
     Args:
         call: The call of a test.
         report: The report of this call, which is changed.
-        offered: What the devices offer.
         target: The name of the target.
 
     Returns:
         Whether the test was skipped.
     """
-    if not report.failed or call.excinfo is None:
+    offered = in_use()
+    if not report.failed or call.excinfo is None or offered is None:
         return False
     missing = find_missing(call.excinfo.value, offered, target)
     if missing is not None:

@@ -14,7 +14,16 @@ from spec_tests.harness.environment import back_end
 from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["Capabilities", "find", "offered", "offered_groups", "offers", "require", "use"]
+__all__ = [
+    "Capabilities",
+    "find",
+    "in_use",
+    "offered",
+    "offered_groups",
+    "offers",
+    "require",
+    "use",
+]
 
 
 @dataclass(frozen=True)
@@ -87,6 +96,11 @@ _used: list[Capabilities] = []
 def use(capabilities: Capabilities) -> None:
     """Make strategies draw from ``capabilities``."""
     _used[:] = [capabilities]
+
+
+def in_use() -> Capabilities | None:
+    """Return the capabilities that strategies draw from; None outside a run of the suite."""
+    return _used[0] if _used else None
 
 
 def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
