@@ -7,6 +7,7 @@ from torch import nn
 
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import module_specs
@@ -50,6 +51,7 @@ class Uninitialized(nn.Module):
 def test_uninitialized_parameters_are_refused(
     target, topology, module_class, detach, preceding, count
 ):
+    capabilities.require("kept-parameters")
     layers = [nn.Linear(2, 2) for _ in range(preceding)]
     module = nn.Sequential(*layers, module_class()).to(topology.device(0))
     with pytest.raises((ValueError, RuntimeError), match="uninitialized parameter"):

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from spec_tests.harness.environment.capabilities import offers
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.thread_state import CONTEXT_VARIABLE, visible_state
 
@@ -53,6 +54,11 @@ def _enable_autocast(device: torch.device) -> None:
     torch.set_autocast_dtype(device.type, torch.bfloat16)
 
 
+def _change_stream(device: torch.device) -> None:
+    if offers("new-streams"):
+        torch.accelerator.set_stream(torch.Stream(device))
+
+
 def _enable_cpu_autocast(_: torch.device) -> None:
     torch.set_autocast_enabled("cpu", True)
     torch.set_autocast_dtype("cpu", torch.float16)
@@ -68,7 +74,7 @@ CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
         "default device": torch.set_default_device,
         "context variable": lambda _: CONTEXT_VARIABLE.set("changed"),
         "current device": lambda device: torch.accelerator.set_device_index(device.index),
-        "current stream": lambda device: torch.accelerator.set_stream(torch.Stream(device)),
+        "current stream": _change_stream,
     }
 )
 
