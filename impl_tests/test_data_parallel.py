@@ -81,3 +81,20 @@ def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
     with torch.no_grad():
         Wrapper(module, topology.take(2))(torch.ones(4))
     assert alive == [False, False]
+
+
+class DoublesInputs(DataParallel):
+    """A wrapper whose scatter doubles each input."""
+
+    def scatter(self, inputs, kwargs, device_ids):
+        return super().scatter([2 * each for each in inputs], kwargs, device_ids)
+
+
+def test_overridden_scatter_is_called_for_a_single_device(topology):
+    wrapped = DoublesInputs(nn.Identity(), topology.take(1))
+    assert wrapped(torch.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_output_list_on_the_cpu_is_not_copied_if_the_output_device_is_minus_one():
+    output = [torch.ones(2)]
+    assert DataParallel(Constant(output), ["cpu"], -1)(torch.ones(2))[1] is output

@@ -49,3 +49,16 @@ def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
     monkeypatch.setattr(MODULE, "has_compiled_code", lambda module: compiled)
     with FunctionMode():
         assert run_on_the_cpu(threading.get_ident, in_turn=in_turn) == [threading.get_ident()]
+
+
+@pytest.mark.usefixtures("can_isolate_locals")
+def test_modules_in_the_calling_thread_do_not_see_locals_of_earlier_modules(monkeypatch):
+    monkeypatch.setattr(MODULE, "start", lambda call: thread_pool.Future(call, SLEEPING_WORKER))
+    local = threading.local()
+
+    def find_and_set():
+        found = hasattr(local, "value")
+        local.value = True
+        return found
+
+    assert run_on_the_cpu(*[find_and_set] * 3) == [False] * 3

@@ -131,3 +131,11 @@ def test_long_chain_of_dataclasses_without_tensors_is_a_constant(leaves):
 def test_long_chain_of_dataclasses_with_tensors_raises_recursion_error(leaves):
     with pytest.raises(RecursionError):
         leaves.flatten(chain(20_000, torch.ones(2)), 0, "x")
+
+
+def test_dataclass_that_contains_itself_keeps_the_inner_reference(leaves):
+    record = Record(torch.ones(2))
+    record.second = record
+    node = leaves.flatten(record, 0, "x")
+    assert len(leaves.splits) == 1
+    assert node.children[1].value is record
