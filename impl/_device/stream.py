@@ -52,7 +52,7 @@ def side_stream(device: torch.device) -> torch.Stream | None:
     All calls and threads share one stream per device. The allocator reuses memory only on the
     stream that allocated it, so a new stream for each call would never reuse memory.
     """
-    if not has_streams(device) or not _has_side_streams(device.type):
+    if not has_streams(device) or not _has_side_streams(device):
         return None
     known = _side_streams.get(device)
     # If two threads both create a first stream, `setdefault` returns the same one to both.
@@ -60,12 +60,12 @@ def side_stream(device: torch.device) -> torch.Stream | None:
 
 
 @cache
-def _has_side_streams(device_type: str) -> bool:
-    """Return whether a back end offers all that copies on a side stream need, by trying it."""
+def _has_side_streams(device: torch.device) -> bool:
+    """Return whether ``device`` offers all that copies on a side stream need, by trying it."""
     try:
-        stream = torch.Stream(device_type)
+        stream = torch.Stream(device)
         stream.wait_stream(stream)
-        torch.empty(0, device=device_type).record_stream(stream)
+        torch.empty(0, device=device).record_stream(stream)
     except (RuntimeError, AttributeError):  # A NotImplementedError is a RuntimeError.
         return False
     return True
