@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -103,6 +103,7 @@ def test_copies_share_no_memory_with_each_other_or_the_inputs(target, topology, 
 
 @clause("comm.broadcast-coalesced.row-major")
 @given(call=coalesced_calls())
+@example(call=_broadcast([dense(layout="transposed")]))
 def test_dense_coalesced_copies_are_row_major(target, topology, call):
     copies = [copy for row in _copies(call, target, topology) for copy in row]
     assert all(copy.is_contiguous() for copy in copies if not copy.is_sparse)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
@@ -96,6 +96,7 @@ def test_sums_require_no_grad(target, topology):
 
 @clause("comm.reduce-add-coalesced.own-versions")
 @given(call=reduce_add_coalesced_calls())
+@example(call=_reduce([dense(), dense()], [dense(slot=1), dense(slot=1)]))
 def test_each_sum_has_its_own_version_counter(target, topology, call):
     sums = call.run(target, call.inputs(topology))
     assert count_version_bumps(sums).tolist() == np.tri(len(sums)).tolist()
