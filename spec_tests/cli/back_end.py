@@ -1,4 +1,4 @@
-"""The command ``doctor --accelerator NAME``: what a back end offers, and who needs the rest."""
+"""The command ``doctor --accelerator NAME``: the functions that a back end offers and lacks."""
 
 import importlib
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     from spec_tests.harness.environment.discarded_output import without_output
     from spec_tests.harness.environment.topology import make_topology
 
-    for name in modules:
-        importlib.import_module(name)
     try:
+        for name in modules:
+            importlib.import_module(name)
         topology = make_topology(accelerator, None)
-    except (pytest.UsageError, AttributeError) as error:
+    except (ImportError, pytest.UsageError, AttributeError) as error:
         print(f"{error}\nimport the back end with -p MODULE, if PyTorch does not load it")
         return 1
     print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}")

@@ -80,4 +80,5 @@ def _repeat_command(options: argparse.Namespace) -> str:
         for each in _forwarded_options(options)
         if not each.startswith(("--target=", "--verdicts"))
     ]
+    repeated += ["--", *options.pytest] if options.pytest else []
     return shlex.join(["parallel-conformance", "run", options.target, *repeated])

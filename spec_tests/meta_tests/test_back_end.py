@@ -1,5 +1,7 @@
 """Features that the simulator can lack, the checks that find them, and tests that need them."""
 
+import json
+
 import pytest
 import torch
 
@@ -87,16 +89,37 @@ SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=dev
 
 
 @pytest.mark.parametrize(
-    ("module", "expected"), [("spec_tests.chapter", "float64"), ("impl.comm", None)]
+    ("module", "target", "expected"),
+    [
+        ("spec_tests.chapter", "impl", "float64"),
+        ("impl.comm", "impl", None),
+        ("torch.nn.parallel.comm", "torch.nn.parallel", None),
+        ("torch.nn.modules.linear", "torch.nn.parallel", "float64"),
+        ("package_of_target_map.comm", "impl", None),
+    ],
 )
-def test_only_the_suite_may_use_missing_features(topology, switch_off, module, expected):
+def test_only_the_suite_may_use_missing_features(topology, switch_off, module, target, expected):
     switch_off("double-precision")
     offered = find(topology)
     scope = {"__name__": module, "torch": torch}
     exec(SOURCE, scope)
     with pytest.raises(TypeError) as caught:
         scope["make"](topology.device(0))
-    assert find_missing(caught.value, offered, "impl") == expected
+    assert find_missing(caught.value, offered, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("back_end_name", "expected"), [("sim", "aten::add"), ("Meta", None), ("SparseCPU", None)]
+)
+def test_operator_is_missing_only_if_the_error_names_the_back_end(
+    topology, back_end_name, expected
+):
+    text = f"Could not run 'aten::add' with arguments from the '{back_end_name}' backend."
+    scope = {"__name__": "spec_tests.chapter", "error": NotImplementedError(text)}
+    exec("def fail(): raise error", scope)
+    with pytest.raises(NotImplementedError) as caught:
+        scope["fail"]()
+    assert find_missing(caught.value, find(topology), "impl") == expected
 
 
 def test_other_errors_are_no_missing_features(topology):
@@ -117,14 +140,21 @@ def test_doctor_prints_each_function_of_a_back_end(topology, switch_off, capfd):
     assert printed.count("\n") > len(back_end.CHECKS)
 
 
+def test_doctor_names_a_module_that_cannot_be_imported(capsys):
+    assert command.main("sim", ["no_such_module"]) == 1
+    assert "No module named 'no_such_module'" in capsys.readouterr().out
+
+
 def test_doctor_fails_without_the_back_end(capsys):
     assert command.main("no_such_type", []) == 1
     assert "import the back end with -p MODULE" in capsys.readouterr().out
 
 
 TESTS = """
+import torch
+from spec_tests.strategies.tensors import TensorSpec
 @clause("a.one")
-def test_suite(topology): torch.ones(1, dtype=torch.float64, device=topology.device(0))
+def test_suite(topology): TensorSpec((1,), torch.float64).build(topology)
 @clause("a.two")
 def test_offered(topology): torch.ones(1, device=topology.device(0))
 """
@@ -132,13 +162,13 @@ def test_offered(topology): torch.ones(1, device=topology.device(0))
 
 @pytest.mark.parametrize("option", ["--without=double-precision", "--profile=lean"])
 def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
-    result = run_suite("import torch\n" + TESTS, option, "-rs")
+    result = run_suite(TESTS, option, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
 
 
 def test_dtypes_option_restricts_the_dtypes(run_suite):
-    result = run_suite(TESTS.replace("torch.float64", "None"), "--dtypes=float32,int64")
+    result = run_suite(TESTS.replace("torch.float64", "torch.float32"), "--dtypes=float32,int64")
     result.stdout.fnmatch_lines(["*features: all except float64, float16, *"])
 
 
@@ -147,10 +177,36 @@ def test_dtypes_option_restricts_the_dtypes(run_suite):
     [
         (["--without=wings"], "sim has no feature 'wings'"),
         (["--profile=lean", "--accelerator=cuda"], "only sim can lack features on demand"),
+        (["--dtypes=float32,float23"], "--dtypes: 'float23' is not one of the dtypes float32"),
     ],
-    ids=["unknown feature", "real devices"],
+    ids=["unknown feature", "real devices", "unknown dtype"],
 )
 def test_options_that_cannot_be_met_are_refused(run_suite, options, text):
     result = run_suite(TESTS, *options)
     result.stderr.fnmatch_lines([f"*{text}*"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+CHILD = """
+import sys
+from spec_tests.harness.environment.scripts import run_script
+@clause("a.one")
+def test_child(target, topology):
+    done = run_script("import sys; print('my_back_end' in sys.modules)", target, topology)
+    assert done.stdout == "True\\n", done.stderr
+@clause("a.two")
+def test_two(): pass
+"""
+
+
+def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester):
+    pytester.path.joinpath("my_back_end.py").write_text("")
+    result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")
+    result.assert_outcomes(passed=2)
+
+
+def test_saved_command_repeats_the_features_of_the_devices(run_suite, pytester):
+    options = ["--without=sparse", "--dtypes=float32", "--verdicts=verdicts.jsonl"]
+    run_suite(TESTS.replace("torch.float64", "torch.float32"), *options)
+    first = pytester.path.joinpath("verdicts.jsonl").read_text().splitlines()[0]
+    assert json.loads(first)["run"]["command"].endswith(" -- --without=sparse --dtypes=float32")

@@ -129,7 +129,7 @@ class StreamedCall(PublicCall):
     """A call with the argument ``streams``. `run` synchronizes these streams."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Let ``streams`` wait for the current streams. After the call, wait for ``streams``."""
+        """Make ``streams`` wait for the current streams; make the call; wait for ``streams``."""
         streams = [stream for stream in inputs["streams"] if stream is not None]
         for stream in streams:
             stream.wait_stream(torch.accelerator.current_stream(stream.device))

@@ -16,8 +16,12 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: Warnings that contain one of these texts are ignored: they depend on the build of PyTorch.
-_BUILD_WARNINGS = tuple(entry.split(":")[1] for entry in cuda_stand_ins.IGNORED_WARNINGS)
+#: Warnings that contain one of these texts are ignored: they depend on the build of PyTorch, or on
+#: the operators that a back end runs on the CPU.
+_BUILD_WARNINGS = (
+    *(entry.split(":")[1] for entry in cuda_stand_ins.IGNORED_WARNINGS),
+    *("fall back to", "falls back to", "falling back to"),
+)
 
 
 class Call(Protocol):
@@ -40,7 +44,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is compared of one run of a call.
+    """The facts about one run of a call that the suite compares with another run.
 
     Args:
         result: The snapshot of the result, or the `Failure` of the call.

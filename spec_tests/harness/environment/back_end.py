@@ -1,4 +1,4 @@
-"""What a back end offers, found by trying: each function that PyTorch, impl or the suite needs."""
+"""A table of checks. Each tries a function of a back end that PyTorch, impl or the suite needs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -28,14 +28,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the devices of a run offer.
+    """The features and dtypes that the devices of a run offer.
 
     Args:
+        device_type: The type of the devices.
         features: Names of `back_end.FEATURES`.
         dtypes: The dtypes in which the devices compute.
         errors: The text of the error of each missing feature and dtype -> its name.
     """
 
+    device_type: str
     features: frozenset[str]
     dtypes: tuple[torch.dtype, ...]
     errors: Mapping[str, str]
@@ -45,7 +47,7 @@ class Capabilities:
         return name in self.features or name in map(dtype_name, self.dtypes)
 
     def summary(self) -> str:
-        """Return one line with all features and dtypes, and the missing ones."""
+        """Return one line that names the missing features and dtypes."""
         names = [*back_end.FEATURES, *map(dtype_name, back_end.DTYPES)]
         missing = [name for name in names if not self.offers(name)]
         return f"all except {', '.join(missing)}" if missing else "all"
@@ -63,7 +65,14 @@ def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabili
     Args:
         topology: The devices.
         allowed: The names of the dtypes to use; None for all.
+
+    Raises:
+        ValueError: ``allowed`` has a name that is not one of `back_end.DTYPES`.
     """
+    unknown = set(allowed or ()).difference(map(dtype_name, back_end.DTYPES))
+    if unknown:
+        known = ", ".join(map(dtype_name, back_end.DTYPES))
+        raise ValueError(f"{min(unknown)!r} is not one of the dtypes {known}")
     device = topology.device(0)
     with without_output():
         findings = list(back_end.find_all(topology.devices))
@@ -78,7 +87,8 @@ def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabili
     )
     errors = {finding.text: finding.check.name for finding in findings if finding.text}
     errors |= {text: dtype_name(dtype) for dtype, text in dtype_errors.items() if text}
-    return Capabilities(frozenset(features.intersection(back_end.FEATURES)), dtypes, errors)
+    features.intersection_update(back_end.FEATURES)
+    return Capabilities(device.type, frozenset(features), dtypes, errors)
 
 
 def _is_declared(dtype: torch.dtype, device: torch.device) -> bool:

@@ -26,6 +26,7 @@ from spec_tests.harness.pytest_plugin.options import (
     NO_REFERENCE,
     REFERENCE,
     has_reference,
+    imported_plugins,
     target_of,
 )
 from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
@@ -121,8 +122,7 @@ def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
         features.switch_off(config)
-        plugins = [name for name in config.getoption("plugins") if not name.startswith("no:")]
-        os.environ[MODULES] = ",".join(plugins)
+        os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         config.stash[_TOPOLOGY] = make_topology(*options)
         faults.inject(config, config.stash[_TOPOLOGY])
@@ -132,7 +132,10 @@ def topology_of(config: pytest.Config) -> Topology:
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     names = config.getoption("--dtypes")
-    found = capabilities.find(topology_of(config), names and frozenset(names.split(",")))
+    try:
+        found = capabilities.find(topology_of(config), names and frozenset(names.split(",")))
+    except ValueError as error:
+        raise pytest.UsageError(f"--dtypes: {error}") from None
     capabilities.use(found)
     return found
 

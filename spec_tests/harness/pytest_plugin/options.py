@@ -4,6 +4,8 @@ pytest loads this module in every run if the package is installed. Without ``--t
 only adds the options.
 """
 
+import sys
+
 import pytest
 
 #: The module with all other hooks. It is loaded only if ``--target`` is given.
@@ -30,6 +32,12 @@ def mapping_of(config: pytest.Config) -> list[str]:
     """Return the values of ``--target-map``."""
     values: list[str] = config.getoption("--target-map")
     return values
+
+
+def imported_plugins(config: pytest.Config) -> list[str]:
+    """Return the modules that ``-p`` has imported. One of them may register a back end."""
+    names: list[str] = config.getoption("plugins")
+    return [name for name in names if name in sys.modules and name != __name__]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -17,7 +17,12 @@ from hypothesis import settings
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.pytest_plugin.options import REFERENCE, mapping_of, target_of
+from spec_tests.harness.pytest_plugin.options import (
+    REFERENCE,
+    imported_plugins,
+    mapping_of,
+    target_of,
+)
 
 __all__ = ["command", "run_metadata"]
 
@@ -50,13 +55,24 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
 
 
 def command(config: pytest.Config) -> str:
-    """Return a command with the run's target, devices, reference and register, for all clauses."""
+    """Return a command with the run's target, devices and their features, reference and register.
+
+    The command runs all clauses.
+    """
     given = [
         f"--{name}={config.getoption(f'--{name}')}"
         for name in ("accelerator", "device-ids", "reference", "divergences")
         if config.getoption(f"--{name}") is not None
     ]
     given += [f"--target-map={each}" for each in mapping_of(config)]
+    passed_on = [f"-p={name}" for name in imported_plugins(config)]
+    passed_on += [f"--without={name}" for name in config.getoption("--without")]
+    passed_on += [
+        f"--{name}={config.getoption(f'--{name}')}"
+        for name in ("profile", "dtypes")
+        if config.getoption(f"--{name}") is not None
+    ]
+    given += ["--", *passed_on] if passed_on else []
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
 
 
