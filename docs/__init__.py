@@ -1,0 +1,1 @@
+"""The documentation site: pages, and the programs that build and check them. See README.md."""

@@ -1,0 +1,73 @@
+"""The built site in a browser: no page is too wide, and axe-core finds nothing.
+
+``tox -e docs-browser`` runs these tests after ``tox -e docs``. They need Chromium and npm.
+"""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from reports.tests.in_browser import tools
+
+SITE = Path(__file__).resolve().parents[1] / "_build" / "html"
+#: Sizes of the window in pixels.
+SIZES = {"phone": {"width": 400, "height": 800}, "desk": {"width": 1300, "height": 900}}
+#: Pages of one kind; only the first is tested.
+KINDS = ("results/clauses/", "results/runs/", "results/differences/")
+
+
+def addresses():
+    """Return the addresses of all pages, but one page of each kind of results."""
+    found = [path.relative_to(SITE).as_posix() for path in sorted(SITE.rglob("*.html"))]
+    seen = set()
+    for address in found:
+        kind = next((kind for kind in KINDS if address.startswith(kind)), address)
+        if kind not in seen:
+            seen.add(kind)
+            yield address
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Yield Chromium without a window."""
+    options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+    options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        path = tools.find_chromium()
+        chromium = playwright.chromium.launch(executable_path=path, args=options)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def axe(tmp_path_factory):
+    """Return the JavaScript source of axe-core."""
+    return tools.install_axe(tmp_path_factory.mktemp("npm"))
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def scheme(request):
+    """Return the colour scheme that the browser asks for."""
+    return request.param
+
+
+@pytest.fixture(scope="module", params=list(SIZES))
+def tab(request, browser, scheme):
+    """Yield an empty tab of one size and colour scheme."""
+    context = browser.new_context(viewport=SIZES[request.param], color_scheme=scheme)
+    yield context.new_page()
+    context.close()
+
+
+@pytest.mark.parametrize("address", list(addresses()))
+def test_page_fits_and_follows_the_accessibility_rules(tab, axe, address):
+    tab.goto(f"file://{SITE}/{address}")
+    tab.evaluate(axe)
+    result = tab.evaluate("axe.run({preload: false, resultTypes: ['violations']})")
+    rules = {
+        rule["id"]: [node["html"][:160] for node in rule["nodes"]][:3]
+        for rule in result["violations"]
+    }
+    assert rules == {}
+    assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]

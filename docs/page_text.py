@@ -1,0 +1,153 @@
+"""The text of a page, with parts of other files of the repository in it.
+
+A page includes text by a comment on a line of its own, so that each fact is written in one file:
+
+    <!-- include: README.md: Install; Use -->    two sections of a file
+    <!-- include: DIVERGENCES.md -->             a whole file without its title
+    <!-- clauses: comm -->                       the clauses of a chapter, each with an anchor
+    <!-- published runs -->                      links to the pages of published runs
+
+Links in included text lead to pages of the site. A link to a file that is on no page becomes the
+path of the file, and a link to the summary of a published run becomes its text.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+
+from spec_tests.harness.conformance import clauses
+
+__all__ = ["FENCE", "expand", "included_files"]
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+#: Files of the repository, and the pages that include them.
+PAGES = {
+    "CHANGELOG.md": "changelog.md",
+    "DIVERGENCES.md": "differences.md",
+    "bench/README.md": "results.md",
+    "impl/distributed/README.md": "many_processes.md",
+    "impl/drop-in.md": "from_data_parallel/programs.md",
+    "reports/MATRIX.md": "results.md",
+    "reports/others/README.md": "validate/others.md",
+    "spec_tests/BACK_ENDS.md": "validate/back_ends.md",
+    "spec_tests/README.md": "validate/suite.md",
+    "spec_tests/SPECIFICATION.md": "specification/index.md",
+    "spec_tests/simulator/README.md": "validate/simulator.md",
+}
+#: The start or the end of a code block.
+FENCE = re.compile(r"^ *(`{3,}|~{3,})")
+_COMMENT = re.compile(r"^<!-- (include|clauses|published runs)(?:: (.*?))? -->$", re.M)
+_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
+_CODE = re.compile(r"`(divergences\.[\w.-]+|systems\.[\w.-]+)`")
+
+
+def expand(page: Path) -> str:
+    """Return the text of ``page`` with all included text."""
+    writers: dict[str, Callable[[str, Path], str]] = {
+        "include": _include,
+        "clauses": lambda chapter, page: "\n".join(_list_clauses(chapter)),
+        "published runs": lambda _, page: _list_runs(),
+    }
+    text = page.read_text(encoding="utf-8")
+    return _COMMENT.sub(lambda found: writers[found[1]](found[2] or "", page), text)
+
+
+def included_files(page: Path) -> Iterator[Path]:
+    """Yield the files of which ``page`` includes a part."""
+    for found in _COMMENT.finditer(page.read_text(encoding="utf-8")):
+        if found[1] == "include":
+            yield ROOT / found[2].partition(":")[0]
+
+
+def _include(argument: str, page: Path) -> str:
+    name, _, titles = argument.partition(":")
+    sections = dict(_split_sections((ROOT / name).read_text(encoding="utf-8")))
+    wanted = [title.strip() for title in titles.split(";")] if titles else list(sections)
+    text = "".join(sections[title] for title in wanted)
+    if len(wanted) == 1:
+        text = text.partition("\n")[2]  # The page has a title of its own for a single section.
+    return _rewrite_links(text, ROOT / name, page)
+
+
+def _split_sections(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the title and the text of each section. The text before the first one has no title."""
+    title, lines, is_code = "", list[str](), False
+    for line in text.splitlines(keepends=True):
+        is_code ^= FENCE.match(line) is not None
+        if line.startswith("## ") and not is_code:
+            yield title, "".join(lines)
+            title, lines = line[3:].strip(), []
+        if not line.startswith("# ") or is_code:
+            lines.append(line)
+    yield title, "".join(lines)
+
+
+def _rewrite_links(text: str, source: Path, page: Path) -> str:
+    """Make the links of ``source`` lead to pages of the site, outside of code blocks."""
+    lines, is_code = [], False
+    for line in text.splitlines(keepends=True):
+        is_code ^= FENCE.match(line) is not None
+        if not is_code:
+            line = _LINK.sub(lambda found: _link(found, source, page), line)
+            line = _CODE.sub(lambda found: _clause_link(found[1], page), line)
+        lines.append(line)
+    return "".join(lines)
+
+
+def _link(found: re.Match[str], source: Path, page: Path) -> str:
+    label, target, fragment = found[1], found[2], found[3] or ""
+    if not target:
+        return found[0]
+    path = (source.parent / target).resolve().relative_to(ROOT).as_posix()
+    if path in PAGES:
+        return f"[{label}]({_relative(PAGES[path], page)}{fragment})"
+    if path.startswith("reports/results/"):  # its page is in the list of published runs
+        return label
+    return f"`{path}`" if path.endswith(label.strip("`")) else f"{label} (`{path}`)"
+
+
+def _clause_link(clause: str, page: Path) -> str:
+    if clause not in clauses.load():
+        return f"`{clause}`"
+    return f"[`{clause}`](#{clause})"
+
+
+def _relative(target: str, page: Path) -> str:
+    return Path(os.path.relpath(DOCS / target, page.parent)).as_posix()
+
+
+def _list_clauses(chapter: str) -> Iterator[str]:
+    """Yield the lines of a chapter of the specification, with an anchor for each clause."""
+    known = [each for each in clauses.load().values() if each.id.partition(".")[0] == chapter]
+    for part, members in groupby(known, key=_part):
+        yield f"## {part}\n"
+        for clause in members:
+            source = f", [source]({clause.source})" if clause.source else ""
+            yield f"({clause.id})="
+            yield f"`{clause.id}`\\\n{_escape(clause.says)} *{clause.basis}{source}*\n"
+
+
+def _part(clause: clauses.Clause) -> str:
+    words = clause.id.split(".")
+    return ".".join(words[:2]) if len(words) > 2 else words[0]
+
+
+def _escape(sentence: str) -> str:
+    """Escape the characters that Markdown would read as markup, except in code."""
+    parts = sentence.split("`")
+    parts[::2] = [re.sub(r"([*_\[\]<>|])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts) + "."
+
+
+def _list_runs() -> str:
+    """Return links to the pages of published runs, which Sphinx does not know as documents."""
+    from docs import results_pages
+
+    items = [
+        f'<li><a href="results/{address}">{title}</a></li>'
+        for address, title in results_pages.entry_pages()
+    ]
+    return "\n".join(["<ul>", *items, "</ul>"])

@@ -1,0 +1,137 @@
+"""The built site: links, anchors, languages of code blocks, errors and names that it must have."""
+
+import ast
+import importlib
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from sphinx.util.inventory import InventoryFile
+
+from docs import code_blocks, page_text
+from spec_tests.harness.conformance import clauses, register
+from spec_tests.harness.conformance.pages import REGISTER
+
+ROOT = Path(__file__).resolve().parents[1]
+SITE = ROOT / "docs" / "_build" / "html"
+PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "README.md"]
+PUBLIC_MODULES = ["impl", "impl.comm", "impl.functions", "impl.scatter_gather", "impl.replicate"]
+PUBLIC_MODULES += ["impl.parallel_apply", "impl.data_parallel", "impl.distributed"]
+#: The number of words that identify a text.
+MIN_WORDS = 3
+
+
+class Links(HTMLParser):
+    """The ids of a page and the addresses to which it refers."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links = set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        """Collect the attributes of a tag."""
+        values = dict(attrs)
+        self.ids |= {values[name] for name in ("id", "name") if values.get(name)}
+        self.links += [values[name] for name in ("href", "src") if values.get(name)]
+
+
+@pytest.fixture(scope="session")
+def site():
+    """Return ids and links of each page. The site must have been built before."""
+    if not SITE.exists():
+        pytest.exit("build the site first: tox -e docs", returncode=1)
+    return {path: Links(path.read_text(encoding="utf-8")) for path in SITE.rglob("*.html")}
+
+
+def test_every_link_leads_to_a_file_and_an_anchor(site):
+    broken, count = [], 0
+    for page, found in site.items():
+        for link in set(found.links):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            count += 1
+            target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+            if target.is_dir():
+                target /= "index.html"
+            has_anchor = target not in site or not parts.fragment
+            has_anchor = has_anchor or unquote(parts.fragment) in site[target].ids
+            if not target.exists() or not has_anchor:
+                broken.append((str(page.relative_to(SITE)), link))
+    assert broken == []
+    assert count > 1000
+
+
+def test_every_clause_has_an_anchor(site):
+    ids = {
+        path.stem: found.ids for path, found in site.items() if path.parent.name == "specification"
+    }
+    missing = [
+        each.id
+        for each in clauses.load().values()
+        if re.sub(r"[._]", "-", each.id).lower() not in ids[each.chapter]
+    ]
+    assert missing == []
+
+
+def test_every_divergence_has_an_anchor(site):
+    ids = site[SITE / "differences.html"].ids
+    assert [name for name in register.titles(REGISTER) if name.lower() not in ids] == []
+
+
+def test_every_public_name_is_in_the_api_reference():
+    with (SITE / "objects.inv").open("rb") as file:
+        inventory = InventoryFile.load(file, "", lambda base, path: path)
+    known = {name for kind in inventory for name in inventory[kind]}
+    names = {
+        name
+        for module in PUBLIC_MODULES
+        for name, value in vars(importlib.import_module(module)).items()
+        if name in importlib.import_module(module).__all__ and callable(value)
+    }
+    assert sorted(name for name in names if not any(k.endswith(f".{name}") for k in known)) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_code_block_has_a_language_that_is_checked(page):
+    text = page_text.expand(page)
+    fences = re.findall(r"^ *```(.*)\n(?:.*\n)*? *```$", text, re.M)
+    languages = {fence.strip() for fence in fences if not fence.startswith("{")}
+    assert languages <= set(code_blocks.EVALUATORS)
+
+
+def test_every_error_is_explained():
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    parts = [part for part in re.split(r"…|\n|`", text) if part]
+    missing = [
+        (str(path.relative_to(ROOT)), fragments)
+        for path in sorted((ROOT / "impl").rglob("*.py"))
+        for fragments in error_texts(path)
+        if not any(is_explained(fragment, text, parts) for fragment in fragments)
+    ]
+    assert missing == []
+
+
+def is_explained(fragment, text, parts):
+    """Return whether the page has the first words of a text, or a part of the text."""
+    start = " ".join(fragment.split()[:MIN_WORDS])
+    return start in text or any(
+        len(part.split()) >= MIN_WORDS and part.strip() in fragment for part in parts
+    )
+
+
+def error_texts(path):
+    """Yield the constant parts of each text that a file raises."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            constants = [
+                each.value
+                for each in ast.walk(node.exc.args[0])
+                if isinstance(each, ast.Constant) and isinstance(each.value, str)
+            ]
+            fragments = [text for text in constants if len(text.split()) >= MIN_WORDS]
+            if fragments:
+                yield fragments
