@@ -3,9 +3,9 @@
 For each module: a name, and the software that uses it.
 
 _functions
-    _get_stream                      mmcv, torch.distributed, and copies of DataParallel for other
-                                     containers. They copy from the CPU on this stream during the
-                                     computation.
+    _get_stream                      mmcv, torch.distributed, and modified copies of DataParallel
+                                     that scatter other containers. They copy from the CPU on this
+                                     stream during the computation.
     _streams                         torch_npu, which stores its streams in it
     Function                         nncore, which imports it together with Scatter
 comm

@@ -131,7 +131,7 @@ def parallel_apply(
             thread_states(targets), modules, inputs, all_kwargs, strict=True
         )
     ]
-    outcomes = _run(calls, modules, in_turn=in_turn)
+    outcomes = _run_calls(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, CapturedError):
             # The tracebacks refer to this frame, and `outcomes` in this frame refers to the
@@ -143,7 +143,7 @@ def parallel_apply(
     return outcomes
 
 
-def _run(
+def _run_calls(
     calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
 ) -> list[Any]:
     """Run ``calls``. Return a result or a CapturedError for each call."""

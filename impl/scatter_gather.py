@@ -262,7 +262,7 @@ def split_leaf(
 ) -> Sequence[Any]:
     """Return the chunks of one leaf, each on its device.
 
-    Rows beyond the sum of ``lengths`` are dropped, and devices beyond the last length are ignored.
+    Rows beyond the sum of ``lengths`` are dropped, and devices without a length are ignored.
     ``even`` means that the lengths are those of ``Tensor.chunk``.
     """
     targets = devices[: len(lengths)]

@@ -64,7 +64,7 @@ batch's. The table shows the losses of the last step. *Deviation* is the largest
 difference between impl's losses and those of one device: the sums of two chunks round
 differently. Caches that cannot be gathered are not compared; impl returns them as a list.
 
-| model | package | chosen for | one device | reference | impl | deviation | known error |
+| model | package | covers | one device | reference | impl | deviation | known error |
 |---|---|---|---|---|---|---|---|
 """
 
@@ -120,7 +120,7 @@ def _render_models(results: dict[str, Any]) -> Iterable[str]:
         yield _format_row(
             name,
             result["package"],
-            result["chosen_for"],
+            result["covers"],
             *_format_losses(result),
             result["wrong"],
         )

@@ -7,7 +7,7 @@ from torch import nn
 from impl import comm, replicate
 from impl._comm import buckets
 from impl._comm.broadcast import attached_copies
-from impl._comm.buckets import spacing_on
+from impl._comm.buckets import packed_alignment
 from impl._comm.copy import copy_bucket
 from impl._comm.reduce import add_buckets
 from impl._device import CPU, alignment_on
@@ -72,7 +72,7 @@ def test_new_tensors_are_aligned(topology):
 def test_spacing_in_elements_follows_from_the_largest_alignment_of_the_devices(
     devices, dtype, spacing
 ):
-    assert spacing_on(devices, dtype) == spacing
+    assert packed_alignment(devices, dtype) == spacing
 
 
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)

@@ -60,7 +60,7 @@ def line_of(file, text):
 
 def record(lines=(), file="_comm/chunk_sizes.py"):
     """Return the record of a passed test that executes ``lines`` of ``file``."""
-    return {"seconds": 1, "lines": {file: lines} if lines else {}, "failed": False}
+    return {"seconds": 1, "lines": {file: lines} if lines else {}}
 
 
 @pytest.mark.parametrize("name", CHANGED_CODES)
@@ -172,6 +172,8 @@ def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(verdicts, "ROOT", tmp_path)
     (tmp_path / "a.py").write_text("before")
     path = tmp_path / "detected.jsonl"
+    monkeypatch.setattr(verdicts, "CACHE", path)
+    monkeypatch.setattr(verdicts, "_REPOSITORY", tmp_path / "detected.json")
     first, second = itertools.islice(MARKERS.values(), 2)
     verdicts.save(path, first, "a.py::test")
     verdicts.save(path, second, "the import of impl")
@@ -196,6 +198,15 @@ def test_a_verdict_of_an_edited_test_is_loaded_only_with_stale_ones(cache):
     assert [*verdicts.load(cache, MARKERS.values(), {"a.py::test"})] == [second]
     with_stale = verdicts.load(cache, MARKERS.values(), {"a.py::test"}, with_stale=True)
     assert [*with_stale] == [first, second]
+
+
+def test_verdicts_in_the_repository_are_loaded_without_a_cache(cache):
+    first, second, *_ = MARKERS.values()
+    assert verdicts.write_to_repository(MARKERS.values()) == 2
+    cache.unlink()
+    found = verdicts.load(cache, MARKERS.values(), tests={"a.py::test"})
+    assert found == {first: "a.py::test", second: "the import of impl"}
+    assert verdicts.load(cache.with_name("new"), MARKERS.values(), tests={"a.py::test"}) == {}
 
 
 def test_a_later_verdict_replaces_an_earlier_one(cache):
@@ -246,8 +257,3 @@ def test_tests_of_the_changed_module_come_first():
 def test_no_test_starts_after_the_time_limit():
     assert list(take_for_seconds(0, ["a"])) == []
     assert list(take_for_seconds(60, ["a", "b"])) == ["a", "b"]
-
-
-def test_a_test_that_fails_under_coverage_is_left_out():
-    lines = ExecutedLines({"bad": {**record([1]), "failed": True}})
-    assert (lines.left_out, lines.seconds) == ({"bad"}, {})

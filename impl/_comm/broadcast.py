@@ -74,9 +74,10 @@ def detached_copies(
 ) -> _Rows:
     """Copy ``tensors`` to each of ``devices``, without history.
 
-    The arguments are those of :func:`attached_copies`. In the first list for the source's
-    device, the tensor is the source itself. In all other lists, it is a row-major copy in new
-    memory that does not require grad. The copies in one list may share one storage.
+    The arguments are those of :func:`attached_copies`. Return a list of copies for each device.
+    The first list for the device of a source holds the source itself. All other lists hold
+    row-major copies in new memory that do not require grad. The copies in one list may share one
+    storage.
     """
     return _copy_bucket_by_bucket(
         _copy_detached, tensors, devices, plan_buckets(tensors, buffer_size)
@@ -109,7 +110,7 @@ def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
     source, other_devices = _separate_source(bucket, devices)
-    if devices and bucket[0].requires_grad and torch.is_grad_enabled():
+    if bucket[0].requires_grad and torch.is_grad_enabled():
         rows = _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
     else:
         # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
@@ -142,11 +143,11 @@ def _copy_by_autograd_node(
 
 
 def _single_output_view(output: Tensor) -> Tensor:
-    """Return a view of ``output`` from a node with a single output.
+    """Return a view of ``output`` that may be changed in place.
 
-    Autograd can replace this node after an in-place change (see ``_copy_by_autograd_node``). It
-    cannot replace the node of the bucket, which has several outputs. It therefore forbids in-place
-    changes of these outputs (pytorch/pytorch#37246).
+    ``output`` is one of several outputs of the bucket's node. Autograd forbids in-place changes of
+    such outputs (pytorch/pytorch#37246), because it cannot replace their node. The view has its
+    own node with one output, which autograd can replace (see ``_copy_by_autograd_node``).
     """
     view = output[...]
     allow_inplace_changes(view)

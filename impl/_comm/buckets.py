@@ -65,7 +65,7 @@ def sorted_by_index(
     return [list(pick(tensors)) for tensors in tensor_lists]
 
 
-def spacing_on(devices: Iterable[torch.device], dtype: torch.dtype) -> int:
+def packed_alignment(devices: Iterable[torch.device], dtype: torch.dtype) -> int:
     """Return the alignment, in elements, of tensors that are packed into one flat tensor.
 
     With this alignment the tensors are as aligned as new tensors on each of ``devices``. For a
@@ -114,5 +114,6 @@ def unpack(flat: Tensor, shapes: Iterable[torch.Size], spacing: int) -> list[Ten
             if shape.numel() == 0:
                 tensors += [part.new_empty(shape) for _ in range(count)]
             else:
-                tensors += part.unfold(0, shape.numel(), step).view(count, *shape).unbind()
+                rows = part.as_strided((count, shape.numel()), (step, 1))
+                tensors += rows.view(count, *shape).unbind()
     return tensors

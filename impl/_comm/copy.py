@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .._device import is_cpu
-from .buckets import pack, sizes_in_bytes, sorted_by_index, spacing_on, unpack
+from .buckets import pack, packed_alignment, sizes_in_bytes, sorted_by_index, unpack
 
 #: Tensors of at least this many bytes are copied separately, because packing takes longer.
 _LARGE_BYTES = 1024 * 1024
@@ -27,14 +27,17 @@ def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Te
 
 def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """Copy a tensor whose class has its own operators to ``device``. Gradients flow through it."""
-    is_jagged = tensor.layout is torch.jagged
-    if not is_jagged or not tensor.requires_grad or tensor.device == device:
+    if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
         return to_device(tensor, device)
     # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
     # dense gradient of the nested tensor's values.
     nested: Any = tensor
+    lengths = nested.lengths()  # None, unless there are gaps between the rows.
     return torch.nested.nested_tensor_from_jagged(
-        to_device(nested.values(), device), to_device(nested.offsets(), device)
+        to_device(nested.values(), device),
+        to_device(nested.offsets(), device),
+        None if lengths is None else to_device(lengths, device),
+        jagged_dim=next(dim for dim, size in enumerate(nested.shape) if type(size) is not int),
     )
 
 
@@ -62,7 +65,7 @@ def _packed_copies(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> Iterator[list[Tensor]]:
     """Yield the copies of small dense tensors on each device."""
-    spacing = spacing_on(devices, bucket[0].dtype)
+    spacing = packed_alignment(devices, bucket[0].dtype)
     flat = pack(bucket, spacing)
     shapes = [tensor.shape for tensor in bucket]
     for index, device in enumerate(devices):

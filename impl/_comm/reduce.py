@@ -7,7 +7,7 @@ from torch import Tensor
 
 from .._compat import add_lists
 from .._device import is_on_cpu
-from .buckets import pack, plan_buckets, spacing_on, unpack
+from .buckets import pack, packed_alignment, plan_buckets, unpack
 from .copy import partition_by_size, to_device
 
 
@@ -68,8 +68,9 @@ def _add(tensors: Sequence[Tensor], device: torch.device) -> Tensor:
 
 
 def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list[Tensor]:
-    # The first packed tensor is a copy, so the other lists are added to it in place.
-    spacing = spacing_on([device], lists[0][0].dtype)
+    # `pack` copies, because there are two or more tensors. The other lists are added to this copy
+    # in place.
+    spacing = packed_alignment([device], lists[0][0].dtype)
     total = to_device(pack(lists[0], spacing), device)
     for other in lists[1:]:
         total.add_(to_device(pack(other, spacing), device))
@@ -108,7 +109,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
         len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
     )
     # If lists differ in shapes or dtypes, their gaps would be at different places: use no gaps.
-    spacing = spacing_on([first[0].device], first[0].dtype) if is_uniform else 1
+    spacing = packed_alignment([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)
     return totals if is_uniform else [total.clone() for total in totals]

@@ -139,7 +139,9 @@ def _install(*, rebind: bool, stacklevel: int) -> None:
         references = list(_find_references(replacements))
         if new or (rebind and references):
             subclasses = _find_subclasses([*_changes, *new])
-            _warn(references, subclasses, rebind=rebind, stacklevel=stacklevel + 1)
+            _warn_about_old_objects(
+                references, subclasses, rebind=rebind, stacklevel=stacklevel + 1
+            )
         if rebind:
             new += [change for _, change in references]
         for change in new:
@@ -223,7 +225,7 @@ def _find_subclasses(changes: Iterable[_Change]) -> list[str]:
     return sorted(f"{each.__module__}.{each.__qualname__}" for each in found)
 
 
-def _warn(
+def _warn_about_old_objects(
     references: Iterable[tuple[str, _Change]],
     subclasses: Sequence[str],
     *,

@@ -66,10 +66,10 @@ def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def track_original_views() -> AbstractContextManager[None]:
-    """Record the operation that creates each view in a ``with`` block.
+    """Make each view created in a ``with`` block remember the operation that created it.
 
     After an in-place change of the memory of a view, autograd replaces the view's node. The new
-    node repeats the recorded operation; by default it is a strided view.
+    node repeats this operation; by default it is a strided view.
 
     Name: ``torch.autograd.grad_mode._force_original_view_tracking``, in 2.11 and later.
     Without it: sparse gradients do not reach a parameter that was changed in place.
@@ -317,7 +317,9 @@ def is_needed_in_backward(leaf: Tensor) -> bool:
     try:
         return bool(torch._C._will_engine_execute_node(get_gradient_edge(leaf).node))
     except RuntimeError:
-        return True  # For inputs of `torch.autograd.grad` the function raises an error.
+        # `_will_engine_execute_node` raises an error for a leaf in `inputs` of
+        # `torch.autograd.grad`. The gradient of such a leaf is needed.
+        return True
 
 
 def has_hooks(leaf: Tensor) -> bool:

@@ -144,7 +144,8 @@ class MappingBranch(Branch):
             return dict(pairs)
         if isinstance(self.template, dict | UserDict):
             return _copy_with_items(self.template, list(pairs))
-        # Do not copy mappings of any other class: a copy may share its items with the original.
+        # Build mappings of other classes from a dict: a shallow copy may share its storage with
+        # the original.
         return kind(dict(pairs))
 
 

@@ -97,7 +97,7 @@ class InputLeaves:
         return branch(value, children) if children or value else Constant(value)
 
     def _flatten_dataclass(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a dataclass instance. If it has no tensors and markers, return a constant."""
+        """Flatten a dataclass instance. Return a constant if it has no tensors and no markers."""
         if id(value) in self._open:
             return Constant(value)  # The instance contains itself.
         before, is_outermost = self._count(), not self._open

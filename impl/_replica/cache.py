@@ -221,7 +221,11 @@ def _structure(module: nn.Module) -> _Structure:
 
 
 def _read_states(tensors: Sequence[Tensor | None]) -> _States:
-    """Return states that differ after a tensor was replaced, changed, or got other memory."""
+    """Return the ids, version counters and addresses of ``tensors``.
+
+    Comparing two results shows which tensors were replaced, changed in place, or given other
+    memory.
+    """
     return [*map(id, tensors)], version_counters(tensors), _read_addresses(tensors)
 
 

@@ -115,15 +115,15 @@ def attach_compiled_code(
 
 
 def _with_ancestors(
-    members: Iterable[nn.Module], modules: Iterable[nn.Module]
+    descendants: Iterable[nn.Module], modules: Iterable[nn.Module]
 ) -> Iterable[nn.Module]:
-    """Return ``members``, and all of ``modules`` that contain a member as a submodule."""
+    """Return ``descendants``, and all of ``modules`` that contain one of them."""
     parents: dict[nn.Module | None, list[nn.Module]] = {}
     for module in modules:
         for child in module._modules.values():
             parents.setdefault(child, []).append(module)
     found: set[nn.Module] = set()
-    pending = [*members]
+    pending = [*descendants]
     while pending:
         module = pending.pop()
         if module not in found:

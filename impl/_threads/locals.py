@@ -123,8 +123,9 @@ class _ThreadKey(threading.local):
     """The key by which every ``threading.local`` finds the values of the running thread."""
 
     def __init__(self) -> None:
-        # Only the running thread uses this new object, so the object holds a single key. Reading
-        # an object that several threads use would add references to the keys of all threads.
+        # Use a new object: its dictionary holds only this thread's key. `_find_key` copies the
+        # dictionary. The copy of a shared object's dictionary would refer to the keys of all
+        # threads, and so disturb `_count_references` in those threads.
         local = threading.local()
         local.value = True
         self.key = _find_key(local)

@@ -102,7 +102,7 @@ class Communicator:
         try:
             self._wait(work)
         except Exception as error:  # Backward waits for the future, so every error must end it.
-            future.set_exception(self._failure_error(error))  # type: ignore[arg-type] # torch accepts any error
+            future.set_exception(self._collective_error(error))  # type: ignore[arg-type] # torch accepts any error
         else:
             future.set_result(tensor)
 
@@ -121,7 +121,7 @@ class Communicator:
             else:
                 work.wait()  # This call makes the current stream wait, not the host.
         except RuntimeError as error:
-            raise self._failure_error(error) from error
+            raise self._collective_error(error) from error
 
     def _wait(self, work: Any) -> None:
         while True:
@@ -134,7 +134,7 @@ class Communicator:
             if self._liveness_check.is_requested():
                 raise RuntimeError("a collective failed on another rank")
 
-    def _failure_error(self, error: Exception) -> RuntimeError:
+    def _collective_error(self, error: Exception) -> RuntimeError:
         """Return the error for a failed collective. The first failure runs a liveness check."""
         with self._failure_lock:
             if self._failure is None:

@@ -111,7 +111,10 @@ def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
 
 
 def read_tensors(data: Tensor, metas: Sequence[TensorMeta], device: torch.device) -> list[Tensor]:
-    """Return the tensors in ``data``, on the CPU if they were there, else on ``device``."""
+    """Return the tensors in ``data``.
+
+    Tensors that were sent from the CPU are returned on the CPU, all others on ``device``.
+    """
     return [
         view.to("cpu" if meta.on_cpu else device)
         for view, meta in zip(view_tensors(data, metas), metas, strict=True)

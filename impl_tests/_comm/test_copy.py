@@ -5,7 +5,13 @@ import itertools
 import pytest
 import torch
 
-from impl._comm.copy import copy_bucket, partition_by_size, row_major_copy, to_device
+from impl._comm.copy import (
+    copy_bucket,
+    partition_by_size,
+    row_major_copy,
+    to_device,
+    wrapper_to_device,
+)
 from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
@@ -62,6 +68,29 @@ def test_row_major_copy_is_a_new_equal_tensor(topology, sparse):
     assert (copy is tensor, copy.layout) == (False, tensor.layout)
     assert copy.to_dense().tolist() == tensor.to_dense().tolist()
     assert sparse or copy.is_contiguous()
+
+
+def narrowed_tensor():
+    """Return a jagged tensor with gaps between its rows."""
+    starts, lengths = torch.tensor([0, 1]), torch.tensor([2, 3])
+    rows = torch.arange(24.0).reshape(2, 4, 3).requires_grad_()
+    return torch.nested.narrow(rows, 1, starts, lengths, layout=torch.jagged)
+
+
+def transposed_tensor():
+    """Return a jagged tensor whose second dimension is not the jagged one."""
+    rows = [torch.arange(6.0).reshape(2, 3), torch.arange(12.0).reshape(4, 3)]
+    nested = torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+    return nested.requires_grad_().transpose(1, 2)
+
+
+@pytest.mark.parametrize("make", [narrowed_tensor, transposed_tensor])
+@pytest.mark.parametrize("requires_grad", [False, True], ids="requires_grad={}".format)
+def test_copy_of_a_jagged_tensor_has_its_rows(topology, make, requires_grad):
+    tensor = make() if requires_grad else make().detach()
+    copy = wrapper_to_device(tensor, topology.device(0))
+    assert (copy.device, copy.requires_grad) == (topology.device(0), requires_grad)
+    assert [row.tolist() for row in copy.unbind()] == [row.tolist() for row in tensor.unbind()]
 
 
 @pytest.mark.parametrize("count", [2, 5])

@@ -82,7 +82,8 @@ def _state_is_restored(recwarn):
 @pytest.fixture
 def early_module(monkeypatch):
     """A module that imported names of torch.nn.parallel before ``impl.install()``."""
-    module = types.ModuleType("early_module")
+    # The name follows "torch" in the alphabet: modules are searched in this order.
+    module = types.ModuleType("user_module")
     module.DP, module.comm = REFERENCE, OLD[f"{PACKAGE}.comm"]
     module.none, module.fine = None, impl
     module.kwargs = OLD[f"{PACKAGE}.scatter_gather"].scatter_kwargs
@@ -215,7 +216,7 @@ def test_second_install_replaces_names_that_other_code_has_replaced():
 
 def test_warning_lists_names_imported_before_the_installation(early_module):
     text = warning_text(impl.install)
-    assert "early_module: DP, Scatter, comm, kwargs" in text
+    assert "user_module: DP, Scatter, comm, kwargs" in text
     assert "not replaced without rebind=True" in text
     assert not re.search(r"[:;] torch\.(nn|nn\.parallel|cuda): ", text)
     assert early_module.DP is REFERENCE
@@ -275,6 +276,27 @@ def test_install_changes_nothing_if_warnings_are_errors(early_module):
     with pytest.raises(UserWarning, match=early_module.__name__):
         impl.install()
     assert state() == before
+
+
+NAMES_LINE = (
+    "imported from torch.nn.parallel before the installation, not replaced without rebind=True: "
+    "user: DP"
+)
+CLASSES_LINE = "still derived from replaced classes: user.Derived"
+
+
+@pytest.mark.parametrize("names", [[], ["DP"]], ids="names={}".format)
+@pytest.mark.parametrize("classes", [[], ["user.Derived"]], ids="classes={}".format)
+def test_warning_has_a_line_for_names_and_a_line_for_classes(names, classes):
+    references = [("user", installation._Change({}, name, None, None)) for name in names]
+    text = warning_text(
+        installation._warn_about_old_objects,
+        references=references,
+        subclasses=classes,
+        rebind=False,
+        stacklevel=2,
+    )
+    assert text.splitlines() == [NAMES_LINE] * len(names) + [CLASSES_LINE] * len(classes)
 
 
 def test_warning_lists_derived_classes():

@@ -64,7 +64,7 @@ IMPL_NAMES = {name for tree in TREES.values() for name in defined_names(tree)}
 
 
 def used_names(tree):
-    """Yield the private names that a module uses."""
+    """Yield the names with a leading underscore in the syntax tree of a module."""
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(attr=name):

@@ -38,11 +38,23 @@ def test_back_end_without_is_available_is_asked_for_its_device_count(topology, m
     module = torch.get_device_module(topology.accelerator)
     monkeypatch.delattr(module, "is_available")
     device_module._usable_type.cache_clear()
-    assert device_module.accelerator_type() == topology.accelerator
-    monkeypatch.setattr(module, "device_count", lambda: 0)
+    for count, expected in [(1, topology.accelerator), (0, None)]:
+        monkeypatch.setattr(module, "device_count", lambda count=count: count)
+        device_module._usable_type.cache_clear()
+        assert device_module.accelerator_type() == expected
     device_module._usable_type.cache_clear()
-    assert device_module.accelerator_type() is None
-    device_module._usable_type.cache_clear()
+
+
+def test_devices_keep_their_type_and_index(topology):
+    device = topology.devices[-1]
+    assert device_module.as_device(device) == device
+    assert device_module.as_device(str(device)) == device
+    assert device_module.as_device("cpu") == torch.device("cpu")
+
+
+@pytest.mark.parametrize(("name", "expected"), [("cuda", 512), ("cpu", 64), ("xpu", 64)])
+def test_alignment_is_that_of_new_tensors_in_bytes(name, expected):
+    assert device_module.alignment_on(torch.device(name)) == expected
 
 
 def test_back_end_without_device_count_is_named_in_the_error(topology, monkeypatch):

@@ -25,7 +25,7 @@ class RecordStreams(torch.autograd.Function):
 
 
 def _streams_after_scatter(topology):
-    """Run a backward through Scatter; return the current streams after Scatter's node."""
+    """Run backward through Scatter; return the streams that are current after its backward."""
     records = []
     leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
     chunks = Scatter.apply(topology.take(3), None, 0, RecordStreams.apply(leaf, topology, records))

@@ -39,7 +39,10 @@ def with_setattr(kind):
 
 
 class MixedModule(nn.Module):
-    """A module with shared, tied and missing members, and a buffer that requires grad."""
+    """A module with a shared submodule, a tied weight, and members that are None.
+
+    One buffer requires grad.
+    """
 
     def __init__(self):
         super().__init__()

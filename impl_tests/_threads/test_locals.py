@@ -65,7 +65,7 @@ def without_counting(counting, monkeypatch):
     monkeypatch.setattr(thread_locals, "_count", thread_locals._unknown_count)
 
 
-def test_cpython_before_3_13_can_isolate_locals():
+def test_only_cpython_before_3_13_can_isolate_locals():
     expected = sys.implementation.name == "cpython" and sys.version_info < (3, 13)
     assert thread_locals.can_isolate_locals() == expected
     entry_type = thread_locals._find_entry_type()

@@ -36,7 +36,7 @@ def test_each_call_runs_in_a_worker_while_a_mode_is_active():
     assert threading.get_ident() not in outcomes
 
 
-def test_calling_thread_makes_all_calls_if_locals_can_be_isolated():
+def test_calling_thread_makes_all_calls_only_if_locals_can_be_isolated():
     outcomes = run_sequentially([threading.get_ident] * 3)
     assert ({*outcomes} == {threading.get_ident()}) == can_isolate_locals()
 

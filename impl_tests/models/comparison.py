@@ -12,6 +12,7 @@ __all__ = [
     "LOSS_TOLERANCE",
     "find_bit_differences",
     "find_differences",
+    "find_output_differences",
     "relative_error",
 ]
 
@@ -31,8 +32,6 @@ def relative_error(loss: float, expected: float) -> float:
 def find_differences(run: Run, single_device: Run, not_compared: Sequence[str]) -> list[str]:
     """Compare a run on two devices with a run on one device; describe differences beyond rounding.
 
-    If an output is a scalar on one device, the mean over the replicas is compared.
-
     Args:
         run: The run on two devices.
         single_device: The run on one device.
@@ -45,11 +44,24 @@ def find_differences(run: Run, single_device: Run, not_compared: Sequence[str]) 
     for step, (loss, expected) in enumerate(zip(run.losses, single_device.losses, strict=True)):
         if not relative_error(loss, expected) <= LOSS_TOLERANCE:
             differences.append(f"loss {step} is {loss}, not {expected}")
-    differences += _compare(
-        _average_scalars(run.outputs, single_device.outputs), single_device.outputs, not_compared
-    )
+    differences += find_output_differences(run.outputs, single_device.outputs, not_compared)
     differences += [f"weight {line}" for line in _compare(run.weights, single_device.weights, ())]
     return differences
+
+
+def find_output_differences(
+    outputs: Mapping[str, Tensor], expected: Mapping[str, Tensor], not_compared: Sequence[str]
+) -> list[str]:
+    """Return a text for each difference beyond rounding between gathered and plain outputs.
+
+    If an output is a scalar in ``expected``, the mean over the replicas is compared.
+
+    Args:
+        outputs: Path -> tensor, for the gathered outputs.
+        expected: Path -> tensor, for the outputs of the plain module.
+        not_compared: Beginnings of the paths of outputs that are not compared.
+    """
+    return [*_compare(_average_scalars(outputs, expected), expected, not_compared)]
 
 
 def find_bit_differences(run: Run, other: Run) -> list[str]:
@@ -81,7 +93,7 @@ def _average_scalars(
 
 
 def _is_one_scalar_per_replica(value: Tensor, expected: Tensor | None) -> bool:
-    return expected is not None and expected.dim() == 0 and value.shape == (2,)
+    return expected is not None and expected.dim() == 0 and value.dim() == 1
 
 
 def _compare_names(actual: Collection[str], expected: Collection[str]) -> list[str]:

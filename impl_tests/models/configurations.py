@@ -45,7 +45,7 @@ def draw_text(rows: int) -> dict[str, Any]:
 
 def define(
     name: str,
-    chosen_for: str,
+    covers: str,
     model_class: str,
     settings: Mapping[str, Any],
     inputs: Callable[[int], Mapping[str, Any]] = draw_text,
@@ -53,22 +53,22 @@ def define(
 ) -> Model:
     """Return a model from the package transformers; ``fields`` are further fields of Model."""
     build = partial(build_model, model_class, settings)
-    return Model(name, "transformers", chosen_for, build, inputs, **fields)
+    return Model(name, "transformers", covers, build, inputs, **fields)
 
 
-def build_model(name: str, settings: Mapping[str, Any]) -> nn.Module:
+def build_model(class_name: str, settings: Mapping[str, Any]) -> nn.Module:
     """Return a model from the package transformers with random weights.
 
     All probabilities of the configuration, such as dropout, are set to 0, because replicas draw
     other random numbers than one device.
 
     Args:
-        name: The name of the model's class.
+        class_name: The name of the model's class.
         settings: Arguments of the configuration. They extend or replace ``_DEFAULTS``.
     """
     import transformers
 
-    model_class = getattr(transformers, name)
+    model_class = getattr(transformers, class_name)
     config = model_class.config_class(**{**_DEFAULTS, **settings})
     _set_probabilities_to_zero(config)
     module: nn.Module = model_class(config)

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 __all__ = [
-    "HOOKS",
-    "NO_PARAMETERS",
+    "NO_PARAMETERS_REASON",
     "ROWS",
+    "SHARED_HOOKS_REASON",
     "Model",
     "draw_images",
     "mean_loss",
@@ -20,11 +20,11 @@ __all__ = [
 #: The number of rows of a batch: two for each device.
 ROWS = 4
 #: Why torch.nn.parallel fails on several models.
-HOOKS = (
+SHARED_HOOKS_REASON = (
     "replicas share the hooks of transformers that collect outputs, so they collect each other's"
 )
 #: The reason for which several models fail with torch.nn.parallel and with impl.
-NO_PARAMETERS = "the model reads its first parameter, but replicas have no parameters"
+NO_PARAMETERS_REASON = "the model reads its first parameter, but replicas have no parameters"
 
 
 def mean_loss(output: Any) -> Tensor:
@@ -50,7 +50,7 @@ class Model:
     Args:
         name: The name in tests and in the published table.
         package: The name of the package on PyPI.
-        chosen_for: The properties that the other models lack.
+        covers: What this model covers that the other models do not.
         build: A function that returns the model, with weights from torch's global random state.
         inputs: A function that draws a batch with the given number of rows, as keyword arguments
             or positional arguments.
@@ -62,7 +62,7 @@ class Model:
 
     name: str
     package: str
-    chosen_for: str
+    covers: str
     build: Callable[[], nn.Module]
     inputs: Callable[[int], Mapping[str, Any] | tuple[Any, ...]]
     loss: Callable[[Any], Tensor] = mean_loss
@@ -73,4 +73,4 @@ class Model:
     @property
     def has_race(self) -> bool:
         """Whether torch.nn.parallel is wrong only if its replicas run at the same time."""
-        return self.reference == HOOKS
+        return self.reference == SHARED_HOOKS_REASON

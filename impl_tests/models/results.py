@@ -9,9 +9,9 @@ from pathlib import Path
 
 from .comparison import find_bit_differences, find_differences, relative_error
 from .model import Model
-from .training import VARIANTS, Run, run
+from .training import PLAIN_CPU, VARIANTS, Run, run
 
-__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "write_results"]
+__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "try_run", "write_results"]
 
 #: The variants whose losses are published. With several backward threads, losses are not
 #: reproducible, so they are not published.
@@ -28,7 +28,7 @@ class Result:
 
     Args:
         package: The package and its version.
-        chosen_for: The properties that the other models lack, from the catalogue.
+        covers: What this model covers that the other models do not, from the catalogue.
         losses: Published variant -> loss of each step, for variants without an error.
         reference: "same" if torch.nn.parallel equals impl bit for bit with aligned copies;
             otherwise its error or differences.
@@ -39,7 +39,7 @@ class Result:
     """
 
     package: str
-    chosen_for: str
+    covers: str
     losses: dict[str, list[float]]
     reference: str
     rounded: bool
@@ -50,17 +50,19 @@ class Result:
 
 def run_all(model: Model) -> dict[str, Run | str]:
     """Train a model with each variant; return, for each variant, its run or its error."""
-    runs: dict[str, Run | str] = {}
-    for variant in VARIANTS:
-        try:
-            with warnings.catch_warnings():
-                # Packages warn of deprecations, and torch.nn.parallel warns of a missing NCCL.
-                warnings.simplefilter("ignore")
-                runs[variant] = run(model, variant)
-        except Exception as error:
-            text = str(error).strip().splitlines() or [""]
-            runs[variant] = f"{type(error).__name__}: {text[-1]}"
-    return runs
+    return {variant: try_run(model, variant) for variant in VARIANTS if variant != PLAIN_CPU}
+
+
+def try_run(model: Model, variant: str) -> Run | str:
+    """Train a model with a variant; return its run or its error."""
+    try:
+        with warnings.catch_warnings():
+            # Packages warn of deprecations, and torch.nn.parallel warns of a missing NCCL.
+            warnings.simplefilter("ignore")
+            return run(model, variant)
+    except Exception as error:
+        text = str(error).strip().splitlines() or [""]
+        return f"{type(error).__name__}: {text[-1]}"
 
 
 def summarize(model: Model, runs: Runs) -> Result:
@@ -71,7 +73,7 @@ def summarize(model: Model, runs: Runs) -> Result:
     losses = {variant: run.losses for variant, run in published.items() if isinstance(run, Run)}
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
-        chosen_for=model.chosen_for,
+        covers=model.covers,
         losses=losses,
         reference=reference_result,
         rounded=reference_result == "same" and _describe_bit_differences(ours, reference) != [],

@@ -46,7 +46,7 @@ def test_the_published_result_equals_this_run(model, runs):
     for variant in ("one device", "impl"):
         expected = pytest.approx(published.losses.get(variant, []), rel=PROCESSOR_TOLERANCE)
         assert found.losses.get(variant, []) == expected
-    for field in ("package", "chosen_for", "impl", "wrong"):
+    for field in ("package", "covers", "impl", "wrong"):
         assert getattr(found, field) == getattr(published, field)
     assert (published.reference == "same") == (not model.reference)
     assert published.deviation is None or published.deviation <= LOSS_TOLERANCE

@@ -12,22 +12,26 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map_only
 
 import impl
+from spec_tests.harness.compare.outcome import seed_generators
 
 from .alignment import align_replicas
 from .model import ROWS, Model
 from .tensors import collect_tensors
 
-__all__ = ["VARIANTS", "Run", "run"]
+__all__ = ["PLAIN_CPU", "VARIANTS", "Run", "run"]
 
 _STEPS = 3
 _DEVICES = [0, 1]
+#: The variant without a wrapper on the CPU. Back ends are compared with it.
+PLAIN_CPU = "plain CPU"
 
 
 class _Variant(NamedTuple):
     """A way to train: a wrapper, the device of the module, and the threads of backward."""
 
     wrap: Callable[[nn.Module], nn.Module]
-    device: str = "sim:0"
+    #: Whether the module is on the CPU. Otherwise it is on the first device of the accelerator.
+    on_cpu: bool = False
     #: Whether backward uses one thread per device, which is PyTorch's default outside these tests.
     #: With several threads, gradients of a tensor are added in a random order and round randomly.
     threads: bool = False
@@ -43,7 +47,8 @@ VARIANTS: Mapping[str, _Variant] = {
     "aligned reference": _Variant(lambda module: _AlignedReference(module, _DEVICES)),
     "aligned impl": _Variant(lambda module: _AlignedImpl(module, _DEVICES)),
     "threads": _Variant(lambda module: impl.DataParallel(module, _DEVICES), threads=True),
-    "cpu": _Variant(lambda module: impl.DataParallel(module, ["cpu", "cpu"]), "cpu", threads=True),
+    "cpu": _Variant(lambda module: impl.DataParallel(module, ["cpu", "cpu"]), True, threads=True),
+    PLAIN_CPU: _Variant(lambda module: module, True),
 }
 
 
@@ -71,9 +76,9 @@ def run(model: Model, variant: str, *, batch_statistics: bool = False) -> Run:
         batch_statistics: Whether batch norms use the statistics of their input, which differ
             between the whole batch and a chunk.
     """
-    wrap, device, threads = VARIANTS[variant]
-    torch.manual_seed(0)
-    torch.get_device_module("sim").manual_seed_all(0)
+    wrap, on_cpu, threads = VARIANTS[variant]
+    device = "cpu" if on_cpu else f"{torch.accelerator.current_accelerator()}:0"
+    seed_generators()
     module = model.build().train()
     for member in module.modules():
         if isinstance(member, _BatchNorm):

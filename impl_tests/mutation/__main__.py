@@ -23,6 +23,9 @@ def main() -> int:
     """Try changes; return 1 if the tests detect fewer than 98 % of those with an effect."""
     options = _parse_options()
     all_changes = find_changes(tuple(options.files))
+    if options.write:
+        print(f"{verdicts.write_to_repository(all_changes.values())} detected changes written")
+        return 0
     without_effect = equivalent.load(all_changes)
     selected = [change for name, change in all_changes.items() if name not in without_effect]
     if options.sample is not None:
@@ -42,7 +45,7 @@ def _find_detected_changes(
 ) -> Iterator[Change]:
     """Try the selected changes and print each result; yield the changes that a test detects."""
     lines = record_lines(tests, processes=options.processes, folder=options.lines)
-    print(f"{len(lines.seconds)} tests, {len(lines.left_out)} left out", flush=True)
+    print(f"{len(lines.seconds)} tests", flush=True)
     cached = verdicts.load(options.verdicts, selected, lines.seconds)
     killers: dict[Change, str | None] = {**cached}
     print(f"{len(killers)} verdicts taken from {options.verdicts}", flush=True)
@@ -95,6 +98,11 @@ def _parse_options() -> argparse.Namespace:
         default=verdicts.CACHE,
         metavar="FILE",
         help="cache of detected changes; they are not tried again (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="try nothing: write the detected changes of former runs to detected.json",
     )
     parser.add_argument("--sample", type=int, metavar="N", help="try N changes (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")

@@ -104,7 +104,7 @@ def list_sources() -> list[Path]:
 def _changes_of_file(path: Path) -> Iterator[Change]:
     code = path.read_text(encoding="utf-8")
     file = path.relative_to(IMPL).as_posix()
-    places = _find_places(ast.parse(code))
+    scope_names = _scope_names_by_line(ast.parse(code))
     count: Counter[tuple[str, str, str]] = Counter()
     lines = code.splitlines(keepends=True)
     for start, end in itertools.pairwise(_find_boundaries(code)):
@@ -113,7 +113,7 @@ def _changes_of_file(path: Path) -> Iterator[Change]:
             first, before, after = _first_difference(statement.splitlines(), text.splitlines())
             if not _is_redundant(before, after):
                 line = start + first
-                key = places.get(line, ""), before, after
+                key = scope_names.get(line, ""), before, after
                 count[key] += 1
                 whole = "".join([*lines[:start], text, *lines[end:]])
                 yield Change(file, key[0], line, before, after, whole, count[key])
@@ -174,16 +174,16 @@ def _on_one_line(lines: list[str]) -> str:
     return " ".join(line.strip() for line in lines if line.strip())
 
 
-def _find_places(tree: ast.AST, prefix: str = "") -> dict[int, str]:
+def _scope_names_by_line(tree: ast.AST, prefix: str = "") -> dict[int, str]:
     """Return, for each line number, the innermost function or class around the line."""
-    places: dict[int, str] = {}
+    scope_names: dict[int, str] = {}
     for node in ast.iter_child_nodes(tree):
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
         if isinstance(node, _SCOPES):
             last = node.end_lineno or node.lineno
-            places |= dict.fromkeys(range(first_line_of(node), last + 1), name)
-        places |= _find_places(node, f"{name}." if name else "")
-    return places
+            scope_names |= dict.fromkeys(range(first_line_of(node), last + 1), name)
+        scope_names |= _scope_names_by_line(node, f"{name}." if name else "")
+    return scope_names
 
 
 def first_line_of(node: ast.stmt) -> int:

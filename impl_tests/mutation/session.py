@@ -139,10 +139,10 @@ class _FailurePlugin:
             raise _TestFailed
 
 
-def _run_protocol(item: pytest.Item, following: pytest.Item | None) -> bool:
+def _run_protocol(item: pytest.Item, next_item: pytest.Item | None) -> bool:
     """Run a test; return False if the test interrupted the session."""
     try:
-        item.ihook.pytest_runtest_protocol(item=item, nextitem=following)
+        item.ihook.pytest_runtest_protocol(item=item, nextitem=next_item)
     except (KeyboardInterrupt, pytest.exit.Exception):
         return False
     return True

@@ -16,7 +16,8 @@ from impl_tests.mutation.session import CollectedTests, import_impl_from
 #: Seconds that are added to each test's duration, so that the order of the fastest tests depends
 #: less on their durations than on the changes that they have detected.
 _OVERHEAD = 0.2
-#: Seconds that are added to a test's duration if its file must be collected first.
+#: Estimated seconds for collecting a test's file, added to the duration of the test if the file is
+#: not collected yet.
 _COLLECTION = 1
 #: A test runs earlier if it has detected nearby changes. This is the weight of each such change.
 _KILL_WEIGHT = 10

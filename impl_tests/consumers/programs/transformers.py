@@ -1,4 +1,4 @@
-"""transformers: its ``Trainer``, which wraps the model if it counts several devices."""
+"""transformers: its ``Trainer``, which uses DataParallel if there are several devices."""
 
 import tempfile
 

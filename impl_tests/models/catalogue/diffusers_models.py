@@ -20,13 +20,13 @@ _OUTPUTS = (
 
 def _define(
     name: str,
-    chosen_for: str,
+    covers: str,
     model_class: str,
     settings: dict[str, Any],
     inputs: Callable[[int], dict[str, Any] | tuple[Any, ...]],
 ) -> Model:
     build = partial(_build, model_class, settings)
-    return Model(name, "diffusers", chosen_for, build, inputs, _squared_error, reference=_OUTPUTS)
+    return Model(name, "diffusers", covers, build, inputs, _squared_error, reference=_OUTPUTS)
 
 
 def _build(name: str, settings: dict[str, Any]) -> nn.Module:

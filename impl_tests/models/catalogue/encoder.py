@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from impl_tests.models.configurations import build_model, define, draw_tokens
-from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
+from impl_tests.models.model import NO_PARAMETERS_REASON, SHARED_HOOKS_REASON, Model
 
 __all__ = ["MODELS"]
 
@@ -60,7 +60,7 @@ MODELS = [
         "BertForMaskedLM",
         {"attn_implementation": "eager"},
         _draw_labelled_tokens_requesting_all_outputs,
-        reference=HOOKS,
+        reference=SHARED_HOOKS_REASON,
     ),
     define(
         "DeBERTa-v2",
@@ -100,8 +100,8 @@ MODELS = [
         "LayoutLMForTokenClassification",
         {"max_2d_position_embeddings": 32, "num_labels": 3},
         _draw_pages,
-        reference=NO_PARAMETERS,
-        impl=NO_PARAMETERS,
+        reference=NO_PARAMETERS_REASON,
+        impl=NO_PARAMETERS_REASON,
     ),
     define(
         "TimeSeriesTransformer",

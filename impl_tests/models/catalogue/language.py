@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from impl_tests.models.configurations import SMALL, build_model, define, draw_text
-from impl_tests.models.model import HOOKS, NO_PARAMETERS, Model
+from impl_tests.models.model import NO_PARAMETERS_REASON, SHARED_HOOKS_REASON, Model
 
 __all__ = ["MODELS"]
 
@@ -49,7 +49,7 @@ _ATTENTION = [
         "LlamaForCausalLM",
         _LLAMA,
         _draw_text_with_hidden_states_output,
-        reference=HOOKS,
+        reference=SHARED_HOOKS_REASON,
     ),
     Model(
         "Llama with memory",
@@ -73,7 +73,7 @@ _ATTENTION = [
         "OPTForCausalLM",
         {"ffn_dim": 32, "max_position_embeddings": 8},
         _draw_text_with_hidden_states_output,
-        reference=HOOKS,
+        reference=SHARED_HOOKS_REASON,
     ),
     define(
         "Falcon",
@@ -160,8 +160,8 @@ _RECURRENT = [
         "memory of earlier segments",
         "XLNetLMHeadModel",
         {"d_model": 16, "n_head": 2, "d_inner": 32},
-        reference=NO_PARAMETERS,
-        impl=NO_PARAMETERS,
+        reference=NO_PARAMETERS_REASON,
+        impl=NO_PARAMETERS_REASON,
     ),
     define(
         "Reformer",

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from impl_tests.models.configurations import SMALL, VOCABULARY_SIZE, define, draw_tokens
-from impl_tests.models.model import HOOKS, draw_images
+from impl_tests.models.model import SHARED_HOOKS_REASON, draw_images
 
 __all__ = ["MODELS"]
 
@@ -45,7 +45,7 @@ MODELS = [
             "vision_feature_layer": -1,
         },
         _draw_captioned_images,
-        reference=HOOKS,
+        reference=SHARED_HOOKS_REASON,
     ),
     define(
         "SAM",

@@ -22,13 +22,13 @@ def _build(name: str, settings: dict[str, Any]) -> nn.Module:
 
 def _define(
     name: str,
-    chosen_for: str,
+    covers: str,
     model: str,
     settings: dict[str, Any],
     loss: Callable[[Any], Tensor] = squared_error,
 ) -> Model:
     build = partial(_build, model, settings)
-    return Model(name, "timm", chosen_for, build, lambda rows: (draw_images(rows, 32),), loss)
+    return Model(name, "timm", covers, build, lambda rows: (draw_images(rows, 32),), loss)
 
 
 def _sum_of_squared_errors(output: list[Tensor]) -> Tensor:

@@ -13,12 +13,12 @@ __all__ = ["MODELS"]
 
 def _define(
     name: str,
-    chosen_for: str,
+    covers: str,
     build: Callable[[], nn.Module],
     inputs: Callable[[int], tuple[Any, ...]] = lambda rows: (draw_images(rows, 32),),
     loss: Callable[[Any], Tensor] = squared_error,
 ) -> Model:
-    return Model(name, "torchvision", chosen_for, build, inputs, loss)
+    return Model(name, "torchvision", covers, build, inputs, loss)
 
 
 class Detector(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from impl_tests.models.configurations import build_model, define
-from impl_tests.models.model import HOOKS, Model, draw_images
+from impl_tests.models.model import SHARED_HOOKS_REASON, Model, draw_images
 
 __all__ = ["MODELS"]
 
@@ -92,7 +92,7 @@ MODELS = [
             "pixel_values": draw_images(rows),
             "labels": torch.randint(0, 3, (rows, 16, 16)),
         },
-        reference=HOOKS,
+        reference=SHARED_HOOKS_REASON,
     ),
     Model(
         "DETR",
