@@ -20,9 +20,9 @@ from .models import WIDTH, Filter, Recurrent, build_blocks
 BATCH = 64
 BLOCKS = 100
 CPU_REPLICAS = 2
-#: For each model of the CPU replicas: its constructor, and the number and the width of its rows.
-#: The largest tensor of "filter" has 32,768 elements. PyTorch itself uses several threads for
-#: operators on larger tensors.
+#: For each model of the CPU replicas: its constructor, and the number and the width of the rows
+#: of its input. The largest tensor of "filter" has 32,768 elements, so that PyTorch runs its
+#: operators in one thread: it uses several threads for operators on larger tensors.
 MODELS = {
     "recurrent": (Recurrent, 512, 32),
     "blocks": (partial(build_blocks, BLOCKS), 512, WIDTH),

@@ -31,12 +31,18 @@ ATTEMPTS = 3
 REPEAT_SECONDS = 2
 
 
+#: The number of characters that a bar has for a ratio of 1, and at most.
+BAR, MAX_BAR = 8, 32
+
+
 def format_row(ratio: Ratio) -> str:
-    """Return the line for ``ratio`` in the printed table."""
+    """Return the line for ``ratio`` in the printed table. On a terminal it ends with a bar."""
     floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
     verdict = "ok" if ratio.passes else "BELOW"
     spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
-    return f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {verdict}"
+    bar = "█" * min(MAX_BAR, round(BAR * ratio.value)) if sys.stdout.isatty() else ""
+    row = f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {verdict:<5}  {bar}"
+    return row.rstrip()
 
 
 def find_rows_below(
@@ -103,6 +109,8 @@ def main() -> int:
     path = parser.parse_args().file
     try:
         run = json.loads(path.read_text())
+        if "benchmarks" not in run:
+            raise ValueError("this is not a run saved by pytest --benchmark-json")
         below = find_rows_below(run, tomllib.loads(FLOORS.read_text())["floors"], _run_benchmarks)
     except (OSError, ValueError) as error:
         parser.error(f"{path}: {error}")

@@ -8,9 +8,9 @@ import pytest
 from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
+    declared_lacks,
     failure_report,
     missing_features,
-    not_offered,
     register,
 )
 from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, reference_only_text
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     path = _register_path(config)
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
     if path is not None and verdicts is not None and _is_whole_suite(config):
-        verdicts.lacks = register.load_lacks(path, clauses.load())
+        verdicts.declared_lacking = register.load_lacks(path, clauses.load())
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -68,7 +68,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
         )
     path = _register_path(config)
     if path is not None:
-        not_offered.mark(conformance, register.load_lacks(path, known_clauses))
+        declared_lacks.mark(conformance, register.load_lacks(path, known_clauses))
         register.mark(conformance, register.load(path), HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong --target-map ends the run here
     selected = clause_filter.selected(config)
@@ -94,7 +94,7 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
     report = yield
-    if not_offered.judge(item, call, report):
+    if declared_lacks.judge(item, call, report):
         return report
     if missing_features.judge(call, report, target_of(item.config)):
         return report

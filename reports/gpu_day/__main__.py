@@ -46,10 +46,10 @@ def _build_parser() -> argparse.ArgumentParser:
         "--out",
         type=Path,
         required=True,
-        help="the folder for the results; may have those of earlier calls",
+        help="the folder for the results; may have those of earlier runs",
     )
     add("--accelerator", default="cuda", help="cuda, or sim to try the command (default: cuda)")
-    add("--minutes", type=float, default=9.0, help="the time limit of this call (default: 9)")
+    add("--minutes", type=float, default=9.0, help="the time limit of this run (default: 9)")
     cores = min(16, os.cpu_count() or 1)
     add("--workers", type=int, default=cores, help=f"processes that run tests (default: {cores})")
     add(

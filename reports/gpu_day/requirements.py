@@ -9,9 +9,9 @@ from bench import compare
 __all__ = ["Requirement", "check_requirements"]
 
 MIB = 2**20
-#: Functions that have requirements for large payloads.
+#: Functions whose large payloads must reach the required ratios.
 _FUNCTIONS = ("broadcast_coalesced", "reduce_add_coalesced")
-#: Smallest payload that has requirements, in bytes.
+#: The required ratios apply to payloads of at least this many bytes.
 _LARGE_BYTES = 64 * MIB
 #: Required ratio: time of torch.nn.parallel divided by that of impl.
 _MIN_RATIO = 1.5

@@ -70,7 +70,8 @@ def _run_step(step: Step, seconds: float, setup: Setup) -> StepResult:
         status = "ended"
         tail += _save_figures(step, setup)
     else:
-        # If the step wrote no verdict in this call, another call would not make progress either.
+        # If the step wrote no verdict in this run of the command, another run would not make
+        # progress either.
         has_progress = _file_size(step.verdicts) > size_before
         status = "interrupted" if has_progress else "timed-out"
     return StepResult(step.name, status, completed.code, round(completed.seconds, 1), tail)

@@ -32,7 +32,7 @@ print(json.dumps(about))
 
 @dataclass(frozen=True)
 class Setup:
-    """Folders and machine of one call of the command.
+    """Folders and machine of one run of the command.
 
     Args:
         out: The folder for the results.
@@ -73,7 +73,10 @@ class Step:
 
 
 def list_steps(setup: Setup) -> list[Step]:
-    """Return all steps. Their limits fit into three calls of nine minutes."""
+    """Return all steps.
+
+    Three runs of the command, of nine minutes each, are enough for their time limits.
+    """
     return [
         Step("machine", "versions and hardware", (sys.executable, "-c", _MACHINE), 30),
         *_verdict_steps(setup),

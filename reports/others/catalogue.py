@@ -42,8 +42,8 @@ class Implementation:
     warns: tuple[str, ...] = ()
 
     @property
-    def map(self) -> Path | None:
-        """The file that maps names of torch.nn.parallel to the target's names, or None."""
+    def target_map_file(self) -> Path | None:
+        """The file for ``--target-map``; None if the target needs none."""
         path = HERE / "maps" / f"{self.name}.toml"
         return path if path.exists() else None
 

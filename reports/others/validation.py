@@ -15,8 +15,10 @@ def run(implementation: Implementation, python: Path, verdicts_file: Path, *, wo
     """Run the suite on simulated devices and write ``verdicts_file``; return the exit status."""
     verdicts_file.unlink(missing_ok=True)
     options = ["--accelerator=sim", f"--verdicts={verdicts_file}"]
-    if implementation.map is not None:
-        options.append(f"--target-map={implementation.map.relative_to(ROOT).as_posix()}")
+    if implementation.target_map_file is not None:
+        options.append(
+            f"--target-map={implementation.target_map_file.relative_to(ROOT).as_posix()}"
+        )
     parallel = ["-n", str(workers)] if workers > 1 else []
     filters = [f"-Wignore:{text}" for text in implementation.warns]
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]

@@ -22,7 +22,7 @@ from bench import compare
 from reports.publishing import benchmarks
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.environment import interpreter
-from spec_tests.site import checked
+from spec_tests.site import validated_files
 from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "publish"]
@@ -118,7 +118,7 @@ def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
     The environment comes from the file's header. Without a header, describe this machine.
     """
-    header, tests = checked.read_verdicts(source)
+    header, tests = validated_files.read_verdicts(source)
     environment = {**(header or _read_environment()), "tests": len(tests)}
     clause_verdicts = verdicts.by_clause(tests)
     suite = environment.get("suite") or clauses.suite_version(clause_verdicts)

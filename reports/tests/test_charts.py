@@ -45,10 +45,10 @@ def test_row_shows_the_median_of_the_runs_ratios_and_the_widest_quartiles(load_r
     assert row.high == pytest.approx(6.0 / 0.9)
 
 
-def test_groups_whose_names_differ_in_one_number_become_a_curve(load_report):
+def test_times_by_size_combine_groups_whose_names_differ_in_one_number(load_report):
     groups = {f"forward blocks={n} devices=4": _medians(2.0 * n, n, module=1.0) for n in (100, 10)}
     report = load_report({**groups, "forward blocks=10 devices=2": _medians(1.0, 1.0)})
-    points = {(curve.name, curve.unit): curve.points for curve in speed.curves(report)}
+    points = {(times.name, times.unit): times.points for times in speed.times_by_size(report)}
     blocks = points["forward devices=4", "blocks of four modules"]
     assert [(point.size, point.value) for point in blocks["reference"]] == [(10, 20), (100, 200)]
     assert [(point.size, point.value) for point in blocks["module"]] == [(10, 1), (100, 1)]
@@ -57,7 +57,7 @@ def test_groups_whose_names_differ_in_one_number_become_a_curve(load_report):
     assert "module" not in devices  # The plain module was timed for one number of devices only.
 
 
-def test_peak_memory_is_shown_for_each_library(load_report):
+def test_peaks_contain_the_peak_memory_of_each_library(load_report):
     report = load_report({"work": _medians(2.0, 1.0)})
     assert speed.peaks(report) == [speed.Peak("work", {"reference": 2000.0, "impl": 1000.0})]
 
@@ -70,12 +70,12 @@ def chart_by_kind(load_report):
     rows = speed.rows(report, {"copy": 1.2})
     return {
         "ratio": charts.ratio_chart(rows, "b"),
-        "curve": charts.curve_chart(speed.curves(report)[0], "b"),
+        "size": charts.size_chart(speed.times_by_size(report)[0], "b"),
         "memory": charts.memory_chart(speed.peaks(report)[0], "b"),
     }
 
 
-@pytest.mark.parametrize("kind", ["ratio", "curve", "memory"])
+@pytest.mark.parametrize("kind", ["ratio", "size", "memory"])
 def test_chart_uses_the_colours_of_the_page(chart_by_kind, kind):
     chart = chart_by_kind[kind]
     assert "currentColor" in chart
@@ -86,9 +86,9 @@ def test_chart_uses_the_colours_of_the_page(chart_by_kind, kind):
 
 
 def test_curve_has_logarithmic_axes_and_a_marker_for_each_library(chart_by_kind):
-    texts = _texts(chart_by_kind["curve"])
+    texts = _texts(chart_by_kind["size"])
     assert {"10", "100", "torch.nn.parallel", "impl", "plain module"} <= set(texts)
-    assert len(set(re.findall(r'<path id="[^"]*-m[0-9a-f]{10}"', chart_by_kind["curve"]))) >= 3
+    assert len(set(re.findall(r'<path id="[^"]*-m[0-9a-f]{10}"', chart_by_kind["size"]))) >= 3
 
 
 def test_names_in_a_chart_are_escaped(load_report):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.compare import ATTEMPTS, find_rows_below
+from bench import compare
+from bench.compare import ATTEMPTS, Ratio, find_rows_below, format_row
 
 #: Row -> the required minimum of its ratio.
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
@@ -72,3 +73,22 @@ def test_row_of_bytes_is_measured_again_with_the_benchmark_of_its_group():
 def test_run_without_both_libraries_raises():
     with pytest.raises(ValueError, match="nothing to compare"):
         find_rows_below({"benchmarks": []}, FLOORS, FakeMeasure())
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "end"), [(True, "ok     " + "█" * 12), (False, "ok")], ids=["terminal", "file"]
+)
+def test_rows_end_with_a_bar_on_a_terminal_only(monkeypatch, is_terminal, end):
+    monkeypatch.setattr(compare.sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    ratio = Ratio(group="scatter", value=1.5, low=1.4, high=1.6, floor=1.0)
+    assert format_row(ratio).endswith(end)
+
+
+def test_a_file_without_benchmarks_is_refused(monkeypatch, tmp_path, capsys):
+    path = tmp_path / "run.json"
+    path.write_text('{"runs": []}')
+    monkeypatch.setattr(compare.sys, "argv", ["compare", str(path)])
+    with pytest.raises(SystemExit) as caught:
+        compare.main()
+    assert caught.value.code == 2
+    assert "not a run saved by pytest --benchmark-json" in capsys.readouterr().err

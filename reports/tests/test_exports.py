@@ -10,7 +10,7 @@ from reports import __main__ as command
 from reports.publishing.pages import render_matrix
 from reports.tests import samples
 from spec_tests.harness.conformance import clauses
-from spec_tests.site import checked, exports, markdown, runs
+from spec_tests.site import exports, markdown, runs, validated_files
 from spec_tests.site.matrix import Matrix
 
 ONE, TWO = "comm.scatter.slices", "comm.scatter.zero-sizes"
@@ -57,7 +57,7 @@ def test_csv_escapes_texts_that_a_spreadsheet_would_run(load_run, first_characte
 def test_exported_json_lines_are_a_valid_file_of_verdicts(load_run, tmp_path):
     original = load_run({ONE: "fail", TWO: "not-run"})
     (tmp_path / "again.jsonl").write_text(exports.run_jsonl(original))
-    header, tests = checked.read_verdicts(tmp_path / "again.jsonl")
+    header, tests = validated_files.read_verdicts(tmp_path / "again.jsonl")
     assert tests == list(original.tests)
     assert header["torch"] == original.about["torch"]
 

@@ -19,9 +19,9 @@ def test_every_implementation_has_a_register_of_known_failures(name):
     assert register.path_of(KNOWN[name].target, None)
 
 
-@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.map])
+@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.target_map_file])
 def test_every_map_uses_only_submodules_of_torch_nn_parallel(name):
-    pairs = dict(target_map.pairs(str(KNOWN[name].map)))
+    pairs = dict(target_map.pairs(str(KNOWN[name].target_map_file)))
     assert {key.partition(".")[0] for key in pairs} <= set(PARTS)
 
 

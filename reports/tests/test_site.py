@@ -9,7 +9,7 @@ import pytest
 from reports.tests import samples
 from reports.tests.page_reader import find_broken_links, read_page
 from spec_tests.harness.conformance import clauses
-from spec_tests.site import checked, make, runs
+from spec_tests.site import make, runs, validated_files
 from spec_tests.site.build import write
 from spec_tests.site.matrix import Matrix, differences
 
@@ -153,13 +153,13 @@ def test_build_refuses_a_folder_with_files_that_are_not_of_a_site(site, tmp_path
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "thesis.txt").write_text("years of work")
     file = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
-    with pytest.raises(checked.RefusedError, match="other files than a site"):
+    with pytest.raises(validated_files.RefusedError, match="other files than a site"):
         make.make(None, [file], tmp_path / "site")
     assert (tmp_path / "site" / "thesis.txt").exists()
 
 
 def test_build_without_runs_raises_and_creates_no_folder(tmp_path):
-    with pytest.raises(checked.RefusedError, match="no run to show"):
+    with pytest.raises(validated_files.RefusedError, match="no run to show"):
         make.make(tmp_path, (), tmp_path / "site")
     assert not (tmp_path / "site").exists()
 
@@ -167,7 +167,7 @@ def test_build_without_runs_raises_and_creates_no_folder(tmp_path):
 def test_build_refuses_a_file_of_verdicts_without_a_header(tmp_path):
     path = samples.write_verdicts(tmp_path / "v.jsonl", {ONE: "pass"})
     path.write_text(path.read_text().split("\n", 1)[1])
-    with pytest.raises(checked.RefusedError, match="has no header"):
+    with pytest.raises(validated_files.RefusedError, match="has no header"):
         make.make(None, [path], tmp_path / "site")
 
 

@@ -1,10 +1,12 @@
 """The pytest plugins of the command ``run``.
 
-`Progress` replaces the output of pytest: it prints progress, and at most ten lines for each
-failure. `VerdictCounter` prints nothing.
+`Progress` replaces the output of pytest: it prints progress with an estimate of the time left, at
+most ten lines for each failure, and the slowest tests. `VerdictCounter` prints nothing.
 """
 
+import math
 import sys
+import time
 from collections import Counter
 
 import pytest
@@ -16,6 +18,8 @@ __all__ = ["Progress", "VerdictCounter"]
 
 #: The number of tests for each line of progress if the output is not a terminal.
 TESTS_PER_LINE = 100
+#: The number of the slowest tests that are printed at the end, and the least duration in seconds.
+SLOWEST, LEAST_SECONDS = 5, 1
 #: The greatest number of lines with the call and difference of a failure.
 MAX_LINES = 6
 #: The greatest number of characters of a line.
@@ -37,13 +41,13 @@ class VerdictCounter:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Load the verdicts of the interrupted run that this run resumes."""
         log = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= verdicts.by_clause(log.former if log else [])
+        self._found |= verdicts.by_clause(log.resumed_tests if log else [])
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Store the verdict fail for each clause that ``lacks`` declares but the target offers."""
         log = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= dict.fromkeys(log.stale if log else (), "fail")
+        self._found |= dict.fromkeys(log.stale_declarations if log else (), "fail")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Store an error of collection."""
@@ -70,7 +74,9 @@ class Progress(VerdictCounter):
         self._repeat_command = repeat_command
         self._statements = {name: each.says for name, each in clauses.load().items()}
         self._failures: list[pytest.TestReport] = []
-        self._tests = 0
+        self._seconds: dict[str, float] = {}
+        self._total = 0
+        self._start = time.monotonic()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
@@ -91,17 +97,39 @@ class Progress(VerdictCounter):
         super().pytest_runtest_logreport(report)
         if verdicts.verdict_of(report) == "fail":
             self._failures.append(report)
-        self._tests += report.when == "call"
-        self._print_progress(is_call=report.when == "call")
+        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0) + report.duration
+        self._print_progress(is_end=report.when == "call")
 
-    def _print_progress(self, *, is_call: bool) -> None:
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Store the number of tests. With pytest-xdist only the workers collect."""
+        self._start_tests(len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Store the number of tests that a worker has collected."""
+        self._start_tests(len(ids))
+
+    def _start_tests(self, total: int) -> None:
+        self._total = max(self._total, total)
+        self._start = time.monotonic()
+
+    def _print_progress(self, *, is_end: bool) -> None:
         counts = Counter(self._found.values())
-        line = f"{self._tests} tests; clauses: "
+        done = len(self._seconds)
+        line = f"{done} of {self._total} tests{self._remaining_time(done)}; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
-        elif is_call and self._tests % TESTS_PER_LINE == 0:
+        elif is_end and done % TESTS_PER_LINE == 0:
             self._terminal.write_line(line)
+
+    def _remaining_time(self, done: int) -> str:
+        """Return an estimate by the mean duration of the tests so far; empty at the end."""
+        left = self._total - done
+        if left <= 0:
+            return ""
+        seconds = (time.monotonic() - self._start) / done * left
+        return f", {math.ceil(seconds / 60)} min left"
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -113,6 +141,17 @@ class Progress(VerdictCounter):
         for report in self._failures:
             for line in self._failure_lines(report):
                 self._terminal.write_line(line)
+        for line in self._slowest_lines():
+            self._terminal.write_line(line)
+
+    def _slowest_lines(self) -> list[str]:
+        slowest = sorted(self._seconds.items(), key=lambda each: each[1], reverse=True)[:SLOWEST]
+        rows = [
+            f"{duration:>8.1f} s  {name}"
+            for name, duration in slowest
+            if duration >= LEAST_SECONDS
+        ]
+        return ["slowest tests:", *rows] if rows else []
 
     def _failure_lines(self, report: pytest.TestReport) -> list[str]:
         """Return at most ten lines: clause, test, call, difference and the command to repeat."""

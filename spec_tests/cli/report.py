@@ -12,7 +12,7 @@ __all__ = ["report"]
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2", "jsonschema", "matplotlib")
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
-#: The exit status if a file is not valid.
+#: The exit status if a file of verdicts or a report is not valid.
 REFUSED = 4
 
 
@@ -22,15 +22,15 @@ def report(options: argparse.Namespace) -> int:
     if missing:
         print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
         return 1
-    from spec_tests.site import checked
+    from spec_tests.site import validated_files
 
     try:
         for path in options.file:
-            _, tests = checked.read_verdicts(path)
+            _, tests = validated_files.read_verdicts(path)
             declared = verdicts.declared_by_clause(tests)
             print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
         print(_make_site(options))
-    except checked.RefusedError as error:
+    except validated_files.RefusedError as error:
         print(error, file=sys.stderr)
         return REFUSED
     return 0

@@ -15,8 +15,8 @@ from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
 
 @clause("comm.broadcast.copies")
 @given(call=broadcast_calls())
-def test_every_device_gets_a_copy_of_the_tensor(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_every_device_gets_a_copy_of_the_tensor(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast.copies")
@@ -52,8 +52,8 @@ def test_broadcast_copies_are_row_major(target, topology, layout):
 
 @clause("comm.broadcast.sparse")
 @given(call=sparse_broadcast_calls())
-def test_sparse_tensors_stay_sparse(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_sparse_tensors_stay_sparse(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast.returns-list")
@@ -64,9 +64,9 @@ def test_copies_are_returned_in_a_list(target, topology, call):
 
 @clause("comm.broadcast.differentiable")
 @given(call=broadcast_calls(grads=(True,)))
-def test_gradients_of_the_copies_reach_the_input(target, answers, topology, call):
+def test_gradients_of_the_copies_reach_the_input(target, baselines, topology, call):
     topology.require_copies()
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast.refuses-negative-ordinal")

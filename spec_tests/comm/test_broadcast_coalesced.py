@@ -39,15 +39,15 @@ def _copies(call, target, topology):
 
 @clause("comm.broadcast-coalesced.copies")
 @given(call=coalesced_calls())
-def test_every_device_gets_copies_of_all_tensors_in_order(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_every_device_gets_copies_of_all_tensors_in_order(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast-coalesced.copies")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_copies_of_equal_shapes_keep_the_input_order(target, answers, topology, buffer_size):
+def test_copies_of_equal_shapes_keep_the_input_order(target, baselines, topology, buffer_size):
     call = _broadcast([*MIXED_SPECS, SPARSE, *MIXED_SPECS[::-1]], buffer_size=buffer_size)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast-coalesced.first-is-the-input")
@@ -112,9 +112,9 @@ def test_dense_coalesced_copies_are_row_major(target, topology, call):
 @clause("comm.broadcast-coalesced.empty-tensors")
 @pytest.mark.parametrize("shape", [(0,), (0, 16), (3, 0, 8)], ids=str)
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_copies_of_empty_tensors_keep_their_shape(target, answers, topology, shape, buffer_size):
+def test_copies_of_empty_tensors_keep_their_shape(target, baselines, topology, shape, buffer_size):
     call = _broadcast([dense(), dense(shape), dense()], buffer_size=buffer_size)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast-coalesced.no-tensors")

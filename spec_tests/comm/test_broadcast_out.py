@@ -28,9 +28,9 @@ def _broadcast(*out):
 
 @clause("comm.broadcast.out-filled")
 @given(call=broadcast_out_calls())
-def test_broadcast_fills_and_returns_the_outputs(target, answers, topology, call):
+def test_broadcast_fills_and_returns_the_outputs(target, baselines, topology, call):
     topology.require_copies()
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast.out-filled")
@@ -44,17 +44,17 @@ def test_outputs_are_returned_in_a_new_list(target, topology):
 
 @clause("comm.broadcast.out-differentiable")
 @given(call=broadcast_out_calls(grads=(True,)))
-def test_gradients_of_broadcast_outputs_reach_the_input(target, answers, topology, call):
+def test_gradients_of_broadcast_outputs_reach_the_input(target, baselines, topology, call):
     topology.require_copies()
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast.out-sparse")
 @pytest.mark.parametrize("coalesced", [False, True], ids=["uncoalesced", "coalesced"])
-def test_sparse_output_becomes_a_copy_of_a_sparse_input(target, answers, topology, coalesced):
+def test_sparse_output_becomes_a_copy_of_a_sparse_input(target, baselines, topology, coalesced):
     source = SparseSpec(rows=(0, 0, 1), coalesced=coalesced)
     call = PublicCall("comm.broadcast", {"tensor": source, "out": [SPARSE]})
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.broadcast.out-versions")

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused, refused_with_facts
+from spec_tests.harness.compare.refusals import refused, refused_with_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, scatter_calls
@@ -24,8 +24,8 @@ def _gather(*tensors, **options):
 
 @clause("comm.gather.joined")
 @given(call=gather_calls())
-def test_comm_gather_concatenates_chunks_in_order(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_comm_gather_concatenates_chunks_in_order(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.gather.undoes-scatter")
@@ -48,7 +48,7 @@ def test_gather_of_scattered_chunks_returns_the_tensor(target, topology, call):
     ],
     ids="-".join,
 )
-def test_chunks_of_other_memory_formats_make_a_row_major_result(target, topology, layouts):
+def test_result_is_row_major_unless_all_chunks_are_channels_last(target, topology, layouts):
     specs = [TensorSpec((2, 3, 2, 2), layout=layout) for layout in layouts]
     joined = target.comm.gather(build(specs, topology), 0, topology.device(0))
     assert joined.stride() == (12, 4, 2, 1)
@@ -56,9 +56,9 @@ def test_chunks_of_other_memory_formats_make_a_row_major_result(target, topology
 
 @clause("comm.gather.dtype-of-the-first")
 @pytest.mark.parametrize("dtypes", [(torch.int32, torch.float32), (torch.float32, torch.int64)])
-def test_result_has_the_dtype_of_the_first_chunk(target, answers, topology, dtypes):
+def test_result_has_the_dtype_of_the_first_chunk(target, baselines, topology, dtypes):
     chunks = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
-    checks.agree(_gather(*chunks), target, answers, topology)
+    checks.agree(_gather(*chunks), target, baselines, topology)
 
 
 @clause("comm.gather.current-device")
@@ -120,7 +120,7 @@ def test_gather_refuses_a_chunk_on_the_cpu(target, topology, index):
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
     facts = [CPU_CHUNK_TEXT.format(index), "cpu"]
-    refused_with_facts(_gather(*chunks), target, topology, RuntimeError, facts)
+    refused_with_texts(_gather(*chunks), target, topology, RuntimeError, facts)
 
 
 @clause("comm.gather.looks-at-each-in-turn")

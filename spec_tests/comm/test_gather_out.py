@@ -19,8 +19,8 @@ def _gather(*tensors, out=None, **options):
 
 @clause("comm.gather.out-filled")
 @given(call=gather_out_calls())
-def test_gather_fills_and_returns_the_output(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_gather_fills_and_returns_the_output(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.gather.out-versions")

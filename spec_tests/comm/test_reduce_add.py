@@ -24,8 +24,8 @@ def _reduce(*inputs, **options):
 
 @clause("comm.reduce-add.sum")
 @given(call=reduce_add_calls())
-def test_reduce_add_returns_the_sum_on_the_destination(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_reduce_add_returns_the_sum_on_the_destination(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.reduce-add.sum")
@@ -48,10 +48,10 @@ def test_sum_contains_every_input_once(target, topology, count):
     ],
     ids=lambda dtypes: "-".join(str(dtype).removeprefix("torch.") for dtype in dtypes),
 )
-def test_different_dtypes_are_promoted_or_refused(target, answers, topology, dtypes):
+def test_different_dtypes_are_promoted_or_refused(target, baselines, topology, dtypes):
     topology.require_copies()
     inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
-    checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, answers, topology)
+    checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, baselines, topology)
 
 
 @clause("comm.reduce-add.single-input")
@@ -71,18 +71,18 @@ def test_reduce_add_does_not_write_to_the_inputs(target, topology, call):
 
 @clause("comm.reduce-add.order")
 @pytest.mark.parametrize("root", range(3), ids="root={}".format)
-def test_sum_starts_with_the_last_input_on_the_destination(target, answers, topology, root):
+def test_sum_starts_with_the_last_input_on_the_destination(target, baselines, topology, root):
     topology.require_copies()
     devices = topology.take([0, 1, 2, 0])
     inputs = [
         tensor.to(device)
         for tensor, device in zip(order_sensitive_addends(4), devices, strict=True)
     ]
-    libraries = (target, *answers)
+    libraries = (target, *baselines)
     found, *expected = [
         library.comm.reduce_add(inputs, devices[root]).tolist() for library in libraries
     ]
-    assert expected == [found] * len(answers)
+    assert expected == [found] * len(baselines)
 
 
 @clause("comm.reduce-add.current-device")
@@ -106,9 +106,9 @@ def test_sum_of_sparse_inputs_is_sparse(target, topology, data):
 
 @clause("comm.reduce-add.differentiable")
 @given(call=reduce_add_calls(dtypes=(torch.float32, torch.float64), grads=(True,)))
-def test_gradients_of_the_sum_reach_every_input(target, answers, topology, call):
+def test_gradients_of_the_sum_reach_every_input(target, baselines, topology, call):
     topology.require_copies()
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.reduce-add.refuses-cpu")

@@ -32,14 +32,18 @@ def _reduce(*rows, **options):
 
 @clause("comm.reduce-add-coalesced.sums")
 @given(call=reduce_add_coalesced_calls())
-def test_reduce_add_coalesced_returns_the_sums_on_the_destination(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_reduce_add_coalesced_returns_the_sums_on_the_destination(
+    target, baselines, topology, call
+):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.reduce-add-coalesced.sums")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(0, 0, 0), (1, 0, 2)], ids=str)
-def test_sums_of_equal_shapes_keep_the_input_order(target, answers, topology, buffer_size, slots):
+def test_sums_of_equal_shapes_keep_the_input_order(
+    target, baselines, topology, buffer_size, slots
+):
     # The elements of the two layouts start at different values, so that the test fails if two sums
     # are swapped.
     kinds = [(dtype, layout) for dtype in DTYPES for layout in ("contiguous", "offset")]
@@ -49,7 +53,7 @@ def test_sums_of_equal_shapes_keep_the_input_order(target, answers, topology, bu
         for slot in slots
     ]
     call = _reduce(*rows, destination=DeviceAt(slots[0]), buffer_size=buffer_size)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.reduce-add-coalesced.mixed-sparse")
@@ -142,10 +146,10 @@ def test_sums_of_a_single_list_equal_its_tensors(target, topology, buffer_size):
 
 @clause("comm.reduce-add-coalesced.empty-tensors")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_sums_of_empty_tensors_keep_their_shape(target, answers, topology, buffer_size):
+def test_sums_of_empty_tensors_keep_their_shape(target, baselines, topology, buffer_size):
     rows = [[dense((0, 4), slot), dense((2, 3), slot), dense((3, 0, 2), slot)] for slot in (0, 1)]
     call = _reduce(*rows, destination=DeviceAt(0), buffer_size=buffer_size)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.reduce-add-coalesced.no-tensors")

@@ -14,8 +14,8 @@ from spec_tests.strategies.tensors import TensorSpec, counting
 
 @clause("comm.scatter.slices")
 @given(call=scatter_calls())
-def test_comm_scatter_returns_consecutive_slices(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_comm_scatter_returns_consecutive_slices(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.scatter.even-chunks")
@@ -41,9 +41,9 @@ def test_every_device_gets_an_empty_chunk_of_an_empty_dimension(target, topology
 
 
 @clause("comm.scatter.surplus-devices")
-def test_comm_scatter_ignores_devices_without_a_chunk(target, answers, topology):
+def test_comm_scatter_ignores_devices_without_a_chunk(target, baselines, topology):
     arguments = {"tensor": dense((2, 3)), "devices": [DeviceAt(0), DeviceAt(1), 99]}
-    checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
+    checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
 
 
 @clause("comm.scatter.zero-sizes")
@@ -56,19 +56,19 @@ def test_chunk_sizes_may_be_zero(target, topology, chunk_sizes):
 
 @clause("comm.scatter.own-device-views")
 @given(call=scatter_calls(slots=(0,), grads=(False,), layouts=("contiguous", "strided")))
-def test_chunks_on_the_device_of_the_input_share_its_memory(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_chunks_on_the_device_of_the_input_share_its_memory(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.scatter.keeps-dense-strides")
 @pytest.mark.parametrize("layout", ["transposed", "strided", "expanded", "channels_last"])
 @pytest.mark.parametrize("dim", range(4), ids="dim={}".format)
 def test_copied_chunks_have_dense_strides_in_the_input_order(
-    target, answers, topology, layout, dim
+    target, baselines, topology, layout, dim
 ):
     tensor = TensorSpec((4, 4, 2, 3), layout=layout, slot=None)
     arguments = {"tensor": tensor, "devices": [DeviceAt(0), DeviceAt(1)], "dim": dim}
-    checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
+    checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
 
 
 @clause("comm.scatter.returns-tuple")
@@ -79,8 +79,8 @@ def test_chunks_are_returned_in_a_tuple(target, topology, call):
 
 @clause("comm.scatter.differentiable")
 @given(call=scatter_calls(grads=(True,)))
-def test_gradients_of_the_chunks_reach_the_input(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_gradients_of_the_chunks_reach_the_input(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 def _scatter_sparse(chunk_sizes):

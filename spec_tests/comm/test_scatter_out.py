@@ -32,14 +32,14 @@ def _scatter(*out, **options):
 
 @clause("comm.scatter.out-filled")
 @given(call=scatter_out_calls())
-def test_scatter_fills_and_returns_the_outputs_in_order(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_scatter_fills_and_returns_the_outputs_in_order(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.scatter.out-differentiable")
 @given(call=scatter_out_calls(grads=(True,)))
-def test_gradients_of_scatter_outputs_reach_the_input(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_gradients_of_scatter_outputs_reach_the_input(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("comm.scatter.out-versions")

@@ -66,6 +66,6 @@ def test_call_with_neither_devices_nor_out_is_refused(target, topology):
 
 
 @clause("comm.scatter.negative-ordinal-on-the-cpu")
-def test_device_minus_one_is_the_cpu_for_a_cpu_tensor(target, answers, topology):
+def test_device_minus_one_is_the_cpu_for_a_cpu_tensor(target, baselines, topology):
     call = _scatter(dense((4, 2), slot=None), devices=[-1, -1])
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)

@@ -20,20 +20,20 @@ MISMATCH_TEXT = "Expected the device associated with the stream at index {} (was
 
 @clause("comm.scatter.streams-same-chunks")
 @given(call=scatter_calls(grads=(False,)), data=st.data())
-def test_streams_do_not_change_the_chunks(target, answers, topology, call, data):
+def test_streams_do_not_change_the_chunks(target, baselines, topology, call, data):
     streams = [
         data.draw(st.sampled_from([None, StreamAt(at.slot)])) for at in call.arguments["devices"]
     ]
     arguments = {**call.arguments, "streams": streams[: data.draw(st.integers(0, 4))]}
-    checks.agree(StreamedCall(call.function, arguments), target, answers, topology)
+    checks.agree(StreamedCall(call.function, arguments), target, baselines, topology)
 
 
 @clause("comm.scatter.streams-same-chunks")
 @given(call=scatter_out_calls(), extra=st.booleans())
-def test_streams_do_not_change_the_outputs(target, answers, topology, call, extra):
+def test_streams_do_not_change_the_outputs(target, baselines, topology, call, extra):
     streams = [StreamAt(out.slot) for out in call.arguments["out"]] + [None] * extra
     arguments = {**call.arguments, "streams": streams}
-    checks.agree(StreamedCall(call.function, arguments), target, answers, topology)
+    checks.agree(StreamedCall(call.function, arguments), target, baselines, topology)
 
 
 @clause("comm.scatter.streams-carry-the-copies")
@@ -106,14 +106,14 @@ def _error_text(call, target, topology):
 
 
 @clause("comm.scatter.streams-of-views-ignored")
-def test_stream_of_a_chunk_that_is_not_copied_is_ignored(target, answers, topology):
+def test_stream_of_a_chunk_that_is_not_copied_is_ignored(target, baselines, topology):
     topology.require(distinct=2)
     arguments = {
         "tensor": dense((4, 2)),
         "devices": [DeviceAt(0)] * 2,
         "streams": [StreamAt(1)] * 2,
     }
-    checks.agree(PublicCall("comm.scatter", arguments), target, answers, topology)
+    checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")

@@ -66,13 +66,13 @@ def test_result_shares_no_memory_with_the_chunks(target, topology, gather, requi
 @pytest.mark.parametrize("shape", [(2, 3, 2, 2), (2, 3, 2, 2, 2)], ids=["images", "volumes"])
 @pytest.mark.parametrize("dim", range(-4, 4), ids="dim={}".format)
 def test_channels_last_chunks_make_a_channels_last_result(
-    target, answers, topology, gather, requires_grad, shape, dim
+    target, baselines, topology, gather, requires_grad, shape, dim
 ):
     chunks = [
         TensorSpec(shape, layout="channels_last", requires_grad=requires_grad, slot=slot)
         for slot in (0, 1)
     ]
-    checks.agree(gather(*chunks, dim=dim), target, answers, topology)
+    checks.agree(gather(*chunks, dim=dim), target, baselines, topology)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def test_channels_last_chunks_make_a_channels_last_result(
         ),
     ],
 )
-def test_destination_minus_one_is_the_cpu_with_a_warning(target, answers, topology, gather):
+def test_destination_minus_one_is_the_cpu_with_a_warning(target, baselines, topology, gather):
     call = gather(dense(), dense(), destination=-1)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
     with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
         joined = call.run(target, call.inputs(topology))
     assert joined.device.type == "cpu"

@@ -39,7 +39,7 @@ class ForwardPass:
 
 def run_forward(run_layers: RunLayers, device: torch.device) -> ForwardPass:
     """Run the network of kind ``layers`` on a batch of two rows, and return its tensors."""
-    batch = torch.randn(2, 2, 4, 4, device=device, requires_grad=True)
+    batch = torch.randn(2, 2, 4, 4).to(device).requires_grad_()
     middle = run_layers(batch, 0, MIDDLE)
     return ForwardPass(batch, middle, run_layers(middle, MIDDLE, LAYERS))
 

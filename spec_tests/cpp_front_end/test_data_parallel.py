@@ -33,7 +33,7 @@ def test_one_device_updates_the_buffers(front_end, topology):
 def test_two_devices_do_not_update_the_buffers(front_end, topology):
     module = front_end.Model("batch_norm")
     module.to(topology.device(0))
-    inputs = torch.randn(4, 2, 4, 4, device=topology.device(0))
+    inputs = torch.randn(4, 2, 4, 4).to(topology.device(0))
     front_end.data_parallel(module, inputs, topology.take(2), None, 0)
     assert module.buffers()["body.0.num_batches_tracked"].item() == 0
 

@@ -19,7 +19,7 @@ def replicate(front_end, topology, kind, count):
 
 
 def random_batch(kind, device, rows=4):
-    return torch.randn(rows, *KINDS[kind][1], device=device)
+    return torch.randn(rows, *KINDS[kind][1]).to(device)
 
 
 def loss_of(front_end, replicas, topology, kind):

@@ -101,7 +101,10 @@ def _flatten(members: list[Tensor]) -> Tensor:
 
 
 def _unflatten(buffer: Tensor, members: list[Tensor]) -> Iterator[Tensor]:
-    """Return row-major tensors shaped like ``members``. All but empty tensors view ``buffer``."""
+    """Return row-major tensors shaped like ``members``.
+
+    They are views of ``buffer``, except tensors without elements.
+    """
     return iter(torch._C._nn.unflatten_dense_tensors(buffer, members))
 
 

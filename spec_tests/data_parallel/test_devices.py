@@ -44,57 +44,57 @@ def rows(count, *, slot=0):
 @clause("data_parallel.devices.order")
 @given(devices=SEVERAL, count=st.integers(4, 8), functional=FUNCTIONAL)
 def test_chunks_are_computed_on_the_devices_in_order(
-    target, answers, topology, devices, count, functional
+    target, baselines, topology, devices, count, functional
 ):
     call = DataParallelCall(
         NewModule(OrdinalColumn), (rows(count),), {}, devices, functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.used-prefix")
 @given(devices=SEVERAL, count=st.integers(1, 3), functional=FUNCTIONAL)
 def test_a_small_batch_uses_the_first_devices_only(
-    target, answers, topology, devices, count, functional
+    target, baselines, topology, devices, count, functional
 ):
     call = DataParallelCall(
         NewModule(OrdinalColumn), (rows(count),), {}, devices, functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.default")
 @given(count=st.integers(1, 8), functional=FUNCTIONAL)
-def test_all_devices_are_used_by_default(target, answers, topology, count, functional):
+def test_all_devices_are_used_by_default(target, baselines, topology, count, functional):
     # The default devices begin with ordinal 0, even if the topology does not.
     if topology.device(0).index != 0:
         not_run("the topology does not begin with the accelerator's first device")
     call = DataParallelCall(
         NewModule(OrdinalColumn), (rows(count),), {}, None, functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.output")
 @given(devices=SEVERAL, slot=st.integers(0, 3), functional=FUNCTIONAL)
 def test_outputs_are_joined_on_the_output_device(
-    target, answers, topology, devices, slot, functional
+    target, baselines, topology, devices, slot, functional
 ):
     call = DataParallelCall(
         NewModule(OrdinalColumn), (rows(4),), {}, devices, DeviceAt(slot), functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.minus-one")
 @given(devices=SEVERAL, functional=FUNCTIONAL)
 def test_output_device_minus_one_is_the_cpu_with_a_warning(
-    target, answers, topology, devices, functional
+    target, baselines, topology, devices, functional
 ):
     call = DataParallelCall(
         NewModule(OrdinalColumn), (rows(4),), {}, devices, -1, functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.none")
@@ -110,7 +110,7 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 @clause("data_parallel.devices.checked-at-the-call")
 @given(devices=SEVERAL, source=st.sampled_from([None, 1]), functional=FUNCTIONAL)
 def test_a_module_on_another_device_is_refused_at_the_call(
-    target, answers, topology, devices, source, functional
+    target, baselines, topology, devices, source, functional
 ):
     call = DataParallelCall(
         NewModule(OrdinalColumn),
@@ -120,16 +120,16 @@ def test_a_module_on_another_device_is_refused_at_the_call(
         functional=functional,
         source=DeviceAt(source),
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
 @pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
-def test_a_buffer_on_another_device_is_refused_at_the_call(target, answers, topology, count):
+def test_a_buffer_on_another_device_is_refused_at_the_call(target, baselines, topology, count):
     call = DataParallelCall(
         NewModule(BufferOnCpu), (rows(4),), {}, [DeviceAt(0)] * count, functional=True
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
@@ -160,21 +160,21 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
 @clause("data_parallel.one-device.scalars")
 @given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
 def test_a_scalar_output_of_one_device_stays_a_scalar(
-    target, answers, topology, device, functional
+    target, baselines, topology, device, functional
 ):
     call = DataParallelCall(
         NewModule(WeightedSum), (rows(4),), {}, [device], functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.one-device.errors")
 @given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_error_on_one_device_is_raised_unchanged(target, answers, topology, device, functional):
+def test_error_on_one_device_is_raised_unchanged(target, baselines, topology, device, functional):
     call = DataParallelCall(
         NewModule(FailsFromLimit, (0,)), (rows(4),), {}, [device], functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.one-device.same-objects")
@@ -191,7 +191,7 @@ def test_one_device_calls_the_module_itself(target, topology):
 @pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
 def test_traced_wrapper_on_one_device_accepts_any_batch_size(target, topology, grad, slot):
     wrapped = target.data_parallel.DataParallel(nn.Linear(2, 1), topology.take(1))
-    first, second = (torch.rand(count, 2, device=topology.device(slot)) for count in (4, 3))
+    first, second = (torch.rand(count, 2).to(topology.device(slot)) for count in (4, 3))
     with torch.set_grad_enabled(grad):
         traced = torch.jit.trace(wrapped, first)
         checks.same(traced(second), wrapped(second))

@@ -21,7 +21,7 @@ from spec_tests.strategies.tensors import TensorSpec
     functional=st.booleans(),
 )
 def test_an_error_names_its_replica_and_device(
-    target, answers, topology, devices, rows, limit, functional
+    target, baselines, topology, devices, rows, limit, functional
 ):
     call = DataParallelCall(
         NewModule(FailsFromLimit, (limit,)),
@@ -30,29 +30,29 @@ def test_an_error_names_its_replica_and_device(
         devices,
         functional=functional,
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.scalars")
 @given(devices=device_lists(min_size=2), rows=st.integers(1, 8), functional=st.booleans())
 def test_scalars_are_gathered_into_a_vector_with_a_warning(
-    target, answers, topology, devices, rows, functional
+    target, baselines, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2), requires_grad=True)
     call = DataParallelCall(NewModule(WeightedSum), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.scalars")
 @given(devices=device_lists(min_size=2), functional=st.booleans())
 def test_scalars_cannot_be_gathered_along_another_dimension(
-    target, answers, topology, devices, functional
+    target, baselines, topology, devices, functional
 ):
     x = TensorSpec((2, 4))
     call = DataParallelCall(
         NewModule(WeightedSum), (x,), {}, devices, dim=1, functional=functional
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.imbalance")
@@ -62,8 +62,8 @@ def test_scalars_cannot_be_gathered_along_another_dimension(
     count=st.integers(1, 4),
 )
 def test_data_parallel_warns_of_imbalanced_cuda_devices(
-    target, answers, topology, memory, processors, count
+    target, baselines, topology, memory, processors, count
 ):
     devices = tuple(DeviceAt(slot) for slot in range(count))
     call = ImbalanceCall(devices, tuple(memory), tuple(processors))
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)

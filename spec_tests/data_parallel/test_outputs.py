@@ -40,14 +40,14 @@ class ArgumentRecorder(nn.Module):
 
 @clause("data_parallel.outputs")
 @given(call=network_calls(kinds=tuple(ROW_WISE), grads=(False,)))
-def test_networks_have_the_outputs_of_the_reference(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_networks_have_the_outputs_of_the_reference(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.gradients")
 @given(call=network_calls(grads=(True,)))
-def test_networks_have_the_gradients_of_the_reference(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_networks_have_the_gradients_of_the_reference(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.transparent")
@@ -59,8 +59,8 @@ def test_a_wrapped_network_has_the_outputs_and_gradients_of_the_network(target, 
 
 @clause("data_parallel.arguments")
 @given(call=nested_calls())
-def test_nested_positional_and_keyword_arguments_are_scattered(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_nested_positional_and_keyword_arguments_are_scattered(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.split-dimension")
@@ -69,18 +69,18 @@ def test_nested_positional_and_keyword_arguments_are_scattered(target, answers, 
     devices=st.lists(st.builds(DeviceAt, st.integers(0, 3)), min_size=2, max_size=4),
 )
 def test_arguments_are_scattered_and_outputs_gathered_along_dim(
-    target, answers, topology, dim, devices
+    target, baselines, topology, dim, devices
 ):
     call = DataParallelCall(
         NewModule(WeightedLeaves), (TensorSpec((3, 4, 5)),), {}, devices, None, dim
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.constants")
 @given(call=nested_calls(factors=(0.5, 3)))
-def test_arguments_without_tensors_reach_every_replica(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_arguments_without_tensors_reach_every_replica(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.constants")
@@ -97,8 +97,8 @@ def test_every_replica_gets_the_same_constant_object(target, topology, devices):
 @clause("data_parallel.script-modules")
 @example_count.divide_examples(4)
 @given(call=script_calls())
-def test_script_modules_have_the_outputs_of_the_reference(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_script_modules_have_the_outputs_of_the_reference(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.sparse-gradients")

@@ -15,11 +15,11 @@ SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
 @clause("data_parallel.check-balance")
 @given(memory=SIZES, processors=SIZES, count=st.integers(1, 4))
 def test_check_balance_warns_of_imbalanced_devices(
-    target, answers, topology, memory, processors, count
+    target, baselines, topology, memory, processors, count
 ):
     devices = tuple(DeviceAt(slot) for slot in range(count))
     call = BalanceCall(devices, tuple(memory), tuple(processors))
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.get-available-device-type")

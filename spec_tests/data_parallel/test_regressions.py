@@ -64,30 +64,30 @@ def test_a_call_leaves_no_references_to_its_tensors(target, topology):
 
 @clause("data_parallel.no-arguments")
 @pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2)], ids=str)
-def test_a_module_without_inputs_runs(target, answers, topology, slots):
+def test_a_module_without_inputs_runs(target, baselines, topology, slots):
     """PyTorch 1.6 (#44873): a call without inputs crashed, because no device was selected."""
     call = DataParallelCall(NewModule(ArgumentCounts), (), {}, [DeviceAt(slot) for slot in slots])
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.keywords-alone")
-def test_keyword_arguments_are_scattered_without_positional_ones(target, answers, topology):
+def test_keyword_arguments_are_scattered_without_positional_ones(target, baselines, topology):
     """PyTorch 0.1 (#1169): a call without positional arguments failed."""
     call = DataParallelCall(
         NewModule(WeightedLeaves), (), {"x": TensorSpec((4, 2))}, [DeviceAt(0), DeviceAt(1)]
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.order")
 @pytest.mark.parametrize("slots", [(1, 0), (2, 3), (3, 1, 2)], ids=str)
-def test_keyword_arguments_reach_the_devices_in_order(target, answers, topology, slots):
+def test_keyword_arguments_reach_the_devices_in_order(target, baselines, topology, slots):
     """PyTorch 0.2 (#2610): device i of the list was confused with ordinal i."""
     x = TensorSpec((6, 2))
     call = DataParallelCall(
         NewModule(WeightedLeaves), (x,), {"y": x}, [DeviceAt(slot) for slot in slots]
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
@@ -126,8 +126,8 @@ def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topolog
 
 @clause("data_parallel.complex")
 @given(devices=device_lists(min_size=2))
-def test_complex_inputs_stay_complex(target, answers, topology, devices):
+def test_complex_inputs_stay_complex(target, baselines, topology, devices):
     """PyTorch 2.10 (#135462): complex tensors reached the replicas as pairs of real numbers."""
     x = TensorSpec((4, 2), torch.complex64, requires_grad=True)
     call = DataParallelCall(NewModule(WeightedLeaves), (x,), {}, devices)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)

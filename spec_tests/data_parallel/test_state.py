@@ -35,9 +35,9 @@ def wrapped_linear(target, topology):
     dim=st.sampled_from([0, 1]),
 )
 def test_the_constructor_stores_its_arguments_as_attributes(
-    target, answers, topology, devices, output, dim
+    target, baselines, topology, devices, output, dim
 ):
-    checks.agree(AttributesCall(devices, output, dim), target, answers, topology)
+    checks.agree(AttributesCall(devices, output, dim), target, baselines, topology)
 
 
 @clause("data_parallel.state.keys")
@@ -94,11 +94,11 @@ def test_changes_of_the_module_apply_to_the_next_call(target, topology):
 @clause("data_parallel.state.buffers")
 @given(devices=distinct_devices(), rows=st.integers(1, 6), functional=st.booleans())
 def test_only_the_first_replicas_in_place_buffer_changes_are_kept(
-    target, answers, topology, devices, rows, functional
+    target, baselines, topology, devices, rows, functional
 ):
     x = TensorSpec((rows, 2))
     call = DataParallelCall(NewModule(StateUpdater), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.state.lost-attributes")
@@ -112,8 +112,8 @@ def test_attributes_that_replicas_set_are_lost(target, topology):
 
 @clause("data_parallel.state.batch-norm")
 @given(call=network_calls(kinds=("batch_norm", "counter")))
-def test_running_statistics_are_those_of_the_first_chunk(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_running_statistics_are_those_of_the_first_chunk(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.state.copies")

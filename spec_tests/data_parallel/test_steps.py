@@ -29,10 +29,10 @@ def overridden(target, topology, **steps):
     grad=st.booleans(),
 )
 def test_forward_passes_the_result_of_each_method_to_the_next(
-    target, answers, topology, devices, rows, dim, grad
+    target, baselines, topology, devices, rows, dim, grad
 ):
     call = StepsCall(tuple(devices), rows, dim, grad)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.steps.scatter")
@@ -83,14 +83,14 @@ def test_forward_returns_the_result_of_an_overridden_gather(target, topology):
 @clause("data_parallel.steps.detached")
 @given(functional=st.booleans(), grad=st.booleans())
 def test_without_grad_mode_only_the_class_makes_detached_replicas(
-    target, answers, topology, functional, grad
+    target, baselines, topology, functional, grad
 ):
     devices = [DeviceAt(0), DeviceAt(1)]
     x = TensorSpec((2, 2))
     call = DataParallelCall(
         NewModule(ParameterFacts), (x,), {}, devices, functional=functional, grad=grad
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.profiler")

@@ -47,9 +47,9 @@ def training_step(target, topology, count, rows):
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize(("count", "rows"), SIZES)
 def test_a_trainer_step_equals_that_of_the_reference_for_any_batch_size(
-    target, answers, topology, count, rows
+    target, baselines, topology, count, rows
 ):
     found = training_step(target, topology, count, rows)
-    for answer in answers:
-        expected = training_step(answer, topology, count, rows)
+    for baseline in baselines:
+        expected = training_step(baseline, topology, count, rows)
         checks.same(found, expected, (count, rows), tolerance=checks.LAYER)

@@ -47,12 +47,14 @@ def test_training_on_one_device_equals_the_plain_network(target, topology):
 
 @clause("data_parallel.training.same-as-the-reference")
 @pytest.mark.parametrize("count", [1, 2, 3, 4], ids="devices={}".format)
-def test_training_on_any_number_of_devices_equals_the_reference(target, answers, topology, count):
+def test_training_on_any_number_of_devices_equals_the_reference(
+    target, baselines, topology, count
+):
     topology.require(distinct=count)
     training = Training(topology.device(0))
     found = train_wrapped(target, topology, count, training)
-    for answer in answers:
-        checks.same(found, train_wrapped(answer, topology, count, training), tolerance=TOLERANCE)
+    for baseline in baselines:
+        checks.same(found, train_wrapped(baseline, topology, count, training), tolerance=TOLERANCE)
 
 
 @clause("data_parallel.training.chunk-by-chunk")

@@ -125,9 +125,9 @@ def return_unpicklable(context: RankContext) -> None:
     net([probes.make_rank_rows(context.size), lambda: None])
 
 
-def kill_in_step(context: RankContext, killed_rank: int, in_backward: bool) -> None:
+def kill_in_step(context: RankContext, killed_rank: int, *, in_backward: bool) -> None:
     """Run a step that kills the process of one rank in forward or in backward."""
-    module = probes.ActOnRanks(probes.kill_process, (killed_rank,), in_backward)
+    module = probes.ActOnRanks(probes.kill_process, (killed_rank,), in_backward=in_backward)
     net = context.distributed.DataParallel(module, context.group)
     net(probes.make_rank_rows(context.size)).sum().backward()
 

@@ -29,7 +29,7 @@ def check_same_result(pool, target, size, function, *args):
 @clause("distributed.arguments")
 @pytest.mark.parametrize("rows", [1, 3, 4, 6])
 @pytest.mark.parametrize("size", SIZES)
-def test_nested_inputs_and_outputs_match_those_of_one_process(pool, target, size, rows):
+def test_calls_with_nested_inputs_match_one_process(pool, target, size, rows):
     check_same_result(pool, target, size, calls.call_with_nested_inputs, rows)
 
 

@@ -59,17 +59,17 @@ def check_names_killed_rank(found, killed):
 
 @clause("distributed.lost-ranks.forward")
 @pytest.mark.parametrize(("size", "killed"), [(4, 2)])
-def test_a_process_that_ends_in_forward_is_named_on_every_other_rank(start_pool, size, killed):
+def test_a_process_killed_in_forward_is_named_on_every_other_rank(start_pool, size, killed):
     check_names_killed_rank(
-        start_pool(size).run(size, failing_calls.kill_in_step, killed, False), killed
+        start_pool(size).run(size, failing_calls.kill_in_step, killed, in_backward=False), killed
     )
 
 
 @clause("distributed.lost-ranks.backward")
 @pytest.mark.parametrize(("size", "killed"), [(2, 0), (4, 1)])
-def test_a_process_that_ends_in_backward_is_named_on_every_other_rank(start_pool, size, killed):
+def test_a_process_killed_in_backward_is_named_on_every_other_rank(start_pool, size, killed):
     check_names_killed_rank(
-        start_pool(size).run(size, failing_calls.kill_in_step, killed, True), killed
+        start_pool(size).run(size, failing_calls.kill_in_step, killed, in_backward=True), killed
     )
 
 

@@ -53,16 +53,17 @@ class Training:
         unused = torch.zeros(1)  # Optimizers refuse an empty list of parameters.
         optimizer = torch.optim.SGD([*net.parameters(), unused], lr=0.1, momentum=0.5)
         steps = [
-            self._step(wrapped, net, optimizer, step, device) for step in range(len(self.rows))
+            self._step(wrapped, net, optimizer, step_index, device)
+            for step_index in range(len(self.rows))
         ]
         return {"steps": steps, "buffers": [copy_to_cpu(each) for each in net.buffers()]}
 
     def _step(
-        self, wrapped: Any, net: nn.Module, optimizer: Any, step: int, device: torch.device
+        self, wrapped: Any, net: nn.Module, optimizer: Any, step_index: int, device: torch.device
     ) -> list[Any]:
         if not self.accumulates:
             optimizer.zero_grad()
-        x = _make_batch(self.rows[step], step, device)
+        x = _make_batch(self.rows[step_index], step_index, device)
         outputs = [wrapped(x * (call + 1)) for call in range(self.calls)]
         loss = sum((output**2).sum() for output in outputs) + self._weight_penalty(net)
         loss.backward()

@@ -5,7 +5,7 @@ from typing import Any
 
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import walk
-from spec_tests.strategies.dataclass_batches import Batch
+from spec_tests.strategies.stateful_containers import Batch
 from spec_tests.strategies.tensors import TensorSpec
 
 

@@ -204,7 +204,7 @@ def run_with_and_without_hold(
 
 def _step(wrapper: Any, step: tuple[int, str, bool], device: torch.device) -> Any:
     rows, change, inference = step
-    x = torch.rand(rows, 2, device=device)
+    x = torch.rand(rows, 2).to(device)
     with torch.no_grad():
         BUFFER_CHANGES[change](wrapper.module)
         # inference_mode(False) would turn grad mode on.

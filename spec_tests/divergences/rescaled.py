@@ -26,7 +26,7 @@ KINDS = [
     for kind in EDGE_CASES
     if kind not in {"tanh", "shared_buffer", "counter", "assorted", "empty", "tagged"}
 ]
-#: The names in KINDS, without the module that has no parameters for an optimizer.
+#: The names in KINDS, without 'grad_buffer', which has no parameters to optimize.
 OPTIMIZED = [kind for kind in KINDS if kind != "grad_buffer"]
 
 #: A result of the target, and the expected result.

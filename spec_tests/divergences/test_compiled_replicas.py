@@ -48,7 +48,7 @@ class Layers(nn.Module):
 
 def wrapped(target, topology, module, devices=3, **options):
     placed = topology.take(devices)
-    rows = torch.rand(devices * 2, 4, device=placed[0])
+    rows = torch.rand(devices * 2, 4).to(placed[0])
     return target.data_parallel.DataParallel(module.to(placed[0]), placed, **options), rows
 
 
@@ -219,7 +219,7 @@ def test_an_error_in_compiled_code_names_the_replica(target, topology):
 def test_replicas_are_freed_after_the_call(target, topology, compilation):
     module = COMPILATIONS[compilation](Layers(), "eager")
     placed = topology.take(2)
-    rows = [torch.rand(2, 4, device=device) for device in placed]
+    rows = [torch.rand(2, 4).to(device) for device in placed]
     with disable_gc():
         replicas = target.replicate.replicate(module.to(placed[0]), placed)
         references = [weakref.ref(replica) for replica in replicas]

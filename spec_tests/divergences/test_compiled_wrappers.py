@@ -81,7 +81,7 @@ def wrapped(target, topology, devices, **options):
 
 
 def rows(topology, count):
-    return torch.rand(count, 4, device=topology.device(0))
+    return torch.rand(count, 4).to(topology.device(0))
 
 
 def flatten(nested):
@@ -193,7 +193,7 @@ def test_backward_of_a_wrapper_is_not_compiled(target, topology):
 @pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
 def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
     wrapper = wrapped(target, topology, 1)
-    x = torch.rand(4, 4, device=topology.device(slot))
+    x = torch.rand(4, 4).to(topology.device(slot))
     expected = train_step(wrapper.forward, wrapper, x)
     backend = CountingBackend()
     compiled = COMPILATIONS[compilation](wrapper, backend=backend, fullgraph=True)

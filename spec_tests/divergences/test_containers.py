@@ -15,7 +15,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import NoFields, Pair
-from spec_tests.strategies.dataclass_batches import (
+from spec_tests.strategies.stateful_containers import (
     MAPPINGS,
     Batch,
     Frozen,

@@ -104,7 +104,9 @@ def test_cpu_replicas_work_in_a_data_loader_worker(target, topology, count):
         target,
         topology,
     )
-    assert done.stdout.splitlines() == ["2.0", "True", "True"], done.stderr
+    # A back end may print more.
+    printed = [line for line in done.stdout.splitlines() if line in ("2.0", "True", "False")]
+    assert printed == ["2.0", "True", "True"], done.stderr
 
 
 @clause("divergences.DP-1.cpu-devices")

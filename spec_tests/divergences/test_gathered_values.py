@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import missing_facts
+from spec_tests.harness.compare.refusals import missing_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque, Typed
 
@@ -195,8 +195,8 @@ def _replica_list(mask: Sequence[bool], is_none: bool) -> str:
 def test_none_beside_tensors_is_refused(target, topology, mask):
     with pytest.raises(ValueError) as caught:
         target.scatter_gather.gather(_outputs(topology, mask), topology.device(0))
-    facts = ["['x'][1]", _replica_list(mask, True), _replica_list(mask, False)]
-    checks.same(missing_facts(caught.value, facts), [], mask)
+    texts = ["['x'][1]", _replica_list(mask, True), _replica_list(mask, False)]
+    checks.same(missing_texts(caught.value, texts), [], mask)
 
 
 @NONE_CLAUSE

@@ -58,7 +58,7 @@ def wrapped(target, topology, created=None, module=None, devices=3):
         if created is None
         else recording_data_parallel(target, created)
     )
-    return kind((module or network()).to(placed[0]), placed), torch.rand(6, 2, device=placed[0])
+    return kind((module or network()).to(placed[0]), placed), torch.rand(6, 2).to(placed[0])
 
 
 @HELD_CLAUSE

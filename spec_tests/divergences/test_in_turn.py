@@ -165,7 +165,7 @@ def test_data_parallel_with_in_turn_gives_the_same_results(target, topology, row
     for options in ({}, {"in_turn": True}):
         module = network(target, topology, **options)
         torch.manual_seed(seed)
-        y = module(torch.rand(rows, 2, device=topology.device(0)))
+        y = module(torch.rand(rows, 2).to(topology.device(0)))
         y.square().sum().backward()
         gradients = [parameter.grad.tolist() for parameter in module.parameters()]
         results.append([y.tolist(), gradients, [buffer.tolist() for buffer in module.buffers()]])

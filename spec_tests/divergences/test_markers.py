@@ -8,9 +8,10 @@ from torch import nn
 
 from spec_tests.divergences.marked_arguments import compute_gradients, expected_arguments
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.second_derivatives import pass_gradgradcheck
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.markers import Mark, MarkedArguments, marked_arguments
@@ -70,7 +71,8 @@ def test_gradients_of_whole_arguments_are_summed(target, topology, case):
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
     device = topology.device(0)
-    tensor = torch.rand(2, 3, dtype=torch.float64, device=device, requires_grad=True)
+    capabilities.require("float64")
+    tensor = torch.rand(2, 3, dtype=torch.float64).to(device).requires_grad_()
 
     def chunks(x):
         pair = target.package.Whole(x), target.package.SplitAlong(x, 1)
@@ -78,7 +80,7 @@ def test_gradients_flow_through_marked_arguments_twice(target, topology, slots):
         return tuple(chunk.to(device) for replica in found for chunk in replica)
 
     assert torch.autograd.gradcheck(chunks, [tensor])
-    assert torch.autograd.gradgradcheck(chunks, [tensor])
+    assert pass_gradgradcheck(chunks, [tensor])
 
 
 @MEMORY_CLAUSE
@@ -124,8 +126,8 @@ def test_a_recurrent_state_may_be_split_along_another_dimension(target, topology
     first_device = topology.device(slots[0])
     module = WithState().to(first_device)
     rows, state = (
-        torch.rand(batch, 2, 3, device=first_device),
-        torch.rand(1, batch, 2, device=first_device),
+        torch.rand(batch, 2, 3).to(first_device),
+        torch.rand(1, batch, 2).to(first_device),
     )
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     found = wrapped(rows, state=target.package.SplitAlong(state, 1))

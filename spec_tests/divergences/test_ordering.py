@@ -102,4 +102,5 @@ def test_reference_reads_gradients_on_default_streams(reference, topology, call)
     topology.require(distinct=2)
     with simulator.races() as found:
         _gradient(reference, topology, call)
+    # The read on the default stream (0) races with the reuse of the gradient's memory.
     assert {(race.first.stream, race.second.operator) for race in found} == {(0, "free")}

@@ -29,7 +29,7 @@ KEYBOARD_INTERRUPT = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), 
 EXCEPTION_GROUP = FailingCall({0: ExceptionSpec(ExceptionGroup)}, (0,), (0,))
 WITH_MESSAGE = FailingCall({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,), (0,))
 STR_RAISES = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="raises")}, (0,), (0,))
-STR_EXITS = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="ends")}, (0,), (0,))
+STR_EXITS = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="exits")}, (0,), (0,))
 KEY_ERROR_SUBCLASS = FailingCall({1: ExceptionSpec(KeyError, "inherited")}, (0, 1), (0, 1))
 OS_ERROR = FailingCall({1: ExceptionSpec(OSError)}, (0, 1), (0, 1))
 
@@ -59,7 +59,8 @@ def apply_failing(target, topology, errors, references):
 
 def references_after_failure(target, topology, errors):
     references = []
-    # Raise here if the target lacks parallel_apply: below, any exception counts as a module's.
+    # Raise here if the target lacks parallel_apply: below, every exception is taken for that of a
+    # module.
     _ = target.parallel_apply.parallel_apply
     try:
         apply_failing(target, topology, errors, references)

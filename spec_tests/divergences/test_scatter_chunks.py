@@ -7,10 +7,15 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.refusals import missing_facts
+from spec_tests.harness.compare.refusals import missing_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.uneven_chunks import FewRows, UnevenRows, few_rows, uneven_rows
+from spec_tests.strategies.uneven_chunks import (
+    FewRows,
+    UnequalChunkCounts,
+    few_rows,
+    unequal_chunk_counts,
+)
 
 FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
 UNEVEN_CLAUSE = clause("divergences.SG-2.uneven-arguments-are-refused")
@@ -80,20 +85,23 @@ def test_reference_pads_the_inputs_with_empty_tuples(reference, topology, case):
 
 
 @UNEVEN_CLAUSE
-@given(case=uneven_rows())
-@example(case=UnevenRows((8, 2), 4))
+@given(case=unequal_chunk_counts())
+@example(case=UnequalChunkCounts((8, 2), 4))
 def test_arguments_with_different_chunk_counts_are_refused(target, topology, case):
     first, second = case.tensors(topology)
     arguments = {"x": [first], "y": (None, {"k": second})}
     with pytest.raises(ValueError) as caught:
         target.scatter_gather.scatter(arguments, topology.take(case.devices))
     checks.same(
-        missing_facts(caught.value, ["inputs['x'][0]", "inputs['y'][1]['k']", *case.facts()]), []
+        missing_texts(
+            caught.value, ["inputs['x'][0]", "inputs['y'][1]['k']", *case.error_texts()]
+        ),
+        [],
     )
 
 
 @UNEVEN_CLAUSE
-@given(case=uneven_rows())
+@given(case=unequal_chunk_counts())
 def test_reference_drops_rows_of_arguments_with_more_chunks(reference, topology, case):
     found = reference.scatter_gather.scatter(case.tensors(topology), topology.take(case.devices))
     kept = [sum(len(chunk) for chunk in chunks) for chunks in zip(*found, strict=True)]
@@ -101,15 +109,17 @@ def test_reference_drops_rows_of_arguments_with_more_chunks(reference, topology,
 
 
 @UNEVEN_KEYWORD_CLAUSE
-@given(case=uneven_rows(), positional=st.integers(1, 4))
-@example(case=UnevenRows((8, 2), 4), positional=1)
-@example(case=UnevenRows((8, 2), 4), positional=3)
+@given(case=unequal_chunk_counts(), positional=st.integers(1, 4))
+@example(case=UnequalChunkCounts((8, 2), 4), positional=1)
+@example(case=UnequalChunkCounts((8, 2), 4), positional=3)
 def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case, positional):
     first, second = case.tensors(topology)
     arguments = (first,) * positional, {"flag": 3, "y": [second]}
     with pytest.raises(ValueError) as caught:
         target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    checks.same(missing_facts(caught.value, ["args[0]", "kwargs['y'][0]", *case.facts()]), [])
+    checks.same(
+        missing_texts(caught.value, ["args[0]", "kwargs['y'][0]", *case.error_texts()]), []
+    )
 
 
 @UNEVEN_KEYWORD_CLAUSE
@@ -117,7 +127,7 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
 def test_reference_result_depends_on_the_positional_count(
     reference, topology, positional, lengths
 ):
-    first, second = UnevenRows((8, 2), 4).tensors(topology)
+    first, second = UnequalChunkCounts((8, 2), 4).tensors(topology)
     arguments = (first,) * positional, {"y": second}
     found = reference.scatter_gather.scatter_kwargs(*arguments, topology.take(4))
     checks.same([len(arguments) for arguments in found], lengths)

@@ -10,7 +10,8 @@ from spec_tests.harness.conformance.clauses import clause
 REFUSED_CLAUSE = clause("divergences.DP-6.traces-of-several-devices-are-refused")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.torch.jit.trace",  # torch.jit.trace is deprecated.
-    "ignore::torch.jit.TracerWarning",  # Traces of the reference record constants.
+    # The tracer warns that the reference's results are recorded as constants.
+    "ignore::torch.jit.TracerWarning",
 )
 EVERY_GRAD_MODE = pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
 
@@ -64,7 +65,7 @@ def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
     module = CallRecorder().to(topology.device(0))
     traced = CALLS[name](target, module, topology.take(2))
     with torch.set_grad_enabled(grad), pytest.raises(RuntimeError) as raised:
-        torch.jit.trace(traced, torch.rand(4, 4, device=topology.device(0)))
+        torch.jit.trace(traced, torch.rand(4, 4).to(topology.device(0)))
     assert "trace the module itself, which is `wrapper.module`" in str(raised.value)
     checks.same(module.calls, [], name)
 
@@ -72,7 +73,7 @@ def test_a_trace_of_several_devices_is_refused(target, topology, name, grad):
 @REFUSED_CLAUSE
 @EVERY_CALL
 def test_reference_traces_the_results_of_several_devices_as_constants(reference, topology, name):
-    module, x = CallRecorder().to(topology.device(0)), torch.rand(4, 4, device=topology.device(0))
+    module, x = CallRecorder().to(topology.device(0)), torch.rand(4, 4).to(topology.device(0))
     call = CALLS[name](reference, module, topology.take(2))
     with torch.no_grad():
         traced = torch.jit.trace(call, x, check_trace=False)

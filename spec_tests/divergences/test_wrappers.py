@@ -60,7 +60,7 @@ def _multiply(entry, factor):
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
-def test_gradients_of_nested_and_masked_tensors_reach_their_entries(target, topology, spec, slots):
+def test_each_entry_of_a_nested_or_masked_tensor_gets_its_gradient(target, topology, spec, slots):
     tensor = spec.build(topology)
     chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     weighted_total([chunk for [chunk] in chunks], tensor.device).backward()

@@ -21,8 +21,8 @@ def _broadcast(*tensors):
 
 @clause("functions.broadcast.copies")
 @given(call=broadcast_applies())
-def test_result_lists_the_copies_device_by_device(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_result_lists_the_copies_device_by_device(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.broadcast.gradients-summed")

@@ -9,7 +9,7 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.refusals import missing_facts, refused
+from spec_tests.harness.compare.refusals import missing_texts, refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.gradients import gathered_gradient, gradient_snapshot
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
@@ -38,8 +38,8 @@ META_CALLS = [
 
 @clause("functions.gather.joined")
 @given(call=gather_applies())
-def test_gather_function_concatenates_chunks_in_order(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_gather_function_concatenates_chunks_in_order(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.gather.gradient-split")
@@ -57,8 +57,8 @@ def test_chunk_gets_its_slice_of_the_gradient(target, topology, call):
 
 @clause("functions.gather.scalars-become-a-vector")
 @given(call=scalar_gathers())
-def test_scalars_become_a_vector_with_a_warning(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_scalars_become_a_vector_with_a_warning(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
     with pytest.warns(UserWarning, match=SCALARS_TEXT):
         joined = call.run(target, call.inputs(topology))
     assert joined.shape == (len(call.tensors),)
@@ -73,7 +73,7 @@ class WarningGather(torch.autograd.Function):
         return tensors[0].clone()
 
 
-#: A replacement for ``target``. Its Gather is `WarningGather`.
+#: Used in place of ``target``: a library whose Gather is `WarningGather`.
 WARNING_LIBRARY = SimpleNamespace(functions=SimpleNamespace(Gather=WarningGather))
 
 
@@ -143,4 +143,4 @@ def test_meta_tensors_are_refused(target, topology, call):
         call.run(target, call.inputs(topology))
     kind = topology.accelerator.upper()
     text = f"Expected all input tensors to be {kind} tensors, but tensor at index 0 has device "
-    assert missing_facts(str(caught.value), [text, "meta"]) == []
+    assert missing_texts(str(caught.value), [text, "meta"]) == []

@@ -27,9 +27,9 @@ def _reduce(*tensors, destination=DEVICE, count=1):
 @clause("functions.reduce-add-coalesced.sums")
 @given(call=reduce_applies())
 def test_reduce_add_coalesced_function_returns_the_sums_on_the_destination(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.reduce-add-coalesced.sparse")

@@ -36,21 +36,21 @@ def _scatter(tensor, devices=DEVICES, sizes=None, dim=0):
 
 @clause("functions.scatter.chunks")
 @given(call=scatter_applies())
-def test_scatter_function_returns_consecutive_slices(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_scatter_function_returns_consecutive_slices(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.scatter.chunks")
 @given(call=cpu_scatter_applies())
-def test_chunks_of_a_cpu_tensor_are_consecutive_slices(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_chunks_of_a_cpu_tensor_are_consecutive_slices(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.scatter.chunks")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-def test_surplus_device_gets_no_chunk(target, answers, topology, slot):
+def test_surplus_device_gets_no_chunk(target, baselines, topology, slot):
     call = _scatter(dense((2,), slot=slot), devices=[DeviceAt(1), DeviceAt(0), DeviceAt(1)])
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.scatter.wrappers")

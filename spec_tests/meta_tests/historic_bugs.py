@@ -81,7 +81,7 @@ class ScatterWithEmptyGradients(torch.autograd.Function):
 
 
 def gather_zeros_from_other_devices(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Gather, but with zeros in place of each tensor on another device than the first tensor."""
+    """Gather, but with zeros for each tensor that is not on the device of the first tensor."""
     first = tensors[0].device
     received = [x if x.device == first else torch.zeros_like(x) for x in tensors]
     result: Tensor = comm.gather(received, *args, **kwargs)

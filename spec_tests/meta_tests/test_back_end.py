@@ -1,6 +1,7 @@
 """Features that the simulator can lack, the checks that find them, and tests that need them."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -167,6 +168,10 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
 
 
+def test_missing_features_are_known_in_a_run_without_a_header(run_suite):
+    run_suite(TESTS, "--profile=lean", "-q").assert_outcomes(passed=1, skipped=1)
+
+
 def test_dtypes_option_restricts_the_dtypes(run_suite):
     result = run_suite(TESTS.replace("torch.float64", "torch.float32"), "--dtypes=float32,int64")
     result.stdout.fnmatch_lines(["*features: all except float64, float16, *"])
@@ -210,3 +215,10 @@ def test_saved_command_repeats_the_features_of_the_devices(run_suite, pytester):
     run_suite(TESTS.replace("torch.float64", "torch.float32"), *options)
     first = pytester.path.joinpath("verdicts.jsonl").read_text().splitlines()[0]
     assert json.loads(first)["run"]["command"].endswith(" -- --without=sparse --dtypes=float32")
+
+
+@pytest.mark.parametrize("check", back_end.CHECKS, ids=lambda check: check.name)
+def test_page_lists_each_function_of_a_back_end(check):
+    need = "required" if check.is_required else "optional"
+    page = (Path(__file__).parents[1] / "BACK_ENDS.md").read_text()
+    assert f"| {check.name}: `{check.function}` | {need} | {check.users} |\n" in page

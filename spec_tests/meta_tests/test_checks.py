@@ -76,4 +76,9 @@ def test_normalised_text_has_no_traceback_frames_and_addresses():
     text = (
         'Caught E.\nTraceback:\n  File "x", line 3\n    f()\nE: at 0x7f00\nException raised from c'
     )
-    assert normalise(text) == "Caught E.\nTraceback:\nE: at 0x"
+    assert normalise(text) == "Caught E.\nTraceback:\nE: at ..."
+
+
+def test_normalised_text_has_no_paths_of_temporary_files(tmp_path):
+    texts = [f"{tmp_path / name}:3:1: error: no type 'T'" for name in ("a1.cpp", "b2.cpp")]
+    assert {normalise(text) for text in texts} == {"...:3:1: error: no type 'T'"}

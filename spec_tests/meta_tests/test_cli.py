@@ -12,6 +12,8 @@ from spec_tests.cli import doctor, progress, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.harness.conformance import clauses, register, verdicts
+from spec_tests.harness.environment.topology import make_topology
+from spec_tests.simulator import build
 
 ROOT = Path(__file__).resolve().parents[2]
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
@@ -266,10 +268,19 @@ class RecordingTerminal:
         self.rewritten.append(line)
 
 
-def _test_report(outcome):
-    result = pytest.TestReport("t", ("t", 0, "t"), {}, outcome, None, "call")
+def _test_report(outcome, name="t", seconds=0):
+    result = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call", duration=seconds)
     result.user_properties = [("clause", "comm.scatter.slices")]
     return result
+
+
+def test_slowest_tests_are_listed():
+    plugin = progress.Progress("the command")
+    plugin._terminal = RecordingTerminal()
+    for name, seconds in [("fast", 0.1), ("slow", 1.5), ("slowest", 70)]:
+        plugin.pytest_runtest_logreport(_test_report("passed", name, seconds))
+    rows = ["slowest tests:", "    70.0 s  slowest", "     1.5 s  slow"]
+    assert plugin._slowest_lines() == rows
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -277,14 +288,26 @@ def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal)
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
     plugin, terminal = progress.Progress("the command"), RecordingTerminal()
     plugin._terminal = terminal
-    for outcome in ["passed"] * 200 + ["failed"]:
-        plugin.pytest_runtest_logreport(_test_report(outcome))
+    plugin.pytest_xdist_node_collection_finished(["t"] * 201)
+    for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
+        plugin.pytest_runtest_logreport(_test_report(outcome, f"t{number}"))
     if is_terminal:
         assert len(terminal.rewritten) == 201
-        assert "201 tests; clauses: 1 fail" in terminal.rewritten[-1]
+        assert "200 of 201 tests, 1 min left; " in terminal.rewritten[-2]
+        assert "201 of 201 tests; clauses: 1 fail" in terminal.rewritten[-1]
         assert not terminal.lines
     else:
         assert not terminal.rewritten
-        assert [line.split(";")[0] for line in terminal.lines] == ["100 tests", "200 tests"]
+        counts = [line.split(",")[0] for line in terminal.lines]
+        assert counts == ["100 of 201 tests", "200 of 201 tests"]
         assert "0 fail" in terminal.lines[0]
         assert "1 pass" in terminal.lines[0]
+
+
+def test_lines_announce_that_the_simulator_is_built(topology, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(build, "build", lambda: lines.append("built"))
+    lines = []
+    make_topology("sim", None, lines.append)
+    assert lines[0].startswith("building the simulated accelerator")
+    assert lines[1:] == ["built", "built in 0 s"]

@@ -72,7 +72,7 @@ def test_clauses_tested_only_against_the_reference_are_counted(run_suite):
     result.stdout.fnmatch_lines(
         "1 clause is tested only by comparison with torch.nn.parallel: a.two"
     )
-    result = run_suite(FIXTURES_OF_TWO.format(fixtures="target, answers"), *tests)
+    result = run_suite(FIXTURES_OF_TWO.format(fixtures="target, baselines"), *tests)
     # The line is printed before the tests and after them.
     lines = ["0 clauses are tested only by comparison with torch.nn.parallel"] * 2
     result.stdout.fnmatch_lines(lines)
@@ -83,7 +83,7 @@ def test_tests_that_need_the_reference_are_skipped_without_it(run_suite, pyteste
     body = TWO_TESTS.format(one="True", two="pass").replace(
         "two(target)", "two(target, reference)"
     )
-    body += "@clause('a.two')\ndef test_three(target, answers): assert len(answers) == 1\n"
+    body += "@clause('a.two')\ndef test_three(target, baselines): assert len(baselines) == 1\n"
     result = run_suite(body, "--reference=none", "--verdicts", str(path))
     result.assert_outcomes(passed=2, skipped=1)
     result.stdout.fnmatch_lines("reference: none")

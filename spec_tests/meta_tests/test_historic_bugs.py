@@ -77,7 +77,7 @@ BUGS |= {
         "call tensor.record_stream(the default stream of sim:0) before the last reference is",
     ),
 }
-#: For some bugs: the options of pytest that give the bug an effect.
+#: For some bugs: the pytest options without which the bug has no effect.
 OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
 #: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector does,
 #: too, so the fault would not be tested.

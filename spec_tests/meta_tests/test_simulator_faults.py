@@ -31,7 +31,7 @@ def test_machine_check_accepts_devices_without_faults(devices):
 
 
 @pytest.mark.parametrize(("name", "text"), MESSAGES.items(), ids=MESSAGES)
-def test_machine_check_ends_the_run_and_names_the_fault(name, text, devices):
+def test_machine_check_ends_the_run_and_describes_the_fault(name, text, devices):
     with simulator.fault(name, device=2), pytest.raises(pytest.exit.Exception) as caught:
         require_devices(devices)
     assert caught.value.returncode == 3

@@ -118,8 +118,16 @@ def test_resize_keeps_leading_elements():
     x = torch.arange(6.0, device=DEVICE).resize_(2, 2)
     assert x.tolist() == [[0, 1], [2, 3]]
     assert x.resize_(8)[:6].tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_resize_accepts_a_memory_format():
+    x = torch.arange(8.0, device=DEVICE)
     nhwc = x.resize_(1, 2, 2, 2, memory_format=torch.channels_last)
     assert nhwc.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_storage_can_be_resized_to_zero():
+    x = torch.arange(6.0, device=DEVICE)
     x.untyped_storage().resize_(0)
     assert x.untyped_storage().nbytes() == 0
 

@@ -51,9 +51,11 @@ def test_copies_are_plain_leaves(topology):
 
 
 @pytest.mark.parametrize(
-    ("limit", "storages"), [(32, 2), (33, 1)], ids=["filled-by-one", "filled-by-two"]
+    ("limit", "storages"),
+    [(32, 2), (33, 1)],
+    ids=["one-tensor-per-bucket", "two-tensors-per-bucket"],
 )
-def test_bucket_size_counts_values_with_the_size_of_an_index(topology, limit, storages):
+def test_each_sparse_value_counts_as_many_bytes_as_an_index(topology, limit, storages):
     # Two elements have 2 indices and 2 values. Each index and each value counts as 8 bytes, 32 in
     # total, although a float32 value takes only 4 bytes.
     results = broadcast(topology, [sparse(2), sparse(2)], limit)

@@ -34,7 +34,7 @@ class Gather:
 
     @staticmethod
     def apply(target: comm.DeviceLike, dim: int, *tensors: Tensor) -> Tensor:
-        """Return the concatenated chunks. 0-dim chunks become one vector."""
+        """Return the concatenated chunks. 0-dim chunks become the elements of a vector."""
         device = comm.destination_device(target)
         if all(each.dim() == 0 for each in tensors) and dim == 0:
             warnings.warn(SCALARS_WARNING, stacklevel=2)

@@ -22,11 +22,11 @@ def scatter(inputs: Any, target_gpus: Sequence[comm.DeviceLike], dim: int = 0) -
     return tuple(values[:count]) if isinstance(inputs, Tensor) else values[:count]
 
 
-def _chunk_counts(value: Any, devices: int, dim: int) -> list[int]:
+def _chunk_counts(value: Any, device_count: int, dim: int) -> list[int]:
     """Return, for each tensor in ``value``, the number of its chunks."""
     if isinstance(value, Tensor):
-        return [len(even_chunks(value.size(dim), devices))]
-    return [count for each in _members(value) for count in _chunk_counts(each, devices, dim)]
+        return [len(even_chunks(value.size(dim), device_count))]
+    return [count for each in _members(value) for count in _chunk_counts(each, device_count, dim)]
 
 
 def _value_for_device(value: Any, devices: Sequence[comm.DeviceLike], dim: int, index: int) -> Any:

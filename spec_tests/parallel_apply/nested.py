@@ -11,7 +11,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 @dataclass(frozen=True)
-class NestedCall:
+class NestedDataParallelCall:
     """A call of a linear layer that is wrapped twice, each time for two devices.
 
     Args:

@@ -61,32 +61,34 @@ class Waiting(nn.Module):
 
 @clause("parallel_apply.order")
 @given(call=passthrough_calls(inputs=st.integers(), keywords=st.just({})))
-def test_results_are_in_the_order_of_the_modules(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_results_are_in_the_order_of_the_modules(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.arguments")
 @given(call=passthrough_calls(keywords=st.just({})))
-def test_sequences_are_unpacked_and_other_inputs_are_one_argument(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_sequences_are_unpacked_and_other_inputs_are_one_argument(
+    target, baselines, topology, call
+):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.keyword-arguments")
 @given(call=passthrough_calls(inputs=st.just(())))
-def test_each_module_gets_its_own_keyword_arguments(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_each_module_gets_its_own_keyword_arguments(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.no-keyword-arguments")
 @given(call=passthrough_calls(keywords=None, inputs=st.integers()))
-def test_without_kwargs_tup_modules_get_no_keyword_arguments(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_without_kwargs_tup_modules_get_no_keyword_arguments(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.gradients")
 @given(call=parallel_apply_calls())
-def test_results_have_the_gradients_of_the_modules(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_results_have_the_gradients_of_the_modules(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("parallel_apply.devices")
@@ -97,7 +99,7 @@ def test_results_have_the_gradients_of_the_modules(target, answers, topology, ca
         max_size=4,
     )
 )
-def test_devices_may_be_ordinals_devices_or_text(target, answers, topology, devices):
+def test_devices_may_be_ordinals_devices_or_text(target, baselines, topology, devices):
     call = PublicCall(
         "parallel_apply.parallel_apply",
         {
@@ -106,7 +108,7 @@ def test_devices_may_be_ordinals_devices_or_text(target, answers, topology, devi
             "devices": devices,
         },
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.current-device-by-default")
@@ -114,7 +116,7 @@ def test_devices_may_be_ordinals_devices_or_text(target, answers, topology, devi
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("slot", range(3), ids="current={}".format)
 def test_a_module_without_device_and_tensor_runs_on_the_current_device(
-    target, answers, topology, slot, count, given_devices
+    target, baselines, topology, slot, count, given_devices
 ):
     devices = [None] * count if given_devices else None
     inputs = [(), [], "text"][:count]
@@ -125,7 +127,7 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
     }
     call = PublicCall("parallel_apply.parallel_apply", arguments)
     with torch.accelerator.device_index(topology.device(slot).index):
-        checks.agree(call, target, answers, topology)
+        checks.agree(call, target, baselines, topology)
         found = call.run(target, call.inputs(topology))
     assert found == [topology.device(slot).index] * count
 
@@ -142,7 +144,7 @@ def test_an_error_of_a_module_without_inputs_names_the_current_device(target, to
 @clause("parallel_apply.no-such-device")
 @pytest.mark.parametrize("devices", [[99], [0, 99], [99, 0]], ids=str)
 def test_a_device_that_does_not_exist_is_an_error_of_its_module(
-    target, answers, topology, devices
+    target, baselines, topology, devices
 ):
     call = PublicCall(
         "parallel_apply.parallel_apply",
@@ -152,7 +154,7 @@ def test_a_device_that_does_not_exist_is_an_error_of_its_module(
             "devices": devices,
         },
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.lengths")
@@ -161,7 +163,7 @@ def test_a_device_that_does_not_exist_is_an_error_of_its_module(
         lambda lengths: len({*lengths} - {None}) > 1
     )
 )
-def test_arguments_of_different_lengths_are_refused(target, answers, topology, lengths):
+def test_arguments_of_different_lengths_are_refused(target, baselines, topology, lengths):
     modules, inputs, keywords, devices = lengths
     call = PublicCall(
         "parallel_apply.parallel_apply",
@@ -172,7 +174,7 @@ def test_arguments_of_different_lengths_are_refused(target, answers, topology, l
             "devices": devices and ordinals(topology, range(devices)),
         },
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.no-modules")
@@ -218,6 +220,6 @@ def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
 @given(value=arguments.values())
 @example(value={"b": dense((1,)), "a": dense((2,))})
 @example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
-def test_get_a_var_returns_the_first_tensor(target, answers, topology, value):
+def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):
     call = PublicCall("parallel_apply.get_a_var", {"obj": value})
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)

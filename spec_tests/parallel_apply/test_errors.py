@@ -38,7 +38,7 @@ OTHER_TEXT_CLASSES = generated_exceptions(
 #: A call with an exception whose ``__str__`` raises an error.
 STR_RAISES = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
 #: A call with an exception whose ``__str__`` raises SystemExit.
-STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="ends")}, (0,), (0,))
+STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="exits")}, (0,), (0,))
 
 
 class Outer:
@@ -82,54 +82,56 @@ def fail_while_handling(target, topology, handled):
 
 @clause("parallel_apply.errors.rewrapped")
 @given(call=failing_calls(builtin_exceptions()))
-def test_an_error_keeps_its_class_and_names_its_replica(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_an_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.lowest-index")
 @given(call=failing_calls(builtin_exceptions(), min_failing=2))
-def test_the_error_of_the_first_failing_module_is_raised(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_the_error_of_the_first_failing_module_is_raised(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.one-module")
 @given(call=failing_calls(builtin_exceptions(), max_modules=1))
 def test_error_of_a_single_module_is_raised_like_errors_of_several(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.class-name")
 @given(call=failing_calls(builtin_exceptions([Outer.InnerError])))
-def test_the_error_text_contains_the_plain_name_of_the_class(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_the_error_text_contains_the_plain_name_of_the_class(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.key-error")
 @given(call=failing_calls(builtin_exceptions([KeyError])))
-def test_the_text_of_a_rewrapped_key_error_has_unescaped_newlines(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_the_text_of_a_rewrapped_key_error_has_unescaped_newlines(
+    target, baselines, topology, call
+):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.stop-iteration")
 @given(call=failing_calls(builtin_exceptions([StopIteration])))
-def test_a_stop_iteration_stays_a_stop_iteration(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_a_stop_iteration_stays_a_stop_iteration(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.message-keyword")
 @given(call=failing_calls(generated_exceptions(constructors=("message",), messages=CLASS_MESSAGE)))
 def test_an_exception_class_with_a_message_attribute_is_called_with_the_keyword(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.text-alone")
 @given(call=failing_calls(generated_exceptions(constructors=("inherited",), messages=NO_MESSAGE)))
-def test_an_exception_class_is_called_with_the_text_alone(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_an_exception_class_is_called_with_the_text_alone(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.class-without-text")
@@ -153,22 +155,22 @@ def test_an_exception_class_that_does_not_print_its_text_is_kept(target, topolog
     )
 )
 def test_an_exception_class_that_refuses_the_text_becomes_a_runtime_error(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.exiting-constructor")
 @given(call=failing_calls(generated_exceptions(constructors=("exiting",), messages=("absent",))))
-def test_a_system_exit_of_a_constructor_is_propagated(target, topology, call):
+def test_a_system_exit_in_the_constructor_of_an_exception_is_propagated(target, topology, call):
     with pytest.raises(SystemExit):
         call.apply(target, ordinals(topology, call.slots))
 
 
 @clause("parallel_apply.errors.chained")
 @given(call=chaining_calls())
-def test_the_error_text_contains_causes_and_contexts(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_the_error_text_contains_causes_and_contexts(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.errors.traceback")

@@ -62,7 +62,7 @@ def test_the_text_of_a_key_error_has_several_lines(target, topology):
 
 @clause("parallel_apply.arguments")
 @pytest.mark.parametrize("value", [{"a": 1}, "text", {1, 2}, None, 7], ids=repr)
-def test_inputs_other_than_tensors_are_passed_on(target, answers, topology, value):
+def test_inputs_other_than_tensors_are_passed_on(target, baselines, topology, value):
     """PyTorch 0.1 (#1809, #1857): inputs had to be Variables, or tuples or lists of Variables."""
     call = PublicCall(
         "parallel_apply.parallel_apply",
@@ -72,7 +72,7 @@ def test_inputs_other_than_tensors_are_passed_on(target, answers, topology, valu
             "devices": ordinals(topology, (0, 1)),
         },
     )
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.arguments")

@@ -17,14 +17,14 @@ COUNTER = ModuleSpec((Layer("counter"),))
 
 @clause("replicate.buffers.copies")
 @given(call=replicate_calls(kinds=BUFFERED, called=True))
-def test_buffers_are_copied_as_buffers(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_buffers_are_copied_as_buffers(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.buffers.dtypes")
 @given(call=edge_case_module_calls("assorted"))
-def test_buffers_of_every_dtype_are_copied(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_buffers_of_every_dtype_are_copied(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.buffers.first-is-the-modules")
@@ -50,8 +50,8 @@ def test_only_buffer_updates_of_the_first_replica_are_kept(target, topology, run
 
 @clause("replicate.buffers.requiring-grad")
 @given(call=replicate_calls(kinds=("grad_buffer", "tanh"), called=True))
-def test_buffers_that_require_a_gradient_get_a_gradient(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_buffers_that_require_a_gradient_get_a_gradient(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.buffers.persistence")

@@ -12,36 +12,36 @@ from spec_tests.strategies.tensors import device_slots
 
 @clause("replicate.zoo.parameter-containers")
 @given(call=edge_case_module_calls("lists", "dicts"))
-def test_parameter_lists_and_dictionaries_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_parameter_lists_and_dictionaries_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.parametrized")
 @given(call=edge_case_module_calls("weight_norm", "spectral_norm", "orthogonal"))
 def test_parametrized_weights_are_computed_from_the_replicas_copies(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.computed-before-forward")
 @given(call=edge_case_module_calls("weight_norm_hook", "spectral_norm_hook", "pruned"))
 def test_weights_set_by_a_hook_are_computed_from_the_replicas_copies(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.hooks")
 @given(call=edge_case_module_calls("hooks"))
-def test_hooks_are_called_with_the_replica(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_hooks_are_called_with_the_replica(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.recurrent")
 @given(call=edge_case_module_calls("lstm", "gru", "rnn", "projected_lstm"))
-def test_recurrent_layers_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_recurrent_layers_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.flat-weights")
@@ -57,37 +57,37 @@ def test_flattened_weights_are_the_replicas_copies(target, topology, slots):
 
 @clause("replicate.zoo.attention")
 @given(call=edge_case_module_calls("transformer"))
-def test_transformer_layers_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_transformer_layers_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.graph-modules")
 @given(call=edge_case_module_calls("graph"))
-def test_graph_modules_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_graph_modules_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.observers")
 @given(call=edge_case_module_calls("observers"))
 def test_quantization_observers_keep_the_statistics_of_the_first_replica(
-    target, answers, topology, call
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.materialised")
 @given(call=edge_case_module_calls("materialised"))
-def test_materialized_lazy_layers_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_materialized_lazy_layers_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.embeddings")
 @given(call=edge_case_module_calls("embedding", "sparse_embedding"))
-def test_embeddings_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_embeddings_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.zoo.without-tensors")
 @given(call=edge_case_module_calls("empty", "tanh"))
-def test_modules_without_tensors_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_modules_without_tensors_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)

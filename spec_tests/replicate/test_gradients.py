@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.second_derivatives import pass_gradgradcheck
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
@@ -45,8 +46,8 @@ def test_gradients_of_replicas_are_summed_in_the_module(target, topology, spec, 
 
 @clause("replicate.gradients.agree")
 @given(call=CALLS)
-def test_every_leaf_gets_the_gradient_of_the_reference(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_every_leaf_gets_the_gradient_of_the_reference(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.gradients.twice")
@@ -66,4 +67,4 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
     leaves = [leaf for leaf in laws.named_tensors(module).values() if leaf.requires_grad]
     leaves = list({id(leaf): leaf for leaf in leaves}.values())
     assert torch.autograd.gradcheck(outputs, leaves)
-    assert torch.autograd.gradgradcheck(outputs, leaves)
+    assert pass_gradgradcheck(outputs, leaves)

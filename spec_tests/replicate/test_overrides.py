@@ -22,10 +22,10 @@ ASSIGNED = [("buffer", "Tensor"), ("child", "Linear"), ("weight", "Tensor")]
 
 @clause("replicate.overrides.replica-hook")
 @given(call=edge_case_module_calls("tagged"))
-def test_overridden_method_replicate_for_data_parallel_copies_its_module(
-    target, answers, topology, call
+def test_an_override_of_replicate_for_data_parallel_makes_the_replicas(
+    target, baselines, topology, call
 ):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.overrides.setattr")
@@ -39,8 +39,8 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
 
 @clause("replicate.overrides.setattr")
 @given(call=edge_case_module_calls("logged"))
-def test_an_override_of_setattr_does_not_change_the_replicas(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_an_override_of_setattr_does_not_change_the_replicas(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.overrides.unhashable")

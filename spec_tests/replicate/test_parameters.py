@@ -39,20 +39,20 @@ def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slot
 
 @clause("replicate.parameters.copies")
 @given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
-def test_copies_require_a_gradient_like_their_parameters(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_copies_require_a_gradient_like_their_parameters(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.parameters.row-major")
 @given(call=replicate_calls(kinds=("channels_last", "linear")))
-def test_copies_on_other_devices_are_row_major(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_copies_on_other_devices_are_row_major(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.parameters.detached")
 @given(call=replicate_calls(kinds=("linear", "none_entries", "batch_norm"), detach=(True,)))
-def test_detached_copies_are_leaves_that_require_no_gradient(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_detached_copies_are_leaves_that_require_no_gradient(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.parameters.detached-first")
@@ -94,8 +94,8 @@ def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, s
 @clause("replicate.parameters.large")
 @FEWER_EXAMPLES
 @given(call=edge_case_module_calls("large"))
-def test_parameters_larger_than_the_broadcast_buffer_are_copied(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_parameters_larger_than_the_broadcast_buffer_are_copied(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.parameters.refuse-in-place")

@@ -22,15 +22,17 @@ def _copies(tensors, devices, detach=False):
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
 @given(broadcast=broadcast_applies())
-def test_every_device_gets_a_list_of_all_tensors(target, answers, topology, broadcast):
-    checks.agree(_copies(broadcast.tensors, *broadcast.settings), target, answers, topology)
+def test_every_device_gets_a_list_of_all_tensors(target, baselines, topology, broadcast):
+    checks.agree(_copies(broadcast.tensors, *broadcast.settings), target, baselines, topology)
 
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
 @given(broadcast=broadcast_applies(dtype_groups=(REAL,)))
-def test_with_detach_every_device_gets_a_list_of_all_tensors(target, answers, topology, broadcast):
+def test_with_detach_every_device_gets_a_list_of_all_tensors(
+    target, baselines, topology, broadcast
+):
     call = _copies(broadcast.tensors, *broadcast.settings, detach=True)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.broadcast-coalesced-reshape.copies")

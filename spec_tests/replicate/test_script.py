@@ -22,22 +22,22 @@ def _identity(module):
 @clause("replicate.script.scripted")
 @FEWER_EXAMPLES
 @given(call=script_calls("scripted"))
-def test_scripted_modules_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_scripted_modules_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.traced")
 @FEWER_EXAMPLES
 @given(call=script_calls("traced"))
-def test_traced_modules_are_replicated(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_traced_modules_are_replicated(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.below-python")
 @FEWER_EXAMPLES
 @given(call=script_calls("below_python"))
-def test_python_modules_may_have_script_children(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_python_modules_may_have_script_children(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.script.python-child")

@@ -32,8 +32,8 @@ NETWORK = ModuleSpec((Layer("linear"), Layer("batch_norm")))
 
 @clause("replicate.structure")
 @given(call=replicate_calls())
-def test_replicas_have_the_structure_of_the_module(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_replicas_have_the_structure_of_the_module(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.one-per-device")
@@ -109,8 +109,8 @@ def test_shared_buffers_stay_shared(target, topology, spec, detach):
 
 @clause("replicate.none-entries")
 @given(call=replicate_calls(kinds=("none_entries", "linear_without_bias"), called=True))
-def test_none_parameters_buffers_and_children_stay_none(target, answers, topology, call):
-    checks.agree(call, target, answers, topology, tolerance=checks.LAYER)
+def test_none_parameters_buffers_and_children_stay_none(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.training-mode")

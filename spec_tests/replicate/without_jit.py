@@ -1,8 +1,9 @@
 """Replicate a module in a process with TorchScript disabled.
 
-``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a module and
-prints the number of replicas. With TorchScript this module would be a script module with a Python
-child. MAPPING is the JSON text of the target's mapping.
+``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a
+`PartlyBuiltScript` before its child is scripted, and prints the number of replicas. With
+TorchScript it is a script module with a Python child; with TorchScript disabled it is a plain
+module. MAPPING is a JSON object: the places from ``--target-map`` (`Target.mapping`).
 """
 
 import json
@@ -31,7 +32,7 @@ def count_replicas(target: Target, topology: Topology) -> int:
         arguments, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    return int(done.stdout)
+    return int(done.stdout.splitlines()[-1])  # A back end may print more.
 
 
 def main(target_name: str, accelerator: str, mapping: str) -> None:

@@ -14,26 +14,26 @@ from spec_tests.strategies.tensors import device_slots
 
 @clause("scatter_gather.scatter.lists-and-tuples")
 @given(call=scatter_calls(kinds=("list", "tuple")))
-def test_scattered_lists_and_tuples_keep_their_class(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_scattered_lists_and_tuples_keep_their_class(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("scatter_gather.scatter.named-tuples")
 @given(call=scatter_calls(kinds=("Pair", "Typed")))
-def test_scattered_named_tuples_keep_their_class(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_scattered_named_tuples_keep_their_class(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("scatter_gather.scatter.mappings")
 @given(call=scatter_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
-def test_scattered_mappings_keep_class_keys_and_order(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_scattered_mappings_keep_class_keys_and_order(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")
 @given(call=scatter_calls(kinds=("ListSubclass", "TupleSubclass", "max")))
-def test_subclasses_of_list_and_tuple_become_list_and_tuple(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_subclasses_of_list_and_tuple_become_list_and_tuple(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("scatter_gather.scatter.subclasses")

@@ -16,8 +16,8 @@ from spec_tests.strategies.scatter_gather import (
 
 @clause("scatter_gather.scatter_kwargs.both")
 @given(call=scatter_kwargs_calls())
-def test_positional_and_keyword_arguments_are_split(target, answers, topology, call):
-    checks.agree(call, target, answers, topology)
+def test_positional_and_keyword_arguments_are_split(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("scatter_gather.scatter_kwargs.result-class")
@@ -46,9 +46,9 @@ def test_missing_positional_arguments_become_empty_tuples(target, topology, call
 @pytest.mark.parametrize("kwargs", [{}, None], ids="kwargs={}".format)
 @given(devices=device_lists())
 def test_call_without_arguments_returns_two_empty_tuples(
-    target, answers, topology, kwargs, devices
+    target, baselines, topology, kwargs, devices
 ):
     arguments = {"inputs": (), "kwargs": kwargs, "target_gpus": devices}
     call = PublicCall("scatter_gather.scatter_kwargs", arguments)
-    checks.agree(call, target, answers, topology)
+    checks.agree(call, target, baselines, topology)
     checks.same(call.run(target, call.inputs(topology)), ((), ()), call)

@@ -22,7 +22,7 @@ from types import ModuleType
 
 import torch
 
-__all__ = ["SIMULATOR", "Extension", "load"]
+__all__ = ["SIMULATOR", "Extension", "build", "load"]
 
 # Build in a subprocess, because cpp_extension is slow to import, prints, and loads the library.
 _PROGRAM = """
@@ -75,14 +75,19 @@ def load(extension: Extension = SIMULATOR) -> ModuleType:
         RuntimeError: The compiler or ninja is missing, the compilation fails, or the cache
             folder cannot be written to.
     """
+    build(extension)
+    return _import_library(extension.library.stem, extension.library)
+
+
+def build(extension: Extension = SIMULATOR) -> None:
+    """Build ``extension`` unless its library is in the cache. Raise the errors of `load`."""
     library = extension.library
-    name, folder = library.stem, library.parent
     if not library.exists():
-        _create_folder(folder, extension)
-        with _lock_file(folder / "lock") as lock:
+        _create_folder(library.parent, extension)
+        with _lock_file(library.parent / "lock") as lock:
             if not library.exists():
-                os.replace(_build(extension, name, folder / "build", lock), library)
-    return _import_library(name, library)
+                built = _build(extension, library.stem, library.parent / "build", lock)
+                os.replace(built, library)
 
 
 def _create_folder(folder: Path, extension: Extension) -> None:

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site import charts, checked, evidence, exports, ratios, speed
+from spec_tests.site import charts, evidence, exports, ratios, speed, validated_files
 from spec_tests.site.matrix import Matrix, differences, history
 from spec_tests.site.runs import Results, Run
 from spec_tests.site.slugs import slug
@@ -97,7 +97,7 @@ class Site:
                 "name": f"{bench.about['target']}, torch {torch}, {bench.about['hardware']}",
                 "bench": bench,
                 "rows": speed.rows(bench, self.floors),
-                "curves": speed.curves(bench),
+                "times_by_size": speed.times_by_size(bench),
                 "peaks": speed.peaks(bench),
             }
 
@@ -161,10 +161,10 @@ def write(site: Site, folder: Path) -> int:
     """Write the site to ``folder``, replace an older site, and return the number of pages.
 
     Raises:
-        checked.RefusedError: The folder holds other files.
+        validated_files.RefusedError: The folder holds other files.
     """
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARKER).exists():
-        raise checked.RefusedError(
+        raise validated_files.RefusedError(
             f"{folder} contains other files than a site; name another folder"
         )
     # Render all pages before the old site is removed: rendering may raise an error.
@@ -177,6 +177,6 @@ def write(site: Site, folder: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     shutil.copytree(HERE / "static", folder / "static")
-    for schema in sorted(checked.SCHEMAS.glob("*.json")):
+    for schema in sorted(validated_files.SCHEMAS.glob("*.json")):
         shutil.copy(schema, folder / "data" / schema.name)
     return sum(address.endswith(".html") for address in files)

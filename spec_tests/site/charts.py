@@ -19,9 +19,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from spec_tests.site.slugs import slug
-from spec_tests.site.speed import Curve, Peak, Row
+from spec_tests.site.speed import Peak, Row, TimesBySize
 
-__all__ = ["curve_chart", "memory_chart", "ratio_chart"]
+__all__ = ["memory_chart", "ratio_chart", "size_chart"]
 
 _INK = "#010203"
 _GRID = "#010204"
@@ -31,7 +31,7 @@ _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
 #: For each placeholder colour: the CSS colour that replaces it.
-_IN_PAGE = {
+_CSS_COLOURS = {
     _INK: "currentColor",
     _GRID: "var(--grid)",
     _FLOOR: "var(--floor)",
@@ -93,10 +93,10 @@ def ratio_chart(rows: Sequence[Row], id_prefix: str) -> Markup:
         return _svg(figure, f"{id_prefix}-ratios")
 
 
-def curve_chart(curve: Curve, id_prefix: str) -> Markup:
+def size_chart(times: TimesBySize, id_prefix: str) -> Markup:
     """Draw the time at each size on logarithmic axes, with a line for each library."""
     with _new_figure(4.6, 3.2) as (figure, axes):
-        for library, points in curve.points.items():
+        for library, points in times.points.items():
             sizes = [point.size for point in points]
             colour = _COLOURS.get(library, _OTHER)
             axes.fill_between(
@@ -116,13 +116,13 @@ def curve_chart(curve: Curve, id_prefix: str) -> Markup:
             )
         axes.set_xscale("log")
         axes.set_yscale("log")
-        _set_ticks(axes, sorted({p.size for each in curve.points.values() for p in each}))
+        _set_ticks(axes, sorted({p.size for each in times.points.values() for p in each}))
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-        axes.set_xlabel(curve.unit)
+        axes.set_xlabel(times.unit)
         axes.set_ylabel("ms")
         axes.legend()
-        return _svg(figure, f"{id_prefix}-curve-{curve.name}-{curve.unit}")
+        return _svg(figure, f"{id_prefix}-curve-{times.name}-{times.unit}")
 
 
 def memory_chart(peak: Peak, id_prefix: str) -> Markup:
@@ -172,7 +172,7 @@ def _svg(figure: Figure, chart_id: str) -> Markup:
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     prefix = slug(chart_id)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
-    for placeholder, colour in _IN_PAGE.items():
+    for placeholder, colour in _CSS_COLOURS.items():
         text = text.replace(placeholder, colour)
     # Screen readers skip the chart: the caption and the table contain the numbers.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spec_tests.harness.conformance import clauses, register
-from spec_tests.site import checked, runs
+from spec_tests.site import runs, validated_files
 from spec_tests.site.build import Site, write
 
 __all__ = ["FOLDER", "make", "site_of"]
@@ -24,12 +24,14 @@ def make(reports: Path | None, verdict_files: Sequence[Path], folder: Path) -> s
         folder: The folder of the site.
 
     Raises:
-        checked.RefusedError: A file is not valid, there is no run, or ``folder`` contains other
-            files.
+        validated_files.RefusedError: A file is not valid, there is no run, or ``folder`` contains
+            other files.
     """
     site = site_of(reports, verdict_files)
     if not site.results.runs:
-        raise checked.RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
+        raise validated_files.RefusedError(
+            "there is no run to show: name a file of `run --verdicts FILE`"
+        )
     pages = write(site, folder)
     return f"wrote {pages} pages for {len(site.results.runs)} runs: {folder / 'index.html'}"
 
@@ -38,7 +40,7 @@ def site_of(reports: Path | None, verdict_files: Sequence[Path] = ()) -> Site:
     """Return the data of the pages.
 
     Raises:
-        checked.RefusedError: A file is not valid.
+        validated_files.RefusedError: A file is not valid.
     """
     records, titles = register.load(_REGISTER), register.titles(_REGISTER)
     results = runs.load(reports, verdict_files)

@@ -9,7 +9,7 @@ from itertools import pairwise
 from spec_tests.harness.conformance.clauses import Clause, suite_version
 from spec_tests.site.runs import Results, Run
 
-__all__ = ["NOT_MET", "Change", "Matrix", "differences", "history"]
+__all__ = ["NOT_MET", "Matrix", "VerdictChange", "differences", "history"]
 
 #: The verdicts of targets that do not satisfy a clause.
 NOT_MET = ("fail", "not-offered", "known")
@@ -18,7 +18,7 @@ VIOLATED = ("fail", "known")
 
 
 @dataclass(frozen=True)
-class Change:
+class VerdictChange:
     """A clause with different verdicts in two runs. An empty text is a missing verdict."""
 
     clause: Clause
@@ -107,10 +107,10 @@ class Matrix:
         return found
 
 
-def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[Change]:
+def differences(clauses: Iterable[Clause], before: Run, after: Run) -> list[VerdictChange]:
     """Return the clauses with different verdicts in two runs, in the order of the clauses."""
     changes = (
-        Change(each, before.verdicts.get(each.id, ""), after.verdicts.get(each.id, ""))
+        VerdictChange(each, before.verdicts.get(each.id, ""), after.verdicts.get(each.id, ""))
         for each in clauses
     )
     return [change for change in changes if change.before != change.after]

@@ -8,7 +8,7 @@ from typing import Any
 
 from spec_tests.harness.conformance.clauses import suite_version
 from spec_tests.harness.conformance.verdicts import by_clause
-from spec_tests.site import checked
+from spec_tests.site import validated_files
 from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "BenchmarkReport", "Results", "Run", "load"]
@@ -129,10 +129,10 @@ class Results:
     def newest(self) -> list[Run]:
         """The newest run of each kind: implementation, release of PyTorch, machine."""
         newest = {run.kind: run for run in self.runs}
-        return sorted(newest.values(), key=_sort_key)
+        return sorted(newest.values(), key=_column_sort_key)
 
 
-def _sort_key(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
+def _column_sort_key(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
     """Return the sort key of a column: reference, impl, other targets; older releases first."""
     name = str(run.about["target"])
     first = _FIRST_TARGETS.index(name) if name in _FIRST_TARGETS else len(_FIRST_TARGETS)
@@ -148,7 +148,7 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
     """Return the reports in ``folder``, and unpublished runs in ``folder/local`` and ``files``.
 
     Raises:
-        checked.RefusedError: A file is not valid, or contains no results.
+        validated_files.RefusedError: A file is not valid, or contains no results.
     """
     reports = sorted(path.parent for path in folder.glob(RESULTS)) if folder else []
     local = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
@@ -165,8 +165,8 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
 
 
 def _load_published(report: Path) -> Run:
-    about = checked.document(report / "environment.json", "environment")
-    header, tests = checked.read_verdicts(report / "verdicts.jsonl")
+    about = validated_files.document(report / "environment.json", "environment")
+    header, tests = validated_files.read_verdicts(report / "verdicts.jsonl")
     folder = "/".join(report.parts[-3:])
     return Run(_report_name(report), {**header, **about}, tests, folder)
 
@@ -177,9 +177,9 @@ def _report_name(report: Path) -> str:
 
 
 def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
-    header, tests = checked.read_verdicts(path)
+    header, tests = validated_files.read_verdicts(path)
     if not header:
-        raise checked.RefusedError(
+        raise validated_files.RefusedError(
             f"{path} has no header: publish it with python -m reports add, "
             "which takes --target and --hardware"
         )
@@ -192,6 +192,6 @@ def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
 
 
 def _load_benchmarks(folder: Path) -> BenchmarkReport:
-    about = checked.document(folder / "environment.json", "environment")
-    data = checked.document(folder / "benchmark.json", "benchmark")
+    about = validated_files.document(folder / "environment.json", "environment")
+    data = validated_files.document(folder / "benchmark.json", "benchmark")
     return BenchmarkReport(_report_name(folder), about, data)

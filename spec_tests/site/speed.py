@@ -9,7 +9,7 @@ from typing import Any
 from spec_tests.site.ratios import Ratio, ratios
 from spec_tests.site.runs import BenchmarkReport
 
-__all__ = ["Curve", "Peak", "Point", "Row", "curves", "peaks", "rows"]
+__all__ = ["Peak", "Point", "Row", "TimesBySize", "peaks", "rows", "times_by_size"]
 
 #: Matches the size in the name of a group of benchmarks: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
@@ -57,8 +57,11 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """For each library that was timed at two or more sizes: the time at each size."""
+class TimesBySize:
+    """The times of a benchmark at several sizes, for each library.
+
+    Libraries that were timed at one size only are left out.
+    """
 
     name: str
     unit: str
@@ -117,8 +120,8 @@ def _make_point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
     return Point(size, low, median(each["median"] for each in stats), high)
 
 
-def curves(bench: BenchmarkReport) -> list[Curve]:
-    """Return the times by size: one curve for groups whose names differ only in the size."""
+def times_by_size(bench: BenchmarkReport) -> list[TimesBySize]:
+    """Return the times by size, one result for all groups whose names differ only in the size."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
     for group, libraries in _times_by_group(bench).items():
         for match in _SIZE.finditer(group):
@@ -128,7 +131,7 @@ def curves(bench: BenchmarkReport) -> list[Curve]:
                 sized = Point(int(match[2]), point.low, point.value, point.high)
                 points.setdefault(library, []).append(sized)
     return [
-        _make_curve(name, unit, points)
+        _make_times_by_size(name, unit, points)
         for (name, unit), points in found.items()
         if _has_two_sizes(points)
     ]
@@ -138,9 +141,12 @@ def _has_two_sizes(points: Mapping[str, Sequence[Point]]) -> bool:
     return any(len({point.size for point in each}) > 1 for each in points.values())
 
 
-def _make_curve(name: str, unit: str, points: Mapping[str, Sequence[Point]]) -> Curve:
+def _make_times_by_size(
+    name: str, unit: str, points: Mapping[str, Sequence[Point]]
+) -> TimesBySize:
     ordered = {key: sorted(each, key=lambda point: point.size) for key, each in points.items()}
-    return Curve(name, _UNIT[unit], {key: each for key, each in ordered.items() if len(each) > 1})
+    several = {key: each for key, each in ordered.items() if len(each) > 1}
+    return TimesBySize(name, _UNIT[unit], several)
 
 
 def peaks(bench: BenchmarkReport) -> list[Peak]:

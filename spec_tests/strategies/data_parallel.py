@@ -165,7 +165,9 @@ class NewModule:
 
 @st.composite
 def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParallelCall:
-    """Draw calls with nested arguments of equal extent along ``dim``. Shrinks to one vector.
+    """Draw calls with nested arguments of equal extent along ``dim``.
+
+    Shrinks to one matrix, split along dim 0.
 
     Args:
         draw: The draw function of Hypothesis.

@@ -47,14 +47,14 @@ CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "
 #: * property: as a property that returns the text,
 #: * slot: as a slot without a value.
 MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
-#: The kinds of ``__str__`` of generated classes:
+#: What ``__str__`` of a generated class does:
 #:
-#: * inherited: the method of the base class,
+#: * inherited: calls the method of the base class,
 #: * constant: returns a constant,
 #: * picky: raises a LookupError for a text that begins with "Caught",
 #: * raises: always raises a RuntimeError,
-#: * ends: always raises SystemExit.
-PRINTS = ("inherited", "constant", "picky", "raises", "ends")
+#: * exits: always raises SystemExit.
+PRINTS = ("inherited", "constant", "picky", "raises", "exits")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class ExceptionSpec:
         constructor: One of `CONSTRUCTORS`, or ``exiting``; ``builtin`` means ``base`` itself.
         message: One of `MESSAGES`.
         slots: Whether the generated class has a slot ``detail``.
-        prints: The kind of ``__str__``: one of `PRINTS`.
+        prints: What ``__str__`` does: one of `PRINTS`.
     """
 
     base: type[BaseException] = ValueError
@@ -118,7 +118,7 @@ def _str_raises(_: BaseException) -> str:
     raise RuntimeError("this exception cannot be printed")
 
 
-def _str_ends(_: BaseException) -> str:
+def _str_exits(_: BaseException) -> str:
     raise SystemExit("this class ends the program")
 
 
@@ -194,7 +194,7 @@ _STR_METHOD: dict[str, Callable[[BaseException], str]] = {
     "constant": _str_constant,
     "picky": _str_picky,
     "raises": _str_raises,
-    "ends": _str_ends,
+    "exits": _str_exits,
 }
 
 

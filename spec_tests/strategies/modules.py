@@ -8,9 +8,9 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.environment.capabilities import offered
+from spec_tests.harness.environment.capabilities import offered, offers
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
+from spec_tests.strategies.layers import KINDS, NEEDS, ROW_WISE, WIDTH, Residual
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Kinds of layers with a ``weight`` that another linear layer can share.
@@ -156,11 +156,12 @@ def module_specs(
 
     Args:
         draw: The draw function of Hypothesis.
-        kinds: The kinds of layers.
+        kinds: The kinds of layers. Those that need what the devices lack are not drawn.
         dtypes: The dtypes of the input and of most parameters.
         max_layers_per_level: The largest number of layers in the network and in each
             residual block.
     """
+    kinds = [kind for kind in kinds if offers(NEEDS.get(kind, "float32"))]
     parts = _draw_parts(draw, kinds, [], max_layers_per_level, max_depth=1)
     training = draw(st.sampled_from([True, False]))
     return ModuleSpec(parts, draw(st.sampled_from(offered(dtypes))), training)
@@ -178,34 +179,50 @@ def row_wise_specs(
 
 
 def _draw_parts(
-    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
+    draw: st.DrawFn,
+    kinds: Sequence[str],
+    parts_so_far: list[Part],
+    max_layers: int,
+    max_depth: int,
 ) -> tuple[Part, ...]:
     count = draw(st.integers(1, max_layers))
-    return tuple(_draw_part(draw, kinds, drawn, max_layers, max_depth) for _ in range(count))
+    return tuple(
+        _draw_part(draw, kinds, parts_so_far, max_layers, max_depth) for _ in range(count)
+    )
 
 
 def _draw_part(
-    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
+    draw: st.DrawFn,
+    kinds: Sequence[str],
+    parts_so_far: list[Part],
+    max_layers: int,
+    max_depth: int,
 ) -> Part:
-    part = draw(_parts(draw, kinds, drawn, max_layers, max_depth))
-    drawn.append(part)
+    part = draw(_parts(draw, kinds, parts_so_far, max_layers, max_depth))
+    parts_so_far.append(part)
     return part
 
 
 def _parts(
-    draw: st.DrawFn, kinds: Sequence[str], drawn: list[Part], max_layers: int, max_depth: int
+    draw: st.DrawFn,
+    kinds: Sequence[str],
+    parts_so_far: list[Part],
+    max_layers: int,
+    max_depth: int,
 ) -> st.SearchStrategy[Part]:
     # New layers come first, so that failures shrink to them.
     layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
     options: dict[str, st.SearchStrategy[Part]] = {"layer": layers}
-    if drawn:
-        options["same"] = st.builds(SharedLayer, st.integers(0, len(drawn) - 1))
-    tieable = [index for index, part in enumerate(drawn) if _is_tieable(part)]
+    if parts_so_far:
+        options["same"] = st.builds(SharedLayer, st.integers(0, len(parts_so_far) - 1))
+    tieable = [index for index, part in enumerate(parts_so_far) if _is_tieable(part)]
     if tieable:
         options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
     name = draw(st.sampled_from([*options, "skip"] if max_depth else list(options)))
     if name == "skip":
-        return st.just(ResidualSpec(_draw_parts(draw, kinds, drawn, max_layers, max_depth - 1)))
+        return st.just(
+            ResidualSpec(_draw_parts(draw, kinds, parts_so_far, max_layers, max_depth - 1))
+        )
     return options[name]
 
 

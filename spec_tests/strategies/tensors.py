@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.environment.capabilities import offered
+from spec_tests.harness.environment.capabilities import dtype_name, offered, require
 from spec_tests.harness.environment.topology import Topology
 
 CPU = torch.device("cpu")
@@ -38,8 +38,12 @@ class TensorSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor with elements 0, 1, 2, ..., so each element shows its origin."""
+        """Return a new tensor with elements 0, 1, 2, ..., so each element shows its origin.
+
+        The test is not-run if the devices do not compute in the dtype.
+        """
         device = topology.device(self.slot)
+        require(dtype_name(self.dtype))
         tensor = _MAKERS[self.layout](self.shape, self.dtype, device).detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 

@@ -30,7 +30,7 @@ class FewRows:
 
 
 @dataclass(frozen=True)
-class UnevenRows:
+class UnequalChunkCounts:
     """Two tensors that are split into different numbers of chunks.
 
     Args:
@@ -45,7 +45,7 @@ class UnevenRows:
         """Return the two tensors on the first device."""
         return [torch.arange(rows, device=topology.device(0)) for rows in self.rows]
 
-    def facts(self) -> list[str]:
+    def error_texts(self) -> list[str]:
         """Return the texts that the error must contain: all extents and numbers of chunks."""
         counts = [len(even_chunks(rows, self.devices)) for rows in self.rows]
         return [*(f"size {rows} " for rows in self.rows), *(f"({n} chunks)" for n in counts)]
@@ -57,13 +57,13 @@ def few_rows() -> st.SearchStrategy[FewRows]:
     return st.sampled_from([case for case in cases if case.chunk_count < case.devices])
 
 
-def uneven_rows() -> st.SearchStrategy[UnevenRows]:
+def unequal_chunk_counts() -> st.SearchStrategy[UnequalChunkCounts]:
     """Draw pairs of tensors from which the reference drops rows. Shrinks to two devices.
 
     Tensors with one row for each device are excluded: row ``i`` may be meant for device ``i``.
     """
     cases = [
-        UnevenRows((first, second), k)
+        UnequalChunkCounts((first, second), k)
         for k in (2, 3, 4)
         for first in (1, 2, 4, 8)
         for second in (1, 2, 3, 8)

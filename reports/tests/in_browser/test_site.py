@@ -208,7 +208,7 @@ def test_hostile_text_is_shown_and_not_executed(visit):
 def test_everything_but_the_filter_works_without_scripts(visit):
     page = visit("matrix.html", java_script_enabled=False)
     assert not page.is_visible("#filter")
-    assert page.is_visible("text=Without scripts there is no filter")
+    assert page.is_visible("text=The filter needs JavaScript")
     assert page.is_visible(f"tr[id='{ONE}'] .v-fail a")
     page.click("nav >> text=Only here")
     page.wait_for_url("**/only-here.html")

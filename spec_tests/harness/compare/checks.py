@@ -23,19 +23,19 @@ LAYER = 1e-4
 def agree(
     call: Call,
     target: Target,
-    answers: Target | Sequence[Target],
+    baselines: Target | Sequence[Target],
     topology: Topology,
     *,
     tolerance: float = EXACT,
     gradients: bool = True,
     strides: bool = True,
 ) -> None:
-    """Fail unless ``call`` has the same outcome on the target and on all of ``answers``.
+    """Fail unless ``call`` has the same outcome on the target and on all of ``baselines``.
 
     Args:
         call: The call, made once on each implementation with new inputs.
         target: The implementation under test.
-        answers: The implementations to compare with: the oracle, torch.nn.parallel, or both.
+        baselines: The implementations to compare with: the oracle, torch.nn.parallel, or both.
         topology: The devices.
         tolerance: The largest difference of values, relative and absolute.
         gradients: Whether to differentiate the result.
@@ -43,11 +43,11 @@ def agree(
     """
     __tracebackhide__ = True
     actual = observe(call, target, topology, gradients=gradients, strides=strides)
-    for answer in [answers] if isinstance(answers, Target) else answers:
-        expected = observe(call, answer, topology, gradients=gradients, strides=strides)
+    for baseline in [baselines] if isinstance(baselines, Target) else baselines:
+        expected = observe(call, baseline, topology, gradients=gradients, strides=strides)
         difference_text = _outcome_difference(actual, expected, tolerance)
         if difference_text is not None:
-            raise AssertionError(_disagreement_text(call, topology, answer, difference_text))
+            raise AssertionError(_disagreement_text(call, topology, baseline, difference_text))
 
 
 def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
@@ -63,11 +63,11 @@ def _to_snapshot(value: Any) -> Any:
 
 
 def _disagreement_text(
-    call: Call, topology: Topology, answer: Target, difference_text: str
+    call: Call, topology: Topology, baseline: Target, difference_text: str
 ) -> str:
     devices = ", ".join(f"{device}" for device in topology.devices)
     return (
-        f"target and {answer.name} disagree on\n  {call!r}\n"
+        f"target and {baseline.name} disagree on\n  {call!r}\n"
         f"with devices = [{devices}]:\n  {difference_text}"
     )
 

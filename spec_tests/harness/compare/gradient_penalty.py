@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.target import Target
 
 #: A module, or a function that calls it on several devices.
@@ -14,7 +15,11 @@ Model = Callable[[Tensor], Tensor]
 
 
 def network(dtype: torch.dtype) -> nn.Sequential:
-    """Return a small network whose second derivatives are not zero."""
+    """Return a small network whose second derivatives are not zero.
+
+    The test is not-run if the devices do not compute in ``dtype``.
+    """
+    capabilities.require(capabilities.dtype_name(dtype))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)

@@ -20,8 +20,11 @@ from spec_tests.harness.traverse import tensors
 #: the operators that a back end runs on the CPU.
 _BUILD_WARNINGS = (
     *(entry.split(":")[1] for entry in cuda_stand_ins.IGNORED_WARNINGS),
-    *("fall back to", "falls back to", "falling back to"),
+    *("fall back to", "falls back to", "falling back to", "is not currently supported on the"),
 )
+
+#: Addresses, and absolute paths of files.
+_VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![\w.])/(?:[\w.+-]+/)+[\w.+-]*")
 
 
 class Call(Protocol):
@@ -65,7 +68,7 @@ def observe(
 ) -> Outcome:
     """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
-    _seed_generators()
+    seed_generators()
     with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
@@ -78,8 +81,8 @@ def observe(
     return Outcome(result, _warning_texts(caught), after, found)
 
 
-def _seed_generators() -> None:
-    """Seed all generators. ``torch.manual_seed`` would be slow: it formats a traceback."""
+def seed_generators() -> None:
+    """Seed all generators with 0. ``torch.manual_seed`` would be slow: it formats a traceback."""
     torch.default_generator.manual_seed(0)
     accelerator = torch.accelerator.current_accelerator()
     if accelerator is not None:
@@ -97,12 +100,13 @@ def failure_of(error: BaseException) -> Failure:
 def normalise(text: str) -> str:
     """Return an error text without the parts that differ between runs.
 
-    The removed parts are traceback frames, C++ backtraces and addresses.
+    The removed parts are traceback frames, C++ backtraces, addresses, and absolute paths of files:
+    compilers name temporary files.
     """
     text = text.split("\nException raised from", 1)[0]
     # The lines of traceback frames are indented; the text of the exception is not.
     lines = [line for line in text.splitlines() if not line.startswith("  ")]
-    return re.sub(r"0x[0-9a-f]+", "0x", "\n".join(lines))
+    return _VARIABLE.sub("...", "\n".join(lines))
 
 
 def _warning_texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:

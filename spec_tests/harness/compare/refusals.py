@@ -24,27 +24,27 @@ def refused(
             ``{ordinals[0]}`` by the ordinal of the first device.
     """
     __tracebackhide__ = True
-    result = _result_without_input_changes(call, target, topology)
+    result = _observe_with_unchanged_inputs(call, target, topology)
     expected = _fill_in(text, topology)
     checks.same(result, Failure(f"builtins.{error.__name__}", expected), call)
 
 
-def refused_with_facts(
+def refused_with_texts(
     call: Call,
     target: Target,
     topology: Topology,
     error: type[Exception],
-    facts: Iterable[str],
+    texts: Iterable[str],
 ) -> None:
-    """Like `refused`, but only require that the text of the error contains all ``facts``."""
+    """Like `refused`, but only require that the text of the error contains all ``texts``."""
     __tracebackhide__ = True
-    result = _result_without_input_changes(call, target, topology)
+    result = _observe_with_unchanged_inputs(call, target, topology)
     checks.same(getattr(result, "kind", None), f"builtins.{error.__name__}", call)
-    missing = missing_facts(result.text, [_fill_in(fact, topology) for fact in facts])
+    missing = missing_texts(result.text, [_fill_in(text, topology) for text in texts])
     checks.same(missing, [], call)
 
 
-def _result_without_input_changes(call: Call, target: Target, topology: Topology) -> Any:
+def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topology) -> Any:
     """Return the result or `Failure` of ``call``. Fail if the call has changed an input."""
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
@@ -57,6 +57,6 @@ def _fill_in(text: str, topology: Topology) -> str:
     return text.format(KIND=topology.accelerator.upper(), ordinals=topology.ordinals)
 
 
-def missing_facts(error: object, facts: Iterable[str]) -> list[str]:
-    """Return the facts that the text of ``error`` does not contain."""
-    return [fact for fact in facts if fact not in str(error)]
+def missing_texts(error: object, texts: Iterable[str]) -> list[str]:
+    """Return those of ``texts`` that the text of ``error`` does not contain."""
+    return [text for text in texts if text not in str(error)]

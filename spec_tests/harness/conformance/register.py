@@ -8,7 +8,7 @@ The register of a package that is built on torch.nn.parallel begins with
 for the tests in its own list ``repaired``.
 
 ``lacks = ["distributed"]`` declares that the target lacks names that tests of these clauses use.
-An entry is a clause id or its beginning; see `not_offered`. ``lacks`` is not inherited.
+An entry is a clause id or its beginning; see `declared_lacks`. ``lacks`` is not inherited.
 """
 
 import tomllib

@@ -26,7 +26,7 @@ from types import MappingProxyType
 
 import pytest
 
-from spec_tests.harness.conformance import not_offered
+from spec_tests.harness.conformance import declared_lacks
 
 #: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
@@ -35,7 +35,7 @@ ERRORS = ("fail", "not-offered")
 #: Key and value in the line of a test that only compares with torch.nn.parallel.
 JUDGED_BY, AGREEMENT = "by", "agreement"
 #: Key, in the line of a test, for the register entry that declares its clause as lacking.
-DECLARED = not_offered.LACKS_ENTRY
+DECLARED = declared_lacks.LACKS_ENTRY
 _NONE: Mapping[str, str] = MappingProxyType({})
 #: Length in characters to which a text in a file of verdicts is cut.
 _MAX_LENGTH = 1500

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from spec_tests.harness.environment import back_end_checks as checks
 
@@ -34,8 +35,13 @@ DTYPES = (
     torch.int16,
     torch.int8,
     torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
     torch.bool,
 )
+#: Dtypes that tests only copy. PyTorch itself does not compute with them.
+_COPIED = {torch.uint16, torch.uint32, torch.uint64}
 
 
 @dataclass(frozen=True)
@@ -77,13 +83,24 @@ def try_check(check: Check, devices: checks.Devices) -> Finding:
 
 
 def try_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Make, add and copy tensors of ``dtype``; return the text of the error, or None."""
+    """Make, copy, add and multiply tensors of ``dtype``; return the text of the error, or None."""
     ones = torch.ones(3, dtype=dtype)
     try:
-        total = ones.to(device) + torch.ones(3, dtype=dtype, device=device)
-        return None if torch.equal(total.cpu(), ones + ones) else f"wrong sums of {dtype}"
+        found, expected = _results(ones.to(device)), _results(ones)
+        is_right = all(map(torch.equal, (result.cpu() for result in found), expected))
+        return None if is_right else f"wrong values of {dtype}"
     except Exception as error:  # a back end may raise anything for an unsupported dtype
         return _first_line(error)
+
+
+def _results(vector: Tensor) -> list[Tensor]:
+    """Return a copy of ``vector``, and sums and products if PyTorch computes in its dtype."""
+    results = [vector.clone()]
+    if vector.dtype not in _COPIED:
+        results.append((vector + torch.ones_like(vector)) * vector)
+    if vector.is_floating_point() or vector.is_complex():
+        results.append(vector[None] @ vector[:, None])
+    return results
 
 
 def _first_line(error: Exception) -> str:
@@ -171,6 +188,13 @@ CHECKS = (
         "pinned-memory", "Tensor.pin_memory", "users, the suite", False, checks.check_pinned_memory
     ),
     Check("sparse", "Tensor.to_sparse", "users, the suite", False, checks.check_sparse),
+    Check(
+        "channels-last",
+        "conv2d with a channels-last weight",
+        "users, the suite",
+        False,
+        checks.check_channels_last,
+    ),
     Check("kept-parameters", "module.to()", "optimizers", False, checks.check_kept_parameters),
 )
 #: The features among `CHECKS` that a test may need, by name.

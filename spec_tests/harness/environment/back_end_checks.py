@@ -18,6 +18,7 @@ __all__ = [
     "check_availability",
     "check_backward",
     "check_backward_over_devices",
+    "check_channels_last",
     "check_copies_between_devices",
     "check_copies_from_views",
     "check_count",
@@ -228,6 +229,14 @@ def check_sparse(devices: Devices) -> None:
     """Convert a matrix to the sparse layout and back."""
     dense = torch.eye(2, device=devices[0])
     _require(torch.equal(dense.to_sparse().to_dense().cpu(), torch.eye(2)), "other values")
+
+
+def check_channels_last(devices: Devices) -> None:
+    """Convolve an image with a weight in the memory format channels-last."""
+    image, weight = torch.ones(1, 2, 3, 3), torch.ones(2, 2, 3, 3)
+    moved = weight.to(memory_format=torch.channels_last).to(devices[0])
+    found = nn.functional.conv2d(image.to(devices[0]), moved)
+    _require(torch.equal(found.cpu(), nn.functional.conv2d(image, weight)), "other values")
 
 
 def check_kept_parameters(devices: Devices) -> None:

@@ -2,13 +2,15 @@
 
 import importlib
 import os
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import pytest
 import torch
 
 from spec_tests import cuda_stand_ins, simulator
+from spec_tests.simulator import build
 
 #: Environment variable: modules, separated by commas, that register a back end. Child processes of
 #: a test inherit it, and import these modules.
@@ -75,10 +77,21 @@ def not_run(reason: str) -> None:
     pytest.skip(f"not-run: {reason}")
 
 
-def make_topology(accelerator: str, device_ids: str | None) -> Topology:
+def _say_nothing(_: str) -> None:
+    """Print nothing."""
+
+
+def make_topology(
+    accelerator: str, device_ids: str | None, say: Callable[[str], object] = _say_nothing
+) -> Topology:
     """Return the devices that ``--accelerator`` and ``--device-ids`` select.
 
     Enable the simulator, and the replacements of CUDA-only functions, if they are needed.
+
+    Args:
+        accelerator: The device type; ``auto`` means the accelerator of this machine, or ``sim``.
+        device_ids: Ordinals, separated by commas; None for all devices.
+        say: Prints a line before and after the simulator is built, which takes half a minute.
 
     Raises:
         pytest.UsageError: there is no such accelerator, or no such device.
@@ -89,7 +102,7 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
         found = torch.accelerator.current_accelerator(check_available=True)
         accelerator = found.type if found is not None else "sim"
     if accelerator == "sim":
-        _enable_simulator()
+        _enable_simulator(say)
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type != accelerator:
         have = "no accelerator" if found is None else found.type
@@ -98,8 +111,13 @@ def make_topology(accelerator: str, device_ids: str | None) -> Topology:
     return Topology(accelerator, _parse_ordinals(device_ids, torch.accelerator.device_count()))
 
 
-def _enable_simulator() -> None:
+def _enable_simulator(say: Callable[[str], object]) -> None:
     try:
+        if not build.SIMULATOR.library.exists():
+            say("building the simulated accelerator in C++, once on this machine (30 s) ...")
+            start = time.monotonic()
+            build.build()
+            say(f"built in {time.monotonic() - start:.0f} s")
         simulator.enable(device_count=SIMULATED_DEVICES)
     except (OSError, RuntimeError) as error:  # the simulator cannot be built
         raise pytest.UsageError(f"--accelerator sim: {error}") from None

@@ -71,6 +71,7 @@ WARNINGS = (
     "ignore:mypy_extensions.TypedDict is deprecated",
     # A back end runs an operator on the CPU: slow, but right.
     r"ignore:.*(will fall|is falling|falls) back to",
+    "ignore:.*is not currently supported on the",
     *cuda_stand_ins.IGNORED_WARNINGS,
 )
 
@@ -124,7 +125,9 @@ def topology_of(config: pytest.Config) -> Topology:
         features.switch_off(config)
         os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
-        config.stash[_TOPOLOGY] = make_topology(*options)
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        say = [terminal.write_line] if terminal is not None else []
+        config.stash[_TOPOLOGY] = make_topology(*options, *say)
         faults.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 
@@ -133,11 +136,9 @@ def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     names = config.getoption("--dtypes")
     try:
-        found = capabilities.find(topology_of(config), names and frozenset(names.split(",")))
+        return capabilities.find(topology_of(config), names and frozenset(names.split(",")))
     except ValueError as error:
         raise pytest.UsageError(f"--dtypes: {error}") from None
-    capabilities.use(found)
-    return found
 
 
 @pytest.fixture(scope="session")
@@ -147,6 +148,7 @@ def topology(request: pytest.FixtureRequest) -> Topology:
     machine_check.require_devices(found.devices)
     machine_check.require_copies(found.devices)
     machine_check.require_writes(found.devices)
+    capabilities.use(capabilities_of(request.config))
     return found
 
 
@@ -163,13 +165,14 @@ def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
     if not has_reference(request.config):
         not_run("compares with torch.nn.parallel, and --reference is none")
     if not _can_run_reference(request.config):
-        not_run("compares with torch.nn.parallel, which needs new streams on the devices")
+        not_run("compares with torch.nn.parallel, which needs new streams and autocast")
     return Target(REFERENCE)
 
 
 def _can_run_reference(config: pytest.Config) -> bool:
-    """Return whether torch.nn.parallel can split CPU tensors on the devices of the run."""
-    return capabilities_of(config).offers("new-streams")
+    """Return whether torch.nn.parallel can scatter CPU tensors and run replicas on the devices."""
+    offered = capabilities_of(config)
+    return offered.offers("new-streams") and offered.offers("autocast")
 
 
 @pytest.fixture(scope="session")
@@ -179,8 +182,11 @@ def oracle(topology: Topology) -> Target:
 
 
 @pytest.fixture(scope="session")
-def answers(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
-    """The implementations to compare with: the oracle, and the reference if it can run."""
+def baselines(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
+    """The implementations that the target is compared with.
+
+    They are the oracle, and the reference if it can run.
+    """
     if not has_reference(request.config) or not _can_run_reference(request.config):
         return (oracle,)
     return request.getfixturevalue("reference"), oracle

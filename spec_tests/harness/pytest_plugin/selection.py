@@ -41,6 +41,6 @@ def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pyt
 def needs_reference(item: pytest.Item) -> bool:
     """Return whether a test compares only with torch.nn.parallel (fixture ``reference``).
 
-    A test with the fixture ``answers`` also compares with the oracle.
+    A test with the fixture ``baselines`` also compares with the oracle.
     """
     return "reference" in getattr(item, "fixturenames", ())

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from spec_tests.harness.conformance import not_offered, verdicts
+from spec_tests.harness.conformance import declared_lacks, verdicts
 
 __all__ = ["VerdictLog"]
 
@@ -21,11 +21,12 @@ class VerdictLog:
         metadata: Returns the metadata of the run for the first line of the file.
 
     Attributes:
-        former: The tests of the interrupted run that this run resumes.
-        lacks: For each clause that the register declares as lacking: the entry of the register.
-            Empty for partial runs (such as ``-k``), where a stale entry cannot be recognized.
-        stale: The part of ``lacks`` that the target offers after all. Set at the end of the
-            session.
+        resumed_tests: The tests of the interrupted run that this run resumes.
+        declared_lacking: For each clause that the register declares as lacking: the entry of the
+            register. Empty for partial runs (such as ``-k``), where a stale entry cannot be
+            recognized.
+        stale_declarations: The entries of ``declared_lacking`` whose names the target offers
+            after all. Set at the end of the session.
     """
 
     def __init__(
@@ -36,11 +37,11 @@ class VerdictLog:
         metadata: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
-        self.former = verdicts.read(self._path) if resume and self._path is not None else []
-        self._tests = [*self.former]
+        self.resumed_tests = verdicts.read(self._path) if resume and self._path is not None else []
+        self._tests = [*self.resumed_tests]
         self._metadata = metadata
-        self.lacks: Mapping[str, str] = {}
-        self.stale: Mapping[str, str] = {}
+        self.declared_lacking: Mapping[str, str] = {}
+        self.stale_declarations: Mapping[str, str] = {}
         self._file: TextIO | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -81,7 +82,7 @@ class VerdictLog:
         if not found:
             return
         terminalreporter.section("clauses")
-        for name, entry in self.stale.items():
+        for name, entry in self.stale_declarations.items():
             terminalreporter.write_line(f"ERROR: {name}: {_stale_text(entry)}")
         for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
             terminalreporter.write_line(line)
@@ -98,15 +99,19 @@ class VerdictLog:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run if the resumed run had failures, or if an entry of ``lacks`` is stale."""
-        # In an interrupted run, tests that were not run may use the missing names.
+        """Fail the run if the resumed run had failures, or if a declaration is stale."""
+        # Skip the check after an interruption: tests that were not run may use the missing names.
         if not _was_interrupted(session):
-            self.stale = not_offered.find_stale_entries(self.lacks, self._tests)
-        for name, entry in self.stale.items():
+            self.stale_declarations = declared_lacks.find_stale_entries(
+                self.declared_lacking, self._tests
+            )
+        for name, entry in self.stale_declarations.items():
             found = {"clause": name, "test": "register", "verdict": "fail"}
             self._add_test({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if passed and (self.stale or any(verdicts.is_error(test) for test in self.former)):
+        if passed and (
+            self.stale_declarations or any(verdicts.is_error(test) for test in self.resumed_tests)
+        ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_unconfigure(self) -> None:

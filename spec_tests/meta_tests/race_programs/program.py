@@ -30,8 +30,10 @@ _CUDA = "https://docs.nvidia.com/cuda/"
 _API = _CUDA + "cuda-runtime-api/"
 _TORCH = "https://docs.pytorch.org/docs/stable/"
 _GITHUB = "https://github.com/pytorch/pytorch/"
-#: Name -> page that states the rule: documentation, or PyTorch's source if no documentation does.
-SOURCES = {
+#: Argument ``source`` of `race_program` -> URL of the page that says which accesses are ordered.
+#: It is a page of the documentation, or PyTorch's source or pull request if the documentation does
+#: not say it.
+SOURCE_URLS = {
     "streams": _TORCH + "notes/cuda.html#cuda-streams",
     "backward": _TORCH + "notes/cuda.html#stream-semantics-of-backward-passes",
     "async": _TORCH + "notes/cuda.html#asynchronous-execution",
@@ -56,7 +58,7 @@ class Program(NamedTuple):
     name: str
     #: Runs the variant that the argument ``correct`` selects, and returns the result as numbers.
     run: Callable[[bool], list[float]]
-    #: URL of the page that states the rule.
+    #: URL of the page that says which accesses are ordered.
     source: str
     #: Whether the variant that races returns wrong numbers if copies are deferred (--late-copies).
     late_copies: bool
@@ -75,7 +77,7 @@ def race_program(
 
     def register(function: Callable[[bool], Tensor]) -> Program:
         name = function.__name__.replace("_", "-")
-        page = SOURCES[source]
+        page = SOURCE_URLS[source]
         program = Program(name, lambda correct: function(correct).tolist(), page, late_copies)
         PROGRAMS.append(program)
         return program

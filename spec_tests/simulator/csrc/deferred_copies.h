@@ -19,8 +19,8 @@ bool defer(
     const at::Tensor& from, const at::Tensor& to, uint32_t stream, races::Time time,
     races::Clock clock);
 
-// Runs the copies that are ordered before `clock`. Of two unordered copies, the later one runs
-// first.
+// Runs the deferred copies that are ordered before `clock`. Copies without an order between them
+// run in the reverse of the order in which they were issued.
 void run_ordered_before(const races::Clock& clock);
 void run_all();
 

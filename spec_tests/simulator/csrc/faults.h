@@ -17,8 +17,8 @@ enum class Fault {
   garbled_peers,  // copies between devices write zeros
 };
 
-// Enables one fault and disables the others; an empty name disables all. `device` is the device
-// without memory.
+// Enables one fault and disables the others; an empty name disables all. `device` is used by the
+// fault no_memory only: the device that has no memory left.
 void set(const std::string& name, int device);
 bool is_on(Fault fault) noexcept;
 void check_memory(c10::DeviceIndex device);

@@ -26,7 +26,7 @@ class Frozen:
 
 
 @dataclass
-class Keyed:
+class KeywordOnly:
     """A dataclass whose constructor takes keywords only."""
 
     only: Any = field(kw_only=True)
@@ -82,7 +82,7 @@ def _dataclasses(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return (
         st.builds(Batch, inner, st.none() | inner)
         | st.builds(Frozen, inner, inner)
-        | st.builds(Keyed, only=inner)
+        | st.builds(KeywordOnly, only=inner)
     )
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from reports.publishing.publish import publish
-from spec_tests.site import checked
+from spec_tests.site import validated_files
 
 #: The header of a file of verdicts.
 RUN = {
@@ -35,11 +35,11 @@ def save_lines(tmp_path):
 
 
 def test_first_line_is_returned_as_the_header(save_lines):
-    assert checked.read_verdicts(save_lines({"run": RUN}, TEST)) == (RUN, [TEST])
+    assert validated_files.read_verdicts(save_lines({"run": RUN}, TEST)) == (RUN, [TEST])
 
 
 def test_header_is_an_empty_dict_if_the_file_has_no_header(save_lines):
-    assert checked.read_verdicts(save_lines(TEST)) == ({}, [TEST])
+    assert validated_files.read_verdicts(save_lines(TEST)) == ({}, [TEST])
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_header_is_an_empty_dict_if_the_file_has_no_header(save_lines):
 def test_broken_file_raises_an_error_that_names_the_file_and_the_line(
     save_lines, lines, error_text
 ):
-    with pytest.raises(checked.RefusedError) as caught:
-        checked.read_verdicts(save_lines(*lines))
+    with pytest.raises(validated_files.RefusedError) as caught:
+        validated_files.read_verdicts(save_lines(*lines))
     assert error_text in str(caught.value)
     assert "verdicts.jsonl" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -73,15 +73,15 @@ def test_broken_file_raises_an_error_that_names_the_file_and_the_line(
 def test_unreadable_or_missing_file_raises_refused_error(tmp_path):
     path = tmp_path / "picture.jsonl"
     path.write_bytes(b"\x89PNG\xff")
-    with pytest.raises(checked.RefusedError, match="cannot be read"):
-        checked.read_verdicts(path)
-    with pytest.raises(checked.RefusedError, match="cannot be read"):
-        checked.read_verdicts(tmp_path / "none.jsonl")
+    with pytest.raises(validated_files.RefusedError, match="cannot be read"):
+        validated_files.read_verdicts(path)
+    with pytest.raises(validated_files.RefusedError, match="cannot be read"):
+        validated_files.read_verdicts(tmp_path / "none.jsonl")
 
 
 def test_report_repeats_the_environment_from_the_header_of_the_verdicts(save_lines, tmp_path):
     report = publish([save_lines({"run": RUN}, TEST)], folder=tmp_path / "reports")
-    environment = checked.document(report / "environment.json", "environment")
+    environment = validated_files.document(report / "environment.json", "environment")
     assert {key: environment[key] for key in ("torch", "python", "version", "date")} == {
         key: RUN[key] for key in ("torch", "python", "version", "date")
     }
