@@ -47,6 +47,7 @@ from ._device import (
     device_index,
     is_cpu,
     side_stream,
+    type_to_use,
 )
 from ._pytree import is_named_tuple
 
@@ -124,7 +125,8 @@ def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
     device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
     """
     ordinals = [_get_device_index(device, optional=True) for device in device_ids]
-    get_properties = torch.get_device_module(accelerator_type()).get_device_properties
+    kind = type_to_use(next(iter(device_ids), None))
+    get_properties = torch.get_device_module(kind).get_device_properties
     properties = [*map(get_properties, ordinals)]
     for sizes in (
         [device.total_memory for device in properties],

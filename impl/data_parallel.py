@@ -56,9 +56,10 @@ class DataParallel(nn.Module, Generic[T]):
         module: The module to run. With several devices it must be on the first one when it is
             called. With one device it is moved there by the constructor.
         device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
-            ``k`` threads. By default all devices of the accelerator. On the CPU each replica
-            uses ``torch.get_num_threads()`` threads for an operator, by default one per core:
-            call ``torch.set_num_threads`` so that ``k`` times that number fits the cores.
+            ``k`` threads. By default all devices of the accelerator; where two accelerators can be
+            used, of the one that has the module's first parameter. On the CPU each replica uses
+            ``torch.get_num_threads()`` threads for an operator, by default one per core: call
+            ``torch.set_num_threads`` so that ``k`` times that number fits the cores.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
@@ -68,8 +69,9 @@ class DataParallel(nn.Module, Generic[T]):
 
     Attributes:
         module: The wrapped module.
-        device_ids: Ordinals, or CPU devices; empty if a forward only calls ``module``.
-        output_device: An ordinal, or the CPU.
+        device_ids: Ordinals, CPU devices or devices of a second accelerator; empty if a forward
+            only calls ``module``.
+        output_device: An entry of this kind.
         dim: The argument ``dim``.
         src_device_obj: The first device.
         chunk_sizes: The argument ``chunk_sizes``.
@@ -108,7 +110,7 @@ class DataParallel(nn.Module, Generic[T]):
         super().__init__()
         self.module = module
         self.device_ids: list[DeviceId] = []
-        placement = choose_devices(device_ids, output_device)
+        placement = choose_devices(device_ids, output_device, module)
         if placement is None:
             return
         self.dim = dim
@@ -281,7 +283,7 @@ def data_parallel(
             numbers of chunks.
         Exception: A replica raised an exception; see :func:`parallel_apply`.
     """
-    placement = choose_devices(device_ids, output_device)
+    placement = choose_devices(device_ids, output_device, module)
     if placement is None:
         raise RuntimeError("device type could not be determined")
     if not isinstance(inputs, tuple):

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from .._device import accelerator_type, is_of_type
+from .._device import accelerator_type, is_on_accelerator
 from .split_cat import wrap_dim
 
 
@@ -97,17 +97,17 @@ def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
 def _enumerate_on_accelerator(
     tensors: Sequence[Tensor], role: str
 ) -> Iterator[tuple[int, Tensor]]:
-    """Check that each tensor is on the accelerator, then yield its index and the tensor.
+    """Check that each tensor is on an accelerator, then yield its index and the tensor.
 
     A generator, so that all checks of one tensor precede those of the next tensor, as in
     torch.nn.parallel.
     """
-    kind = accelerator_type()
     for index, tensor in enumerate(tensors):
-        if not is_of_type(tensor.device, kind):
+        if not is_on_accelerator(tensor):
             name = "output tensor" if role == "output" else "tensor"
+            kind = (accelerator_type() or "accelerator").upper()
             raise RuntimeError(
-                f"Expected all {role} tensors to be {(kind or 'accelerator').upper()} tensors, "
+                f"Expected all {role} tensors to be {kind} tensors, "
                 f"but {name} at index {index} has device '{tensor.device}'"
             )
         yield index, tensor

@@ -2,12 +2,16 @@
 
 No other module compares device types, or treats -1 as the CPU, its deprecated meaning. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
-integer is an ordinal of the accelerator.
+integer is an ordinal of the accelerator. So is a device of a type that cannot be used here:
+``"cuda:1"`` is the accelerator's device 1 where CUDA is not available. Where a second accelerator
+can be used, such as CUDA beside a vendor's back end, its devices keep their type.
 """
 
 import warnings
 from contextlib import AbstractContextManager
 from functools import cache
+from types import SimpleNamespace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,36 +24,84 @@ CPU = torch.device("cpu")
 def accelerator_type() -> str | None:
     """Return the type of the accelerator, such as ``"cuda"``, or None if none is available."""
     accelerator = torch.accelerator.current_accelerator()
-    return None if accelerator is None else _usable_type(accelerator)
+    return accelerator.type if accelerator is not None and _is_usable(accelerator.type) else None
 
 
 @cache
-def _usable_type(accelerator: torch.device) -> str | None:
-    """Return the type of ``accelerator``, or None if its driver reports no device.
+def _is_usable(kind: str) -> bool:
+    """Return whether PyTorch has a driver for the device type ``kind`` that reports a device.
 
     The result is cached, because queries of the driver are slow.
     """
+    if kind == "cpu":
+        return False
+    try:
+        module = torch.get_device_module(kind)
+    except RuntimeError:  # PyTorch has no device module for types such as "meta".
+        return False
     # A back end may lack this function. `torch.accelerator` itself only needs `device_count`.
-    is_available = getattr(torch.get_device_module(accelerator), "is_available", None)
-    usable = device_count() > 0 if is_available is None else is_available()
-    return accelerator.type if usable else None
+    is_available = getattr(module, "is_available", None)
+    return device_count(kind) > 0 if is_available is None else bool(is_available())
 
 
-def device_count() -> int:
-    """Return the number of the accelerator's devices; 0 if there is no accelerator.
+def device_count(kind: str | None = None) -> int:
+    """Return the number of devices of the type ``kind``, by default of the accelerator.
 
-    Raise RuntimeError if the back end does not offer this number.
+    Return 0 if there is no accelerator. Raise RuntimeError if the back end does not offer this
+    number.
     """
     try:
-        return torch.accelerator.device_count()
+        count: int = runtime(kind).device_count()
     except AttributeError as error:  # torch.accelerator calls the back end's device module.
         raise RuntimeError(f"the back end cannot count its devices: {error}") from error
+    return count
 
 
-def indexed_accelerator_type() -> str | None:
-    """Return the type of the accelerator; None if its devices have no indices (Apple's "mps")."""
-    kind = accelerator_type()
-    return None if kind == "mps" else kind
+def runtime_of(device: torch.device) -> Any:
+    """Return an object with the functions of ``torch.accelerator`` for the type of ``device``."""
+    return runtime(device.type)
+
+
+def runtime(kind: str | None) -> Any:
+    """Return an object with the functions of ``torch.accelerator`` for the device type ``kind``.
+
+    None stands for the accelerator.
+    """
+    accelerator = torch.accelerator.current_accelerator()
+    if kind is None or accelerator is None or accelerator.type == kind:
+        return torch.accelerator
+    return _second_runtime(kind)
+
+
+@cache
+def _second_runtime(kind: str) -> SimpleNamespace:
+    """Return the functions of ``torch.accelerator`` for a type that is not the accelerator's."""
+    module = torch.get_device_module(kind)
+    return SimpleNamespace(
+        current_device_index=module.current_device,
+        current_stream=module.current_stream,
+        device_count=module.device_count,
+        device_index=module.device,
+        set_device_index=module.set_device,
+        set_stream=module.set_stream,
+    )
+
+
+def has_indices(kind: str) -> bool:
+    """Return whether devices of the type ``kind`` have indices. Apple's "mps" has none."""
+    return kind != "mps"
+
+
+def type_to_use(device: DeviceLike | None) -> str | None:
+    """Return the type of ``device`` if it can be used, else that of the accelerator.
+
+    The CPU counts as a type that cannot be used. The result is None if there is no accelerator.
+    """
+    if isinstance(device, str):
+        device = torch.device(device)
+    if isinstance(device, torch.device) and _is_usable(device.type):
+        return device.type
+    return accelerator_type()
 
 
 def accelerator_in_use() -> str | None:
@@ -89,6 +141,11 @@ def is_on_cpu(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu"
 
 
+def is_on_accelerator(tensor: Tensor) -> bool:
+    """Return whether ``tensor`` is on an accelerator that can be used."""
+    return _is_usable(tensor.device.type)
+
+
 def is_minus_one(device: DeviceLike | None) -> bool:
     """Return whether ``device`` is -1, the deprecated name of the CPU as a target."""
     return device == -1
@@ -126,22 +183,22 @@ def device_index(device: DeviceLike) -> int:
     return index
 
 
-def device_at(ordinal: int) -> torch.device:
-    """Return the device of the accelerator with this ordinal.
+def device_at(ordinal: int, kind: str | None = None) -> torch.device:
+    """Return the device of the type ``kind``, by default of the accelerator, with this ordinal.
 
     Raise RuntimeError if ``ordinal`` is negative or there is no accelerator.
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
-    return torch.device(_require_accelerator(), ordinal)
+    return torch.device(kind or _require_accelerator(), ordinal)
 
 
 def as_device(device: DeviceLike) -> torch.device:
-    """Convert ``device`` to a device of the accelerator with an index, or to the CPU.
+    """Convert ``device`` to a device of an accelerator with an index, or to the CPU.
 
     Raise the errors of :func:`device_index` and :func:`device_at`.
     """
-    return CPU if is_cpu(device) else device_at(device_index(device))
+    return CPU if is_cpu(device) else device_at(device_index(device), type_to_use(device))
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
@@ -153,7 +210,8 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     if is_cpu(device):
         return CPU
     index = device.index if isinstance(device, torch.device) else None
-    return current_device() if index is None else device_at(index)
+    kind = type_to_use(device)
+    return current_device(kind) if index is None else device_at(index, kind)
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
@@ -173,25 +231,32 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
     return CPU
 
 
-def current_device() -> torch.device:
-    """Return the current device of the accelerator. Raise RuntimeError if there is none."""
-    return torch.device(_require_accelerator(), torch.accelerator.current_device_index())
+def current_device(kind: str | None = None) -> torch.device:
+    """Return the current device of the type ``kind``, by default of the accelerator.
+
+    Raise RuntimeError if there is no accelerator.
+    """
+    kind = kind or _require_accelerator()
+    return torch.device(kind, runtime(kind).current_device_index())
 
 
-def all_devices() -> list[torch.device]:
-    """Return all devices of the accelerator, or an empty list if there is no accelerator."""
-    return [*map(device_at, range(device_count()))]
+def all_devices(kind: str) -> list[torch.device]:
+    """Return all devices of the type ``kind``."""
+    return [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
 
 
 def use_device(device: torch.device) -> AbstractContextManager[None]:
     """Make ``device`` current inside a ``with`` block. For the CPU the block has no effect."""
     # The index of the CPU is None. For None `torch.accelerator.device_index` changes nothing.
-    return torch.accelerator.device_index(device.index)
+    context: AbstractContextManager[None] = (
+        torch.accelerator if is_cpu(device) else runtime_of(device)
+    ).device_index(device.index)
+    return context
 
 
 def has_streams(device: torch.device) -> bool:
     """Return whether kernels on ``device`` run on streams that impl can choose."""
-    return device.type not in ("cpu", "mps")
+    return device.type != "mps" and _is_usable(device.type)
 
 
 def _require_accelerator() -> str:

@@ -4,19 +4,24 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from torch import nn
 
 from .._compat import exclude_from_compilation
 from .device import (
     CPU,
     DeviceLike,
+    accelerator_type,
     all_devices,
     as_device_or_current,
     device_index,
-    indexed_accelerator_type,
+    has_indices,
     is_cpu,
+    is_of_type,
+    type_to_use,
 )
 
-#: An ordinal of the accelerator, or the CPU. A device with this ordinal need not exist.
+#: An ordinal of the accelerator, a device of a second accelerator, or the CPU. The device need not
+#: exist.
 DeviceId = int | torch.device
 
 
@@ -30,9 +35,14 @@ class Placement(NamedTuple):
 
 @exclude_from_compilation
 def choose_devices(
-    device_ids: Sequence[DeviceLike] | None, output_device: DeviceLike | None
+    device_ids: Sequence[DeviceLike] | None,
+    output_device: DeviceLike | None,
+    module: nn.Module | None = None,
 ) -> Placement | None:
     """Convert the device arguments of ``DataParallel`` or ``data_parallel``.
+
+    If ``device_ids`` is None, all devices are used: those of the accelerator that has the first
+    parameter of ``module``, or those of PyTorch's accelerator if the parameter is on the CPU.
 
     Return None if no accelerator has device indices and ``device_ids`` does not name the CPU.
 
@@ -41,25 +51,33 @@ def choose_devices(
         ValueError: ``device_ids`` mixes the CPU and the accelerator's devices.
         RuntimeError: A device string is invalid.
     """
-    are_cpu = _are_cpu_only(device_ids)
-    kind = None if are_cpu else indexed_accelerator_type()
-    if kind is None and not are_cpu:
+    if device_ids is not None and _are_cpu_only(device_ids):
+        output = _as_device_id(CPU if output_device is None else output_device)
+        return Placement([CPU] * len(device_ids), output, CPU)
+    first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
+    kind = type_to_use(first)
+    if kind is None or not has_indices(kind):
         return None
-    devices = all_devices() if device_ids is None else device_ids
+    devices = all_devices(kind) if device_ids is None else device_ids
     output = _as_device_id(devices[0] if output_device is None else output_device)
-    if kind is None:
-        return Placement([CPU] * len(devices), output, CPU)
-    ordinals = [device_index(_as_device_id(device)) for device in devices]
-    return Placement([*ordinals], output, torch.device(kind, ordinals[0]))
+    ids = [*map(_as_device_id, devices)]
+    ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
+    return Placement(ids, output, torch.device(kind, ordinals[0]))
+
+
+def _first_device(module: nn.Module | None) -> torch.device | None:
+    """Return the device of the first parameter, or None if there is no parameter."""
+    parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
+    return None if parameter is None else parameter.device
 
 
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
     if isinstance(device, int):
-        return device
+        return int(device)
     found = as_device_or_current(device)
-    return found if is_cpu(found) else found.index
+    return found.index if is_of_type(found, accelerator_type()) else found
 
 
-def _are_cpu_only(device_ids: Sequence[DeviceLike] | None) -> bool:
+def _are_cpu_only(device_ids: Sequence[DeviceLike]) -> bool:
     devices = device_ids if isinstance(device_ids, (list, tuple)) else ()
     return len(devices) > 0 and all(map(is_cpu, devices))

@@ -16,18 +16,16 @@ import torch
 from torch import Tensor
 
 from .._compat import exclude_from_compilation
-from .device import accelerator_type, current_device, has_streams, is_of_type
-from .stream import current_stream, current_streams, set_current_streams
+from .device import current_device, has_streams, type_to_use
+from .stream import current_stream, set_current_streams
 
 _Backward = Callable[..., Any]
 
 
 def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
     """Save the current streams of ``devices`` in ``ctx``."""
-    # Use a dictionary, which drops repeated devices and keeps their order.
-    ctx.streams = current_streams(
-        {each.index: None for each in devices if _has_current_stream(each)}
-    )
+    # A dictionary drops repeated devices and keeps their order.
+    ctx.streams = [*map(current_stream, dict.fromkeys(filter(has_streams, devices)))]
 
 
 def wait_for_grad(grad: Tensor) -> Tensor:
@@ -36,8 +34,10 @@ def wait_for_grad(grad: Tensor) -> Tensor:
     The next node waits only for the stream of this node. This stream may be on another device
     than ``grad``.
     """
-    if _has_current_stream(grad.device) and grad.device != current_device():
-        current_stream(current_device()).wait_stream(current_stream(grad.device))
+    if has_streams(grad.device):
+        here = current_device(type_to_use(grad.device))
+        if grad.device != here:
+            current_stream(here).wait_stream(current_stream(grad.device))
     return grad
 
 
@@ -47,7 +47,7 @@ def with_saved_streams(backward: _Backward) -> _Backward:
     @exclude_from_compilation
     @functools.wraps(backward)
     def run(ctx: Any, *grads: Any) -> Any:
-        before = current_streams(stream.device_index for stream in ctx.streams)
+        before = [current_stream(stream.device) for stream in ctx.streams]
         if before == ctx.streams:
             return backward(ctx, *grads)
         # Restore the streams afterwards, because this thread also runs other nodes.
@@ -58,7 +58,3 @@ def with_saved_streams(backward: _Backward) -> _Backward:
             set_current_streams(before)
 
     return run
-
-
-def _has_current_stream(device: torch.device) -> bool:
-    return has_streams(device) and is_of_type(device, accelerator_type())

@@ -6,7 +6,7 @@ from functools import cache
 
 import torch
 
-from .device import has_streams
+from .device import has_streams, runtime, runtime_of
 
 
 @contextmanager
@@ -16,34 +16,36 @@ def use_stream(stream: torch.Stream) -> Iterator[None]:
     ``with stream`` is not safe here: it stores the state to restore in the stream object, so two
     threads with the same current stream would restore each other's device and stream.
     """
-    device = torch.accelerator.current_device_index()
-    before = torch.accelerator.current_stream(stream.device_index)
-    torch.accelerator.set_stream(stream)
+    accelerator = runtime_of(stream.device)
+    device = accelerator.current_device_index()
+    before = accelerator.current_stream(stream.device_index)
+    accelerator.set_stream(stream)
     try:
         yield
     finally:
-        torch.accelerator.set_stream(before)
-        torch.accelerator.set_device_index(device)
+        accelerator.set_stream(before)
+        accelerator.set_device_index(device)
 
 
 def current_stream(device: torch.device) -> torch.Stream:
-    """Return the current stream of ``device``, a device of the accelerator."""
-    return torch.accelerator.current_stream(device.index)
+    """Return the current stream of ``device``, a device of an accelerator."""
+    stream: torch.Stream = runtime_of(device).current_stream(device.index)
+    return stream
 
 
-def current_streams(ordinals: Iterable[int]) -> list[torch.Stream]:
-    """Return the current streams of the accelerator's devices with these ordinals."""
-    return [*map(torch.accelerator.current_stream, ordinals)]
+def current_streams(kind: str | None, ordinals: Iterable[int]) -> list[torch.Stream]:
+    """Return the current streams of the devices of the type ``kind`` with these ordinals."""
+    return [*map(runtime(kind).current_stream, ordinals)]
 
 
 def set_current_streams(streams: Sequence[torch.Stream]) -> None:
     """Make each of ``streams`` current on its device. The current device does not change."""
-    device = torch.accelerator.current_device_index() if streams else None
     for stream in streams:
-        if stream != torch.accelerator.current_stream(stream.device_index):
-            torch.accelerator.set_stream(stream)
-    if device is not None:
-        torch.accelerator.set_device_index(device)
+        if stream != current_stream(stream.device):
+            accelerator = runtime_of(stream.device)
+            device = accelerator.current_device_index()
+            accelerator.set_stream(stream)
+            accelerator.set_device_index(device)
 
 
 def side_stream(device: torch.device) -> torch.Stream | None:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from .._comm import detached_copies
 from .._compat import version_counters
-from .._device import DeviceId, as_device_or_current, current_streams, has_streams
+from .._device import DeviceId, as_device_or_current, current_stream, has_streams
 from .module_tree import check_source
 
 #: The name of each module of a tree, and the module. The root is first.
@@ -296,7 +296,7 @@ def _without_nones(members: Mapping[str, Any]) -> list[str]:
 
 def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
     """Return the current streams of ``devices``, as a key for cached replicas."""
-    return (*current_streams(device.index for device in devices if has_streams(device)),)
+    return (*map(current_stream, filter(has_streams, devices)),)
 
 
 def _change_error(change: str) -> RuntimeError:

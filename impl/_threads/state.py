@@ -19,12 +19,12 @@ from .._compat import (
 from .._device import (
     CPU,
     accelerator_in_use,
-    accelerator_type,
     current_device,
     current_streams,
     device_count,
     is_cpu,
     set_current_streams,
+    type_to_use,
     use_device,
 )
 from .locals import can_isolate_locals
@@ -34,7 +34,8 @@ class _Scope(NamedTuple):
     """The device types and the devices whose settings are transferred."""
 
     autocast_types: tuple[str, ...]  # The device types whose autocast settings are transferred.
-    ordinals: range  # The ordinals of the accelerator's devices whose streams are transferred.
+    kind: str | None  # The type of the devices whose current streams are transferred.
+    ordinals: range  # The ordinals of these devices.
 
 
 class _Flags(NamedTuple):
@@ -101,7 +102,7 @@ def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     # All replicas share these values. Below, each replica gets its own copy of the context,
     # because two threads cannot enter one context at the same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
-    current = current_device() if scope.ordinals else CPU
+    current = current_device(scope.kind) if scope.ordinals else CPU
     return [
         ThreadState(*shared, copy_context(), current if is_cpu(device) else device, is_cpu(device))
         for device in devices
@@ -168,13 +169,12 @@ def _has_private_hooks() -> bool:
 
 def _find_scope(devices: Sequence[torch.device]) -> _Scope:
     # If all replicas are on the CPU, do not initialize the accelerator.
-    on_cpu = all(map(is_cpu, devices))
-    kind = accelerator_in_use() if on_cpu else accelerator_type()
+    first = next((device for device in devices if not is_cpu(device)), None)
+    kind = accelerator_in_use() if first is None else type_to_use(first)
     if kind is None:
-        return _Scope(("cpu",), range(0))
+        return _Scope(("cpu",), None, range(0))
     has_autocast = torch.amp.is_autocast_available(kind)
-    ordinals = range(device_count())
-    return _Scope(("cpu", kind) if has_autocast else ("cpu",), ordinals)
+    return _Scope(("cpu", kind) if has_autocast else ("cpu",), kind, range(device_count(kind)))
 
 
 def _read_flags(scope: _Scope) -> _Flags:
@@ -185,7 +185,7 @@ def _read_flags(scope: _Scope) -> _Flags:
         [*map(torch.get_autocast_dtype, scope.autocast_types)],
         torch.is_autocast_cache_enabled(),
         unnumbered_default_device(),
-        current_streams(scope.ordinals),
+        current_streams(scope.kind, scope.ordinals),
     )
 
 

@@ -29,20 +29,20 @@ def test_device_functions_raise_without_an_accelerator(monkeypatch):
 def test_unavailable_accelerator_has_no_type(topology, monkeypatch):
     module = torch.get_device_module(topology.accelerator)
     monkeypatch.setattr(module, "is_available", lambda: False)
-    device_module._usable_type.cache_clear()
+    device_module._is_usable.cache_clear()
     assert device_module.accelerator_type() is None
-    device_module._usable_type.cache_clear()
+    device_module._is_usable.cache_clear()
 
 
 def test_back_end_without_is_available_is_asked_for_its_device_count(topology, monkeypatch):
     module = torch.get_device_module(topology.accelerator)
     monkeypatch.delattr(module, "is_available")
-    device_module._usable_type.cache_clear()
+    device_module._is_usable.cache_clear()
     for count, expected in [(1, topology.accelerator), (0, None)]:
         monkeypatch.setattr(module, "device_count", lambda count=count: count)
-        device_module._usable_type.cache_clear()
+        device_module._is_usable.cache_clear()
         assert device_module.accelerator_type() == expected
-    device_module._usable_type.cache_clear()
+    device_module._is_usable.cache_clear()
 
 
 def test_devices_keep_their_type_and_index(topology):
@@ -67,6 +67,17 @@ def _fail(*_):
     raise RuntimeError("Backend doesn't support create a new Stream.")
 
 
+class StreamWithoutWaits(torch.Stream):
+    """A stream whose ``wait_stream`` raises."""
+
+    wait_stream = _fail
+
+
+def test_back_end_whose_streams_cannot_wait_has_no_side_streams(topology, monkeypatch):
+    monkeypatch.setattr(torch, "Stream", StreamWithoutWaits)
+    assert not stream_module._has_side_streams.__wrapped__(topology.device(0))
+
+
 @pytest.mark.parametrize("name", ["Stream", "Tensor.record_stream"])
 def test_chunks_are_copied_on_the_current_stream_if_side_streams_cannot_be_used(
     topology, monkeypatch, name
@@ -89,7 +100,9 @@ def test_as_target_converts_minus_one_to_the_cpu_and_warns():
         assert device_module.as_target("cpu") == torch.device("cpu")
 
 
-@pytest.mark.parametrize("kind", [None, "mps", "cuda", "sim"])
-def test_mps_has_no_indexed_devices(monkeypatch, kind):
-    monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
-    assert device_module.indexed_accelerator_type() == (None if kind == "mps" else kind)
+@pytest.mark.parametrize(
+    ("device", "expected"), [("sim:0", True), ("meta", False), ("cpu", False)]
+)
+def test_only_devices_of_usable_accelerators_have_streams(topology, device, expected):
+    device = topology.device(0) if device == "sim:0" else torch.device(device)
+    assert device_module.has_streams(device) == expected

@@ -11,7 +11,6 @@ from torch import nn
 
 from impl import DataParallel
 from impl import _legacy_names as legacy_names
-from impl._device import device as device_module
 from impl._device import placement
 from impl._device.device import as_device, as_device_or_current
 
@@ -54,7 +53,7 @@ def test_cpu_beside_other_devices_raises(topology):
 
 @pytest.mark.parametrize("kind", [None, "mps"])
 def test_choose_devices_returns_none_without_indexed_accelerator_devices(monkeypatch, kind):
-    monkeypatch.setattr(device_module, "accelerator_type", lambda: kind)
+    monkeypatch.setattr(placement, "type_to_use", lambda _: kind)
     assert placement.choose_devices([0, 1], 0) is None
     assert placement.choose_devices(None, None) is None
     assert placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)

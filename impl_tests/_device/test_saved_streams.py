@@ -60,22 +60,6 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
     assert records == [expected]
 
 
-@pytest.mark.parametrize(
-    ("device", "kind", "expected"),
-    [
-        ("cuda:0", "cuda", True),
-        ("meta", "sim", False),
-        ("mps", "mps", False),
-        ("cpu", None, False),
-    ],
-)
-def test_only_accelerator_devices_with_streams_have_a_current_stream(
-    monkeypatch, device, kind, expected
-):
-    monkeypatch.setattr(saved_streams, "accelerator_type", lambda: kind)
-    assert saved_streams._has_current_stream(torch.device(device)) == expected
-
-
 def test_stream_of_each_accelerator_device_is_saved_once(topology):
     ctx = SimpleNamespace()
     device = topology.device(0)

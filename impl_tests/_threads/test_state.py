@@ -198,7 +198,7 @@ def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
 
 
 def test_baseline_flags_are_read_again_if_the_devices_change(topology):
-    small = thread_state._Scope(("cpu",), range(0))
+    small = thread_state._Scope(("cpu",), None, range(0))
     large = thread_state._find_scope([topology.device(0)])
 
     def read():

@@ -1,0 +1,96 @@
+"""Two accelerators in one process: torch.accelerator reports one, and the module is on another."""
+
+import pytest
+import torch
+from torch import nn
+
+import impl
+from impl._device import device as device_module
+
+
+class _Refusing:
+    """A stand-in for torch.accelerator whose other functions must not be called."""
+
+    def __getattr__(self, name):
+        raise AssertionError(f"torch.accelerator.{name} was called")
+
+
+class _Torch:
+    """The package torch with its true ``accelerator``, for the simulator's device module."""
+
+    accelerator = torch.accelerator
+
+    def __getattr__(self, name):
+        return getattr(torch, name)
+
+
+@pytest.fixture
+def second(topology, monkeypatch):
+    """Make torch.accelerator report an XPU accelerator beside the simulator."""
+    if topology.accelerator != "sim":
+        pytest.skip("not-run: the second accelerator of this test is the simulator")
+    reported = _Refusing()
+    reported.current_accelerator = lambda check_available=False: torch.device("xpu")
+    monkeypatch.setattr(torch.get_device_module("sim"), "torch", _Torch())
+    monkeypatch.setattr(torch, "accelerator", reported)
+    monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
+    device_module._is_usable.cache_clear()
+    yield topology
+    device_module._is_usable.cache_clear()
+
+
+def test_default_devices_are_of_the_type_of_the_parameters(second):
+    module = nn.Linear(2, 2).to(second.device(0))
+    parallel = impl.DataParallel(module)
+    assert parallel.device_ids == [*second.devices]
+    assert parallel.output_device == parallel.src_device_obj == second.device(0)
+
+
+def test_explicit_devices_precede_those_of_the_parameters(second):
+    module = nn.Linear(2, 2)
+    assert impl.DataParallel(module, device_ids=[1, 0]).src_device_obj == torch.device("xpu", 1)
+    device = second.device(0)
+    assert impl.DataParallel(module, device_ids=[device, device]).src_device_obj == device
+
+
+def test_default_devices_of_a_module_on_the_cpu_are_those_of_the_accelerator(second, monkeypatch):
+    torch.accelerator.device_count = lambda: 2
+    parallel = impl.DataParallel(nn.Linear(2, 2))
+    assert (parallel.device_ids, parallel.src_device_obj) == ([0, 1], torch.device("xpu", 0))
+
+
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_module_on_the_second_accelerator_trains_as_on_one_device(second, in_turn):
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.0), nn.Linear(4, 2)).double()
+    inputs = torch.randn(6, 3, dtype=torch.double)
+    expected = module(inputs)
+    expected.sum().backward()
+    expected_grads = [parameter.grad.clone() for parameter in module.parameters()]
+    module = module.to(second.device(0))
+    module.zero_grad()
+    parallel = impl.DataParallel(module, in_turn=in_turn)
+    output = parallel(inputs)
+    assert output.device == second.device(0)
+    torch.testing.assert_close(output.cpu(), expected)
+    output.sum().backward()
+    for parameter, grad in zip(module.parameters(), expected_grads, strict=True):
+        torch.testing.assert_close(parameter.grad.cpu(), grad)
+
+
+def test_replicas_on_the_second_accelerator_inherit_the_current_streams(second):
+    module = torch.get_device_module(second.accelerator)
+    before = [module.current_stream(device) for device in second.devices]
+    streams = [torch.Stream(device) for device in second.devices]
+    try:
+        for stream in streams:
+            module.set_stream(stream)
+        found = impl.parallel_apply(
+            [lambda device: module.current_stream(device)] * len(streams),
+            [(device,) for device in second.devices],
+            devices=list(second.devices),
+        )
+        assert found == streams
+    finally:
+        for stream in before:
+            module.set_stream(stream)
