@@ -36,6 +36,12 @@ def test_packed_sequences_beside_one_row_per_device_are_split_by_weight(topology
     assert [(len(chunk.data), len(rows)) for chunk, rows in shares] == [(2, 2), (1, 1)]
 
 
+def test_error_for_a_packed_sequence_names_dimension_zero(topology):
+    packed = pack_sequence([torch.ones(1)] * 2)
+    with pytest.raises(ValueError, match=r"inputs\[0\] has size 2 along dim 0 \(2 chunks\)"):
+        scatter([packed, torch.ones(6)], topology.take(4))
+
+
 @pytest.mark.parametrize(
     ("slot", "requires_grad", "grad_mode", "expected"),
     [

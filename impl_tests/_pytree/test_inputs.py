@@ -128,6 +128,15 @@ def test_long_chain_of_dataclasses_without_tensors_is_a_constant(leaves):
     assert node.value is value
 
 
+def test_long_chain_of_shared_dataclasses_is_a_constant_at_once(leaves):
+    # If an inner instance became a constant, the second reference to it would be followed, too:
+    # the number of steps would be 2 ** 1000.
+    value = Record("text")
+    for _ in range(20_000):
+        value = Record(value, value)
+    assert isinstance(leaves.flatten(value, 0, "x"), Constant)
+
+
 def test_long_chain_of_dataclasses_with_tensors_raises_recursion_error(leaves):
     with pytest.raises(RecursionError):
         leaves.flatten(chain(20_000, torch.ones(2)), 0, "x")

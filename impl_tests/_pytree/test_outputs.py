@@ -192,3 +192,15 @@ def test_warning_has_the_type_of_an_error_that_cannot_be_printed():
         UserWarning, match=r"Uniterable .*UnprintableError: <exception str\(\) failed>"
     ):
         assert gather(outputs, "cpu") == outputs
+
+
+def test_none_beside_a_tensor_raises_at_the_outermost_level():
+    with pytest.raises(ValueError, match=r"output is None in replicas \[0\], but not in .* \[1\]"):
+        OutputLeaves().flatten([None, torch.ones(1)], "output")
+
+
+def test_tensors_of_two_classes_are_one_leaf():
+    values = [torch.ones(1), torch.nn.Parameter(torch.ones(1))]
+    leaves = OutputLeaves()
+    leaves.flatten(values, "output")
+    assert [leaf.tensors for leaf in leaves.gathered] == [values]

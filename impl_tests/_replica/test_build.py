@@ -236,3 +236,18 @@ def test_modules_own_method_set_as_attribute_is_not_set_on_the_replica():
     module.forward = module.forward
     for replica in replicate(module, CPUS):
         assert "forward" not in vars(replica)
+
+
+class HookFromGetattribute(nn.Linear):
+    """A layer whose ``__getattribute__`` returns another replication method."""
+
+    def __getattribute__(self, name):
+        if name == "_replicate_for_data_parallel":
+            return lambda: nn.Identity()
+        return super().__getattribute__(name)
+
+
+def test_replication_method_from_getattribute_is_called(topology):
+    module = HookFromGetattribute(1, 1).to(topology.device(0))
+    replicas = replicate(module, topology.take(2))
+    assert [type(replica) for replica in replicas] == [nn.Identity, nn.Identity]

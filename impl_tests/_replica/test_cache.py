@@ -158,6 +158,14 @@ def test_update_of_a_buffer_on_another_device_raises(topology, monkeypatch):
     assert built.copied == []
 
 
+def test_buffer_that_a_replica_has_set_to_none_is_copied_again(monkeypatch):
+    built = BuiltReplicas(monkeypatch, nn.Sequential(WithMembers("a")), CPUS)
+    built.replicas.all[1][0].buffer_a = None
+    with torch.no_grad():
+        built.replicas.update_buffers()
+    assert built.replicas.all[1][0].buffer_a.item() == 1
+
+
 def test_update_ignores_buffers_of_modules_that_the_replica_lacks():
     module = nn.Sequential(WithMembers("a"))
     replicas = _Replicas([*module.named_modules()], [nn.Sequential()], CPUS[:1])
