@@ -26,6 +26,7 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     from spec_tests.harness.environment.capabilities import dtype_name
     from spec_tests.harness.environment.discarded_output import without_output
     from spec_tests.harness.environment.topology import make_topology
+    from spec_tests.strategies.computed_modules import find_errors
 
     try:
         for name in modules:
@@ -44,6 +45,8 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         failed += check.is_required and finding.state != "there"
         print(_format(finding))
     print(f"{'dtypes':<24}{', '.join(map(dtype_name, capabilities.find(topology).dtypes))}")
+    for kind, text in find_errors(topology.device(0)).items():
+        print(f"{f'layer {kind}':<24}wrong    {text[:_MAX_TEXT]}\n{'':<24}optional; not drawn")
     return int(bool(failed))
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
 from spec_tests.strategies.devices import device_lists
@@ -115,6 +116,7 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
 @pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
 def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
     """The penalty failed with Conv2d in PyTorch 0.2 (#2736), in helpers in 1.0 (#16532)."""
+    capabilities.require("float64")
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
     x = torch.linspace(-1, 1, 64, device=device).double().reshape(4, 1, 4, 4).requires_grad_()

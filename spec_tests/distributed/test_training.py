@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spec_tests.distributed.training import Training, check_same_training, trainings
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.modules import Layer, ModuleSpec
 
 
@@ -52,6 +52,7 @@ def test_rank_zero_has_the_buffers_of_one_process(pool, target, topology, traini
 
 @clause("distributed.training")
 def test_thirty_steps_train_like_one_process(pool, target, topology):
+    capabilities.require("float64")
     kinds = ("linear", "tanh", "batch_norm", "lstm", "linear")
     net = ModuleSpec(tuple(map(Layer, kinds)), torch.float64)
     check_same_training(pool, target, topology, Training(net, 3, (9, 8, 12) * 10))

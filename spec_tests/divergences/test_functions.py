@@ -39,9 +39,9 @@ class OnCpu(nn.Module):
 
 
 def _embedding(topology):
-    embedding = nn.Embedding(4, 2, max_norm=1.0, device=topology.device(0))
+    embedding = nn.Embedding(4, 2, max_norm=1.0)
     nn.init.constant_(embedding.weight, 3.0)
-    return embedding
+    return embedding.to(topology.device(0))
 
 
 @clause("divergences.FN-2.in-place-under-no-grad")

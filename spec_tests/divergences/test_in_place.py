@@ -18,6 +18,7 @@ from spec_tests.divergences.rescaled import (
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.computed_modules import computed
 
 #: Slots of the devices. In the second case, device 1 is the first and the third device.
 SLOTS = pytest.mark.parametrize("slots", [(0, 1), (1, 0, 1, 2)], ids="slots={}".format)
@@ -28,6 +29,7 @@ CHANGED_VIEW_TEXT = "is a view and its base or another view of its base has been
 @pytest.mark.parametrize("kind", KINDS)
 @clause("divergences.FN-2.every-parameter")
 def test_forward_may_change_any_parameter_in_place(target, topology, kind, slots):
+    computed([kind])
     for found, expected in run_halving_each_parameter(target, topology, kind, slots):
         checks.same(found, expected, kind, tolerance=checks.LAYER)
 
@@ -55,6 +57,7 @@ def test_an_embedding_at_any_position_renormalises_its_rows(
 @pytest.mark.parametrize("kind", OPTIMIZED)
 @clause("divergences.FN-2.steps-in-between")
 def test_replica_zero_uses_the_parameters_after_an_optimizer_step(target, topology, kind, slots):
+    computed([kind])
     found, expected = run_after_optimizer_step(target, topology, kind, slots)
     checks.same(found, expected, kind, tolerance=checks.LAYER)
 

@@ -13,6 +13,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.calls import build
+from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.markers import Mark, MarkedArguments, marked_arguments
 from spec_tests.strategies.tensors import TensorSpec, device_slots
@@ -123,6 +124,7 @@ class WithState(nn.Module):
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
 def test_a_recurrent_state_may_be_split_along_another_dimension(target, topology, batch, slots):
+    computed(["gru"])
     first_device = topology.device(slots[0])
     module = WithState().to(first_device)
     rows, state = (

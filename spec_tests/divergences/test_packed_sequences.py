@@ -11,6 +11,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
+from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
 from spec_tests.strategies.tensors import device_slots
@@ -104,6 +105,7 @@ class Recurrent(nn.Module):
 @example_sorted
 @example_unsorted
 def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):
+    computed(["lstm"])
     module = Recurrent(spec.width).to(topology.device(slots[0]), spec.dtype)
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     packed = spec.build(topology)

@@ -11,6 +11,7 @@ from spec_tests.cli import back_end as command
 from spec_tests.harness.conformance.missing_features import find_missing
 from spec_tests.harness.environment import back_end, capabilities
 from spec_tests.simulator import native
+from spec_tests.strategies import computed_modules
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
@@ -48,6 +49,30 @@ def missing_names(topology):
 
 def test_full_simulator_has_every_feature(topology):
     assert find(topology).summary() == "all"
+
+
+def test_simulator_computes_every_layer(topology):
+    assert computed_modules.find_errors(topology.device(0)) == {}
+
+
+def test_layers_that_the_devices_compute_wrong_are_not_drawn(topology, monkeypatch):
+    forward = torch.nn.GRU.forward
+    monkeypatch.setattr(
+        torch.nn.GRU, "forward", lambda self, x: _zeros_on_devices(forward, self, x)
+    )
+    computed_modules._find_error.cache_clear()
+    try:
+        assert computed_modules.computed(["linear", "gru"]) == ["linear"]
+        with pytest.raises(pytest.skip.Exception, match="do not compute the layer gru as the CPU"):
+            computed_modules.computed(["gru"])
+    finally:
+        computed_modules._find_error.cache_clear()
+
+
+def _zeros_on_devices(forward, module, x):
+    """Return the outputs of a recurrent layer; on an accelerator they are zero."""
+    outputs, state = forward(module, x)
+    return (outputs if x.device.type == "cpu" else outputs * 0), state
 
 
 def test_each_feature_can_be_switched_off():

@@ -108,6 +108,19 @@ class RowEmbedding(nn.Module):
         return vectors.sum(-1)
 
 
+class SquaredRows(nn.Module):
+    """A bilinear layer that is applied to each row twice."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.layer = nn.Bilinear(width, width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``layer(x, x)``."""
+        result: Tensor = self.layer(x, x)
+        return result
+
+
 class BuffersOfAllDtypes(nn.Module):
     """A module with a buffer of every real dtype, and with plain attributes."""
 

@@ -16,6 +16,7 @@ from spec_tests.strategies.custom_modules import (
     OverridingLinear,
     RowEmbedding,
     SlotsLinear,
+    SquaredRows,
     add_bias,
     subtract_weight,
 )
@@ -84,6 +85,7 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     "rnn": lambda: Recurrent(nn.RNN(WIDTH, WIDTH, num_layers=2, batch_first=True)),
     "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
     "transformer": _transformer_layer,
+    "bilinear": lambda: SquaredRows(WIDTH),
     "graph": _graph_module,
     "observers": _fake_quantized_linear,
     "hooks": _linear_with_hooks,
@@ -101,6 +103,15 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
 }
 
 
+def build_edge_case(kind: str) -> nn.Module:
+    """Return a new module of a kind of `EDGE_CASES` on the CPU, always with the same values."""
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        # Some kinds are deprecated, but callers still use them.
+        warnings.simplefilter("ignore")
+        torch.default_generator.manual_seed(0)
+        return EDGE_CASES[kind]()
+
+
 @dataclass(frozen=True)
 class EdgeCaseModule:
     """A description of a module: ``kind`` is a key of `EDGE_CASES`."""
@@ -109,11 +120,7 @@ class EdgeCaseModule:
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            # Some kinds are deprecated, but callers still use them.
-            warnings.simplefilter("ignore")
-            torch.default_generator.manual_seed(0)
-            return EDGE_CASES[self.kind]().to(topology.device(slot))
+        return build_edge_case(self.kind).to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the description of an input with ``count`` rows."""

@@ -217,6 +217,3 @@ KINDS: Mapping[str, Callable[[], nn.Module]] = {
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),
     "counter": Counter,
 }
-
-#: Kind -> the feature or dtype that it needs and that some devices lack.
-NEEDS = {"double": "float64", "half": "float16", "channels_last": "channels-last"}

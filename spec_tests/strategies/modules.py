@@ -8,9 +8,10 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.environment.capabilities import offered, offers
+from spec_tests.harness.environment.capabilities import offered
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.layers import KINDS, NEEDS, ROW_WISE, WIDTH, Residual
+from spec_tests.strategies.computed_modules import computed
+from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Kinds of layers with a ``weight`` that another linear layer can share.
@@ -156,13 +157,12 @@ def module_specs(
 
     Args:
         draw: The draw function of Hypothesis.
-        kinds: The kinds of layers. Those that need what the devices lack are not drawn.
+        kinds: The kinds of layers. Those that the devices compute wrong are not drawn.
         dtypes: The dtypes of the input and of most parameters.
         max_layers_per_level: The largest number of layers in the network and in each
             residual block.
     """
-    kinds = [kind for kind in kinds if offers(NEEDS.get(kind, "float32"))]
-    parts = _draw_parts(draw, kinds, [], max_layers_per_level, max_depth=1)
+    parts = _draw_parts(draw, computed(kinds), [], max_layers_per_level, max_depth=1)
     training = draw(st.sampled_from([True, False]))
     return ModuleSpec(parts, draw(st.sampled_from(offered(dtypes))), training)
 

@@ -15,6 +15,7 @@ from spec_tests.harness.compare.replica_structure import replica_structure
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import DistinctDevices
+from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import module_specs
@@ -106,7 +107,7 @@ def replicate_calls(
 @st.composite
 def edge_case_module_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
     """Draw calls of ``replicate`` with an edge-case module. Shrinks to the first of ``kinds``."""
-    network = EdgeCaseModule(draw(st.sampled_from(kinds)))
+    network = EdgeCaseModule(draw(st.sampled_from(computed(kinds))))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
     return ReplicateCall(network, draw(slot_lists()), draw(st.booleans()), runs)
 

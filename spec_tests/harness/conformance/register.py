@@ -25,7 +25,7 @@ from spec_tests.harness.environment.target import missing_name
 FOLDER = Path(__file__).parents[2] / "registers"
 #: Key in the stash of a test for the records that expect its failure.
 _KNOWN = pytest.StashKey[list["Divergence"]]()
-KINDS = ("fix", "extends", "defined", "target-bug", "suite-bug")
+KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Divergence:
         id: Its name, such as ``SG-1``.
         kind: ``fix`` (the target is wrong), ``extends`` (the target refuses a call that the
             specification supports), ``defined`` (the behaviour of the target is undefined),
-            ``target-bug`` or ``suite-bug``.
+            ``target-bug``, ``back-end-bug`` (PyTorch on this accelerator is wrong without the
+            target, too) or ``suite-bug``.
         clause: The clause that the target violates.
         tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
         failures: The expected failures. Each is the exception's class and a part of its text:

@@ -31,13 +31,13 @@ class Capabilities:
     """The features and dtypes that the devices of a run offer.
 
     Args:
-        device_type: The type of the devices.
+        device: One of the devices.
         features: Names of `back_end.FEATURES`.
         dtypes: The dtypes in which the devices compute.
         errors: The text of the error of each missing feature and dtype -> its name.
     """
 
-    device_type: str
+    device: torch.device
     features: frozenset[str]
     dtypes: tuple[torch.dtype, ...]
     errors: Mapping[str, str]
@@ -88,7 +88,7 @@ def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabili
     errors = {finding.text: finding.check.name for finding in findings if finding.text}
     errors |= {text: dtype_name(dtype) for dtype, text in dtype_errors.items() if text}
     features.intersection_update(back_end.FEATURES)
-    return Capabilities(device.type, frozenset(features), dtypes, errors)
+    return Capabilities(device, frozenset(features), dtypes, errors)
 
 
 def _is_declared(dtype: torch.dtype, device: torch.device) -> bool:

@@ -1,6 +1,7 @@
 """Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
 import os
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -31,6 +32,7 @@ from spec_tests.harness.pytest_plugin.options import (
 )
 from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
+from spec_tests.strategies.computed_modules import find_errors
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()
@@ -102,9 +104,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
+        f"layers: {_format_layers(find_errors(topology.device(0)))}",
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]
+
+
+def _format_layers(errors: Mapping[str, str]) -> str:
+    return f"all except {', '.join(errors)}" if errors else "all"
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,0 +1,77 @@
+"""Selects the modules that the devices under test compute as the CPU does.
+
+A back end may lack an operator of a layer or compute it wrong. Calls with such a layer would show
+nothing about the target.
+"""
+
+from collections.abc import Sequence
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.discarded_output import without_output
+from spec_tests.harness.environment.topology import not_run
+from spec_tests.strategies.edge_case_modules import EDGE_CASES, build_edge_case
+from spec_tests.strategies.layers import WIDTH
+
+__all__ = ["computed", "find_errors"]
+
+#: The largest absolute or relative difference between a result on the devices and on the CPU.
+#: Some devices compute products of float32 with 10 bits of precision.
+TOLERANCE = 1e-2
+#: The length in characters to which the text of an error is cut.
+MAX_TEXT = 120
+
+
+def computed(kinds: Sequence[str]) -> list[str]:
+    """Return those of ``kinds`` that the devices compute as the CPU does.
+
+    Without any, the test ends as not-run. Outside a run of the suite, all kinds are returned.
+
+    Args:
+        kinds: Keys of `EDGE_CASES`.
+    """
+    used = capabilities.in_use()
+    if used is None:
+        return list(kinds)
+    errors = {kind: _find_error(kind, used.device) for kind in kinds}
+    if None not in errors.values():
+        kind, error = next(iter(errors.items()))
+        not_run(f"the devices do not compute the layer {kind} as the CPU does: {error}")
+    return [kind for kind, error in errors.items() if error is None]
+
+
+def find_errors(device: torch.device) -> dict[str, str]:
+    """Return the layers that ``device`` does not compute as the CPU does, with the reasons."""
+    errors = {kind: _find_error(kind, device) for kind in EDGE_CASES}
+    return {kind: error for kind, error in errors.items() if error is not None}
+
+
+@cache
+def _find_error(kind: str, device: torch.device) -> str | None:
+    """Compare outputs and gradients of a module on ``device`` with those on the CPU.
+
+    Return the first line of the difference or of the error; None if they agree.
+    """
+    try:
+        with without_output():
+            found, expected = _results(kind, device), _results(kind, torch.device("cpu"))
+        torch.testing.assert_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
+    except Exception as error:  # a back end may raise anything for a missing operator
+        return str(error).partition("\n")[0][:MAX_TEXT] or type(error).__name__
+    return None
+
+
+def _results(kind: str, device: torch.device) -> list[Tensor]:
+    """Return the module's outputs for batches of several sizes and its gradients, on the CPU."""
+    module = build_edge_case(kind).to(device)
+    rows = torch.arange(5.0 * WIDTH).view(5, WIDTH) / WIDTH
+    results = [module(rows[:count].to(device)) for count in (2, 5)]
+    if any(result.requires_grad for result in results):
+        torch.autograd.backward([(result * result).sum() for result in results])
+    results += [each.grad for each in module.parameters() if each.grad is not None]
+    with torch.no_grad():
+        results.append(module.eval()(rows[:1].to(device)))
+    return [result.detach().cpu().to_dense() for result in results]
