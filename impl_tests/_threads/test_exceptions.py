@@ -285,3 +285,26 @@ def test_error_that_cannot_be_sent_becomes_a_runtime_error_with_its_text():
     assert type(caught.value) is RuntimeError
     assert str(caught.value) == "the text"
     assert caught.value.__cause__ is None
+
+
+class PrefixingError(Exception):
+    """An exception whose constructor puts a word before the text."""
+
+    def __init__(self, text):
+        super().__init__(f"prefix: {text}")
+
+
+def test_message_of_a_constructor_that_keeps_the_text_is_not_replaced():
+    with pytest.raises(PrefixingError, match=r"^prefix: Caught PrefixingError"):
+        reraise(PrefixingError("first"), LOCATION)
+
+
+def test_argument_of_a_rebuilt_exception_is_a_plain_text():
+    with pytest.raises(ValueError) as caught:
+        reraise(ValueError("first"), LOCATION)
+    assert type(caught.value.args[0]) is str
+
+
+def test_missing_exception_of_another_process_is_raised_as_a_runtime_error():
+    with pytest.raises(RuntimeError, match="^the text$"):
+        raise_rebuilt(None, "the text")
