@@ -306,5 +306,5 @@ def test_argument_of_a_rebuilt_exception_is_a_plain_text():
 
 
 def test_missing_exception_of_another_process_is_raised_as_a_runtime_error():
-    with pytest.raises(RuntimeError, match="^the text$"):
+    with pytest.raises(RuntimeError, match=r"^the text$"):
         raise_rebuilt(None, "the text")

@@ -17,6 +17,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from spec_tests.harness.environment.capabilities import empty_sizes
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import Buildable, DeviceAt, DistinctDevices, build
@@ -114,7 +115,7 @@ def network_calls(
         grads: The grad modes to draw from.
     """
     module = draw(module_specs(kinds=kinds, max_layers_per_level=3))
-    rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, 0]))
+    rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, *empty_sizes()]))
     devices: st.SearchStrategy[Any] = device_lists(min_size=min_devices)
     if not set(kinds) <= set(ROW_WISE):
         devices = distinct_devices()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.masked import masked_tensor
 
+from spec_tests.harness.environment.capabilities import empty_sizes
 from spec_tests.harness.environment.topology import Topology
 
 #: Filters for PyTorch's warnings about these subclasses. No target causes these warnings.
@@ -115,7 +116,9 @@ def jagged_specs(
     *, grads: Sequence[bool] = (False, True), slots: Sequence[int | None] = (0, None)
 ) -> st.SearchStrategy[Jagged]:
     """Draw nested tensors. Sequences may be empty. Shrinks to one sequence of one vector."""
-    lengths = st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=7).map(tuple)
+    # Deferred, because the suite tries the devices after it has imported its tests.
+    sizes = st.deferred(lambda: st.sampled_from([1, 2, 3, *empty_sizes()]))
+    lengths = st.lists(sizes, min_size=1, max_size=7).map(tuple)
     return st.builds(Jagged, lengths, st.sampled_from(grads), st.sampled_from(slots))
 
 

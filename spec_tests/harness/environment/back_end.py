@@ -195,6 +195,13 @@ CHECKS = (
         False,
         checks.check_channels_last,
     ),
+    Check(
+        "empty-batches",
+        "linear layer without rows",
+        "users, the suite",
+        False,
+        checks.check_empty_batches,
+    ),
     Check("kept-parameters", "module.to()", "optimizers", False, checks.check_kept_parameters),
 )
 #: The features among `CHECKS` that a test may need, by name.

@@ -239,6 +239,18 @@ def check_channels_last(devices: Devices) -> None:
     _require(torch.equal(found.cpu(), nn.functional.conv2d(image, weight)), "other values")
 
 
+def check_empty_batches(devices: Devices) -> None:
+    """Train a linear layer on a batch without rows; the gradients must be zero."""
+    layer = nn.Linear(4, 4).to(devices[0])
+    rows = torch.zeros(0, 4, device=devices[0])
+    for size in (4, 16):
+        torch.full((size,), 7.0, device=devices[0])  # Freed at once, so this memory is used again.
+    nn.Sequential(layer, layer, layer)(rows).sum().backward()
+    gradients = [parameter.grad.cpu() for parameter in layer.parameters()]  # type: ignore[union-attr]
+    _require(not any(map(torch.any, gradients)), "the gradients of no rows are not zero")
+    _require((rows @ torch.ones(4, 4, device=devices[0])).shape == (0, 4), "another shape")
+
+
 def check_kept_parameters(devices: Devices) -> None:
     """Move a module to a device; its parameters must stay the same objects."""
     module = nn.Linear(1, 1)

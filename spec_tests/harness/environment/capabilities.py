@@ -16,6 +16,7 @@ from spec_tests.harness.environment.topology import Topology, not_run
 
 __all__ = [
     "Capabilities",
+    "empty_sizes",
     "find",
     "in_use",
     "offered",
@@ -133,6 +134,11 @@ def offered_groups(groups: Sequence[Sequence[torch.dtype]]) -> list[Sequence[tor
 def offers(name: str) -> bool:
     """Return whether the devices offer ``name``, a feature or the name of a dtype."""
     return not _used or _used[0].offers(name)
+
+
+def empty_sizes() -> tuple[int, ...]:
+    """Return 0 as the only size of an empty batch; no size if the devices compute it wrong."""
+    return (0,) if offers("empty-batches") else ()
 
 
 def require(name: str) -> None:
