@@ -23,6 +23,7 @@ from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
 )
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
+from spec_tests.strategies.computed_modules import pytest_report_header as pytest_report_header
 
 HERE = Path(__file__).parent
 
@@ -56,9 +57,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     conformance = [item for item in items if _is_in_chapter(item.path)]
     known_clauses = clauses.load()
-    named: set[str] = set()
-    for item in conformance:
-        named |= _check_clauses_of(item, known_clauses)
+    named = {name for item in conformance for name in _check_clauses_of(item, known_clauses)}
     whole = _is_whole_suite(config) and not clause_filter.selected(config)
     if whole:
         _raise_if_any("without a test", set(known_clauses) - named)

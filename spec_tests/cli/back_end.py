@@ -33,7 +33,9 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
             importlib.import_module(name)
         topology = make_topology(accelerator, None)
     except (ImportError, pytest.UsageError, AttributeError) as error:
-        print(f"{error}\nimport the back end with -p MODULE, if PyTorch does not load it")
+        print(error)
+        if not modules:
+            print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1
     print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}")
     failed = 0
@@ -46,7 +48,8 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         print(_format(finding))
     print(f"{'dtypes':<24}{', '.join(map(dtype_name, capabilities.find(topology).dtypes))}")
     for kind, text in find_errors(topology.device(0)).items():
-        print(f"{f'layer {kind}':<24}wrong    {text[:_MAX_TEXT]}\n{'':<24}optional; not drawn")
+        print(f"{f'layer {kind}':<24}fails    {text[:_MAX_TEXT]}")
+        print(f"{'':<24}optional; the suite does not use the layer")
     return int(bool(failed))
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.harness.environment.capabilities import empty_sizes
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
@@ -27,7 +28,7 @@ def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tu
     Shrinks to one chunk.
     """
     # Zero comes last, so that failures do not shrink to empty chunks.
-    chunks = draw(st.lists(st.sampled_from([1, 2, 3, 0]), min_size=1, max_size=4))
+    chunks = draw(st.lists(st.sampled_from([1, 2, 3, *empty_sizes()]), min_size=1, max_size=4))
     before = draw(st.lists(st.integers(1, 3), max_size=2))
     after = draw(st.lists(st.integers(1, 3), max_size=2))
     return tuple(before), tuple(chunks), tuple(after)

@@ -7,16 +7,18 @@ nothing about the target.
 from collections.abc import Sequence
 from functools import cache
 
+import pytest
 import torch
 from torch import Tensor
 
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import not_run
+from spec_tests.harness.pytest_plugin.hooks import topology_of
 from spec_tests.strategies.edge_case_modules import EDGE_CASES, build_edge_case
 from spec_tests.strategies.layers import WIDTH
 
-__all__ = ["computed", "find_errors"]
+__all__ = ["computed", "find_errors", "pytest_report_header"]
 
 #: The largest absolute or relative difference between a result on the devices and on the CPU.
 #: Some devices compute products of float32 with 10 bits of precision.
@@ -47,6 +49,12 @@ def find_errors(device: torch.device) -> dict[str, str]:
     """Return the layers that ``device`` does not compute as the CPU does, with the reasons."""
     errors = {kind: _find_error(kind, device) for kind in EDGE_CASES}
     return {kind: error for kind, error in errors.items() if error is not None}
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    """Return a line with the layers that are not drawn. A hook of pytest."""
+    missing = find_errors(topology_of(config).device(0))
+    return f"layers: all except {', '.join(missing)}" if missing else "layers: all"
 
 
 @cache

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.environment.capabilities import offered
+from spec_tests.harness.environment.capabilities import empty_sizes, offered
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import EMPTY, Container, NewObject
 from spec_tests.strategies.scatter_gather import (
@@ -95,7 +95,7 @@ def tensor_gather_calls(draw: st.DrawFn) -> PublicCall:
 
 def _draw_call(draw: st.DrawFn, template: object, dim: int) -> PublicCall:
     # Zero comes last, so that failures do not shrink to empty chunks.
-    extent_and_slot = st.tuples(st.sampled_from([1, 2, 3, 0]), st.integers(0, 3))
+    extent_and_slot = st.tuples(st.sampled_from([1, 2, 3, *empty_sizes()]), st.integers(0, 3))
     chunks = draw(st.lists(extent_and_slot, min_size=1, max_size=4))
     return _gather_call(
         [replica_output(template, *chunk) for chunk in chunks], draw(target_devices()), dim

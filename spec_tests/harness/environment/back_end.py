@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from spec_tests.harness.environment import back_end_checks as checks
+from spec_tests.harness.environment import feature_checks as features
 
 __all__ = [
     "CHECKS",
@@ -131,7 +132,7 @@ CHECKS = (
     ),
     Check(
         "strided writes",
-        "tensor[2:].fill_()",
+        "tensor[:, 1].fill_()",
         "impl, the suite",
         True,
         checks.check_strided_writes,
@@ -162,47 +163,73 @@ CHECKS = (
         "torch.Stream(device)",
         "impl; without it, impl copies on the current stream",
         False,
-        checks.check_new_streams,
+        features.check_new_streams,
     ),
     Check(
         "distinct-streams",
         "torch.Stream(device)",
         "the suite; without it, no test shows the order of work",
         False,
-        checks.check_distinct_streams,
+        features.check_distinct_streams,
     ),
     Check(
-        "events", "torch.Event", "the suite's tests of order in time", False, checks.check_events
+        "events",
+        "torch.Event",
+        "the suite's tests of order in time",
+        False,
+        features.check_events,
     ),
     Check(
         "record-stream",
         "Tensor.record_stream",
         "impl; without it, impl copies on the current stream",
         False,
-        checks.check_record_stream,
+        features.check_record_stream,
     ),
-    Check("seeds", "manual_seed_all", "the suite", False, checks.check_seeds),
-    Check("generators", "torch.Generator(device)", "the suite", False, checks.check_generators),
-    Check("autocast", "torch.autocast(type)", "users, the suite", False, checks.check_autocast),
+    Check("seeds", "manual_seed_all", "the suite", False, features.check_seeds),
     Check(
-        "pinned-memory", "Tensor.pin_memory", "users, the suite", False, checks.check_pinned_memory
+        "generators",
+        "torch.Generator(device)",
+        "the suite",
+        False,
+        features.check_generators,
     ),
-    Check("sparse", "Tensor.to_sparse", "users, the suite", False, checks.check_sparse),
+    Check(
+        "autocast",
+        "torch.autocast(type)",
+        "users, the suite",
+        False,
+        features.check_autocast,
+    ),
+    Check(
+        "pinned-memory",
+        "Tensor.pin_memory",
+        "users, the suite",
+        False,
+        features.check_pinned_memory,
+    ),
+    Check("sparse", "Tensor.to_sparse", "users, the suite", False, features.check_sparse),
     Check(
         "channels-last",
         "conv2d with a channels-last weight",
         "users, the suite",
         False,
-        checks.check_channels_last,
+        features.check_channels_last,
     ),
     Check(
         "empty-batches",
         "linear layer without rows",
         "users, the suite",
         False,
-        checks.check_empty_batches,
+        features.check_empty_batches,
     ),
-    Check("kept-parameters", "module.to()", "optimizers", False, checks.check_kept_parameters),
+    Check(
+        "kept-parameters",
+        "module.to() with the same Parameter objects",
+        "optimizers",
+        False,
+        features.check_kept_parameters,
+    ),
 )
 #: The features among `CHECKS` that a test may need, by name.
 FEATURES = tuple(check.name for check in CHECKS if not check.is_required)

@@ -1,7 +1,6 @@
 """Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
 import os
-from collections.abc import Mapping
 
 import pytest
 import torch
@@ -32,7 +31,6 @@ from spec_tests.harness.pytest_plugin.options import (
 )
 from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
-from spec_tests.strategies.computed_modules import find_errors
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()
@@ -101,17 +99,20 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     topology = topology_of(config)
     return [
         f"target: {target_of(config)}",
-        f"reference: {REFERENCE if has_reference(config) else NO_REFERENCE}",
+        f"reference: {_reference_name(config)}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
-        f"layers: {_format_layers(find_errors(topology.device(0)))}",
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]
 
 
-def _format_layers(errors: Mapping[str, str]) -> str:
-    return f"all except {', '.join(errors)}" if errors else "all"
+def _reference_name(config: pytest.Config) -> str:
+    if not has_reference(config):
+        return NO_REFERENCE
+    if _can_run_reference(config):
+        return REFERENCE
+    return f"{NO_REFERENCE}, because {REFERENCE} needs new streams and autocast"
 
 
 @pytest.hookimpl(trylast=True)
