@@ -112,7 +112,7 @@ def _reference_name(config: pytest.Config) -> str:
         return NO_REFERENCE
     if _can_run_reference(config):
         return REFERENCE
-    return f"{NO_REFERENCE}, because {REFERENCE} needs new streams and autocast"
+    return f"{NO_REFERENCE}, because {REFERENCE} needs new streams, record_stream and autocast"
 
 
 @pytest.hookimpl(trylast=True)
@@ -173,14 +173,16 @@ def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
     if not has_reference(request.config):
         not_run("compares with torch.nn.parallel, and --reference is none")
     if not _can_run_reference(request.config):
-        not_run("compares with torch.nn.parallel, which needs new streams and autocast")
+        not_run(
+            "compares with torch.nn.parallel, which needs new streams, record_stream and autocast"
+        )
     return Target(REFERENCE)
 
 
 def _can_run_reference(config: pytest.Config) -> bool:
     """Return whether torch.nn.parallel can scatter CPU tensors and run replicas on the devices."""
     offered = capabilities_of(config)
-    return offered.offers("new-streams") and offered.offers("autocast")
+    return all(map(offered.offers, ("new-streams", "record-stream", "autocast")))
 
 
 @pytest.fixture(scope="session")
