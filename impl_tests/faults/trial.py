@@ -10,6 +10,7 @@ from typing import Any
 from impl_tests import forks
 
 from .exceptions import run_exception
+from .interrupts import run_interrupts
 from .target import Target
 from .verdicts import Finding
 
@@ -18,6 +19,7 @@ __all__ = ["KINDS", "TIME_IS_UP", "TrialResult", "run_trials"]
 #: Kind of a trial -> a function that injects faults and yields the verdicts.
 KINDS: dict[str, Callable[[Target, random.Random], Iterator[Finding]]] = {
     "exception": run_exception,
+    "interrupt": run_interrupts,
 }
 #: Seconds without a verdict after which a process counts as hung.
 TIME_LIMIT = 60
