@@ -11,6 +11,7 @@ from impl_tests import forks
 
 from .exceptions import run_exception
 from .interrupts import run_interrupts
+from .memory import run_out_of_memory
 from .target import Target
 from .verdicts import Finding
 
@@ -20,6 +21,7 @@ __all__ = ["KINDS", "TIME_IS_UP", "TrialResult", "run_trials"]
 KINDS: dict[str, Callable[[Target, random.Random], Iterator[Finding]]] = {
     "exception": run_exception,
     "interrupt": run_interrupts,
+    "memory": run_out_of_memory,
 }
 #: Seconds without a verdict after which a process counts as hung.
 TIME_LIMIT = 60
