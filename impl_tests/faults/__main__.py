@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import suppress
 
+from .soak import run_soak
 from .table import Tally
 from .target import prepare
 from .trial import KINDS, TIME_LIMIT, run_trials
@@ -16,6 +17,8 @@ def main() -> int:
     options = _parser().parse_args()
     seed = random.randrange(10**9) if options.seed is None else options.seed
     target, start, tally = prepare(options.target), time.monotonic(), Tally()
+    if options.soak:
+        return int(not run_soak(target, options.soak))
     print(f"{options.target}, seed {seed}", flush=True)
     results = run_trials(
         target,
@@ -44,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
+    parser.add_argument(
+        "--soak", type=float, metavar="SECONDS", help="run steps without faults, for this long"
+    )
     return parser
 
 
