@@ -69,10 +69,11 @@ def try_values(
     target: Target, cases: Sequence[str], values: Sequence[str], processes: int
 ) -> Iterator[Outcome]:
     """Call each function with each of its arguments replaced by each value; yield outcomes."""
+    # In a process of its own: this process can fork only as long as it has used no device.
+    (listed,) = forks.run([forks.Job("arguments", partial(_list_arguments, cases))], processes=1)
+    arguments: dict[str, list[str]] = listed.result
     tasks = [
-        _Task(name, argument, tuple(values))
-        for name in cases
-        for argument in CASES[name].arguments()
+        _Task(name, argument, tuple(values)) for name in cases for argument in arguments[name]
     ]
     while tasks:
         unfinished: list[_Task] = []
@@ -90,6 +91,10 @@ def try_values(
                 task._replace(values=tuple(each for each in task.values if each != last))
             )
         tasks = unfinished
+
+
+def _list_arguments(cases: Sequence[str], _: Path) -> dict[str, list[str]]:
+    return {name: [*CASES[name].arguments()] for name in cases}
 
 
 def _last_value(log: str) -> str:

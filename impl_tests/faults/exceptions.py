@@ -18,6 +18,9 @@ from .verdicts import Finding, are_equal, have_same_elements
 
 __all__ = ["run_exception"]
 
+# A class of injected exceptions has attributes that raise.
+_CAUSE = vars(BaseException)["__cause__"].__get__
+_CONTEXT = vars(BaseException)["__context__"].__get__
 #: Calls that leave outputs in a list if their containers cannot be rebuilt.
 _GATHERING = ("gather", "DataParallel", "DataParallel.hold", "data_parallel")
 
@@ -115,4 +118,4 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
     while current is not None and id(current) not in seen:
         seen.add(id(current))
         yield current
-        current = current.__cause__ or current.__context__
+        current = _CAUSE(current) or _CONTEXT(current)
