@@ -58,13 +58,14 @@ def _run_armed(
     is_gathering: bool,
 ) -> Finding:
     kind = f"exception in {trigger.place}"
-    try:
-        with trigger.arm():
+    with trigger.arm():
+        # Caught inside, because contextlib replaces an error whose `with_traceback` raises.
+        try:
             found = call.compute()
-    except BaseException as error:
-        problem = _find_error_problem(error, call, trigger, ordinals)
-        verdict = "other error" if problem else "error"
-        return Finding(verdict, kind, problem or type(error).__name__)
+        except BaseException as error:
+            problem = _find_error_problem(error, call, trigger, ordinals)
+            verdict = "other error" if problem else "error"
+            return Finding(verdict, kind, problem or type(error).__name__)
     if not trigger.raised:
         verdict = "not reached" if are_equal(found, expected) else "wrong result"
     elif is_gathering and trigger.place in CONTAINER_PLACES:
