@@ -2,6 +2,7 @@
 
 import gc
 import itertools
+import json
 import math
 import os
 import statistics
@@ -75,15 +76,16 @@ def fit_slope(steps: Sequence[float], values: Sequence[float]) -> Slope:
 def run_soak(target: Target, seconds: float) -> bool:
     """Run steps for ``seconds`` and print the slopes. Return whether no resource grows."""
     take_step = _make_step(target)
-    samples: list[tuple[int, dict[str, float]]] = []
+    # Texts, because the collector does not count them among the objects.
+    texts: list[str] = []
     step, end, next_sample = 0, time.monotonic() + seconds, 0.0
     while time.monotonic() < end:
         take_step(step)
         step += 1
         if time.monotonic() >= next_sample:
-            samples.append((step, _take_sample()))
+            texts.append(json.dumps([step, _take_sample()]))
             next_sample = time.monotonic() + _INTERVAL
-    measured = samples[int(len(samples) * _WARM_UP) :]
+    measured = [*map(json.loads, texts[int(len(texts) * _WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
     return _print_slopes(measured, step)
