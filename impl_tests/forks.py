@@ -52,12 +52,15 @@ class JobResult(Generic[T]):
         result: The function's return value; None if the process hung or crashed.
         log: The text that the process printed.
         seconds: The duration of the job in seconds.
+        exit_code: The exit status of the process, or the negative number of the signal that ended
+            it.
     """
 
     job: Job[T]
     result: Any
     log: str
     seconds: float
+    exit_code: int | None
 
 
 def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
@@ -110,7 +113,8 @@ class _RunningJob(Generic[T]):
         shutil.rmtree(self._folder)
         if self.process.exitcode == _JOB_RAISED:
             raise RuntimeError(f"{self._job.subject}:\n{log}")
-        return JobResult(self._job, result, log, time.monotonic() - self._start)
+        seconds = time.monotonic() - self._start
+        return JobResult(self._job, result, log, seconds, self.process.exitcode)
 
 
 def _run_job(job: Job[Any], folder: Path) -> None:

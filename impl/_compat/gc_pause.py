@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from threading import Lock, get_ident
 
 from .forks import register_fork_handler
@@ -18,11 +19,27 @@ def pause_gc() -> Iterator[None]:
     collected either. Blocks may overlap in several threads. The first block saves whether the
     collector is enabled, and the last block to end restores this.
     """
-    _pauses.begin()
+    pause = _Pause(get_ident())
     try:
+        _pauses.begin(pause)
         yield
     finally:
-        _pauses.end()
+        try:
+            _pauses.end(pause)
+        except BaseException:  # An interrupt. Without a second call the collector stays disabled.
+            _pauses.end(pause)
+            raise
+
+
+@dataclass(eq=False)
+class _Pause:
+    """An active block of :func:`pause_gc`.
+
+    Args:
+        thread: The identifier of its thread.
+    """
+
+    thread: int
 
 
 class _Pauses:
@@ -30,30 +47,35 @@ class _Pauses:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._threads: list[int] = []
+        self._active: list[_Pause] = []
         self._was_enabled = False
 
-    def begin(self) -> None:
+    def begin(self, pause: _Pause) -> None:
         # One lock for the check and the change. If another block ended between them, this block
         # would save that the collector is disabled, and leave it disabled forever.
         with self._lock:
-            if not self._threads:
+            is_first = not self._active
+            if is_first:
                 self._was_enabled = gc.isenabled()
+            # Append before the collector is disabled: `end` then undoes an interrupted call.
+            self._active.append(pause)
+            if is_first:
                 gc.disable()
-            self._threads.append(get_ident())
 
-    def end(self) -> None:
+    def end(self, pause: _Pause) -> None:
+        """End a pause. A second call, after an interrupt of the first one, completes it."""
         with self._lock:
-            self._threads.remove(get_ident())
-            if not self._threads and self._was_enabled:
+            if self._active == [pause] and self._was_enabled:
                 gc.enable()
+            if pause in self._active:
+                self._active.remove(pause)
 
     def reset_after_fork(self) -> None:
         """Remove the blocks of the parent's other threads, in a forked child."""
         self._lock = Lock()  # A thread of the parent process may have held the old lock.
-        was_paused = bool(self._threads)
-        self._threads = [each for each in self._threads if each == get_ident()]
-        if was_paused and not self._threads and self._was_enabled:
+        was_paused = bool(self._active)
+        self._active = [each for each in self._active if each.thread == get_ident()]
+        if was_paused and not self._active and self._was_enabled:
             gc.enable()
 
 

@@ -4,10 +4,21 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, Never
 
 #: Flags of the code objects whose frames may be suspended: generators and coroutines.
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+#: The words before the traceback in the text of :func:`format_error`.
+_MARK = "\nOriginal "
+
+# A class may override these attributes of its exceptions by properties that raise an error.
+_traceback_of: Callable[[BaseException], TracebackType | None]
+_traceback_of = vars(BaseException)["__traceback__"].__get__
+_cause_of: Callable[[BaseException], BaseException | None]
+_cause_of = vars(BaseException)["__cause__"].__get__
+_context_of: Callable[[BaseException], BaseException | None]
+_context_of = vars(BaseException)["__context__"].__get__
 
 
 class CapturedError:
@@ -55,12 +66,12 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
 
 
 def _capture_error(error: BaseException) -> CapturedError:
-    trace = error.__traceback__
+    trace = _traceback_of(error)
     with suppress(Exception):
         for each in _chained_errors(error):
             _clear_frames(each)
     # Remove the first frame, which is that of `capture`.
-    return CapturedError(error.with_traceback(trace and trace.tb_next))
+    return CapturedError(BaseException.with_traceback(error, trace and trace.tb_next))
 
 
 def reraise(error: BaseException, location: str) -> Never:
@@ -103,7 +114,7 @@ def raise_rebuilt(error: Exception | None, text: str) -> Never:
 
 def format_error(error: Exception, location: str) -> str:
     """Return a text with the type of ``error``, its ``location``, and its traceback."""
-    return f"Caught {type(error).__name__} {location}.\nOriginal {_format_traceback(error)}"
+    return f"Caught {type(error).__name__} {location}.{_MARK}{_format_traceback(error)}"
 
 
 def _format_traceback(error: BaseException, *outer: BaseException) -> str:
@@ -113,13 +124,15 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
     appended, the text would double at each level of nesting. ``outer`` are the errors of which
     ``error`` is the direct or indirect cause.
     """
-    cause, seen = error.__cause__, (*outer, error)
+    cause, seen = _cause_of(error), (*outer, error)
     has_cause_text = False
-    if cause is not None and all(cause is not other for other in seen):
+    # A chain of causes may be longer than the recursion limit. Only the errors of nested calls are
+    # followed.
+    if cause is not None and all(cause is not other for other in seen) and _has_text(error, _MARK):
         has_cause_text = _has_text(error, _format_traceback(cause, *seen))
     with suppress(Exception):
         return "".join(traceback.format_exception(error, chain=not has_cause_text))
-    lines = "".join(traceback.format_tb(error.__traceback__))
+    lines = "".join(traceback.format_tb(_traceback_of(error)))
     return f"Traceback (most recent call last):\n{lines}{type(error).__name__}\n"
 
 
@@ -186,7 +199,7 @@ def _without_traceback(error: Exception) -> Exception:
     traceback would complete a reference cycle.
     """
     for each in _chained_errors(error):
-        each.with_traceback(None)
+        BaseException.with_traceback(each, None)
     return error
 
 
@@ -200,14 +213,14 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(current))
         yield current
-        waiting += [current.__cause__, current.__context__]
+        waiting += [_cause_of(current), _context_of(current)]
         if isinstance(current, BaseExceptionGroup):
             waiting += current.exceptions
 
 
 def _clear_frames(error: BaseException) -> None:
     """Clear the local variables of the frames in the traceback of ``error``."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(_traceback_of(error)):
         # Clearing the frame of a suspended generator would close the generator.
         if not frame.f_code.co_flags & _SUSPENDABLE:
             with suppress(RuntimeError):  # The frame is still running.

@@ -1,6 +1,7 @@
 """impl._compat.gc_pause: overlapping pauses of the garbage collector, and forks."""
 
 import gc
+import threading
 
 import pytest
 
@@ -41,19 +42,29 @@ def pauses():
     return gc_pause._Pauses()
 
 
+@pytest.fixture
+def pause():
+    """A pause of this thread."""
+    return gc_pause._Pause(threading.get_ident())
+
+
+def begin_in_thread(pauses):
+    call_in_thread(lambda: pauses.begin(gc_pause._Pause(threading.get_ident())))
+
+
 def test_forked_child_ends_the_pauses_of_other_threads(enabled, pauses):
-    call_in_thread(pauses.begin)
+    begin_in_thread(pauses)
     assert not gc.isenabled()
     pauses.reset_after_fork()
     assert gc.isenabled() == enabled
 
 
-def test_forked_child_keeps_the_pause_of_the_forking_thread(enabled, pauses):
-    call_in_thread(pauses.begin)
-    pauses.begin()
+def test_forked_child_keeps_the_pause_of_the_forking_thread(enabled, pauses, pause):
+    begin_in_thread(pauses)
+    pauses.begin(pause)
     pauses.reset_after_fork()
     assert not gc.isenabled()
-    pauses.end()
+    pauses.end(pause)
     assert gc.isenabled() == enabled
 
 
@@ -64,16 +75,63 @@ def test_fork_without_active_pauses_does_not_enable_the_collector(pauses):
 
 
 @pytest.mark.usefixtures("enabled")
-def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses):
-    pauses.begin()
-    pauses.end()
+def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses, pause):
+    pauses.begin(pause)
+    pauses.end(pause)
     gc.disable()
     pauses.reset_after_fork()
     assert not gc.isenabled()
 
 
-def test_forked_child_can_pause_if_the_lock_was_held_at_the_fork(pauses):
+def test_forked_child_can_pause_if_the_lock_was_held_at_the_fork(pauses, pause):
     pauses._lock.acquire()
     pauses.reset_after_fork()
-    pauses.begin()
-    pauses.end()
+    pauses.begin(pause)
+    pauses.end(pause)
+
+
+def interrupt(monkeypatch, holder, name, *, before):
+    """Raise one KeyboardInterrupt before or after the first call of ``holder.name``."""
+    function = getattr(holder, name)
+
+    def call(*args):
+        monkeypatch.setattr(holder, name, function)
+        if not before:
+            function(*args)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(holder, name, call)
+
+
+@pytest.mark.parametrize("before", [True, False], ids="before={}".format)
+@pytest.mark.parametrize("name", ["isenabled", "disable", "enable"])
+def test_an_interrupt_beside_a_change_of_the_collector_leaves_it_enabled(
+    monkeypatch, name, before
+):
+    interrupt(monkeypatch, gc, name, before=before)
+    with pytest.raises(KeyboardInterrupt), pause_gc():
+        pass
+    assert gc.isenabled()
+    assert not gc_pause._pauses._active
+
+
+@pytest.mark.parametrize("before", [True, False], ids="before={}".format)
+@pytest.mark.parametrize("name", ["begin", "end"])
+def test_an_interrupt_at_the_begin_or_the_end_leaves_the_collector_enabled(
+    monkeypatch, name, before
+):
+    interrupt(monkeypatch, gc_pause._pauses, name, before=before)
+    with pytest.raises(KeyboardInterrupt), pause_gc():
+        pass
+    assert gc.isenabled()
+    assert not gc_pause._pauses._active
+
+
+def test_an_interrupted_pause_does_not_enable_a_disabled_collector(monkeypatch, enabled):
+    with pause_gc():
+        pass
+    gc.disable()
+    interrupt(monkeypatch, gc_pause._pauses, "begin", before=True)
+    with pytest.raises(KeyboardInterrupt), pause_gc():
+        pass
+    assert not gc.isenabled()

@@ -1,5 +1,6 @@
 """impl._threads.exceptions: capture of a replica's exception, and type and text when reraised."""
 
+import sys
 from contextlib import suppress
 
 import pytest
@@ -71,6 +72,17 @@ class NoNotesError(UnprintableError):
     """An exception that cannot be printed and accepts no note."""
 
     __notes__ = ()
+
+
+def refuse(*_):
+    raise LookupError("refused")
+
+
+class StubbornError(Exception):
+    """An exception whose traceback and causes can be neither read nor replaced."""
+
+    with_traceback = refuse
+    __traceback__ = __cause__ = __context__ = property(refuse, refuse)
 
 
 class GroupLikeError(Exception):
@@ -308,3 +320,24 @@ def test_argument_of_a_rebuilt_exception_is_a_plain_text():
 def test_missing_exception_of_another_process_is_raised_as_a_runtime_error():
     with pytest.raises(RuntimeError, match=r"^the text$"):
         raise_rebuilt(None, "the text")
+
+
+def test_an_error_whose_traceback_cannot_be_read_is_captured_and_reported():
+    raised = None
+    with suppress(LookupError):  # pytest cannot report an error that has such an error as context.
+        captured = capture(fail_with, StubbornError("stubborn"))
+        raised = capture(reraise, captured.pop(), LOCATION).pop()
+    assert type(raised) is StubbornError
+    assert "Caught StubbornError in replica 2 on device 3." in str(raised)
+
+
+def test_an_error_with_more_causes_than_the_recursion_limit_is_reported():
+    error = ValueError("first cause")
+    for _ in range(sys.getrecursionlimit()):
+        outer = ValueError("outer")
+        outer.__cause__ = error
+        error = outer
+    raised = capture(reraise, capture(fail_with, error).pop(), LOCATION).pop()
+    assert type(raised) is ValueError
+    assert "Caught ValueError in replica 2 on device 3." in str(raised)
+    assert "first cause" in str(raised)

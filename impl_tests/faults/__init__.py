@@ -1,0 +1,17 @@
+"""Fault harness: faults in random calls of the public functions, each in a process of its own.
+
+``python -m impl_tests.faults --count 1000`` injects faults, prints a table of fault kinds and
+outcomes, and returns 1 if an outcome is bad. A trial is drawn from a seed: ``--seed S --count 1``
+repeats it. After each fault the state of the thread, the memory of the devices and the result of
+the next call are checked.
+
+* ``errors.py``, ``trigger.py``: the exceptions to raise, and the places that raise them.
+* ``nets.py``, ``calls.py``, ``transfers.py``: modules with such places, and the public functions.
+* ``state.py``: the state that a call must not change.
+* ``injection.py``: one call with a fault, and its verdict.
+* ``exceptions.py``, ``interrupts.py``, ``memory.py``: the kinds of faults. An interrupt or a
+  lack of memory begins at a random instant: its seed repeats the call, but not the instant.
+* ``trial.py``, ``table.py``: trials in processes, and the counted verdicts.
+* ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
+* ``soak.py``: steps without faults, and the growth of memory, threads, files and objects.
+"""

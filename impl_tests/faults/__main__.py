@@ -1,0 +1,57 @@
+"""Inject faults into random calls of the public functions; return 1 after a bad outcome."""
+
+import argparse
+import random
+import sys
+import time
+from contextlib import suppress
+
+from .soak import run_soak
+from .table import Tally
+from .target import prepare
+from .trial import KINDS, TIME_LIMIT, run_trials
+
+
+def main() -> int:
+    """Run trials and print a table. Return 1 if a verdict is bad."""
+    options = _parser().parse_args()
+    seed = random.randrange(10**9) if options.seed is None else options.seed
+    target, start, tally = prepare(options.target), time.monotonic(), Tally()
+    if options.soak:
+        return int(not run_soak(target, options.soak))
+    print(f"{options.target}, seed {seed}", flush=True)
+    results = run_trials(
+        target,
+        options.kinds.split(","),
+        range(seed, seed + options.count),
+        processes=options.processes,
+        limit=options.limit,
+    )
+    with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
+        for result in results:
+            for text in tally.add(result):
+                print(text, flush=True)
+    print(tally.format())
+    seconds = time.monotonic() - start
+    print(f"{tally.trials} trials, {tally.injected} faults, {tally.bad} bad, {seconds:.0f} s")
+    return int(tally.bad > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m impl_tests.faults", description=__doc__)
+    parser.add_argument("--count", type=int, default=300, help="trials to run (default: 300)")
+    parser.add_argument("--seed", type=int, help="the seed of the first trial; the others follow")
+    parser.add_argument("--target", default="impl", help="default: impl")
+    parser.add_argument(
+        "--kinds", default=",".join(KINDS), help="kinds of faults, with commas (default: all)"
+    )
+    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
+    parser.add_argument(
+        "--soak", type=float, metavar="SECONDS", help="run steps without faults, for this long"
+    )
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

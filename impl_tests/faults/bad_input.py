@@ -1,0 +1,194 @@
+"""Every argument of every public function, replaced by each wrong value.
+
+``python -m impl_tests.faults.bad_input`` runs impl and torch.nn.parallel. It prints a table of the
+outcomes, each bad one, and the values that impl accepts and torch.nn.parallel refuses. It returns
+1 if an outcome of impl is bad.
+
+A process tries all values of one argument. If it hangs or dies, another process continues with the
+next value.
+"""
+
+import argparse
+import faulthandler
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from impl_tests import forks
+
+from .cases import CASES, Case
+from .injection import describe
+from .setting import leaves_of
+from .state import find_changes, read_state
+from .target import Target, prepare
+from .trial import TIME_IS_UP
+from .verdicts import are_equal
+from .wrong_values import VALUES
+
+__all__ = ["Outcome", "try_values"]
+
+#: Seconds for all values of one argument.
+_LIMIT = 60
+#: The outcomes that are bad.
+_BAD = ("no Exception", "state left", "next call wrong", "hang", "crash")
+
+
+class Outcome(NamedTuple):
+    """The outcome of a call with one wrong value.
+
+    Args:
+        argument: The function and its argument: ``comm.scatter(dim)``.
+        value: The name of the value.
+        verdict: ``refused``, ``accepted``, or one of ``_BAD``.
+        detail: The error, or what is wrong.
+    """
+
+    argument: str
+    value: str
+    verdict: str
+    detail: str = ""
+
+
+class _Task(NamedTuple):
+    case: str
+    argument: str
+    values: tuple[str, ...]
+
+    @property
+    def title(self) -> str:
+        return f"{self.case}({self.argument})"
+
+
+def try_values(
+    target: Target, cases: Sequence[str], values: Sequence[str], processes: int
+) -> Iterator[Outcome]:
+    """Call each function with each of its arguments replaced by each value; yield outcomes."""
+    # In a process of its own: this process can fork only as long as it has used no device.
+    (listed,) = forks.run([forks.Job("arguments", partial(_list_arguments, cases))], processes=1)
+    arguments: dict[str, list[str]] = listed.result
+    tasks = [
+        _Task(name, argument, tuple(values)) for name in cases for argument in arguments[name]
+    ]
+    while tasks:
+        unfinished: list[_Task] = []
+        jobs = [forks.Job(task, partial(_run, target, task)) for task in tasks]
+        for result in forks.run(jobs, processes=processes):
+            task: _Task = result.job.subject
+            if result.result is not None:
+                yield from (Outcome(*each) for each in result.result)
+                continue
+            last = _last_value(result.log)
+            verdict = "hang" if result.exit_code == TIME_IS_UP else "crash"
+            yield Outcome(task.title, last, verdict, result.log[-3000:])
+            # The outcomes of the earlier values are lost with the process, so they are repeated.
+            unfinished.append(
+                task._replace(values=tuple(each for each in task.values if each != last))
+            )
+        tasks = unfinished
+
+
+def _list_arguments(cases: Sequence[str], _: Path) -> dict[str, list[str]]:
+    return {name: [*CASES[name].arguments()] for name in cases}
+
+
+def _last_value(log: str) -> str:
+    """Return the name of the value that the process tried last."""
+    names = [line.removeprefix("value: ") for line in log.splitlines() if line[:7] == "value: "]
+    return names[-1]
+
+
+def _run(target: Target, task: _Task, _: Path) -> list[Outcome]:
+    faulthandler.enable(2)
+    warnings.simplefilter("ignore")
+    case = CASES[task.case]
+    expected = _compute(target, case, case.arguments())
+    outcomes = []
+    for name in task.values:
+        print(f"value: {name}", flush=True)
+        faulthandler.dump_traceback_later(_LIMIT, exit=True, file=2)
+        verdict, detail = _try_value(target, case, {task.argument: VALUES[name]()}, expected)
+        outcomes.append(Outcome(task.title, name, verdict, detail))
+    faulthandler.cancel_dump_traceback_later()
+    return outcomes
+
+
+def _try_value(
+    target: Target, case: Case, replaced: dict[str, Any], expected: list[torch.Tensor]
+) -> tuple[str, str]:
+    before = read_state()
+    try:
+        case.call(target, **(case.arguments() | replaced))
+        verdict, detail = "accepted", ""
+    except Exception as error:
+        verdict = "no Exception" if isinstance(error, SystemError) else "refused"
+        detail = describe(error)
+    except BaseException as error:
+        verdict, detail = "no Exception", describe(error)
+    changes = [*find_changes(before, read_state())]
+    if changes:
+        return "state left", "; ".join(changes)
+    try:
+        if not are_equal(_compute(target, case, case.arguments()), expected):
+            return "next call wrong", detail
+    except Exception as error:
+        return "next call wrong", describe(error)
+    return verdict, detail
+
+
+def _compute(target: Target, case: Case, arguments: dict[str, Any]) -> list[torch.Tensor]:
+    return [each.detach().cpu() for each in leaves_of(case.call(target, **arguments))]
+
+
+def main() -> int:
+    """Try all values with impl and torch.nn.parallel. Return 1 if an outcome of impl is bad."""
+    options = _parser().parse_args()
+    cases = [*CASES] if options.cases is None else options.cases.split(",")
+    values = [*VALUES][:: options.every]
+    outcomes = {}
+    for name in ("impl", "torch.nn.parallel"):
+        found = [*try_values(prepare(name), cases, values, options.processes)]
+        outcomes[name] = {(each.argument, each.value): each for each in found}
+        _print_outcomes(name, found)
+    _print_accepted(outcomes["impl"], outcomes["torch.nn.parallel"])
+    return int(any(each.verdict in _BAD for each in outcomes["impl"].values()))
+
+
+def _print_outcomes(name: str, outcomes: Sequence[Outcome]) -> None:
+    counts = Counter(each.verdict for each in outcomes)
+    print(f"{name}: {len(outcomes)} calls: {dict(counts)}")
+    for each in outcomes:
+        if each.verdict in _BAD:
+            print(f"  {each.argument} = {each.value}: {each.verdict}\n    {each.detail}")
+    sys.stdout.flush()
+
+
+def _print_accepted(
+    ours: dict[tuple[str, str], Outcome], theirs: dict[tuple[str, str], Outcome]
+) -> None:
+    """Print for each argument the values that only the first target accepts."""
+    found: dict[str, list[str]] = {}
+    for (argument, value), outcome in ours.items():
+        other = theirs.get((argument, value))
+        if outcome.verdict == "accepted" and other is not None and other.verdict == "refused":
+            found.setdefault(argument, []).append(f"{value} [{other.detail[:80]}]")
+    print("accepted by impl, refused by torch.nn.parallel [its error]:")
+    for argument, values in found.items():
+        print(f"  {argument}: {len(values)}\n    " + "\n    ".join(values))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m impl_tests.faults.bad_input")
+    parser.add_argument("--cases", help="functions, with commas (default: all)")
+    parser.add_argument("--every", type=int, default=1, help="try every n-th value (default: 1)")
+    parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

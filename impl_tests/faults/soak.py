@@ -1,0 +1,162 @@
+"""A soak: many steps on all lists of devices, and the growth of resources meanwhile."""
+
+import gc
+import itertools
+import json
+import math
+import os
+import statistics
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from impl_tests.stress.sharing import build_net, create_tensor
+
+from .state import read_memory
+from .target import Target
+
+__all__ = ["Slope", "fit_slope", "run_soak"]
+
+#: Seconds between two samples. Each sample takes a garbage collection.
+_INTERVAL = 1.0
+#: The part of the samples that is warm-up: caches fill, and worker threads start.
+_WARM_UP = 1 / 3
+#: A resource grows if its slope exceeds this number of standard errors.
+_ERRORS = 4
+#: The smallest growth during the run that counts, as a part of the mean value.
+_MIN_GROWTH = {"host memory (bytes)": 0.02, "objects": 0.002}
+#: The number of object types whose slopes are printed.
+_PRINTED_TYPES = 8
+
+
+class Slope(NamedTuple):
+    """A straight line fitted to a resource.
+
+    Args:
+        slope: The growth for each 1000 steps, in the resource's unit.
+        error: The standard error of the slope.
+        mean: The mean of the resource.
+        growth: The growth from the first to the last sample, on the line.
+    """
+
+    slope: float
+    error: float
+    mean: float
+    growth: float
+
+    def is_growing(self, name: str) -> bool:
+        """Return whether the resource grows by more than its smallest growth."""
+        is_significant = self.slope > _ERRORS * self.error
+        return is_significant and self.growth > max(0.5, self.mean * _MIN_GROWTH.get(name, 0))
+
+
+def fit_slope(steps: Sequence[float], values: Sequence[float]) -> Slope:
+    """Fit a line to ``values`` by least squares.
+
+    Args:
+        steps: The number of steps before each sample; at least three samples.
+        values: The values of a resource.
+    """
+    mean_x, mean_y = statistics.fmean(steps), statistics.fmean(values)
+    spread = sum((x - mean_x) ** 2 for x in steps)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(steps, values, strict=True)) / spread
+    residuals = sum(
+        (y - mean_y - slope * (x - mean_x)) ** 2 for x, y in zip(steps, values, strict=True)
+    )
+    error = math.sqrt(residuals / (len(steps) - 2) / spread)
+    return Slope(1000 * slope, 1000 * error, mean_y, slope * (steps[-1] - steps[0]))
+
+
+def run_soak(target: Target, seconds: float) -> bool:
+    """Run steps for ``seconds`` and print the slopes. Return whether no resource grows."""
+    take_step = _make_step(target)
+    # Texts, because the collector does not count them among the objects.
+    texts: list[str] = []
+    step, end, next_sample = 0, time.monotonic() + seconds, 0.0
+    while time.monotonic() < end:
+        take_step(step)
+        step += 1
+        if time.monotonic() >= next_sample:
+            texts.append(json.dumps([step, _take_sample()]))
+            next_sample = time.monotonic() + _INTERVAL
+    measured = [*map(json.loads, texts[int(len(texts) * _WARM_UP) :])]
+    if len(measured) < 3:
+        raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
+    return _print_slopes(measured, step)
+
+
+def _make_step(target: Target) -> Callable[[int], None]:
+    """Return a function that makes one forward and backward pass, and checks the gradient."""
+    lists = [list(each) for size in range(1, 5) for each in itertools.permutations(range(4), size)]
+    lists += [[0, 0], [1, 0, 1], [2, 2, 2, 2]]
+    nets = {ordinal: build_net(f"sim:{ordinal}") for ordinal in range(4)}
+    wrappers = [target.data_parallel.DataParallel(nets[each[0]], each) for each in lists]
+    inputs = {ordinal: create_tensor(5, 3, device=f"sim:{ordinal}") for ordinal in range(4)}
+    expected = {
+        ordinal: _gradient(nets[ordinal], nets[ordinal], inputs[ordinal]) for ordinal in nets
+    }
+
+    def take_step(number: int) -> None:
+        index = number % len(lists)
+        first = lists[index][0]
+        found = _gradient(wrappers[index], nets[first], inputs[first])
+        if not torch.equal(found, expected[first]):
+            raise AssertionError(f"wrong gradient on {lists[index]}")
+
+    return take_step
+
+
+def _gradient(run: Callable[[Any], Any], net: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    run(x).sum().backward()
+    weight = next(net.parameters())
+    assert weight.grad is not None
+    gradient = weight.grad.cpu()
+    net.zero_grad(set_to_none=True)
+    return gradient
+
+
+def _take_sample() -> dict[str, float]:
+    gc.collect()
+    objects = gc.get_objects()
+    types = Counter(f"{type(each).__module__}.{type(each).__qualname__}" for each in objects)
+    return {
+        "host memory (bytes)": _resident_bytes(),
+        **{f"memory of sim:{index} (bytes)": n for index, n in enumerate(read_memory())},
+        "threads": threading.active_count(),
+        "threads of the process": len(os.listdir("/proc/self/task")),
+        "file descriptors": len(os.listdir("/proc/self/fd")),
+        "objects": len(objects),
+        **{f"objects of {name}": n for name, n in types.items()},
+    }
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _print_slopes(samples: Sequence[tuple[int, dict[str, float]]], steps: int) -> bool:
+    slopes = dict(_fit_all(samples))
+    types = [name for name in slopes if name.startswith("objects of ")]
+    types.sort(key=lambda name: -slopes[name].growth)
+    shown = [name for name in slopes if name not in types] + types[:_PRINTED_TYPES]
+    print(f"{steps} steps, {len(samples)} samples after warm-up; growth for each 1000 steps:")
+    for name in shown:
+        slope = slopes[name]
+        mark = "  GROWS" if slope.is_growing(name) else ""
+        print(
+            f"{name:42} {slope.slope:14.3f} +- {slope.error:12.3f}  mean {slope.mean:14.1f}{mark}"
+        )
+    return not any(slopes[name].is_growing(name) for name in shown if name not in types)
+
+
+def _fit_all(samples: Sequence[tuple[int, dict[str, float]]]) -> Iterator[tuple[str, Slope]]:
+    steps = [float(step) for step, _ in samples]
+    for name in {name: None for _, values in samples for name in values}:
+        yield name, fit_slope(steps, [values.get(name, 0) for _, values in samples])

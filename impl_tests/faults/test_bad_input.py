@@ -1,0 +1,75 @@
+"""Wrong arguments: the outcomes, and a process that dies."""
+
+import pytest
+
+from impl_tests.faults.cases import CASES
+from impl_tests.faults.wrong_values import VALUES
+from impl_tests.samples import run_python
+
+PROGRAM = """
+from impl_tests.faults.bad_input import try_values
+from impl_tests.faults.cases import CASES
+from impl_tests.faults.target import prepare
+import os
+
+target = prepare("impl")
+{change}
+for each in try_values(target, ["comm.reduce_add"], ["None", "int 1", "float nan"], 1):
+    print(each.argument, each.value, each.verdict)
+"""
+
+
+def run_program(change):
+    completed = run_python(PROGRAM.format(change=change))
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout.splitlines()
+
+
+@pytest.mark.filterwarnings("ignore")  # PyTorch warns of layouts that it may change.
+def test_there_are_200_wrong_values_and_each_can_be_made():
+    assert len(VALUES) >= 200
+    for make in VALUES.values():
+        make()
+
+
+def test_outcomes_name_argument_value_and_verdict():
+    assert run_program("") == [
+        "comm.reduce_add(inputs) None refused",
+        "comm.reduce_add(inputs) int 1 refused",
+        "comm.reduce_add(inputs) float nan refused",
+        "comm.reduce_add(destination) None accepted",
+        "comm.reduce_add(destination) int 1 accepted",
+        "comm.reduce_add(destination) float nan accepted",
+    ]
+
+
+def test_a_value_that_ends_the_process_is_a_crash_and_the_others_are_tried():
+    change = """
+reduce_add = target.comm.reduce_add
+target.comm.reduce_add = lambda inputs, destination: (
+    os.abort() if inputs == 1 else reduce_add(inputs, destination)
+)
+"""
+    verdicts = {line.rsplit(" ", 1)[0]: line.rsplit(" ", 1)[1] for line in run_program(change)}
+    assert verdicts["comm.reduce_add(inputs) int 1"] == "crash"
+    assert verdicts["comm.reduce_add(inputs) float nan"] == "refused"
+
+
+def test_a_state_that_a_refused_call_leaves_is_found():
+    change = """
+import torch
+def reduce_add(inputs, destination):
+    if inputs is None:
+        torch.set_grad_enabled(False)
+        raise TypeError
+    return original(inputs, destination)
+original, target.comm.reduce_add = target.comm.reduce_add, reduce_add
+"""
+    assert "comm.reduce_add(inputs) None state left" in run_program(change)
+
+
+def test_every_public_function_has_a_case():
+    names = {name.split(" ")[0] for name in CASES}
+    assert {"DataParallel", "data_parallel", "replicate", "parallel_apply"} <= names
+    assert len([name for name in names if name.startswith("comm.")]) == 6
+    assert len([name for name in names if name.startswith("functions.")]) == 4

@@ -1,0 +1,128 @@
+"""The trigger of a fault: it raises an exception when the chosen place is reached."""
+
+import itertools
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+__all__ = [
+    "BACKWARD_PLACES",
+    "CONTAINER_PLACES",
+    "FORWARD_PLACES",
+    "REPLICATE_PLACES",
+    "Containers",
+    "Trigger",
+]
+
+#: Places that every replica reaches, in forward. A subset of the replicas raises.
+FORWARD_PLACES = ("forward", "forward hook", "forward pre-hook")
+#: Places that every replica reaches, in backward. A subset of the replicas raises.
+BACKWARD_PLACES = ("backward", "backward hook", "hook of a gradient")
+#: Places that are reached while replicas are built. One visit raises.
+REPLICATE_PLACES = ("__setattr__", "_replicate_for_data_parallel")
+#: Places in lists and dictionaries of the caller. One visit raises.
+CONTAINER_PLACES = ("container constructor", "iterator")
+
+
+class Trigger:
+    """Raises an exception at a place.
+
+    Args:
+        place: A place of one of the tuples above.
+        make: Returns a new exception.
+        ordinals: The ordinals of the devices whose replicas raise.
+        visit: The number of the visit that raises, for places that are not reached once per
+            replica; 0 is the first one.
+
+    Attributes:
+        raised: The exceptions that were raised, each with the ordinal of its device, or None.
+    """
+
+    def __init__(
+        self, place: str, make: Callable[[], BaseException], ordinals: Iterable[int], visit: int
+    ) -> None:
+        self.place = place
+        self._make = make
+        self._ordinals = frozenset(ordinals)
+        self._visit = visit
+        self._visits: Iterator[int] = iter(())
+        self._is_armed = False
+        self._lock = threading.Lock()
+        self.raised: list[tuple[int | None, BaseException]] = []
+
+    @contextmanager
+    def arm(self) -> Iterator[None]:
+        """Raise exceptions in a ``with`` block only; keep those of the latest block."""
+        self.raised, self._visits = [], itertools.count()
+        self._is_armed = True
+        try:
+            yield
+        finally:
+            self._is_armed = False
+
+    def reach(self, place: str, device: torch.device | None = None) -> None:
+        """Raise an exception if this place, on this device, is chosen."""
+        if not self._is_armed or place != self.place:
+            return
+        ordinal = None if device is None else device.index
+        if self._is_chosen(ordinal):
+            error = self._make()
+            self.raised.append((ordinal, error))
+            raise error
+
+    def _is_chosen(self, ordinal: int | None) -> bool:
+        if self.place in (*FORWARD_PLACES, *BACKWARD_PLACES):
+            return ordinal in self._ordinals
+        with self._lock:
+            return next(self._visits) == self._visit
+
+
+class Containers:
+    """Lists and dictionaries that reach the places of containers.
+
+    Args:
+        trigger: The trigger. The methods of this class do not reach a place; a call of the
+            classes of their results does.
+    """
+
+    def __init__(self, trigger: Trigger) -> None:
+        class FaultyList(list[Any]):
+            def __init__(self, items: Iterable[Any] = ()) -> None:
+                trigger.reach("container constructor")
+                super().__init__(items)
+
+            def __iter__(self) -> Iterator[Any]:
+                for item in super().__iter__():
+                    trigger.reach("iterator")
+                    yield item
+
+        class FaultyDict(dict[str, Any]):
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                trigger.reach("container constructor")
+                super().__init__(*args, **kwargs)
+
+            def __iter__(self) -> Iterator[str]:
+                for key in super().__iter__():
+                    trigger.reach("iterator")
+                    yield key
+
+            def items(self) -> Any:
+                trigger.reach("iterator")
+                return super().items()
+
+        self._list_class, self._dict_class = FaultyList, FaultyDict
+
+    def listed(self, items: Iterable[Any]) -> list[Any]:
+        """Return a list."""
+        created: list[Any] = self._list_class.__new__(self._list_class)
+        created.extend(items)
+        return created
+
+    def table(self, **items: Any) -> dict[str, Any]:
+        """Return a dictionary."""
+        created: dict[str, Any] = self._dict_class.__new__(self._dict_class)
+        created.update(items)
+        return created

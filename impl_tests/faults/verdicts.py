@@ -1,0 +1,46 @@
+"""The verdicts on faults, and comparisons of results."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+__all__ = ["BAD", "VERDICTS", "Finding", "are_equal", "have_same_elements"]
+
+#: Verdict -> its meaning. A verdict in ``BAD`` makes the run fail.
+VERDICTS = {
+    "not reached": "the place was not reached, or the call ended before the interrupt",
+    "right": "the call returned the right result, as documented for this fault",
+    "error": "the call raised the error that is documented for this fault",
+    "other error": "the call raised another error, or an error that does not report the fault",
+    "lost": "the fault occurred, and the call returned as if it had not",
+    "wrong result": "this call or the next one returned a wrong result, or the next one failed",
+    "state left": "after the call the thread's state, a module or a device's memory differs",
+    "hang": "the call, or the next one, did not end in time",
+    "crash": "the process died",
+}
+#: The bad verdicts.
+BAD = tuple(VERDICTS)[3:]
+
+
+class Finding(NamedTuple):
+    """The verdict on one fault: one of ``VERDICTS``, the fault's kind, and what was observed."""
+
+    verdict: str
+    kind: str
+    detail: str = ""
+
+
+def are_equal(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """Return whether two sequences contain equal tensors in the same order."""
+    return len(found) == len(expected) and all(map(torch.equal, found, expected))
+
+
+def have_same_elements(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
+    """Return whether the tensors have the same elements in total, in any arrangement."""
+    left, right = (
+        torch.cat([tensor.flatten() for tensor in tensors] or [torch.empty(0)])
+        for tensors in (found, expected)
+    )
+    return torch.equal(left.sort().values, right.sort().values)
