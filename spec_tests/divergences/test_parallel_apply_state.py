@@ -12,6 +12,7 @@ from torch import nn
 
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.thread_modules import state_probes
 from spec_tests.strategies.thread_state import (
     CURRENT_DEVICE,
@@ -74,6 +75,7 @@ def test_modules_have_the_callers_autocast(target, topology, state, count):
 
 @clause("divergences.PA-1.autocast-reaches-the-modules")
 def test_modules_compute_in_the_callers_autocast_dtype(target, topology):
+    capabilities.require("autocast")
     with torch.autocast(topology.accelerator, dtype=torch.bfloat16):
         assert apply_to_squares(target, topology, ProductDtype()) == [torch.bfloat16] * 2
 

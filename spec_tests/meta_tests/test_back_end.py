@@ -22,7 +22,7 @@ MISSING = {
     "events": {"events"},
     "record-stream": {"record-stream"},
     "half-precision": {"float16", "bfloat16", "autocast"},
-    "double-precision": {"float64"},
+    "double-precision": {"float64", "complex128"},
     "complex-numbers": {"complex64", "complex128"},
     "sparse": {"sparse"},
     "pinned-memory": {"pinned-memory"},

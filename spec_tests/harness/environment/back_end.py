@@ -99,6 +99,8 @@ def _results(vector: Tensor) -> list[Tensor]:
     results = [vector.clone()]
     if vector.dtype not in _COPIED:
         results.append((vector + torch.ones_like(vector)) * vector)
+    if vector.is_complex():
+        results.append(torch.view_as_real(vector).clone())
     if vector.is_floating_point() or vector.is_complex():
         results.append(vector[None] @ vector[:, None])
     return results

@@ -87,7 +87,9 @@ def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabili
         and (allowed is None or dtype_name(dtype) in allowed)
     )
     errors = {finding.text: finding.check.name for finding in findings if finding.text}
-    errors |= {text: dtype_name(dtype) for dtype, text in dtype_errors.items() if text}
+    # If several dtypes have the same error, the first of them counts: float64, not complex128.
+    for dtype, text in reversed(dtype_errors.items()):
+        errors |= {text: dtype_name(dtype)} if text else {}
     features.intersection_update(back_end.FEATURES)
     return Capabilities(device, frozenset(features), dtypes, errors)
 
