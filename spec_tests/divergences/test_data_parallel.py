@@ -8,6 +8,7 @@ from torch import nn
 
 from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.devices import any_device
@@ -188,6 +189,7 @@ def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(target, topology
 @clause("divergences.DP-3.sparse-gradients-of-one-replica")
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology, entry_point):
+    capabilities.require("sparse")
     embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([1], device=topology.device(0))
     loss = run_data_parallel(reference, embedding, x, topology.take(2), entry_point).sum()
