@@ -1,27 +1,19 @@
 """The surroundings in which a trial calls a function: modes, devices, streams, handlers."""
 
-import gc
 import random
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Any, TypeVar
 
 import torch
+
+from spec_tests.harness.concurrency.leaks import disable_gc
 
 from .state import LocalState
 
 __all__ = ["CONTEXTS", "WITHOUT_GRAD", "call_in_contexts", "draw_contexts"]
 
 T = TypeVar("T")
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 #: Name of a context -> a function that returns the context manager.
@@ -31,7 +23,7 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "autocast": lambda: torch.autocast("sim", dtype=torch.float16),
     "device 1": lambda: torch.accelerator.device_index(1),
     "stream of device 2": lambda: torch.Stream(device="sim:2"),
-    "collector off": _without_gc,
+    "collector off": disable_gc,
     "default device": lambda: torch.device("cpu"),
 }
 #: The contexts in which no graph is recorded.

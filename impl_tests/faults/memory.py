@@ -1,4 +1,4 @@
-"""A simulated device that has no memory left from a random instant of a call on."""
+"""Calls during which a simulated device begins to refuse allocations, at a random instant."""
 
 import queue
 import random
@@ -23,7 +23,7 @@ from .verdicts import BAD, Finding, are_equal
 
 __all__ = ["run_out_of_memory"]
 
-#: The number of calls in one process. In the first one, no memory is left from the start.
+#: The number of calls in one process. In the first one, the device refuses every allocation.
 _ROUNDS = 20
 #: Words of the simulator's error.
 _WORDS = "sim out of memory"
@@ -31,9 +31,9 @@ _KIND = "out of memory"
 
 
 class _Shortage:
-    """A thread that takes the memory of a device away after a delay.
+    """A thread that makes a device refuse allocations after a delay.
 
-    A thread of its own also acts while the main thread waits for a backward pass.
+    It does so also while the main thread waits for a backward pass.
     """
 
     def __init__(self, device: int) -> None:
@@ -44,15 +44,15 @@ class _Shortage:
         threading.Thread(target=self._run, name="shortage", daemon=True).start()
 
     def begin(self, delay: float) -> None:
-        """Take the memory away after ``delay`` seconds; at once if it is 0."""
+        """Refuse allocations after ``delay`` seconds; at once if it is 0."""
         self._is_wanted = True
         if delay:
             self._delays.put(delay)
         else:
-            self._take()
+            self._refuse()
 
     def end(self) -> None:
-        """Give the memory back, or do not take it away any more."""
+        """Allow allocations again, also if the delay has not passed yet."""
         with self._lock:
             self._is_wanted = False
             native.extension().set_fault("", -1)
@@ -60,16 +60,16 @@ class _Shortage:
     def _run(self) -> None:
         while True:
             time.sleep(self._delays.get())
-            self._take()
+            self._refuse()
 
-    def _take(self) -> None:
+    def _refuse(self) -> None:
         with self._lock:
             if self._is_wanted:
                 native.extension().set_fault("no-memory", self._device)
 
 
 def run_out_of_memory(target: Target, rng: random.Random) -> Iterator[Finding]:
-    """Take the memory of one device away during calls of one function. Yield the verdicts."""
+    """Make one device refuse allocations during calls of one function. Yield the verdicts."""
     name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
     device = rng.choice(ordinals)
     trigger = Trigger("forward", ValueError, (), 0)

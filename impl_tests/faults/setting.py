@@ -20,13 +20,14 @@ __all__ = ["Call", "Setting", "compute_with_grads", "leaves_of"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What a call is built from.
+    """The target, the devices and the fault of a call.
 
     Args:
         target: The implementation under test.
         ordinals: The ordinals of the devices; an ordinal may occur twice.
         trigger: The trigger of the fault.
-        containers: Whether inputs and outputs contain lists and dictionaries that reach places.
+        containers: Whether inputs and outputs contain lists and dictionaries in which the trigger
+            may raise its exception.
         rng: Draws shapes and options.
     """
 
