@@ -3,68 +3,69 @@
 In these groups `impl` is not a DataParallel. It is four modules on four devices that run one after
 the other, each on a chunk that is already on its device. Nothing is replicated, scattered or
 gathered, so no DataParallel in one thread can be faster. `reference` is torch.nn.parallel's
-DataParallel, and `module` is the plain module on the whole batch.
+DataParallel.
 """
+
+from functools import partial
 
 import pytest
 import torch
 
 from .bench_compiled import eager_backend
-from .bench_data_parallel import BATCH, BLOCKS, DEVICES, WITH_MODULE, build_module_and_input
+from .bench_data_parallel import BATCH, BLOCKS, DEVICES, build_modules_and_input, run_step
 from .models import WIDTH, build_blocks
 
-COMPILED = pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
 
-
-@WITH_MODULE
-def bench_forward(time_call, benchmark, library, topology):
+def bench_forward(time_in_turn, benchmark, topology):
     benchmark.group = f"bound of DataParallel forward in turn blocks={BLOCKS}"
-    modules, inputs = _build_modules_and_inputs(library, topology)
+    wrapped, x, modules, inputs = _build(topology)
+    run = partial(_run_forward, modules, inputs)
 
-    outputs = time_call(_run_forward, modules, inputs)
+    time_in_turn({"reference": partial(wrapped, x), "impl": run})
 
-    assert [y.shape for y in outputs] == [x.shape for x in inputs]
-    assert [y.device for y in outputs] == [x.device for x in inputs]
+    assert [y.device for y in run()] == [x.device for x in inputs]
 
 
-@WITH_MODULE
-def bench_evaluation(time_call, benchmark, library, topology):
+def bench_evaluation(time_in_turn, benchmark, topology):
     benchmark.group = f"bound of DataParallel evaluation in turn blocks={BLOCKS}"
-    modules, inputs = _build_modules_and_inputs(library, topology)
-    for module in modules:
+    wrapped, x, modules, inputs = _build(topology)
+    for module in (wrapped, *modules):
         module.eval()
+    run = partial(_run_forward, modules, inputs)
 
     with torch.no_grad():
-        outputs = time_call(_run_forward, modules, inputs)
+        time_in_turn({"reference": partial(wrapped, x), "impl": run})
+        outputs = run()
 
-    assert [y.shape for y in outputs] == [x.shape for x in inputs]
     assert not any(y.requires_grad for y in outputs)
 
 
-@WITH_MODULE
-@COMPILED
-def bench_forward_backward(time_call, benchmark, library, topology, compiled):
+@pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
+def bench_forward_backward(time_in_turn, benchmark, topology, compiled):
     mode = "compiled" if compiled else "in turn"
     benchmark.group = f"bound of DataParallel forward+backward {mode} blocks={BLOCKS}"
-    modules, inputs = _build_modules_and_inputs(library, topology)
-    if compiled and library == "impl":
+    wrapped, x, modules, inputs = _build(topology)
+    if compiled:
         modules = [torch.compile(module, backend=eager_backend) for module in modules]
         _run_step(modules, inputs)  # The first step compiles the modules.
+    run = partial(_run_step, modules, inputs)
 
-    time_call(_run_step, modules, inputs)
+    time_in_turn({"reference": partial(run_step, wrapped, x), "impl": run})
 
     assert all(p.grad is not None for module in modules for p in module.parameters())
 
 
-def _build_modules_and_inputs(library, topology):
-    if library != "impl":
-        module, x = build_module_and_input(library, topology)
-        return [module], [x]
+def _build(topology):
+    """Return torch.nn.parallel's module and its input, and a module and an input per device."""
+    modules, x = build_modules_and_input(topology)
     devices = topology.take(DEVICES)
     rows = BATCH // DEVICES
-    return [build_blocks(BLOCKS).to(device) for device in devices], [
-        torch.randn(rows, WIDTH, device=device) for device in devices
-    ]
+    return (
+        modules["reference"],
+        x,
+        [build_blocks(BLOCKS).to(device) for device in devices],
+        [torch.randn(rows, WIDTH, device=device) for device in devices],
+    )
 
 
 def _run_forward(modules, inputs):

@@ -3,18 +3,19 @@
 The benchmarks run only on real accelerators. On the simulator they would time the suite's own
 replacements for the CUDA-only functions of torch.nn.parallel. They measure wall time on the host,
 from the call until every device is idle. The bandwidth of a call is the number of bytes that it
-must read and write, divided by its time. `copy_share` is this bandwidth divided by the bandwidth
-of a large copy on the first device.
+must read and write (`moved_bytes`), divided by its time. `copy_bandwidth` is the bandwidth of a
+large copy on the first device.
 """
 
 import time
+from functools import partial
 
 import pytest
 import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .libraries import for_both_libraries
+from .libraries import TARGETS
 
 MIB = 2**20
 DEVICES = 4
@@ -48,32 +49,38 @@ def _create_tensors(payload, device):
     return [torch.ones(size, device=device) for _ in range(count)]
 
 
-@for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_broadcast_coalesced(time_call, benchmark, copy_bandwidth, library, topology, payload):
+def bench_broadcast_coalesced(time_in_turn, benchmark, copy_bandwidth, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
     tensors = _create_tensors(payload, devices[0])
+    calls = {
+        library: partial(target.comm.broadcast_coalesced, tensors, devices)
+        for library, target in TARGETS.items()
+    }
+    moved = {library: 2 * _count_bytes_written(tensors, call()) for library, call in calls.items()}
 
-    copies = time_call(library.comm.broadcast_coalesced, tensors, devices)
+    time_in_turn(calls, **_describe(moved, tensors, copy_bandwidth))
 
-    moved = 2 * _count_bytes_written(tensors, copies)
-    _record_bandwidth(benchmark, copy_bandwidth, tensors, moved)
-    assert torch.equal(copies[-1][-1].cpu(), tensors[-1].cpu())
+    for call in calls.values():
+        assert torch.equal(call()[-1][-1].cpu(), tensors[-1].cpu())
 
 
-@for_both_libraries
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_reduce_add_coalesced(time_call, benchmark, copy_bandwidth, library, topology, payload):
+def bench_reduce_add_coalesced(time_in_turn, benchmark, copy_bandwidth, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
     lists = [_create_tensors(payload, device) for device in devices]
+    calls = {
+        library: partial(target.comm.reduce_add_coalesced, lists, topology.ordinals[0])
+        for library, target in TARGETS.items()
+    }
+    moved = dict.fromkeys(calls, (DEVICES + 1) * sum(t.nbytes for t in lists[0]))
 
-    sums = time_call(library.comm.reduce_add_coalesced, lists, topology.ordinals[0])
+    time_in_turn(calls, **_describe(moved, lists[0], copy_bandwidth))
 
-    moved = (DEVICES + 1) * sum(t.nbytes for t in sums)
-    _record_bandwidth(benchmark, copy_bandwidth, sums, moved)
-    assert sums[-1][-1].item() == DEVICES
+    for call in calls.values():
+        assert call()[-1][-1].item() == DEVICES
 
 
 def _count_bytes_written(tensors, copies):
@@ -85,8 +92,14 @@ def _count_bytes_written(tensors, copies):
     return sum(written.values())
 
 
-def _record_bandwidth(benchmark, copy_bandwidth, payload, moved_bytes):
-    benchmark.extra_info["payload_bytes"] = sum(tensor.nbytes for tensor in payload)
-    benchmark.extra_info["moved_bytes"] = moved_bytes
-    share = moved_bytes / benchmark.stats.stats.median / copy_bandwidth
-    benchmark.extra_info["copy_share"] = share
+def _describe(moved_bytes, payload, copy_bandwidth):
+    """Return library -> the bytes of the payload and of a call, and the bandwidth of a copy."""
+    payload_bytes = sum(tensor.nbytes for tensor in payload)
+    return {
+        library: {
+            "payload_bytes": payload_bytes,
+            "moved_bytes": moved,
+            "copy_bandwidth": copy_bandwidth,
+        }
+        for library, moved in moved_bytes.items()
+    }

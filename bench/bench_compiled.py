@@ -1,30 +1,32 @@
-"""The overhead of DataParallel for a compiled module, compared with the plain module.
+"""The time of DataParallel for a compiled module.
 
 Run this file alone, because Python code in the same process runs at least a quarter slower after a
 compilation. torch.nn.parallel cannot run compiled modules, so `reference` runs the uncompiled
 module.
 """
 
+import copy
 import gc
+from functools import partial
 
 import pytest
 
-from .bench_data_parallel import BLOCKS, WITH_MODULE, build_module_and_input, run_step
+from .bench_data_parallel import BLOCKS, build_modules_and_input, run_step
 
 
-@WITH_MODULE
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def bench_forward_backward_compiled(time_call, benchmark, library, topology):
+def bench_forward_backward_compiled(time_in_turn, benchmark, topology):
     benchmark.group = f"DataParallel forward+backward compiled blocks={BLOCKS}"
-    module, x = build_module_and_input(library, topology)
-    if library == "impl":
-        module.module.compile(backend=eager_backend)
-        run_step(module, x)  # The first step compiles the module.
-        gc.collect()
+    modules, x = build_modules_and_input(topology)
+    modules["impl"].module = copy.deepcopy(modules["reference"].module)
+    modules["impl"].module.compile(backend=eager_backend)
+    run_step(modules["impl"], x)  # The first step compiles the module.
+    gc.collect()
 
-    time_call(run_step, module, x)
+    time_in_turn({library: partial(run_step, module, x) for library, module in modules.items()})
 
-    assert all(p.grad is not None for p in module.parameters())
+    for module in modules.values():
+        assert all(p.grad is not None for p in module.parameters())
 
 
 def eager_backend(graph, inputs):

@@ -1,113 +1,96 @@
-"""The overhead of DataParallel in time and memory, compared with the plain module.
+"""The time and the peak memory of DataParallel for a module of many small layers.
 
-Times are wall times on the host, from the call until every device is idle. `module` is the plain
-module on one device. In the rows called "evaluation" impl caches its replicas (`hold`). In the
-rows called "in turn" impl runs one replica after the other (`in_turn`). torch.nn.parallel has
-neither option and runs as usual. Peak memory is that of one forward and backward
-(`max_memory_allocated`), summed over the devices.
+Times are wall times on the host, from the call until every device is idle. In the rows called
+"evaluation" impl caches its replicas (`hold`). In the rows called "in turn" impl runs one replica
+after the other (`in_turn`). torch.nn.parallel has neither option and runs as usual. Peak memory is
+that of one forward and backward (`max_memory_allocated`), summed over the devices.
 """
 
-from contextlib import nullcontext
 from functools import partial
 
 import pytest
 import torch
 
-from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import not_run
 
-from .libraries import LIBRARIES
+from .libraries import TARGETS
 from .memory import measure_peak_bytes
 from .models import WIDTH, build_blocks
 
 DEVICES = 4
 BATCH = 64
 BLOCKS = 100
-WITH_MODULE = pytest.mark.parametrize("library", ["module", *LIBRARIES])
 
 
-def build_module_and_input(library, topology, num_blocks=BLOCKS, width=WIDTH, **options):
+def build_modules_and_input(topology, num_blocks=BLOCKS, width=WIDTH, **impl_options):
+    """Return library -> a DataParallel of one module, and an input. Only impl gets the options."""
     # Use all devices of the run. If there is only one, use it four times.
     available = len(topology.devices)
     devices = topology.take(available if available > 1 else DEVICES)
-    module = build_blocks(num_blocks, width).to(devices[0])
     x = torch.randn(BATCH, width, device=devices[0])
-    if library == "module":
-        return module, x
-    # torch.nn.parallel does not have these options.
-    options = options if library == "impl" else {}
-    return Target(LIBRARIES[library]).data_parallel.DataParallel(module, devices, **options), x
+    module = build_blocks(num_blocks, width).to(devices[0])
+    options = {"reference": {}, "impl": impl_options}
+    modules = {
+        library: target.data_parallel.DataParallel(module, devices, **options[library])
+        for library, target in TARGETS.items()
+    }
+    return modules, x
 
 
-@WITH_MODULE
-def bench_forward(time_call, benchmark, library, topology):
-    benchmark.group = f"DataParallel forward blocks={BLOCKS}"
-    module, x = build_module_and_input(library, topology)
-
-    y = time_call(module, x)
-
-    assert y.shape == x.shape
-    assert y.device == x.device
-
-
-@WITH_MODULE
-def bench_forward_backward(time_call, benchmark, library, topology):
-    benchmark.group = f"DataParallel forward+backward blocks={BLOCKS}"
-    module, x = build_module_and_input(library, topology)
-
-    time_call(run_step, module, x)
-
-    assert all(p.grad is not None for p in module.parameters())
-
-
-@WITH_MODULE
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_evaluation(time_call, benchmark, library, topology, in_turn):
+def bench_forward(time_in_turn, benchmark, topology, in_turn):
+    benchmark.group = f"DataParallel forward{' in turn' * in_turn} blocks={BLOCKS}"
+    modules, x = build_modules_and_input(topology, in_turn=in_turn)
+
+    time_in_turn({library: partial(module, x) for library, module in modules.items()})
+
+    for module in modules.values():
+        y = module(x)
+        assert y.shape == x.shape
+        assert y.device == x.device
+
+
+@pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
+def bench_forward_backward(time_in_turn, benchmark, topology, in_turn):
+    benchmark.group = f"DataParallel forward+backward{' in turn' * in_turn} blocks={BLOCKS}"
+    modules, x = build_modules_and_input(topology, in_turn=in_turn)
+
+    time_in_turn({library: partial(run_step, module, x) for library, module in modules.items()})
+
+    for module in modules.values():
+        assert all(p.grad is not None for p in module.parameters())
+
+
+@pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
+def bench_evaluation(time_in_turn, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
-    module, x = build_module_and_input(library, topology, in_turn=in_turn)
-    module.eval()
+    modules, x = build_modules_and_input(topology, in_turn=in_turn)
+    calls = {library: partial(module.eval(), x) for library, module in modules.items()}
 
-    with torch.no_grad(), module.hold() if library == "impl" else nullcontext():
-        y = time_call(module, x)
+    with torch.no_grad(), modules["impl"].hold():
+        time_in_turn(calls)
+        outputs = [call() for call in calls.values()]
 
-    assert y.shape == x.shape
-    assert not y.requires_grad
-
-
-@WITH_MODULE
-def bench_forward_in_turn(time_call, benchmark, library, topology):
-    benchmark.group = f"DataParallel forward in turn blocks={BLOCKS}"
-    module, x = build_module_and_input(library, topology, in_turn=True)
-
-    y = time_call(module, x)
-
-    assert y.shape == x.shape
-    assert y.device == x.device
+    for y in outputs:
+        assert y.shape == x.shape
+        assert not y.requires_grad
 
 
-@WITH_MODULE
-def bench_forward_backward_in_turn(time_call, benchmark, library, topology):
-    benchmark.group = f"DataParallel forward+backward in turn blocks={BLOCKS}"
-    module, x = build_module_and_input(library, topology, in_turn=True)
-
-    time_call(run_step, module, x)
-
-    assert all(p.grad is not None for p in module.parameters())
-
-
-@pytest.mark.parametrize("library", list(LIBRARIES))
-def bench_peak_memory(time_call, benchmark, library, topology):
+def bench_peak_memory(time_in_turn, benchmark, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    module, x = build_module_and_input(library, topology, num_blocks=20, width=256)
-    run_step(module, x)
-    peak = measure_peak_bytes(topology, partial(run_step, module, x))
-    if peak is None:
+    modules, x = build_modules_and_input(topology, num_blocks=20, width=256)
+    steps = {library: partial(run_step, module, x) for library, module in modules.items()}
+    peaks = {}
+    for library, step in steps.items():
+        step()
+        peaks[library] = measure_peak_bytes(topology, step)
+    if None in peaks.values():
         not_run(f"torch.{topology.accelerator} does not report peak memory")
-    benchmark.extra_info["peak_bytes"] = peak
 
-    time_call(run_step, module, x)
+    time_in_turn(steps, **{library: {"peak_bytes": peak} for library, peak in peaks.items()})
 
-    assert all(p.grad is not None for p in module.parameters())
+    for module in modules.values():
+        assert all(p.grad is not None for p in module.parameters())
 
 
 def run_step(module, x):

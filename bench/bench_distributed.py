@@ -8,6 +8,8 @@ collective in one step. It does not count one integer per parameter, by which a 
 other ranks in both libraries whether it used the parameter.
 """
 
+from functools import partial
+
 import pytest
 
 from bench import ranks
@@ -30,17 +32,18 @@ def pool():
 
 @pytest.mark.parametrize("rows", [256, 1024])
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("library", list(LIBRARIES))
-def bench_step(benchmark, pool, library, size, rows):
+def bench_step(time_in_turn, benchmark, pool, size, rows):
     benchmark.group = f"distributed step ranks={size} rows={rows}"
-    benchmark.extra_info["library"] = library
-    pool.run(size, ranks.build_module_and_batch, library, LAYERS, WIDTH, rows, BUCKET_MB)
+    for library in LIBRARIES:
+        pool.run(size, ranks.build_module_and_batch, library, LAYERS, WIDTH, rows, BUCKET_MB)
     # DistributedDataParallel rebuilds its buckets after the first step.
-    pool.run(size, ranks.run_step)
+    steps = {library: partial(pool.run, size, ranks.run_step, library) for library in LIBRARIES}
+    for step in steps.values():
+        step()
+    sent = {library: pool.run(size, ranks.count_bytes_sent, library)[0] for library in LIBRARIES}
 
-    sums = benchmark(pool.run, size, ranks.run_step)
+    time_in_turn(steps, **{library: {"bytes": sent[library]} for library in LIBRARIES})
 
-    assert len(set(sums)) == 1
-    sent = pool.run(size, ranks.count_bytes_sent)[0]
-    assert sent["all_reduce"] == GRADIENT_BYTES
-    benchmark.extra_info["bytes"] = sent
+    for library in LIBRARIES:
+        assert len(set(steps[library]())) == 1
+        assert sent[library]["all_reduce"] == GRADIENT_BYTES

@@ -1,20 +1,26 @@
 """The overhead of parallel_apply: wall time on the host for modules that return their input."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from .libraries import for_both_libraries
+from .libraries import TARGETS
 from .models import Identity
 
 
-@for_both_libraries
 @pytest.mark.parametrize("num_modules", [2, 4], ids="modules={}".format)
-def bench_parallel_apply(time_call, benchmark, library, topology, num_modules):
+def bench_parallel_apply(time_in_turn, benchmark, topology, num_modules):
     benchmark.group = f"parallel_apply identity modules={num_modules}"
     devices = topology.take(num_modules)
     modules = [Identity() for _ in devices]
     inputs = [torch.ones(2, device=device) for device in devices]
+    calls = {
+        name: partial(target.parallel_apply.parallel_apply, modules, inputs, None, devices)
+        for name, target in TARGETS.items()
+    }
 
-    outputs = time_call(library.parallel_apply.parallel_apply, modules, inputs, None, devices)
+    time_in_turn(calls)
 
-    assert all(output is x for output, x in zip(outputs, inputs, strict=True))
+    for call in calls.values():
+        assert all(output is x for output, x in zip(call(), inputs, strict=True))

@@ -3,26 +3,32 @@
 Times are wall times on the host, from the call until every device is idle.
 """
 
+from functools import partial
+
 import pytest
 import torch
 
-from .libraries import for_both_libraries
+from .libraries import TARGETS
 from .models import build_blocks
 
 DEVICES = 4
 
 
-@for_both_libraries
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
 @pytest.mark.parametrize("num_blocks", [10, 100, 400, 1000], ids="blocks={}".format)
-def bench_replicate(time_call, benchmark, library, topology, num_blocks, detach):
+def bench_replicate(time_in_turn, benchmark, topology, num_blocks, detach):
     benchmark.group = f"replicate blocks={num_blocks} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
     module = build_blocks(num_blocks).to(devices[0])
+    calls = {
+        name: partial(target.replicate.replicate, module, devices, detach)
+        for name, target in TARGETS.items()
+    }
 
-    replicas = time_call(library.replicate.replicate, module, devices, detach)
+    time_in_turn(calls)
 
-    last = replicas[-1][-1][0].weight
-    assert last.device == devices[-1]
-    assert last.requires_grad is not detach
-    assert torch.equal(last.cpu(), module[-1][0].weight.cpu())
+    for call in calls.values():
+        last = call()[-1][-1][0].weight
+        assert last.device == devices[-1]
+        assert last.requires_grad is not detach
+        assert torch.equal(last.cpu(), module[-1][0].weight.cpu())

@@ -4,45 +4,59 @@ Times are wall times on the host. The tensors are small, so traversing the conta
 the time, not copying the tensors.
 """
 
+from functools import partial
+
 import torch
 
-from .libraries import for_both_libraries
+from .libraries import TARGETS
 from .models import build_nested
 
 DEVICES = 4
 ROWS = 64
 
 
-@for_both_libraries
-def bench_scatter_nested(time_call, benchmark, library, topology):
+def bind(name, *args):
+    """Return library -> call of the function ``name`` of its module scatter_gather."""
+    return {
+        library: partial(getattr(target.scatter_gather, name), *args)
+        for library, target in TARGETS.items()
+    }
+
+
+def bench_scatter_nested(time_in_turn, benchmark, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
+    calls = bind("scatter", (build_nested(ROWS, devices[0]),), devices)
 
-    chunks = time_call(library.scatter_gather.scatter, (build_nested(ROWS, devices[0]),), devices)
+    time_in_turn(calls)
 
-    assert [chunk[0][3]["d"].shape[0] for chunk in chunks] == [ROWS // DEVICES] * DEVICES
+    for call in calls.values():
+        rows = [chunk[0][3]["d"].shape[0] for chunk in call()]
+        assert rows == [ROWS // DEVICES] * DEVICES
 
 
-@for_both_libraries
-def bench_scatter_kwargs_nested(time_call, benchmark, library, topology):
+def bench_scatter_kwargs_nested(time_in_turn, benchmark, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
     args, kwargs = (build_nested(ROWS, devices[0]),), {"more": build_nested(ROWS, devices[0])}
+    calls = bind("scatter_kwargs", args, kwargs, devices)
 
-    chunks, keyword_chunks = time_call(
-        library.scatter_gather.scatter_kwargs, args, kwargs, devices
-    )
+    time_in_turn(calls)
 
-    assert len(chunks) == len(keyword_chunks) == DEVICES
-    assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
+    for call in calls.values():
+        chunks, keyword_chunks = call()
+        assert len(chunks) == len(keyword_chunks) == DEVICES
+        assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
-@for_both_libraries
-def bench_gather_nested(time_call, benchmark, library, topology):
+def bench_gather_nested(time_in_turn, benchmark, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)
-    outputs = [build_nested(ROWS // DEVICES, device) for device in devices]
+    calls = bind(
+        "gather", [build_nested(ROWS // DEVICES, device) for device in devices], devices[0]
+    )
 
-    gathered = time_call(library.scatter_gather.gather, outputs, devices[0])
+    time_in_turn(calls)
 
-    assert torch.equal(gathered[3]["d"].cpu(), torch.ones(ROWS, 4))
+    for call in calls.values():
+        assert torch.equal(call()[3]["d"].cpu(), torch.ones(ROWS, 4))

@@ -28,39 +28,37 @@ MODELS = {
     "blocks": (partial(build_blocks, BLOCKS), 512, WIDTH),
     "filter": (Filter, 2048, 2),
 }
-AGAINST_ONE_THREAD = pytest.mark.parametrize("library", ["reference", "impl"])
 
 
-@AGAINST_ONE_THREAD
-def bench_replicas(time_call, benchmark, library, topology):
+def bench_replicas(time_in_turn, benchmark, topology):
     benchmark.group = f"four replicas against one thread blocks={BLOCKS}"
     devices = topology.take(4)
     replicas = impl.replicate(build_blocks(BLOCKS).to(devices[0]), devices)
     inputs = [torch.randn(BATCH // 4, WIDTH, device=device) for device in devices]
+    run = partial(impl.parallel_apply, replicas, inputs, None, devices)
 
-    if library == "impl":
-        outputs = time_call(impl.parallel_apply, replicas, inputs, None, devices)
-    else:
-        outputs = time_call(_run_in_turn, replicas, inputs)
+    time_in_turn({"reference": partial(_run_in_turn, replicas, inputs), "impl": run})
 
-    assert [y.device for y in outputs] == devices
+    assert [y.device for y in run()] == devices
 
 
-@AGAINST_ONE_THREAD
 @pytest.mark.parametrize("model", MODELS)
-def bench_cpu_replicas(time_call, benchmark, library, model):
+def bench_cpu_replicas(time_in_turn, benchmark, model):
     build, rows, width = MODELS[model]
     benchmark.group = f"two CPU replicas against the plain module {model} rows={rows}"
     module, x = build().eval(), torch.randn(rows, width)
     wrapper = impl.DataParallel(module, ["cpu"] * CPU_REPLICAS)
 
     with torch.no_grad(), wrapper.hold():
-        if library == "impl":
-            y = time_call(wrapper, x)
-        else:
-            with _use_threads(CPU_REPLICAS):
-                y = time_call(module, x)
-        torch.testing.assert_close(y, module(x))
+        time_in_turn(
+            {"reference": partial(_run_in_threads, module, x), "impl": partial(wrapper, x)}
+        )
+        torch.testing.assert_close(wrapper(x), module(x))
+
+
+def _run_in_threads(module, x):
+    with _use_threads(CPU_REPLICAS):
+        return module(x)
 
 
 def _run_in_turn(replicas, inputs):

@@ -1,35 +1,40 @@
 """Print the ratios of a saved run, and compare each ratio with its required minimum (its floor).
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
-time of torch.nn.parallel divided by that of impl. A row is below its floor in ``floors.toml`` if
-the floor exceeds the upper quartile of torch.nn.parallel divided by the lower quartile of impl.
-The command measures such a row up to twice more, each time in a new run, because other processes
-may have used the processor. The exit status is 1 if a row is below its floor every time. Absolute
-times are not checked.
+of the ratios of single turns: the time of torch.nn.parallel divided by that of impl. The command
+measures a row below its floor up to twice more, each time in a new process, because other
+processes may have used the processor. The exit status is 1 if a row is below its floor every time.
+The command also prints the three rows that differ most from the last published run.
 """
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 import tempfile
-import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.site.ratios import LEGEND, Ratio, ratios
+from spec_tests.site import floors
+from spec_tests.site.ratios import Ratio, ratios
 
-__all__ = ["FLOORS", "LEGEND", "Ratio", "find_rows_below", "format_row", "main", "ratios"]
+__all__ = ["FLOORS", "find_rows_below", "format_row", "largest_moves", "main"]
 
 FLOORS = Path(__file__).with_name("floors.toml")
+
+#: The published runs of the benchmarks with which a run is compared.
+PUBLISHED = Path(__file__).parents[1] / "reports/results/impl/torch-2.13.0_sim_bench"
 
 #: Number of measurements. A row fails if it is below its floor in all of them.
 ATTEMPTS = 3
 
-#: Seconds per benchmark of a repeated measurement. A longer measurement has less noise.
+#: Seconds per benchmark and library of a repeated measurement. A longer one has less noise.
 REPEAT_SECONDS = 2
 
+#: The number of rows that are shown as those that moved most.
+MOVES = 3
 
 #: The number of characters that a bar has for a ratio of 1, and at most.
 BAR, MAX_BAR = 8, 32
@@ -47,14 +52,14 @@ def format_row(ratio: Ratio) -> str:
 
 def find_rows_below(
     run: Mapping[str, Any],
-    floors: Mapping[str, float],
+    floor_of: Mapping[str, float],
     measure: Callable[[Collection[str]], Mapping[str, Any]],
 ) -> list[str]:
     """Print the table of ``run``, and measure rows that are below their floors again.
 
     Args:
         run: A run saved by pytest-benchmark.
-        floors: Row -> the required minimum of its ratio.
+        floor_of: Row -> the required minimum of its ratio.
         measure: Runs the benchmarks with the given names and returns the saved run.
 
     Returns:
@@ -63,14 +68,17 @@ def find_rows_below(
     Raises:
         ValueError: No benchmark in ``run`` was run for both libraries.
     """
-    below = _print_table(list(ratios(run, floors)))
+    below = _print_table(list(ratios(run, floor_of)))
     for attempt in range(1, ATTEMPTS):
         if not below:
             break
         print(f"\nmeasured again, {attempt} of {ATTEMPTS - 1}:")
-        benchmarks = run["benchmarks"]
-        names = [each["fullname"] for each in benchmarks if each["group"] in _groups_of(below)]
-        again = list(ratios(measure(names), floors))
+        names = [
+            each["fullname"]
+            for each in run["benchmarks"]
+            if each["group"] in _groups_of(below) and each["extra_info"]["library"] == "impl"
+        ]
+        again = list(ratios(measure(names), floor_of))
         below = _print_table([ratio for ratio in again if ratio.group in below])
     return below
 
@@ -85,9 +93,54 @@ def _print_table(table: list[Ratio]) -> list[str]:
     return [ratio.group for ratio in table if not ratio.passes]
 
 
+def _find_floors(info: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the floors of a machine, and print for which machine they were measured.
+
+    The ratios on another processor, or with another release of Python, are different. There each
+    floor is 1, or less if impl is the slower library.
+
+    Args:
+        info: ``machine_info`` of a run saved by pytest-benchmark.
+    """
+    machine = {**info, "cpu": info["cpu"].get("brand_raw", "")}
+    name = f"{machine['cpu'] or 'unknown processor'}, Python {machine['python_version']}"
+    all_floors = floors.load(FLOORS)
+    if found := floors.find(all_floors, machine):
+        print(f"floors of {name}")
+        return found
+    print(f"no floors were measured on {name}, so a floor is at most 1")
+    return {row: min(floor, 1.0) for each in all_floors for row, floor in each.rows.items()}
+
+
 def _groups_of(rows: Collection[str]) -> set[str]:
     """Return the benchmark groups of ``rows``. The name of a row of bytes ends in `` (bytes)``."""
     return {row.removesuffix(" (bytes)") for row in rows}
+
+
+def largest_moves(run: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:
+    """Return a line for each of the three rows whose ratio differs most from the published one.
+
+    Args:
+        run: A run saved by pytest-benchmark.
+        published: One run of a published report.
+    """
+    before = {ratio.group: ratio.value for ratio in ratios(published, {})}
+    rows = [ratio for ratio in ratios(run, {}) if ratio.group in before]
+    rows.sort(key=lambda ratio: abs(math.log(ratio.value / before[ratio.group])), reverse=True)
+    return [
+        f"{ratio.group:<52}{before[ratio.group]:>8.2f} -> {ratio.value:.2f}  "
+        f"{ratio.value / before[ratio.group] - 1:+.0%}"
+        for ratio in rows[:MOVES]
+    ]
+
+
+def _print_moves(run: Mapping[str, Any]) -> None:
+    file = PUBLISHED / "benchmark.json"
+    last = json.loads(file.read_text(encoding="utf-8"))["runs"][-1]
+    print(
+        f"\nmoved most since the published run of {last['datetime'][:10]}, {last['commit'][:7]}:"
+    )
+    print("\n".join(largest_moves(run, last)))
 
 
 def _run_benchmarks(benchmark_names: Collection[str]) -> Mapping[str, Any]:
@@ -102,18 +155,19 @@ def _run_benchmarks(benchmark_names: Collection[str]) -> Mapping[str, Any]:
     return run
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Print the ratios of a saved run; return 1 if a ratio is below its floor every time."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
-    path = parser.parse_args().file
+    path = parser.parse_args(arguments).file
     try:
         run = json.loads(path.read_text())
         if "benchmarks" not in run:
             raise ValueError("this is not a run saved by pytest --benchmark-json")
-        below = find_rows_below(run, tomllib.loads(FLOORS.read_text())["floors"], _run_benchmarks)
+        below = find_rows_below(run, _find_floors(run["machine_info"]), _run_benchmarks)
     except (OSError, ValueError) as error:
         parser.error(f"{path}: {error}")
+    _print_moves(run)
     if below:
         print(f"\nbelow their floors {ATTEMPTS} times: {', '.join(below)}")
     return int(bool(below))

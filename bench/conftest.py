@@ -1,17 +1,16 @@
-"""Fixtures of the benchmarks: the library to time, and a timer that waits for the devices."""
+"""Options and fixtures of the benchmarks: a timer that waits for the devices."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ParamSpec, TypeVar
 
 import pytest
 import torch
 
 from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 
-from .libraries import LIBRARIES
+from . import turns
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,27 +46,30 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
         machine_info["cuda"] = torch.version.cuda
 
 
-@pytest.fixture
-def library(request: pytest.FixtureRequest) -> Target:
-    """Return the library that the benchmark's parameter ``library`` names."""
-    return Target(LIBRARIES[request.param])
+@pytest.hookimpl(tryfirst=True)
+def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
+    """Save the times of the libraries that were timed in turn with impl."""
+    turns.add_other_libraries(output_json)
 
 
 @pytest.fixture
-def time_call(
+def time_in_turn(
     benchmark: Any, topology: Topology, request: pytest.FixtureRequest
-) -> Callable[..., Any]:
-    """Return a function that times a call until every device is idle, and returns its result.
+) -> Callable[..., None]:
+    """Return a function that times calls until every device is idle, one library after the other.
 
-    The fixture records the library and the devices in the saved run, for ``bench.compare``.
+    Its arguments are a mapping from library to call, and for each library further values to save.
     """
-    benchmark.extra_info["library"] = request.node.callspec.params["library"]
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
+    seconds = float(request.config.getoption("benchmark_max_time"))
 
-    def call_and_time(function: Callable[..., Any], *args: Any) -> Any:
-        return benchmark(synchronize_after(function, topology), *args)
+    def time_calls(calls: Mapping[str, Callable[[], object]], **info: Mapping[str, Any]) -> None:
+        synchronized = {
+            library: synchronize_after(call, topology) for library, call in calls.items()
+        }
+        turns.time_in_turn(benchmark, synchronized, len(calls) * seconds, info)
 
-    return call_and_time
+    return time_calls
 
 
 def synchronize_after(function: Callable[P, R], topology: Topology) -> Callable[P, R]:

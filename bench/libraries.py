@@ -1,13 +1,10 @@
 """The two libraries that the benchmarks compare."""
 
-from typing import Any
+from spec_tests.harness.environment.target import Target
 
-import pytest
+__all__ = ["LIBRARIES", "TARGETS"]
 
-#: Name of a library in the ids of benchmarks -> its module.
+#: Name of a library in the results of benchmarks -> its module.
 LIBRARIES = {"reference": "torch.nn.parallel", "impl": "impl"}
-
-
-def for_both_libraries(benchmark: Any) -> Any:
-    """Parametrize a benchmark so that it runs for both libraries, one directly after the other."""
-    return pytest.mark.parametrize("library", list(LIBRARIES), indirect=True)(benchmark)
+#: Name of a library in the results of benchmarks -> its functions.
+TARGETS = {name: Target(module) for name, module in LIBRARIES.items()}

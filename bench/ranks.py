@@ -1,7 +1,8 @@
-"""Functions that ``bench_distributed`` runs in each rank's process."""
+"""Functions that ``bench_distributed`` and ``bench_models`` run in each rank's process."""
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -9,11 +10,15 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils._pytree import tree_map_only
 
+from bench.real_models import MODELS, ROWS
 from spec_tests.distributed.pool import RankContext
 
-#: This rank's wrapped module, batch and parameters. They are kept between calls.
-_STATE: dict[str, Any] = {}
+#: Library -> this rank's wrapped module and its input. They are kept between calls.
+_STATE: dict[str, tuple[nn.Module, Tensor]] = {}
+#: Variant -> the call of a model's step. They are kept between calls.
+_MODEL_STEPS: dict[str, Callable[[], float]] = {}
 
 #: The number of the classifier's outputs. It is small, so that gradients are most of the traffic.
 CLASSES = 16
@@ -44,25 +49,65 @@ def build_module_and_batch(
         net = DistributedDataParallel(module, process_group=context.group, **options)
         net.register_comm_hook(context.group, allreduce_hook)
         x = x[context.rank * rows_per_rank :][:rows_per_rank]
-    _STATE.update(net=net, x=x, parameters=list(module.parameters()))
+    _STATE[library] = net, x
 
 
-def run_step(context: RankContext) -> float:
+def run_step(context: RankContext, library: str) -> float:
     """Run forward and backward; return the sum of one gradient, to compare the ranks."""
-    for parameter in _STATE["parameters"]:
-        parameter.grad = None
-    _STATE["net"](_STATE["x"]).square().mean().backward()
-    return float(_STATE["parameters"][0].grad.sum())
+    net, x = _STATE[library]
+    net.zero_grad()
+    net(x).square().mean().backward()
+    first = next(net.parameters()).grad
+    assert first is not None
+    return float(first.sum())
 
 
-def count_bytes_sent(context: RankContext) -> dict[str, int]:
+def build_model_and_batch(context: RankContext, variant: str, name: str, mode: str) -> None:
+    """Build a wrapped model and its batch.
+
+    Args:
+        context: This rank.
+        variant: ``impl.distributed`` or ``DistributedDataParallel``.
+        name: The model's key in ``bench.real_models.MODELS``.
+        mode: ``training`` or ``evaluation``.
+    """
+    torch.manual_seed(0)
+    model = MODELS[name]
+    module = model.build().train(mode == "training")
+    batch: Any = model.inputs(ROWS)
+    net: nn.Module
+    if variant == "impl.distributed":
+        net = context.distributed.DataParallel(module, context.group)
+    else:
+        net = DistributedDataParallel(module, process_group=context.group)
+        rows = ROWS // context.size
+        batch = tree_map_only(Tensor, lambda x: x[context.rank * rows :][:rows], batch)
+    step = partial(run_model, net, batch, model.loss)
+    _MODEL_STEPS[variant] = step if mode == "training" else torch.no_grad()(step)
+
+
+def run_model_step(context: RankContext, variant: str) -> float:
+    """Run a step of the model; return the loss."""
+    return _MODEL_STEPS[variant]()
+
+
+def run_model(net: nn.Module, inputs: Any, compute_loss: Callable[[Any], Tensor]) -> float:
+    """Run forward, and backward if gradients are recorded; return the loss."""
+    net.zero_grad()
+    loss = compute_loss(net(**inputs) if isinstance(inputs, dict) else net(*inputs))
+    if loss.requires_grad:
+        loss.backward()
+    return loss.item()
+
+
+def count_bytes_sent(context: RankContext, library: str) -> dict[str, int]:
     """Return for each collective the bytes that this rank passes to it in one step."""
     byte_counts: Counter[str] = Counter()
     originals = {name: getattr(dist, name) for name in _COLLECTIVES}
     for name, index in _COLLECTIVES.items():
         setattr(dist, name, _counting_bytes(originals[name], name, index, byte_counts))
     try:
-        run_step(context)
+        run_step(context, library)
     finally:
         for name, function in originals.items():
             setattr(dist, name, function)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bench import compare
+from spec_tests.site.ratios import ratios
 
 __all__ = ["Requirement", "check_requirements"]
 
@@ -63,11 +63,13 @@ def _comm_requirements(function: str, run: Mapping[str, Any]) -> Iterator[Requir
     for each in run["benchmarks"]:
         info = each["extra_info"]
         if each["group"].startswith(function) and info["payload_bytes"] >= _LARGE_BYTES:
-            shares.setdefault(each["group"], {})[info["library"]] = info["copy_share"]
+            bandwidth = info["moved_bytes"] / each["stats"]["median"]
+            share = bandwidth / info["copy_bandwidth"]
+            shares.setdefault(each["group"], {})[info["library"]] = share
     time_ratios = _ratios(run)
     for group in shares or {f"{function} of 64 MiB": {}}:
-        share = shares.get(group, {})
-        reference, impl = share.get("reference"), share.get("impl")
+        share_of = shares.get(group, {})
+        reference, impl = share_of.get("reference"), share_of.get("impl")
         yield Requirement(f"{group}: reference / impl, time", _MIN_RATIO, time_ratios.get(group))
         bandwidth_ratio = impl / reference if impl and reference else None
         yield Requirement(
@@ -97,4 +99,4 @@ def _slowest_requirement(runs: Mapping[str, Mapping[str, Any]]) -> Requirement:
 
 def _ratios(run: Mapping[str, Any]) -> dict[str, float]:
     """Return the ratio of each row: torch.nn.parallel divided by impl."""
-    return {each.group: each.value for each in compare.ratios(dict(run), {})}
+    return {each.group: each.value for each in ratios(run, {})}

@@ -1,18 +1,23 @@
 """Read saved runs of the benchmarks, and summarize them for a report."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import compare
+from spec_tests.site import charts
+from spec_tests.site.ratios import LEGEND, Ratio, ratios
+from spec_tests.site.runs import BenchmarkReport
+from spec_tests.site.speed import Variants, variants
 
-__all__ = ["format_summary", "read_runs"]
+__all__ = ["draw_variants", "format_summary", "read_runs"]
 
 #: Statistics of a benchmark that are published.
 _STATS = ("min", "q1", "median", "q3", "rounds")
 #: Fields of ``machine_info`` that must be equal in all runs of a report.
 _MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
+#: Names of variants in the table.
+_VARIANT_NAMES = {"reference": "torch.nn.parallel"}
 #: The first two lines of the summary's table.
 _TABLE_HEAD = (
     "| row | reference, ms | impl, ms | reference / impl | quartiles | floor |",
@@ -71,7 +76,7 @@ def _select_fields(benchmark: dict[str, Any]) -> dict[str, Any]:
     return {**kept, "stats": {key: benchmark["stats"][key] for key in _STATS}}
 
 
-def format_summary(data: dict[str, Any], floors: dict[str, float]) -> str:
+def format_summary(data: dict[str, Any], floors: Mapping[str, float]) -> str:
     """Return a Markdown table of the ratios and medians of all runs.
 
     Args:
@@ -79,26 +84,60 @@ def format_summary(data: dict[str, Any], floors: dict[str, float]) -> str:
         floors: Row -> the required minimum of its ratio.
     """
     machine, runs = data["machine"], data["runs"]
-    ratios = [list(compare.ratios(run, floors)) for run in runs]
+    found = [list(ratios(run, floors)) for run in runs]
     lines = [
         f"{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['devices'])}; "
         f"torch {machine['torch']}, Python {machine['python_version']}; "
         f"{machine.get('threads', 'unknown')} intra-op thread(s); {len(runs)} run(s).",
         "",
-        compare.LEGEND,
+        LEGEND,
         "",
         *_TABLE_HEAD,
-        *(_format_row(row_ratios, runs) for row_ratios in zip(*ratios, strict=True)),
+        *(_format_row(row_ratios, runs) for row_ratios in zip(*found, strict=True)),
     ]
+    if groups := variants(BenchmarkReport("", {}, data)):
+        lines += ["", *_format_variants(groups)]
     return "\n".join(lines)
 
 
-def _format_row(ratios: Sequence[compare.Ratio], runs: Sequence[dict[str, Any]]) -> str:
-    """Return the table's row for one benchmark; ``ratios`` has its ratio in each run."""
-    group, floor = ratios[0].group, ratios[0].floor
+def draw_variants(data: dict[str, Any]) -> str:
+    """Return the chart of the variants as SVG; an empty text if only two libraries were timed."""
+    groups = variants(BenchmarkReport("", {}, data))
+    if not groups:
+        return ""
+    chart = charts.variant_chart(groups, "variants", charts.FILE_COLOURS)
+    return chart.replace("<svg ", '<svg style="background: white" ', 1)
+
+
+def _format_variants(groups: Sequence[Variants]) -> Iterator[str]:
+    """Yield the lines of a table with the time and the peak memory of each variant."""
+    names = list(dict.fromkeys(name for each in groups for name in each.times))
+    yield "Median time in ms over all runs, with quartiles. In brackets: peak memory in MiB."
+    yield ""
+    yield "| | " + " | ".join(_VARIANT_NAMES.get(name, name) for name in names) + " |"
+    yield "|---" * (len(names) + 1) + "|"
+    for each in groups:
+        yield (
+            "| "
+            + " | ".join([each.group, *(_format_variant(each, name) for name in names)])
+            + " |"
+        )
+
+
+def _format_variant(group: Variants, name: str) -> str:
+    if name not in group.times:
+        return "-"
+    point = group.times[name]
+    times = f"{1000 * point.value:.3g} ({1000 * point.low:.3g} to {1000 * point.high:.3g})"
+    return f"{times} [{group.peaks[name] / 2**20:.1f}]" if name in group.peaks else times
+
+
+def _format_row(row: Sequence[Ratio], runs: Sequence[dict[str, Any]]) -> str:
+    """Return the table's row for one benchmark; ``row`` has its ratio in each run."""
+    group, floor = row[0].group, row[0].floor
     times = (_format_medians(group, library, runs) for library in ("reference", "impl"))
-    values = ", ".join(f"{each.value:.2f}" for each in ratios)
-    low, high = min(each.low for each in ratios), max(each.high for each in ratios)
+    values = ", ".join(f"{each.value:.2f}" for each in row)
+    low, high = min(each.low for each in row), max(each.high for each in row)
     cells = (
         group,
         *times,

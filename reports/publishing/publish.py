@@ -10,7 +10,6 @@ import os
 import platform
 import shutil
 import subprocess
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from bench import compare
 from reports.publishing import benchmarks
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.environment import interpreter
-from spec_tests.site import validated_files
+from spec_tests.site import floors, trend, validated_files
 from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "publish"]
@@ -40,7 +39,7 @@ def publish(
     """Write the report ``<target>/torch-<release>_<hardware>`` to ``folder``; return its path.
 
     The name of a report on benchmarks ends in ``_bench``. An older report of the same name is
-    removed first.
+    removed first; a report on benchmarks keeps the ratios of the older ones in ``trend.json``.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts (JSON lines).
@@ -65,12 +64,21 @@ def publish(
     release = f"torch {_torch_release(environment)}"
     title = f"# {environment['target']}, {release}, {environment['hardware']}"
     files["summary.md"] = f"{title}\n\n{str(environment['date'])[:10]}. {files['summary.md']}\n"
-    # Add environment.json last, so that it is written last: it marks a report as complete.
-    files["environment.json"] = json.dumps(environment, indent=2) + "\n"
     name = _report_name(environment, "benchmark.json" in files)
     report = folder / slug(str(environment["target"])) / name
+    if "benchmark.json" in files:
+        history = [*_read_history(report), trend.summarize(json.loads(files["benchmark.json"]))]
+        files["trend.json"] = json.dumps(history) + "\n"
+    # Add environment.json last, so that it is written last: it marks a report as complete.
+    files["environment.json"] = json.dumps(environment, indent=2) + "\n"
     _replace_report(report, files)
     return report
+
+
+def _read_history(report: Path) -> list[Any]:
+    """Return the ratios of earlier reports of the same name."""
+    file = report / "trend.json"
+    return list(validated_files.document(file, "trend")) if file.exists() else []
 
 
 def _torch_release(environment: Mapping[str, Any]) -> str:
@@ -93,7 +101,7 @@ def _replace_report(report: Path, files: Mapping[str, str]) -> None:
 def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the environment of the runs, and the report's files (name -> text)."""
     data = benchmarks.read_runs(sources)
-    floors = tomllib.loads(compare.FLOORS.read_text(encoding="utf-8"))["floors"]
+    rows = floors.find(floors.load(compare.FLOORS), data["machine"])
     machine, last = data["machine"], data["runs"][-1]
     environment = {
         **_read_environment(),
@@ -106,11 +114,13 @@ def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
         "torch": machine["torch"],
         "python": machine["python_version"],
     }
-    text = json.dumps(data, indent=1) + "\n"
-    return environment, {
-        "benchmark.json": text,
-        "summary.md": benchmarks.format_summary(data, floors),
+    files = {
+        "benchmark.json": json.dumps(data, indent=1) + "\n",
+        "summary.md": benchmarks.format_summary(data, rows),
     }
+    if picture := benchmarks.draw_variants(data):
+        files["variants.svg"] = picture
+    return environment, files
 
 
 def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:

@@ -7,6 +7,7 @@ import pytest
 
 from reports.tests import samples
 from spec_tests.site import charts, runs, speed
+from spec_tests.site.trend import trends
 
 
 @pytest.fixture
@@ -98,9 +99,43 @@ def test_names_in_a_chart_are_escaped(load_report):
     assert any("<script>alert('x')</script>" in text for text in _texts(chart))
 
 
-def test_chart_leaves_out_infinite_ratios(load_report):
-    groups = {"as fast": _medians(2.0, 1.0, module=1.0), "slower": _medians(2.0, 1.0)}
-    report = load_report(groups)
-    texts = _texts(charts.ratio_chart(speed.rows(report, {}), "b"))
-    assert "slower" in texts
-    assert "as fast" not in texts
+def test_variant_chart_has_a_series_for_each_variant_of_impl(load_report):
+    variants = {"impl held": 0.5, "one device": 3.0}
+    report = load_report(
+        {
+            "model a": _medians(2.0, 1.0, **variants),
+            "model b cpu": {"impl": 1.0, "one device": 2.0},
+        }
+    )
+    groups = speed.variants(report)
+    assert [each.group for each in groups] == ["model a", "model b cpu"]
+    texts = _texts(charts.variant_chart(groups, "b"))
+    assert {"impl", "impl held", "model a"} <= set(texts)
+    # torch.nn.parallel, with which the chart compares, does not run on the CPU.
+    assert "model b cpu" not in texts
+
+
+def test_trend_has_the_median_of_each_commit_for_each_processor():
+    history = [
+        {
+            "date": "1",
+            "commit": "aaaaaaaaa",
+            "processor": "P",
+            "ratios": {"work": [1.0, 2.0, 4.0]},
+        },
+        {"date": "2", "commit": "bbbbbbbbb", "processor": "Q", "ratios": {"old": [1.0]}},
+        {"date": "3", "commit": "ccccccccc", "processor": "Q", "ratios": {"work": [3.0]}},
+    ]
+    (trend,) = trends(history)
+    points = {
+        name: [(p.place, p.commit, p.value) for p in each] for name, each in trend.series.items()
+    }
+    assert points == {"P": [(0, "aaaaaaa", 2.0)], "Q": [(2, "ccccccc", 3.0)]}
+    texts = _texts(charts.trend_chart(trend, "b"))
+    assert {"aaaaaaa", "ccccccc", "P", "Q"} <= set(texts)
+
+
+def test_row_that_only_one_report_has_is_no_trend():
+    report = {"date": "1", "commit": "a", "processor": "P", "ratios": {"work": [1.0]}}
+    assert trends([report]) == []
+    assert trends([]) == []

@@ -224,7 +224,8 @@ def make_figures(*, reference, impl, share=0.8, reference_share=0.5):
             "group": group,
             "extra_info": {
                 "library": library,
-                "copy_share": share,
+                "moved_bytes": share * time,
+                "copy_bandwidth": 1.0,
                 "payload_bytes": 4096 if "4KiB" in group else 400 * 2**20,
             },
             "stats": dict.fromkeys(("q1", "median", "q3"), time),

@@ -308,7 +308,9 @@ def test_run_shows_a_clause_missing_from_the_specification_as_removed(tmp_path):
 
 def test_site_has_the_json_schemas_of_all_files_of_a_report(site):
     names = {path.name for path in (site / "data").glob("*.schema.json")}
-    assert names == {f"{each}.schema.json" for each in ("benchmark", "environment", "verdicts")}
+    assert names == {
+        f"{each}.schema.json" for each in ("benchmark", "environment", "trend", "verdicts")
+    }
 
 
 def test_write_returns_the_number_of_written_pages(site, tmp_path):

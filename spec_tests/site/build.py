@@ -13,10 +13,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site import charts, evidence, exports, ratios, speed, validated_files
+from spec_tests.site import charts, evidence, exports, floors, ratios, speed, validated_files
+from spec_tests.site.floors import Floors
 from spec_tests.site.matrix import Matrix, differences, history
 from spec_tests.site.runs import Results, Run
 from spec_tests.site.slugs import slug
+from spec_tests.site.trend import trends
 
 __all__ = ["Site", "write"]
 
@@ -34,14 +36,14 @@ class Site:
         known: The clauses by id.
         divergences: The records of the register of torch.nn.parallel.
         titles: The titles of divergences by id.
-        floors: For each group of benchmarks: the least allowed ratio.
+        floors: The least allowed ratios of benchmarks, for each machine with such ratios.
     """
 
     results: Results
     known: Mapping[str, Clause]
     divergences: Sequence[Divergence]
     titles: Mapping[str, str]
-    floors: Mapping[str, float]
+    floors: Sequence[Floors]
 
     @cached_property
     def matrix(self) -> Matrix:
@@ -93,12 +95,15 @@ class Site:
         """Yield the values for the section of each benchmark report on the page of benchmarks."""
         for bench in self.results.benches:
             torch = str(bench.about["torch"]).partition("+")[0]
+            variants = speed.variants(bench)
             yield {
                 "name": f"{bench.about['target']}, torch {torch}, {bench.about['hardware']}",
                 "bench": bench,
-                "rows": speed.rows(bench, self.floors),
+                "rows": speed.rows(bench, floors.find(self.floors, bench.data["machine"])),
                 "times_by_size": speed.times_by_size(bench),
-                "peaks": speed.peaks(bench),
+                "peaks": [] if variants else speed.peaks(bench),
+                "variants": variants,
+                "trends": trends(bench.history),
             }
 
     def _data_files(self) -> Iterator[tuple[str, str]]:

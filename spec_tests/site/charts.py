@@ -6,7 +6,7 @@ colour and marker.
 """
 
 import io
-import math
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,9 +19,17 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from spec_tests.site.slugs import slug
-from spec_tests.site.speed import Peak, Row, TimesBySize
+from spec_tests.site.speed import Peak, Row, TimesBySize, Variants
+from spec_tests.site.trend import Trend
 
-__all__ = ["memory_chart", "ratio_chart", "size_chart"]
+__all__ = [
+    "FILE_COLOURS",
+    "memory_chart",
+    "ratio_chart",
+    "size_chart",
+    "trend_chart",
+    "variant_chart",
+]
 
 _INK = "#010203"
 _GRID = "#010204"
@@ -29,6 +37,8 @@ _FLOOR = "#010205"
 _COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
 _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
+#: The colours and the markers of the lines of a trend.
+_SERIES = [(_COLOURS[name], _MARKERS[name]) for name in ("impl", "reference", "module")]
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
 #: For each placeholder colour: the CSS colour that replaces it.
 _CSS_COLOURS = {
@@ -37,6 +47,14 @@ _CSS_COLOURS = {
     _FLOOR: "var(--floor)",
     _OTHER: "var(--other)",
     **{colour: f"var(--{name})" for name, colour in _COLOURS.items()},
+}
+#: For each placeholder colour: the colour in a file of its own, which has a white background.
+FILE_COLOURS = {
+    _INK: "#222222",
+    _GRID: "#dde1e5",
+    _COLOURS["reference"]: "#b1550b",
+    _COLOURS["impl"]: "#0b5cad",
+    _COLOURS["module"]: "#2d7a3a",
 }
 # Any: the type of the keys of rcParams differs between releases of matplotlib.
 _SETTINGS: Any = {
@@ -75,20 +93,19 @@ def ratio_chart(rows: Sequence[Row], id_prefix: str) -> Markup:
         id_prefix: The name of the report. The ids in the chart begin with it, because a page has
             several charts.
     """
-    shown = [row for row in rows if _is_drawable(row.low, row.value, row.high)]
-    with _new_figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
-        for place, row in enumerate(reversed(shown)):
+    with _new_figure(8, 0.8 + 0.32 * len(rows)) as (figure, axes):
+        for place, row in enumerate(reversed(rows)):
             axes.plot([row.low, row.high], [place, place], color=_COLOURS["impl"], linewidth=2)
             axes.plot([row.value], [place], "o", color=_COLOURS["impl"])
             if row.floor is not None:
                 axes.plot([row.floor], [place], "|", color=_FLOOR, markersize=13, mew=2)
         axes.axvline(1, color=_INK, linewidth=1, linestyle="--")
         axes.set_xscale("log")
-        ends = [each for row in shown for each in (row.low, row.high, row.floor or 1)]
+        ends = [each for row in rows for each in (row.low, row.high, row.floor or 1)]
         low, high = min(ends, default=1), max(ends, default=1)
         _set_ticks(axes, [each for each in _TICKS if low <= each <= high])
-        axes.set_yticks(range(len(shown)), [_label_text(row.group) for row in reversed(shown)])
-        axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
+        axes.set_yticks(range(len(rows)), [_label_text(row.group) for row in reversed(rows)])
+        axes.set_ylim(-0.6, max(len(rows), 1) - 0.4)
         axes.set_xlabel("torch.nn.parallel / impl")
         return _svg(figure, f"{id_prefix}-ratios")
 
@@ -125,6 +142,58 @@ def size_chart(times: TimesBySize, id_prefix: str) -> Markup:
         return _svg(figure, f"{id_prefix}-curve-{times.name}-{times.unit}")
 
 
+def variant_chart(
+    groups: Sequence[Variants], id_prefix: str, colours: Mapping[str, str] | None = None
+) -> Markup:
+    """Draw the time of torch.nn.parallel divided by that of each variant of impl.
+
+    Args:
+        groups: The groups of benchmarks. Those without torch.nn.parallel are left out.
+        id_prefix: The name of the report. The ids in the chart begin with it.
+        colours: Placeholder -> colour. None: the colours of the page.
+    """
+    shown = [each for each in groups if "reference" in each.times]
+    names = sorted({name for each in shown for name in each.times if name.startswith("impl")})
+    with _new_figure(8, 0.8 + 0.32 * len(shown)) as (figure, axes):
+        for name, (colour, marker) in zip(names, itertools.cycle(_SERIES), strict=False):
+            points = [
+                (each.times["reference"].value / each.times[name].value, place)
+                for place, each in enumerate(reversed(shown))
+                if name in each.times
+            ]
+            axes.plot(*zip(*points, strict=True), marker, color=colour, label=_label_text(name))
+        axes.axvline(1, color=_INK, linewidth=1, linestyle="--")
+        axes.set_yticks(range(len(shown)), [_label_text(each.group) for each in reversed(shown)])
+        axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
+        axes.set_xlabel("time of torch.nn.parallel / time")
+        figure.legend(loc="outside upper right", ncols=len(names) or 1)
+        return _svg(figure, f"{id_prefix}-variants", colours)
+
+
+def trend_chart(trend: Trend, id_prefix: str) -> Markup:
+    """Draw the ratio of a row at each commit, with a line for each processor.
+
+    A bar spans the ratios of the runs at one commit.
+    """
+    with _new_figure(4.6, 2.6) as (figure, axes):
+        for (processor, points), (colour, marker) in zip(
+            trend.series.items(), itertools.cycle(_SERIES), strict=False
+        ):
+            places = [point.place for point in points]
+            axes.vlines(
+                places, [p.low for p in points], [p.high for p in points], color=colour, lw=2
+            )
+            label = _label_text(processor, 24)
+            axes.plot(places, [p.value for p in points], color=colour, marker=marker, label=label)
+        axes.axhline(1, color=_INK, linewidth=1, linestyle="--")
+        commits = {p.place: p.commit for points in trend.series.values() for p in points}
+        axes.set_xticks(sorted(commits), [commits[each] for each in sorted(commits)], rotation=60)
+        axes.set_ylim(bottom=0)
+        axes.set_ylabel("torch.nn.parallel / impl")
+        axes.legend()
+        return _svg(figure, f"{id_prefix}-trend-{trend.row}")
+
+
 def memory_chart(peak: Peak, id_prefix: str) -> Markup:
     """Draw peak memory with a bar for each library."""
     with _new_figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
@@ -135,10 +204,6 @@ def memory_chart(peak: Peak, id_prefix: str) -> Markup:
         axes.set_yticks(range(len(libraries)), list(map(_library_label, libraries)))
         axes.set_xlabel("MiB")
         return _svg(figure, f"{id_prefix}-memory-{peak.group}")
-
-
-def _is_drawable(*values: float) -> bool:
-    return all(math.isfinite(value) and value > 0 for value in values)
 
 
 @contextmanager
@@ -164,15 +229,21 @@ def _label_text(text: str, max_length: int = 56) -> str:
     return text if len(text) <= max_length else f"{text[:max_length]} …"
 
 
-def _svg(figure: Figure, chart_id: str) -> Markup:
-    """Return a figure as SVG with the colours of the page. All ids begin with ``chart_id``."""
+def _svg(figure: Figure, chart_id: str, colours: Mapping[str, str] | None = None) -> Markup:
+    """Return a figure as SVG. All ids begin with ``chart_id``.
+
+    Args:
+        figure: The figure.
+        chart_id: The beginning of all ids.
+        colours: Placeholder -> colour. None: the colours of the page.
+    """
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
     prefix = slug(chart_id)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
-    for placeholder, colour in _CSS_COLOURS.items():
+    for placeholder, colour in (colours or _CSS_COLOURS).items():
         text = text.replace(placeholder, colour)
     # Screen readers skip the chart: the caption and the table contain the numbers.
     return Markup(text.replace("<svg ", '<svg aria-hidden="true" ', 1))

@@ -1,11 +1,10 @@
 """Build the site of a folder of reports, with the clauses and divergences of this suite."""
 
-import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from spec_tests.harness.conformance import clauses, register
-from spec_tests.site import runs, validated_files
+from spec_tests.site import floors, runs, validated_files
 from spec_tests.site.build import Site, write
 
 __all__ = ["FOLDER", "make", "site_of"]
@@ -44,13 +43,6 @@ def site_of(reports: Path | None, verdict_files: Sequence[Path] = ()) -> Site:
     """
     records, titles = register.load(_REGISTER), register.titles(_REGISTER)
     results = runs.load(reports, verdict_files)
-    return Site(results, clauses.load(), records, titles, _load_floors(reports))
-
-
-def _load_floors(reports: Path | None) -> Mapping[str, float]:
-    """Return the least allowed ratio of each group of benchmarks; empty outside a checkout."""
-    path = reports.parent / "bench" / "floors.toml" if reports else None
-    if path is None or not path.exists():
-        return {}
-    found: dict[str, float] = tomllib.loads(path.read_text(encoding="utf-8"))["floors"]
-    return found
+    # Only a checkout has floors.
+    all_floors = floors.load(reports.parent / "bench" / "floors.toml") if reports else []
+    return Site(results, clauses.load(), records, titles, all_floors)

@@ -1,20 +1,15 @@
 """Computes the ratio of reference to impl (time and memory) for each group of benchmarks."""
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["LEGEND", "Ratio", "ratios"]
 
-#: The library name of the plain module. The time of the plain module is subtracted from the times
-#: of reference and impl.
-MODULE = "module"
 LEGEND = (
-    "A ratio is the median time of the reference divided by the median time of impl in one run; "
-    "2 means that impl takes half the time. If the plain module was timed, too, its time is "
-    "subtracted from both, so that the ratio compares overheads. The lower quartile favours the "
-    "reference, the upper one favours impl. Rows with `(bytes)` compare peak memory, not time."
+    "A ratio is the time of the reference divided by the time of impl; 2 means that impl takes "
+    "half the time. Both are called in turn. The ratio of a run is the median over the turns. "
+    "Rows with `(bytes)` compare peak memory, not time."
 )
 
 
@@ -24,10 +19,9 @@ class Ratio:
 
     Args:
         group: The name of the group of benchmarks.
-        value: Reference divided by impl. The time of the plain module, if timed, is subtracted
-            from both.
-        low: Lower quartile of the reference divided by upper quartile of impl.
-        high: Upper quartile of the reference divided by lower quartile of impl.
+        value: Reference divided by impl: the median.
+        low: The lower quartile of the ratios.
+        high: The upper quartile of the ratios.
         floor: The least allowed ratio; None if the group has none.
     """
 
@@ -39,8 +33,8 @@ class Ratio:
 
     @property
     def passes(self) -> bool:
-        """Whether ``high`` reaches the floor; True without a floor."""
-        return self.floor is None or self.high >= self.floor
+        """Whether the ratio reaches its floor; True without a floor."""
+        return self.floor is None or self.value >= self.floor
 
 
 def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Ratio]:
@@ -60,19 +54,15 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
 
 
 def _time_ratio(group: str, by_library: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
-    stats = {name: benchmark["stats"] for name, benchmark in by_library.items()}
-    base = stats[MODULE]["median"] if MODULE in stats else 0.0
-
-    def ratio(reference_key: str, impl_key: str) -> float:
-        overhead = stats["impl"][impl_key] - base
-        # If impl takes no longer than the plain module, the ratio is infinite.
-        return (
-            float((stats["reference"][reference_key] - base) / overhead)
-            if overhead > 0
-            else math.inf
-        )
-
-    return Ratio(group, ratio("median", "median"), ratio("q1", "q3"), ratio("q3", "q1"), floor)
+    pairs = by_library["impl"]["extra_info"].get("pairs")
+    if pairs is None:  # The run did not call the libraries in turn.
+        reference, impl = (by_library[name]["stats"] for name in ("reference", "impl"))
+        pairs = {
+            "q1": reference["q1"] / impl["q3"],
+            "median": reference["median"] / impl["median"],
+            "q3": reference["q3"] / impl["q1"],
+        }
+    return Ratio(group, pairs["median"], pairs["q1"], pairs["q3"], floor)
 
 
 def _memory_ratio(

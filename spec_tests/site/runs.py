@@ -106,11 +106,19 @@ class Run:
 
 @dataclass(frozen=True)
 class BenchmarkReport:
-    """A report of benchmarks: several runs on one machine."""
+    """A report of benchmarks: several runs on one machine.
+
+    Args:
+        name: The name in addresses of pages, made from the name of the folder.
+        about: The metadata.
+        data: The runs.
+        history: The ratios of this and of earlier reports, oldest first.
+    """
 
     name: str
     about: Mapping[str, Any]
     data: Mapping[str, Any] = field(repr=False)
+    history: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -194,4 +202,6 @@ def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
 def _load_benchmarks(folder: Path) -> BenchmarkReport:
     about = validated_files.document(folder / "environment.json", "environment")
     data = validated_files.document(folder / "benchmark.json", "benchmark")
-    return BenchmarkReport(_report_name(folder), about, data)
+    trend = folder / "trend.json"
+    history = validated_files.document(trend, "trend") if trend.exists() else ()
+    return BenchmarkReport(_report_name(folder), about, data, history)

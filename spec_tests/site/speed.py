@@ -9,7 +9,17 @@ from typing import Any
 from spec_tests.site.ratios import Ratio, ratios
 from spec_tests.site.runs import BenchmarkReport
 
-__all__ = ["Peak", "Point", "Row", "TimesBySize", "peaks", "rows", "times_by_size"]
+__all__ = [
+    "Peak",
+    "Point",
+    "Row",
+    "TimesBySize",
+    "Variants",
+    "peaks",
+    "rows",
+    "times_by_size",
+    "variants",
+]
 
 #: Matches the size in the name of a group of benchmarks: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
@@ -69,11 +79,36 @@ class TimesBySize:
 
 
 @dataclass(frozen=True)
+class Variants:
+    """The times and the peak memory of several variants of one call, such as a training step.
+
+    Args:
+        group: The name of the group of benchmarks.
+        times: Variant -> its median time with quartiles, in seconds.
+        peaks: Variant -> its peak memory in bytes, if it was measured.
+    """
+
+    group: str
+    times: Mapping[str, Point]
+    peaks: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Peak:
     """Peak memory in bytes of each library in one group of benchmarks."""
 
     group: str
     peaks: Mapping[str, float]
+
+
+def variants(bench: BenchmarkReport) -> list[Variants]:
+    """Return the groups in which more than the two libraries and the plain module were timed."""
+    peak_of = {peak.group: peak.peaks for peak in peaks(bench)}
+    return [
+        Variants(group, times, peak_of.get(group, {}))
+        for group, times in _times_by_group(bench).items()
+        if times.keys() - {"reference", "impl", "module"}
+    ]
 
 
 def rows(bench: BenchmarkReport, floors: Mapping[str, float]) -> list[Row]:

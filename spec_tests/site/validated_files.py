@@ -44,12 +44,12 @@ def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
             yield _validate(_parse_json(text, f"{path}, line {number}"), "verdicts", path, number)
 
 
-def document(path: Path, schema: str) -> dict[str, Any]:
-    """Return the JSON object of a file.
+def document(path: Path, schema: str) -> Any:
+    """Return the value of a JSON file.
 
     Args:
         path: The file.
-        schema: ``environment`` or ``benchmark``.
+        schema: ``environment``, ``benchmark`` or ``trend``.
 
     Raises:
         RefusedError: The file cannot be read, or violates the schema.
@@ -71,11 +71,10 @@ def _parse_json(text: str, source: str) -> Any:
         raise RefusedError(f"{source} is not JSON: {error}") from None
 
 
-def _validate(value: Any, schema: str, path: Path, line: int | None = None) -> dict[str, Any]:
+def _validate(value: Any, schema: str, path: Path, line: int | None = None) -> Any:
     error = best_match(_validator(schema).iter_errors(value))
     if error is None:
-        found: dict[str, Any] = value
-        return found
+        return value
     place = f"{path}, line {line}" if line is not None else f"{path}"
     inside = ".".join(map(str, error.absolute_path))
     message = " ".join(error.message.split())

@@ -1,0 +1,104 @@
+"""Time the calls of several libraries in turn, so that the times of one turn can be compared.
+
+A machine may be slow for a minute. If all calls of one library were timed before those of another,
+such a minute would change their ratio. In turn it makes all times of a turn longer.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from statistics import quantiles
+from typing import Any
+
+from pytest_benchmark.stats import Stats
+
+__all__ = ["add_other_libraries", "time_in_turn"]
+
+#: The library that pytest-benchmark itself times.
+_IMPL = "impl"
+_MIN_TURNS = 5
+
+
+def time_in_turn(
+    benchmark: Any,
+    calls: Mapping[str, Callable[[], object]],
+    seconds: float,
+    info: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Time each call once in every turn. A time includes the time to free the result.
+
+    The benchmark has the times of impl. ``benchmark.extra_info`` gets the times of the other
+    libraries, for `add_other_libraries`, and the quartiles of the turns' ratios (``pairs``).
+
+    Args:
+        benchmark: The fixture of pytest-benchmark.
+        calls: Library -> the call to time. ``impl`` is one of the libraries.
+        seconds: The time for all turns. At least five turns are made.
+        info: Library -> what the saved run says of it beside its times, such as ``peak_bytes``.
+    """
+    others = {library: call for library, call in calls.items() if library != _IMPL}
+    times: dict[str, list[float]] = {library: [] for library in others}
+
+    def time_others() -> None:
+        for library, call in others.items():
+            times[library].append(_time(call))
+
+    def call_impl() -> None:
+        calls[_IMPL]()
+
+    for call in calls.values():
+        call()  # The first call of a library may be slower than the next ones.
+    turn = sum(_time(call) for call in calls.values())
+    benchmark.pedantic(call_impl, setup=time_others, rounds=max(_MIN_TURNS, int(seconds / turn)))
+    if not benchmark.disabled:
+        benchmark.extra_info.update(library=_IMPL, **info.get(_IMPL, {}))
+        benchmark.extra_info["others"] = [
+            {"times": times[library], "extra_info": {"library": library, **info.get(library, {})}}
+            for library in others
+        ]
+        if "reference" in times:
+            pairs = _compare(times["reference"], benchmark.stats.stats.data)
+            benchmark.extra_info["pairs"] = pairs
+
+
+def _time(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
+
+
+def _compare(reference: list[float], impl: list[float]) -> dict[str, float]:
+    """Return the quartiles of the ratios of times in the same turn."""
+    ratios = [left / right for left, right in zip(reference, impl, strict=True)]
+    return dict(zip(("q1", "median", "q3"), quantiles(ratios, n=4), strict=True))
+
+
+def add_other_libraries(run: dict[str, Any]) -> None:
+    """Add an entry for each library that was timed in turn with impl.
+
+    Args:
+        run: The run as pytest-benchmark is about to save it. It is changed in place.
+    """
+    run["benchmarks"] = [
+        entry
+        for each in run["benchmarks"]
+        for others in [each["extra_info"].pop("others", [])]
+        for entry in [*(_make_entry(each, **other) for other in others), each]
+    ]
+
+
+def _make_entry(
+    impl: Mapping[str, Any], times: list[float], extra_info: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the entry of another library; ``impl`` is the entry of impl."""
+    stats = Stats()
+    for seconds in times:
+        stats.update(seconds)
+    data = {"data": times} if "data" in impl["stats"] else {}
+    names = {key: f"{impl[key]} ({extra_info['library']})" for key in ("name", "fullname")}
+    shared = {"devices": impl["extra_info"]["devices"]}
+    return {
+        **impl,
+        **names,
+        "extra_info": {**shared, **extra_info},
+        "stats": {**stats.as_dict(), **data},
+    }

@@ -1,0 +1,106 @@
+"""The libraries of a benchmark are timed in turn, and each gets an entry in the saved run."""
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+
+from bench import turns
+
+
+class FakeClock:
+    """A clock that only the timed calls move."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def perf_counter(self):
+        """Return the seconds that the calls have taken so far."""
+        return self.now
+
+    def make_call(self, *seconds):
+        """Return a call that takes the given seconds one after the other; the last ones repeat."""
+        left = list(seconds)
+
+        def call():
+            self.now += left.pop(0) if len(left) > 1 else left[0]
+
+        return call
+
+
+class FakeBenchmark:
+    """The part of pytest-benchmark's fixture that is used, with a fake clock."""
+
+    disabled = False
+
+    def __init__(self, clock):
+        self.clock, self.extra_info = clock, {"devices": ["sim:0"]}
+        self.stats = SimpleNamespace(stats=SimpleNamespace(data=[]))
+
+    def pedantic(self, call, setup, rounds):
+        """Time ``call`` in each round, after ``setup``."""
+        for _ in range(rounds):
+            setup()
+            start = self.clock.now
+            call()
+            self.stats.stats.data.append(self.clock.now - start)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Return the clock that the timer reads."""
+    clock = FakeClock()
+    monkeypatch.setattr(turns, "time", clock)
+    return clock
+
+
+def time_sleeps(clock, seconds=0.0):
+    """Time two calls of which the reference takes twice as long; the machine becomes slower."""
+    calls = {
+        "reference": clock.make_call(2, 2, 2, 2, 8, 8, 8),
+        "impl": clock.make_call(1, 1, 1, 1, 4, 4, 4),
+    }
+    benchmark = FakeBenchmark(clock)
+    turns.time_in_turn(benchmark, calls, seconds, {"reference": {"peak_bytes": 7}})
+    return benchmark
+
+
+def test_ratio_compares_the_times_of_the_same_turn(clock):
+    benchmark = time_sleeps(clock)
+    assert benchmark.extra_info["pairs"] == {"q1": 2.0, "median": 2.0, "q3": 2.0}
+
+
+def test_at_least_five_turns_are_made_and_more_if_there_is_time(clock):
+    assert len(time_sleeps(clock).stats.stats.data) == 5
+    assert len(time_sleeps(clock, seconds=30.0).stats.stats.data) == 10
+
+
+def test_each_library_has_an_entry_with_its_own_values(clock):
+    benchmark = time_sleeps(clock)
+    impl = {
+        "name": "bench_sleep",
+        "fullname": "bench.py::bench_sleep",
+        "group": "sleep",
+        "extra_info": copy.deepcopy(benchmark.extra_info),
+        "stats": {"median": 4.0, "data": [1, 1, 4, 4, 4]},
+    }
+    run = {"benchmarks": [impl]}
+    turns.add_other_libraries(run)
+    reference, last = run["benchmarks"]
+    assert last is impl
+    assert "others" not in impl["extra_info"]
+    assert reference["fullname"] == "bench.py::bench_sleep (reference)"
+    assert reference["extra_info"] == {
+        "library": "reference",
+        "devices": ["sim:0"],
+        "peak_bytes": 7,
+    }
+    assert reference["stats"]["data"] == [2, 2, 8, 8, 8]
+    assert reference["stats"]["median"] == 8
+
+
+def test_disabled_benchmark_saves_nothing(clock):
+    benchmark = FakeBenchmark(clock)
+    benchmark.disabled = True
+    turns.time_in_turn(benchmark, {"impl": clock.make_call(1)}, 0.0, {})
+    assert benchmark.extra_info == {"devices": ["sim:0"]}

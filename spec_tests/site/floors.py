@@ -1,0 +1,55 @@
+"""Find the floors of a machine: the least ratios that benchmarks on it may have.
+
+``bench/floors.toml`` has a table of floors for each machine whose ratios were measured. Processor,
+release of Python and number of intra-op threads identify a machine, because ratios depend on them.
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Floors", "find", "load"]
+
+
+@dataclass(frozen=True)
+class Floors:
+    """The floors of one machine.
+
+    Args:
+        processor: The name of the processor.
+        python: The minor release of Python, such as ``3.11``.
+        threads: The number of intra-op threads.
+        rows: Row -> its floor.
+    """
+
+    processor: str
+    python: str
+    threads: int
+    rows: Mapping[str, float]
+
+
+def load(file: Path) -> list[Floors]:
+    """Return the floors of all machines in ``floors.toml``; an empty list if there is no file."""
+    if not file.exists():
+        return []
+    machines = tomllib.loads(file.read_text(encoding="utf-8"))["machine"]
+    return [
+        Floors(each["processor"], each["python"], each["threads"], each["floors"])
+        for each in machines
+    ]
+
+
+def find(all_floors: Sequence[Floors], machine: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the floors of a machine: row -> floor; an empty mapping if none were measured on it.
+
+    Args:
+        all_floors: The floors of all machines.
+        machine: The machine of a report on benchmarks: ``cpu``, ``python_version``, ``threads``.
+    """
+    release = ".".join(str(machine["python_version"]).split()[0].split(".")[:2])
+    key = machine["cpu"], release, machine.get("threads")
+    found = (each for each in all_floors if (each.processor, each.python, each.threads) == key)
+    floors = next(found, None)
+    return floors.rows if floors else {}

@@ -1,0 +1,83 @@
+"""The ratios of published benchmarks over commits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from spec_tests.site.ratios import ratios
+
+__all__ = ["Trend", "TrendPoint", "summarize", "trends"]
+
+
+@dataclass(frozen=True)
+class TrendPoint:
+    """The ratio of a row at one commit.
+
+    Args:
+        place: The number of the report, counted from 0, the oldest.
+        commit: The first characters of the commit.
+        value: The median of the ratios of the report's runs.
+        low: The smallest ratio of the runs.
+        high: The largest ratio of the runs.
+    """
+
+    place: int
+    commit: str
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Trend:
+    """The ratios of one row.
+
+    Args:
+        row: The name of the row.
+        series: Processor -> the ratios measured on it, oldest first.
+    """
+
+    row: str
+    series: Mapping[str, Sequence[TrendPoint]]
+
+
+def summarize(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the date, the commit and the processor of a report, and the ratios of each row.
+
+    Args:
+        data: A report on benchmarks (``benchmark.json``).
+    """
+    values: dict[str, list[float]] = {}
+    for run in data["runs"]:
+        for ratio in ratios(run, {}):
+            values.setdefault(ratio.group, []).append(round(ratio.value, 3))
+    last = data["runs"][-1]
+    return {
+        "date": last["datetime"][:10],
+        "commit": last["commit"],
+        "processor": data["machine"]["cpu"],
+        "ratios": values,
+    }
+
+
+def trends(reports: Sequence[Mapping[str, Any]]) -> list[Trend]:
+    """Return the trend of each row of the newest report that an older report has, too.
+
+    Args:
+        reports: Reports as `summarize` returns them, oldest first.
+    """
+    rows = reports[-1]["ratios"] if reports else ()
+    found = [Trend(row, _find_series(row, reports)) for row in rows]
+    return [each for each in found if sum(map(len, each.series.values())) > 1]
+
+
+def _find_series(row: str, reports: Sequence[Mapping[str, Any]]) -> dict[str, list[TrendPoint]]:
+    series: dict[str, list[TrendPoint]] = {}
+    for place, report in enumerate(reports):
+        if values := report["ratios"].get(row):
+            point = TrendPoint(
+                place, report["commit"][:7], median(values), min(values), max(values)
+            )
+            series.setdefault(report["processor"], []).append(point)
+    return series
