@@ -1,0 +1,108 @@
+"""A training step and an evaluation forward of eight models.
+
+Each model runs on simulated (or real) devices and on two CPU lanes, `["cpu", "cpu"]`. The variants
+are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
+impl with `hold` (evaluation only) and, on the CPU, impl.distributed and DistributedDataParallel
+with two ranks. torch.nn.parallel does not run on the CPU. A training step is zero_grad, forward,
+loss and backward. Peak memory is that of the accelerator's devices, not that of the CPU.
+"""
+
+from contextlib import ExitStack
+from functools import partial
+
+import pytest
+import torch
+from torch.utils._pytree import tree_map_only
+
+import impl
+from bench import ranks
+from spec_tests.distributed.pool import Pool
+
+from .memory import measure_peak_bytes
+from .real_models import MODELS, ROWS
+
+pytest.importorskip("transformers", reason="the models need the dependency group `models`")
+pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
+DEVICES = 4
+RANKS = 2
+MODES = ["training", "evaluation"]
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Yield the processes of the two ranks."""
+    processes = Pool("impl", {}, RANKS)
+    yield processes
+    processes.close()
+
+
+@pytest.fixture(params=MODES)
+def mode(request):
+    """Return the mode. In evaluation no gradients are recorded."""
+    with torch.set_grad_enabled(request.param == "training"):
+        yield request.param
+
+
+@pytest.mark.parametrize("name", MODELS)
+def bench_devices(time_in_turn, benchmark, topology, name, mode):
+    benchmark.group = f"{name} {mode}"
+    devices = topology.take(DEVICES)
+    wrappers = {
+        "one device": lambda module: module,
+        "reference": lambda module: torch.nn.DataParallel(module, devices),
+        **_wrap_by_impl(devices, mode),
+    }
+
+    with ExitStack() as stack:
+        calls = _build_calls(MODELS[name], devices[0], mode, wrappers, stack)
+        peaks = {variant: measure_peak_bytes(topology, call) for variant, call in calls.items()}
+        known = {variant: {"peak_bytes": peak} for variant, peak in peaks.items() if peak}
+        time_in_turn(calls, **known)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def bench_cpu(time_in_turn, benchmark, pool, name, mode):
+    benchmark.group = f"{name} {mode} cpu"
+    wrappers = {"one device": lambda module: module, **_wrap_by_impl(["cpu"] * RANKS, mode)}
+    with ExitStack() as stack:
+        calls = _build_calls(MODELS[name], "cpu", mode, wrappers, stack)
+        for variant in ("impl.distributed", "DistributedDataParallel"):
+            pool.run(RANKS, ranks.build_model_and_batch, variant, name, mode)
+            calls[variant] = partial(_run_ranks, pool, variant)
+        time_in_turn(calls)
+
+
+def _wrap_by_impl(devices, mode):
+    """Return name of a variant -> a function that wraps a module by impl."""
+    variants = {"impl": {}, "impl in turn": {"in_turn": True}}
+    if mode == "evaluation":
+        variants["impl held"] = {}
+    return {
+        variant: partial(impl.DataParallel, device_ids=devices, **options)
+        for variant, options in variants.items()
+    }
+
+
+def _build_calls(model, device, mode, wrappers, stack):
+    """Return variant -> a call that runs a step of ``model``; check that all losses are equal."""
+    calls = {}
+    torch.manual_seed(0)
+    module = model.build().to(device).train(mode == "training")
+    inputs = tree_map_only(torch.Tensor, lambda x: x.to(device), model.inputs(ROWS))
+    for variant, wrap in wrappers.items():
+        wrapped = wrap(module)
+        if variant == "impl held":
+            stack.enter_context(wrapped.hold())
+        calls[variant] = partial(ranks.run_model, wrapped, inputs, model.loss)
+    losses = {variant: call() for variant, call in calls.items()}
+    if mode == "evaluation":  # In training, batch norms normalise each chunk by itself.
+        expected = losses["one device"]
+        for variant, loss in losses.items():
+            assert loss == pytest.approx(expected, rel=1e-3), variant
+    return calls
+
+
+def _run_ranks(pool, variant):
+    results = pool.run(RANKS, ranks.run_model_step, variant)
+    assert all(isinstance(each, float) for each in results), results
+    return results
