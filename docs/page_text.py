@@ -40,7 +40,7 @@ PAGES = {
 #: The start or the end of a code block.
 FENCE = re.compile(r"^ *(`{3,}|~{3,})")
 _COMMENT = re.compile(r"^<!-- (include|clauses|published runs)(?:: (.*?))? -->$", re.M)
-_LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
+_LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
 _CODE = re.compile(r"`(divergences\.[\w.-]+|systems\.[\w.-]+)`")
 
 
@@ -102,6 +102,8 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
     if not target:
         return found[0]
     path = (source.parent / target).resolve().relative_to(ROOT).as_posix()
+    if found[0].startswith("!"):  # an image
+        return f"![{label}]({_relative(f'../{path}', page)})"
     if path in PAGES:
         return f"[{label}]({_relative(PAGES[path], page)}{fragment})"
     if path.startswith("reports/results/"):  # its page is in the list of published runs
