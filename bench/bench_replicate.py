@@ -1,6 +1,8 @@
 """The time of replicate for modules of several sizes.
 
-Times are wall times on the host, from the call until every device is idle.
+Times are wall times on the host, from the call until every device is idle. 400 blocks are left
+out: there a full garbage collection falls into about every second call of torch.nn.parallel, so
+the ratio of a turn is about 1.9 or 3.7, and the median of a run is either.
 """
 
 from functools import partial
@@ -15,7 +17,7 @@ DEVICES = 4
 
 
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
-@pytest.mark.parametrize("num_blocks", [10, 100, 400, 1000], ids="blocks={}".format)
+@pytest.mark.parametrize("num_blocks", [10, 100, 1000], ids="blocks={}".format)
 def bench_replicate(time_in_turn, benchmark, topology, num_blocks, detach):
     benchmark.group = f"replicate blocks={num_blocks} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
