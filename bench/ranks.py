@@ -96,7 +96,7 @@ def run_model(net: nn.Module, inputs: Any, compute_loss: Callable[[Any], Tensor]
     net.zero_grad()
     loss = compute_loss(net(**inputs) if isinstance(inputs, dict) else net(*inputs))
     if loss.requires_grad:
-        loss.backward()
+        torch.autograd.backward(loss)
     return loss.item()
 
 

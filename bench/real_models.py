@@ -52,7 +52,8 @@ class Recommender(nn.Module):
         embedded = [table(column) for table, column in zip(self.tables, columns, strict=True)]
         features = torch.stack([dense, *embedded], 1)
         products = features @ features.mT
-        above = torch.triu_indices(*products.shape[1:], offset=1, device=products.device)
+        size = products.shape[1]
+        above = torch.triu_indices(size, size, 1, device=products.device)
         scores: Tensor = self.top(torch.cat([dense, products[:, above[0], above[1]]], 1))
         return scores
 

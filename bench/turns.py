@@ -50,14 +50,17 @@ def time_in_turn(
     turn = sum(_time(call) for call in calls.values())
     benchmark.pedantic(call_impl, setup=time_others, rounds=max(_MIN_TURNS, int(seconds / turn)))
     if not benchmark.disabled:
-        benchmark.extra_info.update(library=_IMPL, **info.get(_IMPL, {}))
+        benchmark.extra_info.update(_describe(_IMPL, info))
         benchmark.extra_info["others"] = [
-            {"times": times[library], "extra_info": {"library": library, **info.get(library, {})}}
-            for library in others
+            {"times": times[library], "extra_info": _describe(library, info)} for library in times
         ]
         if "reference" in times:
             pairs = _compare(times["reference"], benchmark.stats.stats.data)
             benchmark.extra_info["pairs"] = pairs
+
+
+def _describe(library: str, info: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {"library": library, **info.get(library, {})}
 
 
 def _time(call: Callable[[], object]) -> float:
@@ -90,7 +93,7 @@ def _make_entry(
     impl: Mapping[str, Any], times: list[float], extra_info: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the entry of another library; ``impl`` is the entry of impl."""
-    stats = Stats()
+    stats: Any = Stats()  # type: ignore[no-untyped-call] # pytest-benchmark has no types
     for seconds in times:
         stats.update(seconds)
     data = {"data": times} if "data" in impl["stats"] else {}

@@ -306,6 +306,17 @@ def test_run_shows_a_clause_missing_from_the_specification_as_removed(tmp_path):
     )
 
 
+def test_page_of_benchmarks_has_a_column_for_each_variant(tmp_path):
+    report = tmp_path / "reports" / "results" / "impl" / "models_bench"
+    times = {"one device": 1.0, "reference": 4.0, "impl": 2.0, "impl held": 0.5}
+    samples.write_benchmark_report(report, {"model training": times, "model cpu": {"impl": 3.0}})
+    verdicts = samples.write_verdicts(tmp_path / "one.jsonl", {ONE: "pass"})
+    make.make(tmp_path / "reports", [verdicts], tmp_path / "site")
+    text = read_page(tmp_path / "site" / "benchmarks.html").text
+    assert "impl held" in text
+    assert "500, 450 to 550" in text
+
+
 def test_site_has_the_json_schemas_of_all_files_of_a_report(site):
     names = {path.name for path in (site / "data").glob("*.schema.json")}
     assert names == {

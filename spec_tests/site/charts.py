@@ -230,13 +230,7 @@ def _label_text(text: str, max_length: int = 56) -> str:
 
 
 def _svg(figure: Figure, chart_id: str, colours: Mapping[str, str] | None = None) -> Markup:
-    """Return a figure as SVG. All ids begin with ``chart_id``.
-
-    Args:
-        figure: The figure.
-        chart_id: The beginning of all ids.
-        colours: Placeholder -> colour. None: the colours of the page.
-    """
+    """Return a figure as SVG, by default in the page's colours; ids begin with ``chart_id``."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
