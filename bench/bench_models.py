@@ -84,7 +84,10 @@ def _wrap_by_impl(devices, mode):
 
 
 def _build_calls(model, device, mode, wrappers, stack):
-    """Return variant -> a call that runs a step of ``model``; check that all losses are equal."""
+    """Return variant -> a call that runs a step of ``model``.
+
+    In evaluation, check that all variants compute the same loss.
+    """
     calls = {}
     torch.manual_seed(0)
     module = model.build().to(device).train(mode == "training")
@@ -95,7 +98,7 @@ def _build_calls(model, device, mode, wrappers, stack):
             stack.enter_context(wrapped.hold())
         calls[variant] = partial(ranks.run_model, wrapped, inputs, model.loss)
     losses = {variant: call() for variant, call in calls.items()}
-    if mode == "evaluation":  # In training, batch norms normalise each chunk by itself.
+    if mode == "evaluation":  # In training, each replica's batch norms use only its own rows.
         expected = losses["one device"]
         for variant, loss in losses.items():
             assert loss == pytest.approx(expected, rel=1e-3), variant

@@ -1,8 +1,8 @@
 """The time of replicate for modules of several sizes.
 
-Times are wall times on the host, from the call until every device is idle. 400 blocks are left
-out: there a full garbage collection falls into about every second call of torch.nn.parallel, so
-the ratio of a turn is about 1.9 or 3.7, and the median of a run is either.
+Times are wall times on the host, from the call until every device is idle. 400 blocks are not
+measured: about every second call of torch.nn.parallel then runs a full garbage collection. The
+ratio of a turn is 3.7 with the collection and 1.9 without it, so the median differs between runs.
 """
 
 from functools import partial

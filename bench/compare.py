@@ -109,7 +109,8 @@ def _find_floors(info: Mapping[str, Any]) -> Mapping[str, float]:
         print(f"floors of {name}")
         return found
     print(f"no floors were measured on {name}, so a floor is at most 1")
-    return {row: min(floor, 1.0) for each in all_floors for row, floor in each.rows.items()}
+    rows = {row for each in all_floors for row in each.rows}
+    return {row: min(1.0, *(each.rows.get(row, 1.0) for each in all_floors)) for row in rows}
 
 
 def _groups_of(rows: Collection[str]) -> set[str]:
@@ -135,11 +136,10 @@ def largest_moves(run: Mapping[str, Any], published: Mapping[str, Any]) -> list[
 
 
 def _print_moves(run: Mapping[str, Any]) -> None:
-    file = PUBLISHED / "benchmark.json"
-    last = json.loads(file.read_text(encoding="utf-8"))["runs"][-1]
-    print(
-        f"\nmoved most since the published run of {last['datetime'][:10]}, {last['commit'][:7]}:"
-    )
+    published = json.loads((PUBLISHED / "benchmark.json").read_text(encoding="utf-8"))
+    machine, last = published["machine"], published["runs"][-1]
+    name = f"{machine['cpu']}, Python {machine['python_version']}"
+    print(f"\nmoved most since the published run of commit {last['commit'][:7]} ({name}):")
     print("\n".join(largest_moves(run, last)))
 
 

@@ -56,9 +56,10 @@ def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
 def time_in_turn(
     benchmark: Any, topology: Topology, request: pytest.FixtureRequest
 ) -> Callable[..., None]:
-    """Return a function that times calls until every device is idle, one library after the other.
+    """Return a function that times calls of several libraries in turn.
 
-    Its arguments are a mapping from library to call, and for each library further values to save.
+    A time ends when every device is idle. The arguments of the function are a mapping from library
+    to call, and, by the name of the library, further values to save.
     """
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
     seconds = float(request.config.getoption("benchmark_max_time"))

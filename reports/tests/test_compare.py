@@ -83,6 +83,23 @@ def test_rows_end_with_a_bar_on_a_terminal_only(monkeypatch, is_terminal, end):
     assert format_row(ratio).endswith(end)
 
 
+def test_floor_on_a_machine_without_floors_is_the_smallest_of_all_machines_and_1(
+    tmp_path, monkeypatch, capsys
+):
+    rows = {"P": {"fast": 2.0, "slower": 0.8}, "Q": {"fast": 3.0, "slower": 0.7}}
+    tables = [
+        f'[[machine]]\nprocessor = "{name}"\npython = "3.11"\nthreads = 1\n[machine.floors]\n'
+        + "".join(f'"{row}" = {floor}\n' for row, floor in each.items())
+        for name, each in rows.items()
+    ]
+    monkeypatch.setattr(compare, "FLOORS", tmp_path / "floors.toml")
+    compare.FLOORS.write_text("".join(tables))
+    info = {"cpu": {"brand_raw": "P"}, "python_version": "3.11.7", "threads": 1}
+    assert compare._find_floors(info) == rows["P"]
+    assert compare._find_floors({**info, "threads": 2}) == {"fast": 1.0, "slower": 0.7}
+    assert "no floors were measured on P, Python 3.11.7" in capsys.readouterr().out
+
+
 def test_the_three_rows_that_moved_most_are_named_with_their_change():
     published = make_run({"a": 2.0, "b": 2.0, "c": 2.0, "d": 2.0, "gone": 2.0})
     lines = largest_moves(

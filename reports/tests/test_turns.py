@@ -55,10 +55,13 @@ def clock(monkeypatch):
 
 
 def time_sleeps(clock, seconds=0.0):
-    """Time two calls of which the reference takes twice as long; the machine becomes slower."""
+    """Time two calls on a machine whose speed changes. The ratios of the turns are 3, 3, 2, 3, 2.
+
+    The first two times of each call are those of warming up and of estimating the duration.
+    """
     calls = {
-        "reference": clock.make_call(2, 2, 2, 2, 8, 8, 8),
-        "impl": clock.make_call(1, 1, 1, 1, 4, 4, 4),
+        "reference": clock.make_call(3, 3, 3, 24, 20, 3, 20),
+        "impl": clock.make_call(1, 1, 1, 8, 10, 1, 10),
     }
     benchmark = FakeBenchmark(clock)
     turns.time_in_turn(benchmark, calls, seconds, {"reference": {"peak_bytes": 7}})
@@ -67,12 +70,13 @@ def time_sleeps(clock, seconds=0.0):
 
 def test_ratio_compares_the_times_of_the_same_turn(clock):
     benchmark = time_sleeps(clock)
-    assert benchmark.extra_info["pairs"] == {"q1": 2.0, "median": 2.0, "q3": 2.0}
+    # The ratio of the two medians would be 2.5.
+    assert benchmark.extra_info["pairs"] == {"q1": 2.0, "median": 3.0, "q3": 3.0}
 
 
 def test_at_least_five_turns_are_made_and_more_if_there_is_time(clock):
     assert len(time_sleeps(clock).stats.stats.data) == 5
-    assert len(time_sleeps(clock, seconds=30.0).stats.stats.data) == 10
+    assert len(time_sleeps(clock, seconds=40.0).stats.stats.data) == 10
 
 
 def test_each_library_has_an_entry_with_its_own_values(clock):
@@ -82,7 +86,7 @@ def test_each_library_has_an_entry_with_its_own_values(clock):
         "fullname": "bench.py::bench_sleep",
         "group": "sleep",
         "extra_info": copy.deepcopy(benchmark.extra_info),
-        "stats": {"median": 4.0, "data": [1, 1, 4, 4, 4]},
+        "stats": {"median": 8.0, "data": [1, 8, 10, 1, 10]},
     }
     run = {"benchmarks": [impl]}
     turns.add_other_libraries(run)
@@ -95,8 +99,8 @@ def test_each_library_has_an_entry_with_its_own_values(clock):
         "devices": ["sim:0"],
         "peak_bytes": 7,
     }
-    assert reference["stats"]["data"] == [2, 2, 8, 8, 8]
-    assert reference["stats"]["median"] == 8
+    assert reference["stats"]["data"] == [3, 24, 20, 3, 20]
+    assert reference["stats"]["median"] == 20
 
 
 def test_disabled_benchmark_saves_nothing(clock):
