@@ -37,10 +37,10 @@ from ._device import (
     DeviceLike,
     as_device_or_current,
     as_target,
+    call_on_device,
     device_at,
     device_index,
     is_cpu,
-    use_device,
 )
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _handle_complex as _handle_complex
@@ -124,8 +124,7 @@ def broadcast_coalesced(
     if any(tensor.get_device() != ordinals[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
     targets = [device_at(ordinal) for ordinal in ordinals]
-    with use_device(targets[0]):
-        return detached_copies(tensors, targets, buffer_size=buffer_size)
+    return call_on_device(targets[0], detached_copies, tensors, targets, buffer_size=buffer_size)
 
 
 @exclude_from_compilation

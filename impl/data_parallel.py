@@ -33,7 +33,7 @@ from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices,
 from ._legacy_names import _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._pytree import InputLeaves, Leaf, remove_markers
-from ._replica import check_source, find_replica_cache, use_replica_cache
+from ._replica import ReplicaCacheBlock, check_source, find_replica_cache
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
@@ -180,7 +180,7 @@ class DataParallel(nn.Module, Generic[T]):
                 version counter.
         """
         return (
-            use_replica_cache(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
+            ReplicaCacheBlock(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
         )
 
     @exclude_from_compilation

@@ -31,11 +31,11 @@ from ._device import (
     DeviceLike,
     as_device_or_current,
     as_target,
+    call_on_stream,
     current_stream,
     is_on_cpu,
     save_streams,
     side_stream,
-    use_stream,
     wait_for_grad,
     with_saved_streams,
 )
@@ -250,8 +250,7 @@ def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
     # 1. Copy on the side stream. The copy starts at once, even if the current stream has queued
     #    work.
     current = current_stream(device)
-    with use_stream(side):
-        copy = to_device(chunk, device)
+    copy = call_on_stream(side, to_device, chunk, device)
     # 2. Make the current stream wait for the copy.
     current.wait_stream(side)
     # 3. Record that the current stream uses the copy. Otherwise the allocator could reuse the

@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Names of functions that order work on devices or select the stream for new work.
 ORDERING = frozenset(
     {
-        "_enter_stream",
         "_restore",
         "record_event",
         "record_stream",
@@ -33,16 +32,18 @@ ORDERING = frozenset(
         "set_stream",
         "synchronize",
         "use",
-        "use_stream",
         "wait_event",
         "wait_for_grad",
         "wait_stream",
         "with_saved_streams",
     }
 )
+#: Names of functions that call their second argument on the stream that is their first argument.
+CALLERS = frozenset({"_call_on", "call_on_stream"})
 _IMPL_TESTS = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",
+    "impl_tests/_device/test_interrupts.py",
     "impl_tests/_device/test_saved_streams.py",
     "impl_tests/_comm/test_copy.py",
 )
@@ -97,6 +98,9 @@ def _find_calls(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
                 for item in items:
                     if _is_ordering_call(item.context_expr):
                         yield item.context_expr, "__import__('contextlib').nullcontext()"
+            case ast.Call(ast.Name(name), [_, function, *arguments]) if name in CALLERS:
+                texts = [*map(ast.unparse, arguments)]
+                yield node, f"{ast.unparse(function)}({', '.join(texts)})"
             case ast.Return(ast.Tuple(elts=[*_, ast.Call(args=[argument]) as call])) if (
                 _is_ordering_call(call)
             ):

@@ -5,17 +5,17 @@ import re
 
 import pytest
 
-from impl_tests.orderings import ORDERING, ROOT, TESTS, find_deletions
+from impl_tests.orderings import CALLERS, ORDERING, ROOT, TESTS, find_deletions
 
 DELETIONS = list(find_deletions())
 #: Matches each call, decorator and option that orders work.
 CALL = re.compile(
-    rf"(?<!def )\b({'|'.join(sorted(ORDERING))})\(|@({'|'.join(ORDERING)})\b"
+    rf"(?<!def )\b({'|'.join(sorted(ORDERING | CALLERS))})\(|@({'|'.join(ORDERING)})\b"
     r"|current\.close\(|non_blocking=(?!True)"
 )
 #: Functions whose names match this pattern usually order work on devices.
 ORDERING_NAME = re.compile(
-    r"wait_|synchron|record_|event|query|set_stream|use_stream", re.IGNORECASE
+    r"wait_|synchron|record_|event|query|set_stream|on_stream", re.IGNORECASE
 )
 #: Functions that match ORDERING_NAME but do not order work.
 EXCEPTIONS = {"record_function", "get_running_loop"}
@@ -49,4 +49,4 @@ def test_one_deletion_exists_for_each_call_that_orders_work(package):
 def test_each_called_function_with_an_ordering_name_is_listed(package):
     ordering = {name for name in _called_functions(package) if ORDERING_NAME.search(name)}
     assert ordering
-    assert ordering <= ORDERING | EXCEPTIONS
+    assert ordering <= ORDERING | CALLERS | EXCEPTIONS

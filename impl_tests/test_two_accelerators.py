@@ -80,7 +80,7 @@ def test_module_on_the_second_accelerator_trains_as_on_one_device(second, in_tur
 
 def test_replicas_on_the_second_accelerator_inherit_the_current_streams(second):
     module = torch.get_device_module(second.accelerator)
-    before = [module.current_stream(device) for device in second.devices]
+    current, before = module.current_device(), [*map(module.current_stream, second.devices)]
     streams = [torch.Stream(device) for device in second.devices]
     try:
         for stream in streams:
@@ -93,4 +93,5 @@ def test_replicas_on_the_second_accelerator_inherit_the_current_streams(second):
         assert found == streams
     finally:
         for stream in before:
-            module.set_stream(stream)
+            module.set_stream(stream)  # This also changes the current device.
+        module.set_device(current)

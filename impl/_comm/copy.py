@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .._device import is_cpu
 from .buckets import pack, packed_alignment, sizes_in_bytes, sorted_by_index, unpack
+from .grad_mode import without_grad
 
 #: Tensors of at least this many bytes are copied separately, because packing takes longer.
 _LARGE_BYTES = 1024 * 1024
@@ -41,6 +42,7 @@ def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
     )
 
 
+@without_grad
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
     """Copy a bucket, tensors with the same device, dtype and layout, to each of ``devices``.
 
@@ -51,13 +53,12 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     if not devices:
         return []
     small, large = partition_by_size(bucket)
-    with torch.no_grad():
-        rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
-        if small:
-            # Sort by shape: consecutive tensors with the same shape are unpacked in one operation.
-            small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
-            packed = _packed_copies([bucket[index] for index in small], devices)
-            rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
+    rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
+    if small:
+        # Sort by shape: consecutive tensors with the same shape are unpacked in one operation.
+        small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
+        packed = _packed_copies([bucket[index] for index in small], devices)
+        rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
     return sorted_by_index(rows, small + large)
 
 

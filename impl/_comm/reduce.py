@@ -9,6 +9,7 @@ from .._compat import add_lists
 from .._device import is_on_cpu
 from .buckets import pack, packed_alignment, plan_buckets, unpack
 from .copy import partition_by_size, to_device
+from .grad_mode import without_grad
 
 
 def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
@@ -24,6 +25,7 @@ def reduce_tensors(tensors: Sequence[Tensor], ordinal: int) -> Tensor:
     return _add(root_first, root_first[0].device) if len(tensors) > 1 else tensors[0]
 
 
+@without_grad
 def reduce_lists(
     lists: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
 ) -> list[Tensor]:
@@ -33,11 +35,10 @@ def reduce_lists(
     in one operation.
     """
     sums: dict[int, Tensor] = {}
-    with torch.no_grad():
-        for bucket in zip(*_plan_lists(lists, buffer_size), strict=True):
-            members = zip(lists, bucket, strict=True)
-            chunks = [[tensors[index] for index in indices] for tensors, indices in members]
-            sums.update(zip(bucket[0], _reduce_bucket(chunks, ordinal), strict=True))
+    for bucket in zip(*_plan_lists(lists, buffer_size), strict=True):
+        members = zip(lists, bucket, strict=True)
+        chunks = [[tensors[index] for index in indices] for tensors, indices in members]
+        sums.update(zip(bucket[0], _reduce_bucket(chunks, ordinal), strict=True))
     return [sums[index] for index in range(len(lists[0]))]
 
 

@@ -3,13 +3,14 @@
 The stream of a chunk stays current for the following chunks, until a chunk has another stream.
 """
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._device import accelerator_type, device_at, use_stream
+from .._device import accelerator_type, call_on_stream, device_at
 from .copy import to_device
 
 #: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
@@ -37,13 +38,13 @@ def chunks_to_devices(
 ) -> tuple[Tensor, ...]:
     """Copy each chunk to its device, unless it is already there."""
     results = []
-    with ExitStack() as stream_stack:
-        # If there are fewer chunks than devices, the remaining devices are not checked.
-        for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
-            if chunk.get_device() != ordinal:
-                _enter_stream(stream_stack, streams, index, ordinal)
-                chunk = to_device(chunk, device_at(ordinal))
-            results.append(chunk)
+    stream = None
+    # If there are fewer chunks than devices, the remaining devices are not checked.
+    for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
+        if chunk.get_device() != ordinal:
+            stream = _find_stream(streams, index, ordinal) or stream
+            chunk = _call_on(stream, to_device, chunk, device_at(ordinal))
+        results.append(chunk)
     return tuple(results)
 
 
@@ -51,30 +52,24 @@ def copy_chunks(
     chunks: Sequence[Tensor], outputs: Sequence[Tensor], streams: Streams
 ) -> tuple[Tensor, ...]:
     """Copy each chunk into its output, and return the outputs."""
-    with ExitStack() as stream_stack:
-        for index, (chunk, output) in enumerate(zip(chunks, outputs, strict=True)):
-            _enter_stream(stream_stack, streams, index, output.get_device())
-            output.copy_(chunk, non_blocking=True)
+    stream = None
+    for index, (chunk, output) in enumerate(zip(chunks, outputs, strict=True)):
+        stream = _find_stream(streams, index, output.get_device()) or stream
+        _call_on(stream, partial(output.copy_, non_blocking=True), chunk)
     return tuple(outputs)
 
 
-def _enter_stream(
-    stream_stack: ExitStack,
-    streams: Streams,
-    index: int,
-    ordinal: int,
-) -> None:
-    """Make the stream for the chunk ``index`` current, if there is one.
+def _call_on(stream: torch.Stream | None, function: Callable[..., Tensor], *args: Any) -> Tensor:
+    return function(*args) if stream is None else call_on_stream(stream, function, *args)
 
-    ``stream_stack`` holds the context of the stream that was current for the previous chunk.
-    """
+
+def _find_stream(streams: Streams, index: int, ordinal: int) -> torch.Stream | None:
+    """Return the stream for the chunk ``index``, which must be a stream of its device."""
     stream = streams[index] if streams is not None and index < len(streams) else None
-    if stream is not None:
-        if stream.device_index != ordinal:
-            raise RuntimeError(
-                f"Expected the device associated with the stream at index {index} "
-                f"(was {stream.device_index}) to match the device supplied at that index "
-                f"(expected {ordinal})"
-            )
-        stream_stack.close()
-        stream_stack.enter_context(use_stream(stream))
+    if stream is not None and stream.device_index != ordinal:
+        raise RuntimeError(
+            f"Expected the device associated with the stream at index {index} "
+            f"(was {stream.device_index}) to match the device supplied at that index "
+            f"(expected {ordinal})"
+        )
+    return stream

@@ -12,6 +12,7 @@ from .device import (
     as_device,
     as_device_or_current,
     as_target,
+    call_on_device,
     check_device_type,
     current_device,
     device_at,
@@ -24,8 +25,13 @@ from .device import (
     is_on_accelerator,
     is_on_cpu,
     type_to_use,
-    use_device,
 )
 from .placement import DeviceId, Placement, choose_devices
 from .saved_streams import save_streams, wait_for_grad, with_saved_streams
-from .stream import current_stream, current_streams, set_current_streams, side_stream, use_stream
+from .stream import (
+    call_on_stream,
+    current_stream,
+    current_streams,
+    set_current_streams,
+    side_stream,
+)

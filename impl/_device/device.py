@@ -8,15 +8,16 @@ can be used, such as CUDA beside a vendor's back end, its devices keep their typ
 """
 
 import warnings
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
 DeviceLike = int | str | torch.device
+_R = TypeVar("_R")
 
 CPU = torch.device("cpu")
 
@@ -81,7 +82,6 @@ def _second_runtime(kind: str) -> SimpleNamespace:
         current_device_index=module.current_device,
         current_stream=module.current_stream,
         device_count=module.device_count,
-        device_index=module.device,
         set_device_index=module.set_device,
         set_stream=module.set_stream,
     )
@@ -245,13 +245,27 @@ def all_devices(kind: str) -> list[torch.device]:
     return [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
 
 
-def use_device(device: torch.device) -> AbstractContextManager[None]:
-    """Make ``device`` current inside a ``with`` block. For the CPU the block has no effect."""
-    # The index of the CPU is None. For None `torch.accelerator.device_index` changes nothing.
-    context: AbstractContextManager[None] = (
-        torch.accelerator if is_cpu(device) else runtime_of(device)
-    ).device_index(device.index)
-    return context
+def call_on_device(
+    device: torch.device, function: Callable[..., _R], *args: Any, **kwargs: Any
+) -> _R:
+    """Call ``function(*args, **kwargs)`` while ``device`` is current.
+
+    For the CPU the current device does not change. An interrupt at any instant restores the
+    current device. A ``with`` block would not: an interrupt at the start of ``__exit__`` ends it.
+    """
+    if is_cpu(device):
+        return function(*args, **kwargs)
+    accelerator = runtime_of(device)
+    before = accelerator.current_device_index()
+    try:
+        accelerator.set_device_index(device.index)
+        return function(*args, **kwargs)
+    finally:
+        try:
+            accelerator.set_device_index(before)
+        except KeyboardInterrupt:  # The interrupt may precede the effect of the call.
+            accelerator.set_device_index(before)
+            raise
 
 
 def has_streams(device: torch.device) -> bool:

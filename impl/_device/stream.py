@@ -1,30 +1,39 @@
 """Current streams, and side streams for copies from the CPU."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
+from typing import Any, TypeVar
 
 import torch
 
-from .device import has_streams, runtime, runtime_of
+from .device import call_on_device, has_streams, runtime, runtime_of
+
+_R = TypeVar("_R")
 
 
-@contextmanager
-def use_stream(stream: torch.Stream) -> Iterator[None]:
-    """Make ``stream`` and its device current inside a ``with`` block.
+def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
+    """Call ``function(*args)`` while ``stream`` and its device are current.
 
-    ``with stream`` is not safe here: it stores the state to restore in the stream object, so two
-    threads with the same current stream would restore each other's device and stream.
+    An interrupt at any instant restores both, as in :func:`call_on_device`. ``with stream`` is not
+    safe here: it stores the state to restore in the stream object, so two threads with the same
+    current stream would restore each other's device and stream.
     """
+    result: _R = call_on_device(stream.device, _call_on_stream, stream, function, *args)
+    return result
+
+
+def _call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
     accelerator = runtime_of(stream.device)
-    device = accelerator.current_device_index()
     before = accelerator.current_stream(stream.device_index)
-    accelerator.set_stream(stream)
     try:
-        yield
+        accelerator.set_stream(stream)
+        return function(*args)
     finally:
-        accelerator.set_stream(before)
-        accelerator.set_device_index(device)
+        try:
+            accelerator.set_stream(before)
+        except KeyboardInterrupt:  # The interrupt may precede the effect of the call.
+            accelerator.set_stream(before)
+            raise
 
 
 def current_stream(device: torch.device) -> torch.Stream:

@@ -5,7 +5,7 @@ lists. Only if the lists differ, the changed module or tensor is searched for.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import chain
 from operator import attrgetter
 from threading import Lock
@@ -312,23 +312,27 @@ _lock = Lock()
 
 
 def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
-    """Return the cache of ``wrapper``, or None outside of :func:`use_replica_cache`."""
+    """Return the cache of ``wrapper``, or None outside of :class:`ReplicaCacheBlock`."""
     return _caches.get(id(wrapper))
 
 
-@contextmanager
-def use_replica_cache(wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> Iterator[None]:
-    """Cache the replicas of ``wrapper`` in a ``with`` block. Blocks may be nested."""
+class ReplicaCacheBlock(AbstractContextManager[None]):
+    """A ``with`` block in which the replicas of a wrapper are cached. Blocks may be nested."""
+
     # The cache is not an attribute of the wrapper, because copies, pickles and replicas of the
     # wrapper would inherit it. The block keeps the wrapper alive, so that no other object can get
     # the same `id`.
-    with _lock:
-        cache = _caches.setdefault(id(wrapper), ReplicaCache(device_ids))
-        cache.blocks += 1
-    try:
-        yield
-    finally:
+    def __init__(self, wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> None:
+        self._wrapper, self._device_ids = wrapper, device_ids
+
+    def __enter__(self) -> None:
         with _lock:
+            cache = _caches.setdefault(id(self._wrapper), ReplicaCache(self._device_ids))
+            cache.blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            cache = _caches[id(self._wrapper)]
             cache.blocks -= 1
             if not cache.blocks:
-                del _caches[id(wrapper)]
+                del _caches[id(self._wrapper)]

@@ -19,13 +19,13 @@ from .._compat import (
 from .._device import (
     CPU,
     accelerator_in_use,
+    call_on_device,
     current_device,
     current_streams,
     device_count,
     is_cpu,
     set_current_streams,
     type_to_use,
-    use_device,
 )
 from .locals import can_isolate_locals
 
@@ -122,8 +122,8 @@ def call_in(
     _set_num_threads(state.num_threads)
     if state.is_on_cpu and state.num_threads > 1:
         vars(threading.current_thread())[_OPENMP_POOL] = True
-    with _UseFlags(state), use_device(state.device):
-        return function(*args, **kwargs)
+    with _UseFlags(state):
+        return call_on_device(state.device, function, *args, **kwargs)
 
 
 def is_fully_transferable() -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._device import use_device
+from .._device import call_on_device
 from .._threads import CapturedError, capture
 from .inputs import Fingerprint, ShardedInputs, check_same_inputs
 from .process_group import Communicator
@@ -60,8 +60,7 @@ class RankCall:
         if self.comm.rank >= sharded.num_active_ranks:
             return
         local_args, local_kwargs = sharded.local_inputs()
-        with use_device(self.device):
-            self.output = self.module(*local_args, **local_kwargs)
+        self.output = call_on_device(self.device, self.module, *local_args, **local_kwargs)
         if self.comm.size > 1:
             structure, metas, self.tensors = pack(self.output)
             self._result = Returned(structure, metas)

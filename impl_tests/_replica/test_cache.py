@@ -221,3 +221,16 @@ def test_replicas_on_the_cpu_are_built_once():
         for _ in range(2):
             cache.replicas(module, CPUS, build)
     assert len(builds) == 1
+
+
+def test_hold_raises_the_exception_of_its_block_unchanged():
+    # A context manager of contextlib calls `with_traceback`, and would raise its error instead.
+    class UnusualError(Exception):
+        def with_traceback(self, traceback):
+            raise TypeError("no traceback")
+
+    wrapper, error = nn.Identity(), UnusualError()
+    with pytest.raises(UnusualError) as caught, replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+        raise error
+    assert caught.value is error
+    assert replica_cache.find_replica_cache(wrapper) is None

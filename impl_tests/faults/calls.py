@@ -1,10 +1,12 @@
 """Calls of the public functions that run modules."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-import torch
 from torch import Tensor
+
+from impl._comm.grad_mode import without_grad
 
 from .nets import FaultyNet
 from .setting import Call, Setting, compute_with_grads
@@ -68,17 +70,18 @@ def _hold(setting: Setting) -> Call:
     x = setting.tensor(rows, 3, ordinal=source)
     scale = setting.tensor(rows, 2, ordinal=source)
 
-    def run() -> Any:
-        with torch.no_grad(), wrapper.hold():
-            return [wrapper(setting.boxed(x), scale=scale) for _ in range(2)]
+    # An interrupt of `with torch.no_grad()` itself may leave grad mode off.
+    @without_grad
+    def run() -> list[Tensor]:
+        with wrapper.hold():
+            outputs = [wrapper(setting.boxed(x), scale=scale) for _ in range(2)]
+        return compute_with_grads(lambda: outputs, ())
 
+    @without_grad
     def expected() -> list[Tensor]:
-        with torch.no_grad():
-            return compute_with_grads(lambda: [net(x, scale)] * 2, ())
+        return compute_with_grads(lambda: [net(x, scale)] * 2, ())
 
-    return Call(
-        lambda: compute_with_grads(run, ()), expected, net=net, replicas=len(setting.ordinals) > 1
-    )
+    return Call(run, expected, net=net, replicas=len(setting.ordinals) > 1)
 
 
 def _parallel_apply(setting: Setting) -> Call:
@@ -117,18 +120,18 @@ def _replicate(setting: Setting) -> Call:
         return [replica(x) for replica, x in zip(replicas, inputs, strict=True)]
 
     def plain() -> Any:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-            return [net(x.to(net.shift.device)) for x in inputs]
+        return [net(x.to(net.shift.device)) for x in inputs]
 
     # With `detach`, the copies are new leaves, and `net` receives no gradients. The first
     # replica shares the parameters of `net`, so its gradients are not compared.
     leaves = () if detach else tuple(net.parameters())
 
-    def compute() -> list[Tensor]:
-        with torch.set_grad_enabled(torch.is_grad_enabled() and not detach):
-            return compute_with_grads(run, leaves)
+    def compute(function: Callable[[], Any]) -> list[Tensor]:
+        return compute_with_grads(function, leaves)
 
-    return Call(compute, lambda: compute_with_grads(plain, leaves), leaves, net)
+    if detach:
+        compute = without_grad(compute)
+    return Call(partial(compute, run), partial(compute, plain), leaves, net)
 
 
 #: Name of a public function -> a function that builds a call of it.

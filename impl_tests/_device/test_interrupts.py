@@ -1,0 +1,69 @@
+"""An interrupt while impl restores the current device, a stream or grad mode loses nothing."""
+
+import pytest
+import torch
+
+from impl import comm
+from impl._comm import grad_mode
+from impl._device import call_on_device, call_on_stream
+
+
+class InterruptedSetter:
+    """A setter whose first call that sets ``value`` raises KeyboardInterrupt, without effect."""
+
+    def __init__(self, setter, value):
+        self.setter, self.value, self.is_interrupted = setter, value, False
+
+    def __call__(self, value):
+        if value == self.value and not self.is_interrupted:
+            self.is_interrupted = True
+            raise KeyboardInterrupt
+        self.setter(value)
+
+
+def interrupt(monkeypatch, owner, name, value):
+    setter = InterruptedSetter(getattr(owner, name), value)
+    monkeypatch.setattr(owner, name, setter)
+    return setter
+
+
+@pytest.fixture
+def devices(topology):
+    return topology.devices
+
+
+def test_an_interrupted_call_restores_the_current_device(devices, monkeypatch):
+    before = torch.accelerator.current_device_index()
+    other = next(device for device in devices if device.index != before)
+    setter = interrupt(monkeypatch, torch.accelerator, "set_device_index", before)
+    with pytest.raises(KeyboardInterrupt):
+        call_on_device(other, int)
+    assert setter.is_interrupted
+    assert torch.accelerator.current_device_index() == before
+
+
+def test_an_interrupted_call_restores_the_current_stream(devices, monkeypatch):
+    device = devices[0]
+    before = torch.accelerator.current_stream(device)
+    setter = interrupt(monkeypatch, torch.accelerator, "set_stream", before)
+    with pytest.raises(KeyboardInterrupt):
+        call_on_stream(torch.Stream(device), int)
+    assert setter.is_interrupted
+    assert torch.accelerator.current_stream(device) == before
+
+
+def test_an_interrupted_reduction_restores_grad_mode(devices, monkeypatch):
+    lists = [[torch.ones(2, device=device)] for device in devices]
+    setter = interrupt(monkeypatch, torch, "set_grad_enabled", True)
+    with pytest.raises(KeyboardInterrupt):
+        comm.reduce_add_coalesced(lists)
+    assert setter.is_interrupted
+    assert torch.is_grad_enabled()
+
+
+def test_a_function_without_grad_mode_keeps_its_arguments_and_result():
+    def describe(left, *, right):
+        return left, right, torch.is_grad_enabled()
+
+    assert grad_mode.without_grad(describe)(1, right=2) == (1, 2, False)
+    assert torch.is_grad_enabled()
