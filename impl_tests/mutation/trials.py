@@ -71,10 +71,11 @@ def _added_seconds(change: Change, node_id: str) -> float:
     """Return the seconds to add to the duration of the test ``node_id``.
 
     The file of a test of a private module must be collected first. Nothing is added to tests in a
-    file that is named after the changed file, because they are the likeliest to fail.
+    file or a chapter that is named after the changed file, because they are the likeliest to fail.
     """
     path = Path("impl_tests", change.file)
-    if node_id.startswith(str(path.with_name(f"test_{path.stem.strip('_')}"))):
+    name = path.stem.strip("_")
+    if node_id.startswith((str(path.with_name(f"test_{name}")), f"spec_tests/{name}/")):
         return 0
     return _COLLECTION if node_id.startswith("impl_tests") else _OVERHEAD
 
