@@ -19,6 +19,8 @@ _OVERHEAD = 0.2
 #: Estimated seconds for collecting a test's file, added to the duration of the test if the file is
 #: not collected yet.
 _COLLECTION = 1
+#: A test without recorded lines runs later, because it rarely executes the changed line.
+_UNRECORDED_WEIGHT = 30
 #: A test runs earlier if it has detected nearby changes. This is the weight of each such change.
 _KILL_WEIGHT = 10
 
@@ -62,7 +64,8 @@ class Kills:
         def expected_seconds(node_id: str) -> float:
             kills = sum(self._counts[key, node_id] for key in _location_keys(change))
             seconds = lines.seconds[node_id] + _added_seconds(change, node_id)
-            return seconds * cases[node_id] / (1 + _KILL_WEIGHT * kills)
+            weight = _UNRECORDED_WEIGHT if node_id in lines.unrecorded else 1
+            return weight * seconds * cases[node_id] / (1 + _KILL_WEIGHT * kills)
 
         return sorted(cases, key=expected_seconds)
 
