@@ -34,9 +34,14 @@ def second(topology, monkeypatch):
     monkeypatch.setattr(torch.get_device_module("sim"), "torch", _Torch())
     monkeypatch.setattr(torch, "accelerator", reported)
     monkeypatch.setattr(torch.xpu, "is_available", lambda: True)
-    device_module._is_usable.cache_clear()
+    _clear_caches()
     yield topology
+    _clear_caches()
+
+
+def _clear_caches():
     device_module._is_usable.cache_clear()
+    device_module._second_runtime.cache_clear()
 
 
 def test_default_devices_are_of_the_type_of_the_parameters(second):
@@ -95,3 +100,9 @@ def test_replicas_on_the_second_accelerator_inherit_the_current_streams(second):
         for stream in before:
             module.set_stream(stream)  # This also changes the current device.
         module.set_device(current)
+
+
+def test_a_device_may_be_named_by_its_text(second):
+    module, device = torch.get_device_module(second.accelerator), second.devices[1]
+    found = impl.parallel_apply([module.current_device] * 2, [(), ()], devices=[str(device)] * 2)
+    assert found == [device.index] * 2

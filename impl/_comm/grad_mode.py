@@ -1,7 +1,6 @@
 """Functions that run while grad mode is off."""
 
 from collections.abc import Callable
-from functools import wraps
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -17,7 +16,6 @@ def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:
     the start of its ``__exit__`` ends it.
     """
 
-    @wraps(function)
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         before = torch.is_grad_enabled()
         try:

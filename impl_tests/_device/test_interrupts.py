@@ -67,3 +67,8 @@ def test_a_function_without_grad_mode_keeps_its_arguments_and_result():
 
     assert grad_mode.without_grad(describe)(1, right=2) == (1, 2, False)
     assert torch.is_grad_enabled()
+
+
+def test_a_function_that_is_called_on_the_cpu_gets_all_arguments():
+    found = call_on_device(torch.device("cpu"), lambda left, *, right: (left, right), 1, right=2)
+    assert found == (1, 2)

@@ -1,0 +1,27 @@
+"""impl._comm.stream_copy: the stream of a chunk stays current for the following chunks."""
+
+import pytest
+import torch
+
+from impl._comm.stream_copy import copy_chunks
+
+
+class RecordingOutput:
+    """An output on device 0 that records the current stream when it is written."""
+
+    stream = None
+
+    def get_device(self):
+        return 0
+
+    def copy_(self, chunk, *, non_blocking):
+        self.stream = torch.accelerator.current_stream(0)
+
+
+@pytest.mark.parametrize("missing", [None, "shorter list"])
+def test_outputs_without_a_stream_are_written_on_the_stream_before(topology, missing):
+    stream = torch.Stream(torch.device(topology.accelerator, 0))
+    outputs = [RecordingOutput(), RecordingOutput()]
+    chunks = [torch.ones(1)] * 2
+    copy_chunks(chunks, outputs, [stream, None] if missing is None else [stream])
+    assert [output.stream for output in outputs] == [stream, stream]
