@@ -9,9 +9,12 @@ the next call are checked.
 * ``nets.py``, ``calls.py``, ``transfers.py``: modules with such places, and the public functions.
 * ``state.py``: the state that a call must not change.
 * ``injection.py``: one call with a fault, and its verdict.
-* ``exceptions.py``, ``interrupts.py``, ``memory.py``: the kinds of faults. An interrupt or a
-  lack of memory begins at a random instant: its seed repeats the call, but not the instant.
+* ``exceptions.py``, ``interrupts.py``, ``memory.py``, ``threads.py``, ``blocked.py``: the kinds of
+  faults. An interrupt comes at a random instant: its seed repeats the call, but not the instant.
+* ``surroundings.py``: calls without a fault in threads, event loops, signal handlers, ``__del__``,
+  forks, new processes and at exit.
 * ``trial.py``, ``table.py``: trials in processes, and the counted verdicts.
 * ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
+* ``ranks/``: ranks of impl.distributed that are lost.
 * ``soak.py``: steps without faults, and the growth of memory, threads, files and objects.
 """

@@ -6,6 +6,7 @@ import sys
 import time
 from contextlib import suppress
 
+from . import results
 from .soak import run_soak
 from .table import Tally
 from .target import prepare
@@ -18,9 +19,9 @@ def main() -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
     target, start, tally = prepare(options.target), time.monotonic(), Tally()
     if options.soak:
-        return int(not run_soak(target, options.soak))
+        return int(not run_soak(target, options.soak, write=options.write))
     print(f"{options.target}, seed {seed}", flush=True)
-    results = run_trials(
+    trials = run_trials(
         target,
         options.kinds.split(","),
         range(seed, seed + options.count),
@@ -28,12 +29,14 @@ def main() -> int:
         limit=options.limit,
     )
     with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
-        for result in results:
-            for text in tally.add(result):
+        for trial in trials:
+            for text in tally.add(trial):
                 print(text, flush=True)
     print(tally.format())
     seconds = time.monotonic() - start
     print(f"{tally.trials} trials, {tally.injected} faults, {tally.bad} bad, {seconds:.0f} s")
+    if options.write:
+        results.write("faults", options.target, {"seed": seed, "counts": tally.counts})
     return int(tally.bad > 0)
 
 
@@ -47,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
+    parser.add_argument("--write", action="store_true", help="publish the result")
     parser.add_argument(
         "--soak", type=float, metavar="SECONDS", help="run steps without faults, for this long"
     )

@@ -22,6 +22,7 @@ import torch
 
 from impl_tests import forks
 
+from . import results
 from .cases import CASES, Case
 from .injection import describe
 from .setting import leaves_of
@@ -155,6 +156,9 @@ def main() -> int:
         found = [*try_values(prepare(name), cases, values, options.processes)]
         outcomes[name] = {(each.argument, each.value): each for each in found}
         _print_outcomes(name, found)
+        if options.write:
+            counts = Counter(each.verdict for each in found)
+            results.write("wrong arguments", name, {"values": len(values), "counts": counts})
     _print_accepted(outcomes["impl"], outcomes["torch.nn.parallel"])
     return int(any(each.verdict in _BAD for each in outcomes["impl"].values()))
 
@@ -187,6 +191,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", help="functions, with commas (default: all)")
     parser.add_argument("--every", type=int, default=1, help="try every n-th value (default: 1)")
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
+    parser.add_argument("--write", action="store_true", help="publish the results")
     return parser
 
 

@@ -9,7 +9,7 @@ import statistics
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from torch import nn
 
 from impl_tests.stress.sharing import build_net, create_tensor
 
+from . import results
 from .state import read_memory
 from .target import Target
 
@@ -73,8 +74,11 @@ def fit_slope(steps: Sequence[float], values: Sequence[float]) -> Slope:
     return Slope(1000 * slope, 1000 * error, mean_y, slope * (steps[-1] - steps[0]))
 
 
-def run_soak(target: Target, seconds: float) -> bool:
-    """Run steps for ``seconds`` and print the slopes. Return whether no resource grows."""
+def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
+    """Run steps for ``seconds`` and print the slopes. Return whether no resource grows.
+
+    With ``write``, publish the slopes.
+    """
     take_step = _make_step(target)
     # Texts, because the collector does not count them among the objects.
     texts: list[str] = []
@@ -88,7 +92,15 @@ def run_soak(target: Target, seconds: float) -> bool:
     measured = [*map(json.loads, texts[int(len(texts) * _WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
-    return _print_slopes(measured, step)
+    slopes = dict(_fit_all(measured))
+    if write:
+        rows = [
+            {"resource": name, **slope._asdict()}
+            for name, slope in slopes.items()
+            if not name.startswith("objects of ")
+        ]
+        results.write("soak", target.name, {"steps": step, "resources": rows})
+    return _print_slopes(slopes, len(measured), step)
 
 
 def _make_step(target: Target) -> Callable[[int], None]:
@@ -141,12 +153,11 @@ def _resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _print_slopes(samples: Sequence[tuple[int, dict[str, float]]], steps: int) -> bool:
-    slopes = dict(_fit_all(samples))
+def _print_slopes(slopes: Mapping[str, Slope], samples: int, steps: int) -> bool:
     types = [name for name in slopes if name.startswith("objects of ")]
     types.sort(key=lambda name: -slopes[name].growth)
     shown = [name for name in slopes if name not in types] + types[:_PRINTED_TYPES]
-    print(f"{steps} steps, {len(samples)} samples after warm-up; growth for each 1000 steps:")
+    print(f"{steps} steps, {samples} samples after warm-up; growth for each 1000 steps:")
     for name in shown:
         slope = slopes[name]
         mark = "  GROWS" if slope.is_growing(name) else ""

@@ -39,6 +39,14 @@ class Tally:
         """The number of faults that occurred."""
         return sum(n for (_, verdict), n in self._counts.items() if verdict != "not reached")
 
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The number of verdicts: kind of fault -> verdict -> number."""
+        found: dict[str, dict[str, int]] = {}
+        for (kind, verdict), number in sorted(self._counts.items()):
+            found.setdefault(kind, {})[verdict] = number
+        return found
+
     def format(self) -> str:
         """Return the table: a row for each kind of fault, a column for each verdict."""
         kinds = sorted({kind for kind, _ in self._counts})

@@ -9,10 +9,13 @@ from typing import Any
 
 from impl_tests import forks
 
+from .blocked import run_blocked
 from .exceptions import run_exception
 from .interrupts import run_interrupts
 from .memory import run_out_of_memory
+from .surroundings import run_surroundings
 from .target import Target
+from .threads import run_without_threads
 from .verdicts import Finding
 
 __all__ = ["KINDS", "TIME_IS_UP", "TrialResult", "run_trials"]
@@ -22,6 +25,18 @@ KINDS: dict[str, Callable[[Target, random.Random], Iterator[Finding]]] = {
     "exception": run_exception,
     "interrupt": run_interrupts,
     "memory": run_out_of_memory,
+    "thread": run_without_threads,
+    "blocked": run_blocked,
+    "surroundings": run_surroundings,
+}
+#: How often each kind is drawn, in proportion to the others. Some kinds take seconds for a trial.
+_WEIGHTS = {
+    "exception": 10,
+    "interrupt": 4,
+    "memory": 2,
+    "thread": 4,
+    "blocked": 2,
+    "surroundings": 1,
 }
 #: Seconds without a verdict after which a process counts as hung.
 TIME_LIMIT = 60
@@ -74,7 +89,7 @@ def run_trials(
 def _make_job(
     target: Target, kinds: list[str], seed: int, limit: float
 ) -> forks.Job[tuple[int, str]]:
-    kind = random.Random(seed).choice(kinds)
+    (kind,) = random.Random(seed).choices(kinds, [_WEIGHTS.get(kind, 1) for kind in kinds])
 
     def run(_: Path) -> Any:
         faulthandler.enable(2)

@@ -13,12 +13,6 @@ class _Subclass(Tensor):
     """A tensor class without changes."""
 
 
-def _freed() -> Tensor:
-    x = torch.ones(4, 3, device="sim:0")
-    x.untyped_storage().resize_(0)
-    return x
-
-
 def _made_in_inference_mode() -> Tensor:
     with torch.inference_mode():
         return torch.ones(4, 3, device="sim:0")
@@ -72,7 +66,6 @@ TENSORS: dict[str, Callable[[], Any]] = {
     "COO": _coo,
     "COO of sim:0": lambda: _coo().to("sim:0"),
     "CSR": _csr,
-    "freed storage": _freed,
     "made in inference mode": _made_in_inference_mode,
     "expanded": lambda: torch.ones(1, 3, device="sim:0").expand(4, 3),
     "conjugated": lambda: torch.ones(4, 3, dtype=torch.complex64).conj(),

@@ -1,7 +1,9 @@
 """Values that are wrong for most arguments. Each is created anew for each call.
 
-Most are wrong for every argument, some are right for a few. Infinite iterators are left out: even
-``list`` does not return for them.
+Most are wrong for every argument, some are right for a few. Values are left out with which
+Python's and PyTorch's own functions do not return either: infinite iterators, for which ``list``
+does not end; an object whose ``__class__`` is Tensor, and a tensor whose storage is freed, with
+which ``torch.add`` ends the process.
 """
 
 import array
@@ -16,7 +18,7 @@ import types
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, NoReturn
-from unittest.mock import MagicMock
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import torch
@@ -170,7 +172,8 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "__bool__ raises": lambda: _object_with(__bool__=_refuse),
     "__repr__ raises": lambda: _object_with(__repr__=_refuse, __str__=_refuse),
     "__class__ raises": lambda: _object_with(__class__=property(_refuse)),
-    "__class__ is Tensor": lambda: _object_with(__class__=torch.Tensor),
+    "mock of Tensor": lambda: Mock(spec=torch.Tensor),
+    "mock of Module": lambda: Mock(spec=torch.nn.Module),
     "__class__ is Module": lambda: _object_with(__class__=torch.nn.Module),
     "torch.device cpu": lambda: torch.device("cpu"),
     "torch.device sim": lambda: torch.device("sim"),

@@ -36,8 +36,11 @@ class Extension(Protocol):
     def close_races(self) -> list[RawRace]:
         """End the innermost block and return its races."""
 
-    def set_fault(self, name: str, device: int) -> None:
-        """Enable the fault ``name``; an empty name disables it."""
+    def set_fault(self, name: str, device: int, allocations: int = 0) -> None:
+        """Enable the fault ``name``; an empty name disables it.
+
+        With "no-memory", ``device`` refuses memory after this number of allocations.
+        """
 
     def set_missing_features(self, names: list[str]) -> None:
         """Switch the named features off, and all others on."""

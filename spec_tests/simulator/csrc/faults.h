@@ -17,9 +17,10 @@ enum class Fault {
   garbled_peers,  // copies between devices write zeros
 };
 
-// Enables one fault and disables the others; an empty name disables all. `device` is used by the
-// fault no_memory only: the device that has no memory left.
-void set(const std::string& name, int device);
+// Enables one fault and disables the others; an empty name disables all. `device` and
+// `allocations` are used by the fault no_memory only: the device refuses memory after this number
+// of allocations.
+void set(const std::string& name, int device, int64_t allocations);
 bool is_on(Fault fault) noexcept;
 void check_memory(c10::DeviceIndex device);
 

@@ -42,7 +42,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   m.def("in_bad_fork", &sim::in_bad_fork);
   m.def("open_races", &sim::races::open, py::arg("late_copies"));
   m.def("close_races", &close_races);
-  m.def("set_fault", &sim::faults::set);
+  m.def(
+      "set_fault", &sim::faults::set, py::arg("name"), py::arg("device"),
+      py::arg("allocations") = 0);
   m.def("set_missing_features", &sim::features::set_missing);
   m.def("default_generator", [](int index) {
     return sim::default_generator(static_cast<c10::DeviceIndex>(index));

@@ -1,0 +1,101 @@
+"""Replicas that block forever, and interrupts of the caller."""
+
+import random
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import FrameType
+
+from torch import Tensor
+
+from .calls import MODULE_CALLS
+from .contexts import call_in_contexts, draw_contexts
+from .draws import CALLS, draw_call, draw_ordinals
+from .injection import describe, inject
+from .setting import Call, Setting
+from .target import Target
+from .trigger import Trigger
+from .verdicts import Finding, are_equal
+
+__all__ = ["run_blocked"]
+
+_KIND = "blocked replica"
+#: Seconds between two interrupts.
+_INTERVAL = 0.05
+#: The first interrupt ends the replica in the calling thread, the second one the wait for others.
+_MAX_INTERRUPTS = 2
+
+
+class _ReleasedError(Exception):
+    """The error of a replica after it was released."""
+
+
+class _Interrupts:
+    """Interrupts of the main thread at regular intervals.
+
+    Attributes:
+        count: The number of interrupts.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, signum: int, frame: FrameType | None) -> None:
+        self.count += 1
+        raise KeyboardInterrupt
+
+    @contextmanager
+    def send(self) -> Iterator[None]:
+        """Send interrupts in a ``with`` block."""
+        signal.signal(signal.SIGALRM, self)
+        signal.setitimer(signal.ITIMER_REAL, _INTERVAL, _INTERVAL)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def run_blocked(target: Target, rng: random.Random) -> Iterator[Finding]:
+    """Block replicas of one call until the caller is interrupted. Yield the verdict."""
+    name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
+    while name not in MODULE_CALLS:
+        name = draw_call(target, rng)
+    chosen = rng.sample(ordinals, rng.randint(1, len(ordinals)))
+    # An interrupt of a wait for a `threading.Event` may break the event.
+    gate = threading.Lock()
+    gate.acquire()
+
+    def block() -> Exception:
+        gate.acquire()
+        gate.release()
+        return _ReleasedError()
+
+    trigger = Trigger("forward", block, chosen, 0)
+    call = CALLS[name](Setting(target, ordinals, trigger, rng.random() < 0.3, rng))
+    is_warm = rng.random() < 0.5
+    print(f"{name} on {ordinals}: {chosen} block, in {names}", flush=True)
+    run_with_fault = partial(_run, call, trigger, gate)
+    # The next call may start threads before the released replicas end.
+    run = partial(inject, call, run_with_fault, 2 * len(ordinals), is_warm=is_warm)
+    yield call_in_contexts(names, run)
+
+
+def _run(
+    call: Call, trigger: Trigger, gate: threading.Lock, expected: Sequence[Tensor]
+) -> Finding:
+    interrupts = _Interrupts()
+    with trigger.arm():
+        try:
+            with interrupts.send():
+                found = call.compute()
+        except KeyboardInterrupt:
+            is_prompt = interrupts.count <= _MAX_INTERRUPTS
+            text = f"after {interrupts.count} interrupts"
+            return Finding("error" if is_prompt else "other error", _KIND, text)
+        except BaseException as error:
+            return Finding("other error", _KIND, describe(error))
+        finally:
+            gate.release()
+    return Finding("not reached" if are_equal(found, expected) else "wrong result", _KIND)

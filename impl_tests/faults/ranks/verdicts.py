@@ -1,0 +1,141 @@
+"""The verdicts on the ends of ranks, and their table."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from impl_tests.faults.verdicts import Finding
+
+from .cases import Case
+from .faults import INJECTED
+from .processes import RankEnd
+from .program import TimeLimits
+
+__all__ = ["BAD_ENDS", "ENDS", "RankTally", "judge", "judge_case", "named_ranks"]
+
+#: Verdict -> its meaning. A verdict in ``BAD_ENDS`` makes the run fail.
+ENDS = {
+    "not reached": "the rank did not start, or no fault occurred",
+    "named": "the error names lost ranks only, within the time limit",
+    "own error": "the rank that raises, exits or returns late ends with an error",
+    "all respond": "a collective failed on a live rank, and the error says that all ranks respond",
+    "no name": "the error names no rank",
+    "other rank": "the error names a rank that was not lost",
+    "late": "the error came after the time limit",
+    "unnoticed": "the rank ran all steps",
+    "wrong result": "a step returned a wrong result",
+    "hang": "the process did not end",
+    "crash": "a signal ended the process",
+}
+#: The bad verdicts.
+BAD_ENDS = tuple(ENDS)[4:]
+#: Exit statuses of the ranks: that of `run_rank`, and that of `os._exit` in a fault.
+_STATUSES = (0, 1, 3)
+#: The end of the kind of a finding on a lost rank.
+LOST = ", the lost rank"
+_SECONDS = re.compile(r"after ([\d.]+) s")
+_NAMES = (
+    re.compile(r"rank ([\d, ]+) of \d+ has ended"),
+    re.compile(r"\bin rank (\d+)\b"),
+    re.compile(r"usually rank (0), has ended"),
+)
+
+
+def named_ranks(text: str) -> set[int]:
+    """Return the ranks that the text of an error reports as lost or as failed."""
+    text = text.partition(" (seen from rank ")[0]
+    lists = [match for pattern in _NAMES for match in pattern.findall(text)]
+    return {int(rank) for ranks in lists for rank in ranks.split(",")}
+
+
+def judge(end: RankEnd, case: Case, start: float | None, limit: float) -> str:
+    """Return the verdict on the end of one rank.
+
+    Args:
+        end: The end of the rank.
+        case: The case.
+        start: The time of the last fault; None if none occurred.
+        limit: Seconds after ``start`` in which the rank must raise an error.
+    """
+    how = dict(case.lost).get(end.rank)
+    if not end.is_ready or start is None:
+        return "not reached"
+    if end.exit_code is None:
+        return "hang"
+    if how == "killed" and end.fault_time is not None:
+        return "own error"
+    if end.exit_code not in _STATUSES:
+        return "crash"
+    if end.error == "WrongResultError":
+        return "wrong result"
+    if how is not None and end.fault_time is not None:
+        return "unnoticed" if end.end_time is not None and not end.error else "own error"
+    return _judge_error(end, case, start, limit)
+
+
+def _judge_error(end: RankEnd, case: Case, start: float, limit: float) -> str:
+    """Return the verdict on the error of a rank that is not lost."""
+    if not end.error or end.end_time is None:
+        return "unnoticed"
+    if end.end_time - start > limit:
+        return "late"
+    if end.rank == case.raising and end.text == INJECTED:
+        return "own error"
+    names = named_ranks(end.text)
+    if not names and "fails" in dict(case.lost).values() and "ranks respond" in end.text:
+        return "all respond"
+    if not names:
+        return "no name"
+    return "named" if names <= case.culprits else "other rank"
+
+
+def judge_case(case: Case, ends: Sequence[RankEnd], limits: TimeLimits) -> list[Finding]:
+    """Return a finding for each rank of a case."""
+    times = [end.fault_time for end in ends if end.fault_time is not None]
+    start = max(times, default=None)
+    findings = []
+    for end in ends:
+        verdict = judge(end, case, start, limits.error)
+        kind = case.how + (LOST if end.rank in dict(case.lost) else "")
+        seconds = 0.0 if start is None or end.end_time is None else end.end_time - start
+        detail = f"rank {end.rank} after {seconds:.1f} s: {end.error}: {end.text}"
+        findings.append(Finding(verdict, kind, f"{detail} (exit status {end.exit_code})"))
+    return findings
+
+
+class RankTally:
+    """Counts of verdicts, by how and by where ranks are lost.
+
+    Attributes:
+        bad: The number of bad verdicts.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, Counter[str]] = {}
+        self._longest: dict[str, float] = {}  # Seconds from the fault to an error.
+        self.bad = 0
+
+    def add(self, case: Case, findings: Iterable[Finding]) -> list[Finding]:
+        """Count the findings of a case; return the bad ones."""
+        bad = []
+        for finding in findings:
+            is_lost = finding.kind.endswith(LOST)
+            for row in [finding.kind] if is_lost else [finding.kind, f"in {case.where}", "all"]:
+                self._counts.setdefault(row, Counter())[finding.verdict] += 1
+                seconds = float(_SECONDS.findall(f"{finding.detail} after 0 s")[0])
+                self._longest[row] = max(self._longest.get(row, 0), seconds)
+            if finding.verdict in BAD_ENDS:
+                bad.append(finding)
+        self.bad += len(bad)
+        return bad
+
+    def format(self) -> str:
+        """Return the table: a row for each way and each place, a column for each verdict."""
+        width = max(map(len, self._counts), default=0)
+        rows = [" " * width + "".join(f"{verdict:>13}" for verdict in [*ENDS, "longest (s)"])]
+        for row in sorted(self._counts, key=lambda row: (row == "all", row[:3] == "in ", row)):
+            counts = [self._counts[row][verdict] for verdict in ENDS]
+            rows.append(
+                f"{row:{width}}" + "".join(f"{n:13}" for n in [*counts, self._longest[row]])
+            )
+        return "\n".join(rows)

@@ -1,0 +1,214 @@
+"""Calls in unusual surroundings: threads, event loops, signal handlers, forks, at exit."""
+
+import asyncio
+import atexit
+import gc
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from types import FrameType
+from typing import Any
+
+import torch
+
+from .draws import CALLS, draw_call, draw_ordinals
+from .injection import describe, inject
+from .interrupts import measure
+from .setting import Call, Setting
+from .target import Target, prepare
+from .trigger import Trigger
+from .verdicts import Finding, are_equal
+
+__all__ = ["SURROUNDINGS", "run_surroundings"]
+
+#: The number of threads that call at the same time.
+_CALLERS = 32
+#: The number of calls that a signal or a fork disturbs.
+_ROUNDS = 20
+#: Seconds until a new process must have ended.
+_PROCESS_LIMIT = 40
+#: Words of the simulator's error in a forked child.
+_FORK_WORDS = "forked subprocess"
+
+#: Returns a new call of the drawn function, with the same devices.
+_Make = Callable[[], Call]
+
+
+def _is_right(call: Call) -> bool:
+    expected = call.expected()
+    call.drop_grads()
+    return are_equal(call.compute(), expected)
+
+
+def _in_daemon_thread(make: _Make) -> bool:
+    results: list[bool] = []
+    thread = threading.Thread(target=lambda: results.append(_is_right(make())), daemon=True)
+    thread.start()
+    thread.join()
+    return results == [True]
+
+
+def _in_32_threads(make: _Make) -> bool:
+    calls = [make() for _ in range(_CALLERS)]
+    with ThreadPoolExecutor(_CALLERS) as pool:
+        return all(pool.map(_is_right, calls))
+
+
+def _in_event_loop(make: _Make) -> bool:
+    calls = [make() for _ in range(4)]
+
+    async def run() -> bool:
+        in_threads = [asyncio.to_thread(_is_right, call) for call in calls[1:]]
+        return all([_is_right(calls[0]), *await asyncio.gather(*in_threads)])
+
+    return asyncio.run(run())
+
+
+def _in_del(make: _Make) -> bool:
+    results: list[bool] = []
+
+    class Caller:
+        def __init__(self, call: Call) -> None:
+            self.call, self.cycle = call, self
+
+        def __del__(self) -> None:
+            results.append(_is_right(self.call))
+
+    Caller(make())
+    gc.collect()
+    return results == [True]
+
+
+def _in_signal_handler(make: _Make) -> bool:
+    """Call in the handler of a signal that arrives during another call."""
+    outer, inner = make(), make()
+    duration, results = measure(outer), []
+
+    def handle(signum: int, frame: FrameType | None) -> None:
+        results.append(_is_right(inner))
+
+    signal.signal(signal.SIGALRM, handle)
+    try:
+        for number in range(_ROUNDS):
+            signal.setitimer(signal.ITIMER_REAL, duration * (number + 0.5) / _ROUNDS)
+            results.append(_is_right(outer))
+        return all(results)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # The handler would keep the calls alive.
+
+
+def _during_forks(make: _Make) -> bool:
+    """Call while another thread forks children that end at once."""
+    call, has_ended = make(), threading.Event()
+
+    def fork() -> None:
+        while not has_ended.wait(0.001):
+            child = os.fork()
+            if child == 0:
+                os._exit(0)
+            os.waitpid(child, 0)
+
+    thread = threading.Thread(target=fork)
+    thread.start()
+    try:
+        return all(_is_right(call) for _ in range(_ROUNDS))
+    finally:
+        has_ended.set()
+        thread.join()
+
+
+def _in_forked_child(make: _Make) -> bool:
+    """Call in the child of a process that has used the devices.
+
+    The simulator refuses this, so the call must raise the simulator's error.
+    """
+    call = make()
+    call.compute()
+    child = os.fork()
+    if child == 0:
+        try:
+            call.compute()
+        except RuntimeError as error:
+            os._exit(0 if _FORK_WORDS in str(error) else 2)
+        except BaseException:
+            os._exit(3)
+        os._exit(4)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status) == 0
+
+
+#: Name -> a function that calls in these surroundings; it returns whether all results are right.
+SURROUNDINGS: dict[str, Callable[[_Make], bool]] = {
+    "asyncio": _in_event_loop,
+    "32 callers": _in_32_threads,
+    "daemon thread": _in_daemon_thread,
+    "__del__": _in_del,
+    "signal handler": _in_signal_handler,
+    "other thread forks": _during_forks,
+    "forked child": _in_forked_child,
+}
+#: Surroundings that need a new process.
+_NEW_PROCESS = ("new process", "interpreter exit")
+
+
+def run_surroundings(target: Target, rng: random.Random) -> Iterator[Finding]:
+    """Call one function in unusual surroundings. Yield the verdict."""
+    name, ordinals = draw_call(target, rng), draw_ordinals(rng)
+    surroundings, seed = rng.choice([*SURROUNDINGS, *_NEW_PROCESS]), rng.random()
+    print(f"{name} on {ordinals}: {surroundings}", flush=True)
+    if surroundings in _NEW_PROCESS:
+        arguments = json.dumps([target.name, name, ordinals, seed, surroundings])
+        yield _run_new_process(surroundings, arguments)
+        return
+
+    def run_with_fault(_: Sequence[torch.Tensor]) -> Finding:
+        try:
+            is_right = SURROUNDINGS[surroundings](lambda: _make_call(target, name, ordinals, seed))
+        except BaseException as error:
+            return Finding("other error", surroundings, describe(error))
+        return Finding("right" if is_right else "wrong result", surroundings)
+
+    kept_threads = _CALLERS * len(ordinals)
+    yield inject(_make_call(target, name, ordinals, seed), run_with_fault, kept_threads)
+
+
+def _make_call(target: Target, name: str, ordinals: Sequence[int], seed: float) -> Call:
+    rng = random.Random(seed)
+    trigger = Trigger("forward", ValueError, (), 0)
+    return CALLS[name](Setting(target, tuple(ordinals), trigger, rng.random() < 0.3, rng))
+
+
+def _run_new_process(surroundings: str, arguments: str) -> Finding:
+    command = [sys.executable, "-m", __name__, arguments]
+    try:
+        completed = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PROCESS_LIMIT, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        return Finding("hang", surroundings, str(error.stderr))
+    output = f"status {completed.returncode}: {completed.stdout}{completed.stderr}"
+    if completed.returncode < 0:
+        return Finding("crash", surroundings, output)
+    is_right = completed.returncode == 0 and completed.stdout == "True\n"
+    return Finding("right" if is_right else "other error", surroundings, output)
+
+
+def main(arguments: Sequence[Any]) -> None:
+    """Call at once, or when the interpreter exits; print whether the result is right."""
+    target_name, name, ordinals, seed, surroundings = arguments
+    call = _make_call(prepare(target_name), name, ordinals, seed)
+    if surroundings == "new process":
+        print(_is_right(call))
+        return
+    atexit.register(lambda: print(_is_right(call)))
+
+
+if __name__ == "__main__":
+    main(json.loads(sys.argv[1]))

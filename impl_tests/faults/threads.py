@@ -1,0 +1,68 @@
+"""Calls during which the system refuses to start another thread."""
+
+import random
+import threading
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+from unittest import mock
+
+from torch import Tensor
+
+from .contexts import call_in_contexts, draw_contexts
+from .draws import CALLS, draw_call, draw_ordinals
+from .injection import describe, inject
+from .setting import Call, Setting
+from .target import Target
+from .trigger import Trigger
+from .verdicts import Finding, are_equal
+
+__all__ = ["run_without_threads"]
+
+_KIND = "no new thread"
+#: The text of CPython's error.
+_TEXT = "can't start new thread"
+#: The function of ``threading`` that starts a thread of the system. Python 3.13 renamed it.
+_START = next(
+    name for name in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, name)
+)
+
+
+class _Starter:
+    """Starts threads, and refuses after ``allowed`` of them, as the system does."""
+
+    def __init__(self, allowed: int) -> None:
+        self._left = allowed
+        self._start = getattr(threading, _START)
+        self.has_refused = False
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._left:
+            self.has_refused = True
+            raise RuntimeError(_TEXT)
+        self._left -= 1
+        return self._start(*args, **kwargs)
+
+
+def run_without_threads(target: Target, rng: random.Random) -> Iterator[Finding]:
+    """Refuse threads in the first call of one function. Yield the verdict."""
+    name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
+    allowed = rng.randrange(len(ordinals))
+    trigger = Trigger("forward", ValueError, (), 0)
+    call = CALLS[name](Setting(target, ordinals, trigger, rng.random() < 0.3, rng))
+    print(f"{name} on {ordinals}: {allowed} new threads, in {names}", flush=True)
+    run = partial(inject, call, partial(_run, call, allowed), len(ordinals))
+    yield call_in_contexts(names, run)
+
+
+def _run(call: Call, allowed: int, expected: Sequence[Tensor]) -> Finding:
+    starter = _Starter(allowed)
+    with mock.patch.object(threading, _START, starter):
+        try:
+            found = call.compute()
+        except BaseException as error:
+            is_clear = isinstance(error, RuntimeError) and _TEXT in str(error)
+            return Finding("error" if is_clear else "other error", _KIND, describe(error))
+    if not are_equal(found, expected):
+        return Finding("wrong result", _KIND)
+    return Finding("right" if starter.has_refused else "not reached", _KIND)
