@@ -17,6 +17,7 @@ def ignore_event(frame, event, argument):
 
 
 def test_a_worker_has_the_profile_function_of_new_threads():
+    pool.start(int).wait()  # The worker that becomes idle here runs the next function, too.
     threading.setprofile(ignore_event)
     try:
         assert pool.start(sys.getprofile).wait() is ignore_event
