@@ -17,15 +17,19 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.site import floors
+from spec_tests.harness import input_files
+from spec_tests.site import floors, saved_runs
 from spec_tests.site.ratios import Ratio, ratios
 
 __all__ = ["FLOORS", "find_rows_below", "format_row", "largest_moves", "main"]
 
 FLOORS = Path(__file__).with_name("floors.toml")
 
+#: The root of the checkout.
+ROOT = Path(__file__).parents[1]
+
 #: The published runs of the benchmarks with which a run is compared.
-PUBLISHED = Path(__file__).parents[1] / "reports/results/impl/torch-2.13.0_sim_bench"
+PUBLISHED = ROOT / "reports/results/impl/torch-2.13.0_sim_bench"
 
 #: Number of measurements. A row fails if it is below its floor in all of them.
 ATTEMPTS = 3
@@ -144,15 +148,24 @@ def _print_moves(run: Mapping[str, Any]) -> None:
 
 
 def _run_benchmarks(benchmark_names: Collection[str]) -> Mapping[str, Any]:
+    """Run benchmarks of this checkout and return the saved run.
+
+    Raises:
+        ValueError: A name is not the node id of a benchmark in ``bench/``.
+    """
+    files = {path.relative_to(ROOT).as_posix() for path in ROOT.glob("bench/bench_*.py")}
+    for name in benchmark_names:
+        # pytest would execute any other file, and read a name that begins with "-" as an option.
+        if name.partition("::")[0] not in files:
+            raise ValueError(f"{input_files.shorten(name)!r} is no benchmark of this checkout")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "again.json")
         options = [f"--benchmark-max-time={REPEAT_SECONDS}", f"--benchmark-json={file}", "--quiet"]
         command = [sys.executable, "-m", "pytest", *benchmark_names, *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{done.stdout}{done.stderr}the benchmarks failed when measured again")
-        run: dict[str, Any] = json.loads(file.read_text())
-    return run
+        return saved_runs.load(file)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,12 +174,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
     path = parser.parse_args(arguments).file
     try:
-        run = json.loads(path.read_text())
-        if "benchmarks" not in run:
-            raise ValueError("this is not a run saved by pytest --benchmark-json")
+        run = saved_runs.load(path)
         below = find_rows_below(run, _find_floors(run["machine_info"]), _run_benchmarks)
+    except input_files.RefusedError as error:
+        parser.exit(2, f"{error}\n")
     except (OSError, ValueError) as error:
-        parser.error(f"{path}: {error}")
+        parser.exit(2, f"{path}: {error}\n")
     _print_moves(run)
     if below:
         print(f"\nbelow their floors {ATTEMPTS} times: {', '.join(below)}")

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_tests.harness import input_files
 from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
@@ -32,7 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the suite's plugins, the selected clauses, and the register's entries ``lacks``."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
-    clause_filter.configure(config, clauses.load())
+    with input_files.usage_errors():
+        clause_filter.configure(config, clauses.load())
     path = _register_path(config)
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
     if path is not None and verdicts is not None and _is_whole_suite(config):
@@ -50,7 +52,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check that each test names clauses and each clause has tests. Mark and deselect tests."""
-    with worker_errors.sent_to_controller(config, items):
+    with worker_errors.sent_to_controller(config, items), input_files.usage_errors():
         _check_and_select(config, items)
 
 
@@ -65,8 +67,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
             "tested only by comparison with torch.nn.parallel",
             named - selection.clauses_judged_without_reference(conformance),
         )
-    path = _register_path(config)
-    if path is not None:
+    if (path := _register_path(config)) is not None:
         declared_lacks.mark(conformance, register.load_lacks(path, known_clauses))
         register.mark(conformance, register.load(path), HERE, whole=whole)
     target_map.load(mapping_of(config), PARTS)  # a wrong --target-map ends the run here

@@ -1,11 +1,12 @@
 """Read saved runs of the benchmarks, and summarize them for a report."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.site import charts
+from spec_tests.harness.input_files import shorten
+from spec_tests.site import charts, saved_runs
+from spec_tests.site.markdown import escape
 from spec_tests.site.ratios import LEGEND, Ratio, ratios
 from spec_tests.site.runs import BenchmarkReport
 from spec_tests.site.speed import Variants, variants
@@ -41,14 +42,14 @@ def read_runs(paths: Sequence[Path]) -> dict[str, Any]:
         ValueError: A file was not written by pytest-benchmark, or its machine or benchmarks differ
             from those of the first file.
     """
-    runs = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    runs = [saved_runs.load(path) for path in paths]
     for path, run in zip(paths, runs, strict=True):
-        if not {"machine_info", "benchmarks"} <= run.keys():
-            raise ValueError(f"{path} was not written by pytest --benchmark-json")
         if _machine_of(run) != _machine_of(runs[0]):
             raise ValueError(f"{path} and {paths[0]} come from different machines")
         if missing := _benchmark_names(run) ^ _benchmark_names(runs[0]):
-            raise ValueError(f"only one of {path} and {paths[0]} has {min(missing)}")
+            raise ValueError(f"only one of {path} and {paths[0]} has {shorten(min(missing))}")
+        if _rows_of(run) != _rows_of(runs[0]):
+            raise ValueError(f"{path} and {paths[0]} have different ratios")
     return {"machine": _machine_of(runs[0]), "runs": [_without_samples(run) for run in runs]}
 
 
@@ -56,9 +57,13 @@ def _benchmark_names(run: dict[str, Any]) -> set[str]:
     return {each["fullname"] for each in run["benchmarks"]}
 
 
+def _rows_of(run: dict[str, Any]) -> list[str]:
+    return [ratio.group for ratio in ratios(run, {})]
+
+
 def _machine_of(run: dict[str, Any]) -> dict[str, Any]:
     info = run["machine_info"]
-    cpu = {"cpu": info["cpu"].get("brand_raw", ""), "cores": info["cpu"]["count"]}
+    cpu = {"cpu": info["cpu"].get("brand_raw", ""), "cores": info["cpu"].get("count")}
     return cpu | {key: info[key] for key in _MACHINE_KEYS if key in info}
 
 
@@ -85,10 +90,13 @@ def format_summary(data: dict[str, Any], floors: Mapping[str, float]) -> str:
     """
     machine, runs = data["machine"], data["runs"]
     found = [list(ratios(run, floors)) for run in runs]
-    lines = [
+    about = (
         f"{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['devices'])}; "
         f"torch {machine['torch']}, Python {machine['python_version']}; "
-        f"{machine.get('threads', 'unknown')} intra-op thread(s); {len(runs)} run(s).",
+        f"{machine.get('threads', 'unknown')} intra-op thread(s); {len(runs)} run(s)."
+    )
+    lines = [
+        escape(about),
         "",
         LEGEND,
         "",
@@ -114,12 +122,12 @@ def _format_variants(groups: Sequence[Variants]) -> Iterator[str]:
     names = list(dict.fromkeys(name for each in groups for name in each.times))
     yield "Median time in ms over all runs, with quartiles. In brackets: peak memory in MiB."
     yield ""
-    yield "| | " + " | ".join(_VARIANT_NAMES.get(name, name) for name in names) + " |"
+    yield "| | " + " | ".join(escape(_VARIANT_NAMES.get(name, name)) for name in names) + " |"
     yield "|---" * (len(names) + 1) + "|"
     for each in groups:
         yield (
             "| "
-            + " | ".join([each.group, *(_format_variant(each, name) for name in names)])
+            + " | ".join([escape(each.group), *(_format_variant(each, name) for name in names)])
             + " |"
         )
 
@@ -139,7 +147,7 @@ def _format_row(row: Sequence[Ratio], runs: Sequence[dict[str, Any]]) -> str:
     values = ", ".join(f"{each.value:.2f}" for each in row)
     low, high = min(each.low for each in row), max(each.high for each in row)
     cells = (
-        group,
+        escape(group),
         *times,
         values,
         f"{low:.2f} to {high:.2f}",

@@ -22,6 +22,7 @@ from reports.publishing import benchmarks
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.environment import interpreter
 from spec_tests.site import floors, trend, validated_files
+from spec_tests.site.markdown import escape
 from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "publish"]
@@ -62,12 +63,15 @@ def publish(
     environment["hardware"] = hardware or environment.get("accelerator", "sim")
     environment["complete"] = True
     release = f"torch {_torch_release(environment)}"
-    title = f"# {environment['target']}, {release}, {environment['hardware']}"
-    files["summary.md"] = f"{title}\n\n{str(environment['date'])[:10]}. {files['summary.md']}\n"
+    validated_files.validate(environment, "environment", sources[0])
+    title = escape(f"# {environment['target']}, {release}, {environment['hardware']}")
+    date = escape(environment["date"][:10])
+    files["summary.md"] = f"{title}\n\n{date}. {files['summary.md']}\n"
     name = _report_name(environment, "benchmark.json" in files)
     report = folder / slug(str(environment["target"])) / name
     if "benchmark.json" in files:
         history = [*_read_history(report), trend.summarize(json.loads(files["benchmark.json"]))]
+        validated_files.validate(history, "trend", sources[0])
         files["trend.json"] = json.dumps(history) + "\n"
     # Add environment.json last, so that it is written last: it marks a report as complete.
     files["environment.json"] = json.dumps(environment, indent=2) + "\n"
@@ -100,7 +104,7 @@ def _replace_report(report: Path, files: Mapping[str, str]) -> None:
 
 def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the environment of the runs, and the report's files (name -> text)."""
-    data = benchmarks.read_runs(sources)
+    data = validated_files.validate(benchmarks.read_runs(sources), "benchmark", sources[0])
     rows = floors.find(floors.load(compare.FLOORS), data["machine"])
     machine, last = data["machine"], data["runs"][-1]
     environment = {
@@ -137,7 +141,7 @@ def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:
     python = environment.get("python", "unknown")
     versions = f"torch {environment['torch']}, Python {python}; suite {suite}"
     table = "\n".join(verdicts.table(clause_verdicts))
-    summary = f"{machine}; {versions}.\n\n```text\n{table}\n```"
+    summary = f"{escape(f'{machine}; {versions}')}.\n\n```text\n{table}\n```"
     text = source.read_text(encoding="utf-8")
     return environment, {"verdicts.jsonl": text, "summary.md": summary}
 

@@ -1,9 +1,13 @@
 """`bench.compare` measures rows below their floors again, and fails if they stay below."""
 
+import json
+import os
+
 import pytest
 
 from bench import compare
 from bench.compare import ATTEMPTS, find_rows_below, format_row, largest_moves
+from reports.tests.samples import make_benchmark_run
 from spec_tests.site.ratios import Ratio
 
 #: Row -> the required minimum of its ratio.
@@ -118,4 +122,48 @@ def test_a_file_without_benchmarks_is_refused(tmp_path, capsys):
     with pytest.raises(SystemExit) as caught:
         compare.main([str(path)])
     assert caught.value.code == 2
-    assert "not a run saved by pytest --benchmark-json" in capsys.readouterr().err
+    assert "run.json was not written by pytest --benchmark-json: " in capsys.readouterr().err
+
+
+@pytest.fixture
+def compare_run(tmp_path, monkeypatch, capsys):
+    """Return a function that compares a run whose row is below its floor, and returns stderr."""
+    monkeypatch.setattr(compare, "FLOORS", tmp_path / "floors.toml")
+    machine = '[[machine]]\nprocessor = "Fast"\npython = "3"\nthreads = 1\n'
+    compare.FLOORS.write_text(f"{machine}[machine.floors]\nwork = 9.0\n")
+
+    def call(run):
+        path = tmp_path / "run.json"
+        path.write_text(run if isinstance(run, str) else json.dumps(run))
+        with pytest.raises(SystemExit) as caught:
+            compare.main([str(path)])
+        assert caught.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"{path}")
+        return line
+
+    return call
+
+
+@pytest.mark.parametrize(
+    "name", ["{folder}/evil.py::test_it", "--basetemp={folder}", "../evil.py", "-p evil", ""]
+)
+def test_a_file_that_is_no_benchmark_is_not_executed(compare_run, tmp_path, name):
+    evil = tmp_path / "evil.py"
+    evil.write_text(f"open({str(tmp_path / 'executed')!r}, 'w')\ndef test_it(): pass")
+    run = make_benchmark_run()
+    for each in run["benchmarks"]:
+        each["fullname"] = name.format(folder=tmp_path)
+    assert "is no benchmark of this checkout" in compare_run(run)
+    assert sorted(os.listdir(tmp_path)) == ["evil.py", "floors.toml", "run.json"]
+
+
+@pytest.mark.parametrize("text", ["<html>", "[" * 100_000, "null", "[]", '{"benchmarks": 1e999}'])
+def test_a_file_of_another_format_is_refused_in_one_line(compare_run, text):
+    compare_run(text)
+
+
+def test_a_run_on_a_machine_without_a_version_of_python_has_no_floors(capsys):
+    info = {"cpu": {}, "python_version": " "}
+    assert compare._find_floors(info)
+    assert "unknown processor" in capsys.readouterr().out

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from reports.publishing.publish import publish
-from reports.tests.samples import make_benchmark_run, write_verdicts
+from reports.tests.samples import HOSTILE, make_benchmark_run, write_verdicts
 
 
 @pytest.fixture
@@ -110,3 +110,68 @@ def test_refused_file_leaves_the_older_report_unchanged(tmp_path, results):
     with pytest.raises(ValueError, match="'test' is a required property"):
         publish([tmp_path / "v.jsonl"], folder=results)
     assert (report / "verdicts.jsonl").read_text() == before
+
+
+def _hostile_run(text):
+    """Return a run of the benchmarks with ``text`` in every field that is a text."""
+    run = make_benchmark_run(torch=text, python_version=text, devices=[text])
+    run["machine_info"]["cpu"]["brand_raw"] = text
+    run["commit_info"]["id"] = run["datetime"] = text
+    for each in run["benchmarks"]:
+        each["group"] = text
+    return run
+
+
+def test_summary_of_benchmarks_escapes_every_text(save_run, results):
+    text = HOSTILE.rstrip("\x07")
+    run = _hostile_run(text)
+    run["benchmarks"].append({**run["benchmarks"][0], "extra_info": {"library": text}})
+    report = publish([save_run("a.json", run)], "impl", text, folder=results)
+    text = (report / "summary.md").read_text()
+    assert "<" not in text
+    assert text.count("&lt;script>") >= 5
+    assert report.parent == results / "impl"
+
+
+def test_benchmark_report_cannot_be_written_outside_the_results_folder(save_run, tmp_path):
+    saved = save_run("a.json", _hostile_run("../../../up"))
+    report = publish([saved], "../../up", "/etc", folder=tmp_path / "results")
+    assert report.parent == tmp_path / "results" / "up"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "results"]
+
+
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("datetime",), "d"),
+        (("machine_info", "torch"), "2" * 300),
+        (("benchmarks", 0, "group"), "g" * 30_000_000),
+        (("benchmarks", 0, "group"), "\x1b[31m"),
+        (("benchmarks", 1, "stats", "median"), 5e-324),
+        (("benchmarks", 1, "stats", "median"), 1e308),
+        (("benchmarks", 1, "extra_info", "peak_bytes"), None),
+        (("commit_info",), {}),
+    ],
+    ids=["date", "version", "long", "control", "tiny", "huge", "null", "commit"],
+)
+def test_run_with_a_wrong_value_is_not_published(save_run, results, place, value):
+    run = make_benchmark_run()
+    inner = run
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    path = save_run("a.json", run)
+    with pytest.raises(ValueError, match=r"a\.json") as caught:
+        publish([path], folder=results)
+    path.unlink()
+    assert len(str(caught.value)) < len(str(path)) + 300
+    assert not results.exists()
+
+
+def test_runs_with_different_rows_are_not_published_together(save_run, results):
+    other = make_benchmark_run()
+    other["benchmarks"][0]["group"] = "other"
+    paths = [save_run("a.json", make_benchmark_run()), save_run("b.json", other)]
+    with pytest.raises(ValueError, match="have different ratios"):
+        publish(paths, folder=results)
+    assert not results.exists()

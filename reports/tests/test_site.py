@@ -8,6 +8,7 @@ import pytest
 
 from reports.tests import samples
 from reports.tests.page_reader import find_broken_links, read_page
+from spec_tests.cli.main import main
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import make, runs, validated_files
 from spec_tests.site.build import write
@@ -315,6 +316,23 @@ def test_page_of_benchmarks_has_a_column_for_each_variant(tmp_path):
     text = read_page(tmp_path / "site" / "benchmarks.html").text
     assert "impl held" in text
     assert "500, 450 to 550" in text
+
+
+def test_page_of_benchmarks_shows_large_times_and_sizes(tmp_path):
+    report = tmp_path / "reports" / "results" / "impl" / "a_bench"
+    sizes = ("9" * 9, "9" * 5000)
+    times = {"reference": 5e8, "impl": 1e-3}
+    samples.write_benchmark_report(report, {f"blocks={size[:150]}": times for size in sizes})
+    verdicts = samples.write_verdicts(tmp_path / "one.jsonl", {ONE: "pass"})
+    make.make(tmp_path / "reports", [verdicts], tmp_path / "site")
+    assert "5e+11" in read_page(tmp_path / "site" / "benchmarks.html").text
+
+
+def test_site_in_place_of_a_file_is_refused_in_one_line(tmp_path, capsys):
+    verdicts = samples.write_verdicts(tmp_path / "one.jsonl", {ONE: "pass"})
+    assert main(["report", str(verdicts), "--to", str(verdicts)]) == 4
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert verdicts.stat().st_size > 0
 
 
 def test_site_has_the_json_schemas_of_all_files_of_a_report(site):

@@ -1,6 +1,8 @@
 """A broken file of results raises an error with a one-sentence text."""
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +56,11 @@ def test_header_is_an_empty_dict_if_the_file_has_no_header(save_lines):
         (["[]"], "line 1: [] is not of type 'object'"),
         (["<html>"], "line 1 is not JSON: "),
         (["[" * 100_000], "line 1 is not JSON: "),
+        (['{"test": "t", "test": "u"}'], "line 1 is not JSON: the key 'test' is repeated"),
+        ([{**TEST, "seconds": float("nan")}], "line 1 is not JSON: the number NaN is not finite"),
+        ([{**TEST, "reason": "\ud800"}], "line 1 is not JSON: 'utf-8' codec can't encode"),
+        ([{**TEST, "declared": "a\n```\n<b>"}], "line 1: declared: "),
+        ([{"run": {**RUN, "target": "t" * 1000}}, TEST], "line 1: run.target: "),
         ([json.dumps(TEST)[:20]], "line 1 is not JSON: "),
         ([], "contains no verdicts"),
         ([{"run": RUN}], "contains no verdicts"),
@@ -77,6 +84,21 @@ def test_unreadable_or_missing_file_raises_refused_error(tmp_path):
         validated_files.read_verdicts(path)
     with pytest.raises(validated_files.RefusedError, match="cannot be read"):
         validated_files.read_verdicts(tmp_path / "none.jsonl")
+
+
+def test_pipe_or_device_raises_refused_error(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(validated_files.RefusedError, match="it is not a regular file"):
+            validated_files.document(path, "benchmark")
+
+
+@pytest.mark.parametrize("ratio", [1e300, 10**400, -1, "1"])
+def test_trend_with_a_wrong_ratio_is_refused(tmp_path, ratio):
+    report = {"date": "d", "commit": "c", "processor": "p", "ratios": {"row": [ratio]}}
+    (tmp_path / "trend.json").write_text(json.dumps([report]))
+    with pytest.raises(validated_files.RefusedError, match=r"trend\.json: 0\.ratios\.row\.0: "):
+        validated_files.document(tmp_path / "trend.json", "trend")
 
 
 def test_report_repeats_the_environment_from_the_header_of_the_verdicts(save_lines, tmp_path):

@@ -20,20 +20,19 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         accelerator: The device type, such as ``sim``.
         modules: Modules to import first, because they register the back end.
     """
-    import pytest
-
     from spec_tests.harness.environment import back_end, capabilities
     from spec_tests.harness.environment.capabilities import dtype_name
     from spec_tests.harness.environment.discarded_output import without_output
     from spec_tests.harness.environment.topology import make_topology
+    from spec_tests.harness.input_files import shorten
     from spec_tests.strategies.computed_modules import find_errors
 
     try:
         for name in modules:
             importlib.import_module(name)
         topology = make_topology(accelerator, None)
-    except (ImportError, pytest.UsageError, AttributeError) as error:
-        print(error)
+    except Exception as error:  # the code of a back end may raise any error
+        print(shorten(f"{type(error).__name__}: {error}"))
         if not modules:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 
+from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses
 
 __all__ = ["draft"]
@@ -30,11 +31,18 @@ review_by = {review_by}
 """
 
 
-def draft(tests: Iterable[Mapping[str, str]]) -> str:
+def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str:
     """Return the records for the failures of a run as TOML.
 
     The user then corrects kind, threads, versions and date of each record, and cuts the texts of
     ``failures`` to a part that is equal in every run.
+
+    Args:
+        tests: The tests and their verdicts.
+        source: The file of the verdicts, for the text of an error.
+
+    Raises:
+        input_files.RefusedError: The suite lacks the clause of a failed test.
     """
     named = [test for test in tests if "clause" in test]
     passed_tests = {
@@ -45,6 +53,8 @@ def draft(tests: Iterable[Mapping[str, str]]) -> str:
         if test["verdict"] == "fail":
             failed[test["clause"]].append(test)
     known = clauses.load()
+    if unknown := failed.keys() - known:
+        raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     records = [
         _format_record(f"X-{number}", known[name], found, passed_tests)
         for number, (name, found) in enumerate(sorted(failed.items()), start=1)
@@ -59,7 +69,7 @@ def _format_record(
     passed_tests: Collection[str],
 ) -> str:
     """Return a record as TOML for the failed tests of one clause."""
-    failures = [test.get("failure", test["reason"]) for test in failed_tests]
+    failures = [test.get("failure", test.get("reason", "")) for test in failed_tests]
     fields = {
         "id": divergence_id,
         "clause": clause.id,

@@ -5,12 +5,15 @@ Each command imports its module when it runs, so that ``doctor`` works if the pa
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from spec_tests.cli import doctor
 
+#: The exit status if a file is not valid.
+REFUSED = 4
 EXIT_STATUS = """\
 run passes arguments after -- to pytest: parallel-conformance run mypackage -- -n 2
 
@@ -26,7 +29,7 @@ exit status of run:
 exit status of the other commands:
   doctor   1 if a requirement is not met
   clauses  1 if no clause has that name
-  draft    4 if the file does not exist
+  draft    4 if the file does not exist or is not valid
   report   1 if a required package is not installed, 4 if a file is not valid
 """
 
@@ -42,7 +45,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command != "doctor" and missing:
         print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
         return 1
-    return _COMMANDS[options.command](options)
+    if options.command == "doctor":
+        return _COMMANDS[options.command](options)
+    from spec_tests.harness.input_files import RefusedError  # imports pytest
+
+    try:
+        return _COMMANDS[options.command](options)
+    except RefusedError as error:
+        print(error, file=sys.stderr)
+        return REFUSED
 
 
 def _split_arguments(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
@@ -177,10 +188,14 @@ def _print_draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
     from spec_tests.harness.conformance import verdicts
 
-    if not options.file.is_file():
+    if not os.path.lexists(options.file):
         print(f"{options.file}: no such file", file=sys.stderr)
-        return 4
-    print(draft(verdicts.read(options.file)))
+        return REFUSED
+    tests = verdicts.read(options.file)
+    if not tests:
+        print(f"{options.file} contains no verdicts", file=sys.stderr)
+        return REFUSED
+    print(draft(tests, options.file))
     return 0
 
 

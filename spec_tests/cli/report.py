@@ -12,27 +12,28 @@ __all__ = ["report"]
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2", "jsonschema", "matplotlib")
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
-#: The exit status if a file of verdicts or a report is not valid.
-REFUSED = 4
 
 
 def report(options: argparse.Namespace) -> int:
-    """Print the table of each file, make the site, and return the exit status."""
+    """Print the table of each file, make the site, and return the exit status.
+
+    Raises:
+        validated_files.RefusedError: A file is not valid, or the site cannot be written.
+    """
     missing = doctor.missing(MODULES)
     if missing:
         print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
         return 1
     from spec_tests.site import validated_files
 
+    for path in options.file:
+        _, tests = validated_files.read_verdicts(path)
+        declared = verdicts.declared_by_clause(tests)
+        print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
     try:
-        for path in options.file:
-            _, tests = validated_files.read_verdicts(path)
-            declared = verdicts.declared_by_clause(tests)
-            print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
         print(_make_site(options))
-    except validated_files.RefusedError as error:
-        print(error, file=sys.stderr)
-        return REFUSED
+    except OSError as error:  # the site cannot be written
+        raise validated_files.RefusedError(str(error)) from None
     return 0
 
 

@@ -1,6 +1,6 @@
 """The modules that the tests of all chapters share.
 
 The packages are ``environment``, ``concurrency``, ``compare``, ``conformance`` and
-``pytest_plugin``. Each package may import the packages listed before it, and the module
-``traverse``.
+``pytest_plugin``. Each package may import the packages listed before it, and the modules
+``traverse``, ``shapes`` and ``input_files``.
 """

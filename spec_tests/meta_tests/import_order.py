@@ -20,7 +20,8 @@ CHAPTERS = (
 LEVELS = (
     ("simulator",),
     ("cuda_stand_ins",),
-    ("harness.traverse",),
+    ("harness.traverse", "harness.shapes"),
+    ("harness.input_files",),
     ("harness.environment",),
     ("harness.concurrency",),
     ("harness.compare",),

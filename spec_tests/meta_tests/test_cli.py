@@ -210,6 +210,33 @@ def test_doctor_reports_a_cache_folder_that_cannot_be_written(monkeypatch, tmp_p
     assert "TORCH_EXTENSIONS_DIR" in lines[0]
 
 
+def test_doctor_reports_a_cache_folder_whose_name_is_too_long(monkeypatch, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "n" * 5000)
+    assert doctor.main() in (0, 1)
+    assert "cache" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("module", ["", ".comm", "../up", "a\0b", "<script>", "broken"])
+def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
+    monkeypatch, tmp_path, capsys, module
+):
+    (tmp_path / "broken.py").write_text("raise OSError('no\\nlibrary')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert doctor.main("sim", [module]) == 1
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"\w+Error: .", line)
+    assert module != "broken" or line == "OSError: no library"
+
+
+@pytest.mark.parametrize("accelerator", ["<script>", "../up", "a\0b", "\x1b[31m", "n" * 5000])
+def test_doctor_refuses_an_unknown_accelerator_in_one_line(capsys, accelerator):
+    assert doctor.main(accelerator) == 1
+    *_, line, hint = capsys.readouterr().out.splitlines()
+    assert line.startswith("UsageError: --accelerator ")
+    assert line.isprintable()
+    assert hint.startswith("import the back end with -p")
+
+
 def test_doctor_reports_an_old_torch(monkeypatch, capsys):
     monkeypatch.setattr("torch.__version__", "2.4.1+cpu")
     monkeypatch.delattr("torch.accelerator")

@@ -4,13 +4,18 @@
 release of Python and number of intra-op threads identify a machine, because ratios depend on them.
 """
 
-import tomllib
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spec_tests.harness.input_files import read_toml
+from spec_tests.harness.shapes import Number
+
 __all__ = ["Floors", "find", "load"]
+
+_MACHINE = {"processor": str, "python": str, "threads": int, "floors": {...: Number(0, 1e9)}}
 
 
 @dataclass(frozen=True)
@@ -31,10 +36,14 @@ class Floors:
 
 
 def load(file: Path) -> list[Floors]:
-    """Return the floors of all machines in ``floors.toml``; an empty list if there is no file."""
-    if not file.exists():
+    """Return the floors of all machines in ``floors.toml``; an empty list if there is no file.
+
+    Raises:
+        input_files.RefusedError: The file is not valid.
+    """
+    if not os.path.lexists(file):
         return []
-    machines = tomllib.loads(file.read_text(encoding="utf-8"))["machine"]
+    machines = read_toml(file, {"machine": [_MACHINE]})["machine"]
     return [
         Floors(each["processor"], each["python"], each["threads"], each["floors"])
         for each in machines
@@ -48,7 +57,7 @@ def find(all_floors: Sequence[Floors], machine: Mapping[str, Any]) -> Mapping[st
         all_floors: The floors of all machines.
         machine: The machine of a report on benchmarks: ``cpu``, ``python_version``, ``threads``.
     """
-    release = ".".join(str(machine["python_version"]).split()[0].split(".")[:2])
+    release = ".".join(str(machine["python_version"]).partition(" ")[0].split(".")[:2])
     key = machine["cpu"], release, machine.get("threads")
     found = (each for each in all_floors if (each.processor, each.python, each.threads) == key)
     floors = next(found, None)

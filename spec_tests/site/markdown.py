@@ -7,7 +7,7 @@ from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.matrix import NOT_MET, Matrix
 from spec_tests.site.runs import Run
 
-__all__ = ["page"]
+__all__ = ["escape", "page"]
 
 _HEAD = """\
 # The matrix
@@ -62,7 +62,7 @@ def _summary_link(text: object, run: Run) -> str:
 
 
 def _older_runs(runs: Sequence[Run]) -> list[str]:
-    links = (f"{_escape(_summary_link(run.label, run))} ({run.suite})" for run in runs)
+    links = (f"{escape(_summary_link(run.label, run))} ({escape(run.suite)})" for run in runs)
     return [f"Runs of other versions of the suite: {', '.join(links)}.", ""] if runs else []
 
 
@@ -88,10 +88,10 @@ def _table_lines(head: Cells, rows: Sequence[Cells]) -> list[str]:
 
 
 def _table_line(cells: Cells) -> str:
-    return "| " + " | ".join(_escape(str(cell)) for cell in cells) + " |"
+    return "| " + " | ".join(escape(str(cell)) for cell in cells) + " |"
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     """Return ``text`` with the special characters of Markdown and HTML escaped."""
     text = " ".join(text.split())
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), ("|", "&#124;")):

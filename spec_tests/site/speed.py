@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 #: Matches the size in the name of a group of benchmarks: ``blocks=100``.
-_SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d+)\b")
+_SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d{1,9})\b")
 #: For each kind of size: its unit on the axis of a chart.
 _UNIT = {
     "modules": "modules",

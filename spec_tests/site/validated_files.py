@@ -9,17 +9,13 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-__all__ = ["SCHEMAS", "RefusedError", "document", "read_verdicts"]
+from spec_tests.harness import input_files
+from spec_tests.harness.input_files import RefusedError
+
+__all__ = ["SCHEMAS", "RefusedError", "document", "read_verdicts", "validate"]
 
 SCHEMAS = Path(__file__).with_name("schemas")
-#: Length in characters to which the text of a schema error is cut.
-_MAX_LENGTH = 200
-
 Tests = list[dict[str, Any]]
-
-
-class RefusedError(ValueError):
-    """The error of a file or folder that is not valid. The text is one sentence."""
 
 
 def read_verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
@@ -39,9 +35,10 @@ def read_verdicts(path: Path) -> tuple[dict[str, Any], Tests]:
 
 
 def _read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    for number, text in enumerate(_read_text(path).split("\n"), 1):
+    for number, text in enumerate(input_files.read_text(path).split("\n"), 1):
         if text.strip():
-            yield _validate(_parse_json(text, f"{path}, line {number}"), "verdicts", path, number)
+            place = f"{path}, line {number}"
+            yield validate(input_files.parse_json(text, place), "verdicts", place)
 
 
 def document(path: Path, schema: str) -> Any:
@@ -54,32 +51,16 @@ def document(path: Path, schema: str) -> Any:
     Raises:
         RefusedError: The file cannot be read, or violates the schema.
     """
-    return _validate(_parse_json(_read_text(path), str(path)), schema, path)
+    return validate(input_files.parse_json(input_files.read_text(path), str(path)), schema, path)
 
 
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise RefusedError(f"{path} cannot be read: {error}") from None
-
-
-def _parse_json(text: str, source: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(f"{source} is not JSON: {error}") from None
-
-
-def _validate(value: Any, schema: str, path: Path, line: int | None = None) -> Any:
+def validate(value: Any, schema: str, source: object) -> Any:
+    """Return a value of the file ``source``; raise RefusedError if it violates the schema."""
     error = best_match(_validator(schema).iter_errors(value))
     if error is None:
         return value
-    place = f"{path}, line {line}" if line is not None else f"{path}"
     inside = ".".join(map(str, error.absolute_path))
-    message = " ".join(error.message.split())
-    short = message if len(message) <= _MAX_LENGTH else f"{message[:_MAX_LENGTH]} …"
-    raise RefusedError(f"{place}: {inside + ': ' if inside else ''}{short}")
+    raise input_files.refuse(source, f"{inside}: {error.message}" if inside else error.message)
 
 
 @functools.cache

@@ -4,7 +4,7 @@
 """
 
 import hashlib
-import tomllib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -14,10 +14,15 @@ from typing import Any, TypeVar
 
 import pytest
 
+from spec_tests.harness import input_files
+
 SOURCE = Path(__file__).parents[2] / "clauses.toml"
 #: The last section of SPECIFICATION.md. It compares reference, C++ front end and impl.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
+#: Matches the id of a clause: two or more words, separated by dots. The first is a file name.
+_ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
+_TEXTS = {"says": str, "basis": str, "source?": str}
 _INTRODUCTION = """\
 # The specification of torch.nn.parallel
 
@@ -86,6 +91,8 @@ class Clause:
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {BASES}")
+        if not _ID.fullmatch(self.id):
+            raise ValueError(f"clause {self.id}: the id has another form than 'chapter.name'")
 
 
 def clause(clause_id: str) -> Callable[[_Test], _Test]:
@@ -99,8 +106,12 @@ def clauses_of_test(item: pytest.Item) -> list[str]:
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
-    """Return the clauses in the TOML file ``source`` by id, in the order of the file."""
-    return {found.id: found for found in _parse(source.read_text(encoding="utf-8"))}
+    """Return the clauses in the TOML file ``source`` by id, in the order of the file.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or a clause is not valid.
+    """
+    return {found.id: found for found in _parse(input_files.read_text(source), str(source))}
 
 
 def suite_version(ids: Iterable[str]) -> str:
@@ -111,9 +122,13 @@ def suite_version(ids: Iterable[str]) -> str:
 
 
 @cache
-def _parse(text: str) -> tuple[Clause, ...]:
+def _parse(text: str, source: str) -> tuple[Clause, ...]:
     """Return the clauses in a TOML text. Cached: a run parses the same text repeatedly."""
-    return tuple(_flatten_tables(tomllib.loads(text), prefix=""))
+    tables = input_files.parse_toml(text, source)
+    try:
+        return tuple(_flatten_tables(tables, prefix=""))
+    except (TypeError, ValueError) as error:
+        raise input_files.refuse(source, error) from None
 
 
 def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
@@ -122,6 +137,7 @@ def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
         if not isinstance(table, dict):
             raise ValueError(f"{prefix}{name}: expected a table of clauses")
         if "says" in table:
+            input_files.check(table, _TEXTS, f"clause {prefix}{name}")
             yield Clause(id=prefix + name, **table)
         else:
             yield from _flatten_tables(table, prefix=f"{prefix}{name}.")

@@ -11,7 +11,8 @@ for the tests in its own list ``repaired``.
 An entry is a clause id or its beginning; see `declared_lacks`. ``lacks`` is not inherited.
 """
 
-import tomllib
+import datetime
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from spec_tests.harness import input_files
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.environment.target import missing_name
 
@@ -26,6 +28,18 @@ FOLDER = Path(__file__).parents[2] / "registers"
 #: Key in the stash of a test for the records that expect its failure.
 _KNOWN = pytest.StashKey[list["Divergence"]]()
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
+_RECORD = {
+    **dict.fromkeys(("id", "kind", "clause", "specified", "observed", "versions"), str),
+    **{key: [str] for key in ("tests", "failures", "threads")},
+    "review_by": (str, datetime.date),
+}
+_SHAPE = {
+    "inherits?": str,
+    "repaired?": [str],
+    "lacks?": [str],
+    "titles?": {...: str},
+    "divergence?": [_RECORD],
+}
 
 
 @dataclass(frozen=True)
@@ -62,9 +76,10 @@ class Divergence:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise pytest.UsageError(f"divergence {self.id}: kind {self.kind!r} is none of {KINDS}")
+            kind = input_files.shorten(self.kind)
+            raise ValueError(f"kind {kind!r} is none of {KINDS}")
         if not self.failures:
-            raise pytest.UsageError(f"divergence {self.id} has no failures")
+            raise ValueError("there are no failures")
 
     def explains(self, error: BaseException) -> bool:
         """Return whether ``error`` is one of the expected failures."""
@@ -73,13 +88,15 @@ class Divergence:
         return any(name == kind and text in str(error) for kind, _, text in expected)
 
 
+@input_files.usage_errors()
 def load(path: Path) -> list[Divergence]:
     """Return the records of a register, inherited ones first.
 
     Raises:
-        pytest.UsageError: a record lacks a field or has an unknown one.
+        pytest.UsageError: the file cannot be read, or a record lacks a field or has an unknown
+            one.
     """
-    tables = _read(path)
+    tables = input_files.read_toml(path, _SHAPE)
     own = [_parse_record(table, path) for table in tables.get("divergence", [])]
     return [*_inherited_records(tables, path), *own]
 
@@ -89,37 +106,35 @@ def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence
     if "inherits" not in tables:
         return []
     repaired = set(tables.get("repaired", ()))
-    records = load(FOLDER / f"{tables['inherits']}.toml")
+    name = f"{tables['inherits']}.toml"
+    if name not in os.listdir(FOLDER) or (FOLDER / name).resolve() == path.resolve():
+        text = f"the suite has no other register {tables['inherits']!r}, which it inherits"
+        raise input_files.refuse(path, text)
+    records = load(FOLDER / name)
     stale = repaired - {test for record in records for test in record.tests}
     if stale:
-        raise pytest.UsageError(f"{path}: no inherited record names {min(stale)}")
+        raise input_files.refuse(path, f"no inherited record names {min(stale)}")
     left = [tuple(test for test in record.tests if test not in repaired) for record in records]
     return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
 
 
 def titles(path: Path) -> Mapping[str, str]:
     """Return the titles of the divergences by id; empty if the register has none."""
-    found: dict[str, str] = _read(path).get("titles", {})
+    found: dict[str, str] = input_files.read_toml(path, _SHAPE).get("titles", {})
     return found
-
-
-def _read(path: Path) -> dict[str, Any]:
-    return tomllib.loads(path.read_text(encoding="utf-8"))
 
 
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
     try:
         changed: dict[str, Any] = {
-            key: tuple(table[key]) for key in ("tests", "failures", "threads") if key in table
+            key: tuple(table[key]) for key in ("tests", "failures", "threads")
         }
-        if "review_by" in table:
-            changed["review_by"] = str(table["review_by"])
-        return Divergence(**{**table, **changed})
-    except TypeError as error:
-        name = table.get("id", "without an id")
-        raise pytest.UsageError(f"{path}: divergence {name}: {error}") from None
+        return Divergence(**{**table, **changed, "review_by": str(table["review_by"])})
+    except (TypeError, ValueError) as error:
+        raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
 
 
+@input_files.usage_errors()
 def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
     """Return, for each clause that a register declares as lacking, the entry of ``lacks``.
 
@@ -131,13 +146,13 @@ def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str
         pytest.UsageError: an entry names no clause, or a clause that another entry declares.
     """
     found: dict[str, str] = {}
-    for entry in _read(path).get("lacks", []):
+    for entry in input_files.read_toml(path, _SHAPE).get("lacks", []):
         declared = [each.id for each in known_clauses.values() if each.has_prefix(entry)]
         if not declared:
-            raise pytest.UsageError(f'{path}: lacks "{entry}": no clause has this name')
+            raise input_files.refuse(path, f'lacks "{entry}": no clause has this name')
         if declared[0] in found:
             other = found[declared[0]]
-            raise pytest.UsageError(f'{path}: lacks "{entry}": "{other}" declares it already')
+            raise input_files.refuse(path, f'lacks "{entry}": "{other}" declares it already')
         found |= dict.fromkeys(declared, entry)
     return found
 
@@ -149,7 +164,7 @@ def path_of(target: str, divergences_option: str | None) -> Path | None:
         pytest.UsageError: the file of ``--divergences`` does not exist.
     """
     path = Path(divergences_option) if divergences_option else FOLDER / f"{target}.toml"
-    if path.exists():
+    if os.path.exists(path):  # Path.exists raises an error for a long name
         return path
     if divergences_option:
         raise pytest.UsageError(f"--divergences {divergences_option}: no such file")
@@ -184,7 +199,8 @@ def mark(
             item.stash.setdefault(_KNOWN, []).append(record)
     if whole and unused:
         record_id, test = min(unused)
-        raise pytest.UsageError(f"divergence {record_id} names a test that does not exist: {test}")
+        text = f"divergence {record_id} names a test that does not exist: {test}"
+        raise pytest.UsageError(input_files.shorten(text))
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

@@ -18,7 +18,7 @@ the run. Each other line holds
 A line is written as soon as the test has ended, so that an interrupted run can be resumed.
 """
 
-import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -26,6 +26,7 @@ from types import MappingProxyType
 
 import pytest
 
+from spec_tests.harness import input_files
 from spec_tests.harness.conformance import declared_lacks
 
 #: All verdicts, worst first.
@@ -37,6 +38,9 @@ JUDGED_BY, AGREEMENT = "by", "agreement"
 #: Key, in the line of a test, for the register entry that declares its clause as lacking.
 DECLARED = declared_lacks.LACKS_ENTRY
 _NONE: Mapping[str, str] = MappingProxyType({})
+_OPTIONAL_TEXTS = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
+#: The shape of the line of a test.
+_TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in _OPTIONAL_TEXTS}}
 #: Length in characters to which a text in a file of verdicts is cut.
 _MAX_LENGTH = 1500
 
@@ -86,11 +90,26 @@ def _shorten(text: str) -> str:
 
 
 def read(path: Path) -> list[dict[str, str]]:
-    """Return the tests in a file of verdicts; an empty list if the file does not exist."""
-    if not path.exists():
+    """Return the tests in a file of verdicts; an empty list if the file does not exist.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or a line is not valid.
+    """
+    if not os.path.lexists(path):
         return []
-    lines = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    texts = input_files.read_text(path).split("\n")
+    lines = [_parse_line(text, f"{path}, line {n}") for n, text in enumerate(texts, 1) if text]
     return [line for line in lines if "run" not in line]
+
+
+def _parse_line(text: str, source: str) -> dict[str, str]:
+    line: dict[str, str] = input_files.parse_json(text, source)
+    input_files.check(line, {}, source)
+    if "run" not in line:
+        input_files.check(line, _TEST, source)
+        if line["verdict"] not in VERDICTS:
+            raise input_files.refuse(source, f"{line['verdict']!r} is not a verdict")
+    return line
 
 
 def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:

@@ -5,21 +5,26 @@ its place: a module, or a name in a module. A TOML file has one table for each p
 """
 
 import importlib
-import tomllib
+import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from spec_tests.harness import input_files
+
 __all__ = ["import_module", "load", "pairs", "resolve"]
 
 #: Submodule of torch.nn.parallel, or a name in one -> the module or name of the target instead.
 TargetMap = dict[str, str]
+#: The shape of a file: for each part, its place or a table with the places of names.
+_SHAPE = {...: (str, {...: str})}
 
 
+@input_files.usage_errors()
 def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     """Return the pairs in all values of ``--target-map``; a later value overrides an earlier one.
 
@@ -33,13 +38,15 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     found = dict(pair for option in options for pair in pairs(option))
     for name, place in found.items():
         if name.partition(".")[0] not in parts:
-            raise pytest.UsageError(
-                f"--target-map {name}: unknown part; the parts are {', '.join(parts)}"
-            )
+            fault = f"unknown part; the parts are {', '.join(parts)}"
+            raise input_files.refuse(f"--target-map {input_files.shorten(name)}", fault)
         try:
             resolve(place)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise pytest.UsageError(f"--target-map {name}={place}: {error}") from None
+        # The name of a relative module, such as ".comm", raises TypeError.
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            raise input_files.refuse(
+                f"--target-map {input_files.shorten(f'{name}={place}')}", error
+            ) from None
     return found
 
 
@@ -62,15 +69,15 @@ def pairs(option: str) -> Iterator[tuple[str, str]]:
     name, equals, place = option.partition("=")
     if equals:
         yield name, place
-    elif Path(option).is_file():
-        yield from _flatten(tomllib.loads(Path(option).read_text(encoding="utf-8")))
+    elif os.path.isfile(option):  # Path.is_file raises an error for a long name
+        yield from _flatten(input_files.read_toml(Path(option), _SHAPE))
     else:
         raise pytest.UsageError(f"--target-map {option}: neither NAME=PLACE nor a file")
 
 
-def _flatten(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _flatten(value, f"{prefix}{name}.")
+def _flatten(tables: Mapping[str, str | Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    for part, value in tables.items():
+        if isinstance(value, str):
+            yield part, value
         else:
-            yield f"{prefix}{name}", str(value)
+            yield from ((f"{part}.{name}", place) for name, place in value.items())

@@ -7,6 +7,7 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests import cuda_stand_ins
+from spec_tests.harness import input_files
 from spec_tests.harness.concurrency import delayed_inputs
 from spec_tests.harness.environment import (
     capabilities,
@@ -86,11 +87,12 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     delayed_inputs.set_delay(config.getoption("--late"))
     if not hasattr(config, "workerinput"):
-        verdicts = VerdictLog(
-            config.getoption("--verdicts"),
-            resume=config.getoption("--resume"),
-            metadata=lambda: run_metadata(config, topology_of(config)),
-        )
+        with input_files.usage_errors():
+            verdicts = VerdictLog(
+                config.getoption("--verdicts"),
+                resume=config.getoption("--resume"),
+                metadata=lambda: run_metadata(config, topology_of(config)),
+            )
         config.pluginmanager.register(verdicts, "verdicts")
 
 
