@@ -17,6 +17,7 @@ from .recording import (
 from .torch_private import (
     add_lists,
     allow_inplace_changes,
+    call_after_backward,
     compile_only_inlined,
     compiled_module,
     compiler_of_module,

@@ -117,6 +117,17 @@ def run_first_in_backward(node: Any) -> None:
     node._set_sequence_nr(_MAX_SEQUENCE_NR)
 
 
+def call_after_backward(function: Callable[[], None]) -> None:
+    """Call ``function`` when the running backward has run all its nodes.
+
+    Functions are called in the order of these calls. An error of one is raised by the backward.
+
+    Name: ``torch.autograd.Variable._execution_engine.queue_callback``, in 2.11 and later.
+    Without it: if a rank ends during backward, the errors of the other ranks name no rank.
+    """
+    torch.autograd.Variable._execution_engine.queue_callback(function)
+
+
 def function_mode_count() -> int:
     """Return the number of function modes of this thread, including a default device.
 

@@ -17,7 +17,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._compat import is_needed_in_backward
+from .._compat import call_after_backward, is_needed_in_backward
 from .process_group import Communicator
 
 
@@ -71,7 +71,9 @@ class GradientReducer:
         holder = _TensorHolder(module)
         self.trainable = holder.trainable
         self.config = reducer_config(module, comm, options)
-        self._ddp = _build_ddp(holder, comm, options) if self.trainable else None
+        #: The all-reduces of the running backward, one for each bucket.
+        self._futures: list[Future[Tensor]] = []
+        self._ddp = _build_ddp(holder, comm, options, self._futures) if self.trainable else None
 
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
         """Prepare DistributedDataParallel for the running backward.
@@ -92,8 +94,19 @@ class GradientReducer:
         # If one backward covers several calls, this code runs once for each call before backward
         # reaches a parameter.
         if require_grad_sync and self._ddp is not None:
+            self._futures.clear()  # A backward that failed has left its futures.
             with torch.enable_grad():
                 self._ddp()
+            # Callbacks run in the order in which they are queued. The callback of
+            # DistributedDataParallel runs a collective whose error names no rank.
+            call_after_backward(self._wait_for_buckets)
+
+    def _wait_for_buckets(self) -> None:
+        """Wait for the all-reduces of all buckets. Raise the error of one that failed."""
+        futures = [*self._futures]
+        self._futures.clear()
+        for future in futures:
+            future.wait()
 
 
 _NO_DOUBLE_BACKWARD = (
@@ -142,22 +155,34 @@ def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
     return dict([*module.named_parameters(), *module.named_buffers()])
 
 
-def _build_ddp(holder: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> nn.Module:
-    ddp = DistributedDataParallel(
-        holder,
-        process_group=comm.group,
-        find_unused_parameters=True,  # A parameter that no rank uses keeps grad None.
-        **options,
-    )
-    ddp.register_comm_hook(comm, _average_bucket)
+def _build_ddp(
+    holder: nn.Module,
+    comm: Communicator,
+    options: Mapping[str, Any],
+    futures: list[Future[Tensor]],
+) -> nn.Module:
+    with comm.name_missing_ranks():  # The constructor runs collectives of its own.
+        ddp = DistributedDataParallel(
+            holder,
+            process_group=comm.group,
+            find_unused_parameters=True,  # A parameter that no rank uses keeps grad None.
+            **options,
+        )
+    ddp.register_comm_hook((comm, futures), _average_bucket)
     # The constructor has broadcast the buffers. Later calls of `ddp` run in backward, where a
     # broadcast would change buffers that the graph has saved (PyTorch 2.11 counts the change).
     ddp.broadcast_buffers = False
     return ddp
 
 
-def _average_bucket(comm: Communicator, bucket: dist.GradBucket) -> Future[Tensor]:  # type: ignore[name-defined] # missing in the stubs
-    return comm.all_reduce_async(bucket.buffer().div_(comm.size))
+def _average_bucket(
+    state: tuple[Communicator, list[Future[Tensor]]],
+    bucket: dist.GradBucket,  # type: ignore[name-defined] # missing in the stubs
+) -> Future[Tensor]:
+    comm, futures = state
+    future = comm.all_reduce_async(bucket.buffer().div_(comm.size))
+    futures.append(future)
+    return future
 
 
 def reducer_config(module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> Any:

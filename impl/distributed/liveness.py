@@ -5,11 +5,14 @@ ranks that were connected with it notice. The first rank that notices requests a
 of the process group, and all live ranks respond there.
 """
 
+import threading
 import time
 from datetime import timedelta
 from typing import Any
 
 import torch.distributed as dist
+
+from .._threads import CapturedError, capture
 
 #: Seconds after which a rank that has not responded counts as missing. Ranks that wait in a
 #: collective look once a second whether a check is requested.
@@ -27,31 +30,57 @@ class LivenessCheck:
         self._store: Any = group.get_group_store()
         self._rank = dist.get_rank(group)
         self._size = dist.get_world_size(group)
+        self._lock = threading.Lock()
+        self._responds = True
 
     def is_requested(self) -> bool:
         """Return whether a rank has requested the check."""
         try:
-            return bool(self._store.check([_REQUESTED]))
+            return self._is_set(_REQUESTED)
         except RuntimeError:
             return True  # The store does not respond, so the process that hosts it has ended.
 
     def run(self) -> str:
         """Request the check, and respond for this rank. Return a text with the missing ranks."""
         try:
+            self._is_set(_REQUESTED)  # Raises an error if the store does not respond.
             self._store.set_timeout(timedelta(seconds=_TIMEOUT))
             self._store.set(_REQUESTED, b"")
             self._store.set(_ALIVE.format(self._rank), b"")
             return self._describe(self._missing_ranks())
         except RuntimeError:
-            return "the process that hosts the group's store, usually rank 0, has ended"
+            return (
+                "the process that hosts the group's store, usually rank 0, has ended or does not "
+                "respond"
+            )
 
     def _missing_ranks(self) -> list[int]:
         missing = list(range(self._size))
         end = time.monotonic() + _TIMEOUT
         while missing and time.monotonic() < end:
-            missing = [rank for rank in missing if not self._store.check([_ALIVE.format(rank)])]
+            missing = [rank for rank in missing if not self._is_set(_ALIVE.format(rank))]
             time.sleep(_POLL_SECONDS)
         return missing
+
+    def _is_set(self, key: str) -> bool:
+        """Return whether ``key`` is in the store.
+
+        Raise RuntimeError if the store does not respond. A query of a store whose process is
+        stopped never ends, so another thread runs it.
+        """
+        outcomes: list[Any] = []
+        with self._lock:  # Several threads wait for collectives.
+            if not self._responds:
+                raise RuntimeError("the store does not respond")
+            query = threading.Thread(
+                target=lambda: outcomes.append(capture(self._store.check, [key])), daemon=True
+            )
+            query.start()
+            query.join(_TIMEOUT)
+            self._responds = not query.is_alive()
+        if not outcomes or isinstance(outcomes[0], CapturedError):
+            raise RuntimeError("the store does not respond")
+        return bool(outcomes[0])
 
     def _describe(self, missing: list[int]) -> str:
         if not missing:

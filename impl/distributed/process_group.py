@@ -2,7 +2,8 @@
 
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -76,7 +77,8 @@ class Communicator:
 
     def all_reduce_async(self, tensor: Tensor) -> Future[Tensor]:
         """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``."""
-        work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
+        with self.name_missing_ranks():
+            work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
         if is_cpu(self.comm_device):
             return self._make_future(tensor, work)
         # On an accelerator no worker thread is needed: streams order later work, and the process
@@ -111,17 +113,23 @@ class Communicator:
         if self._failure is not None:
             raise RuntimeError(self._failure)
 
-    def _run_collective(self, begin: Callable[[], Any]) -> None:
-        """Run a collective. If it fails, raise an error that names the missing ranks."""
+    @contextmanager
+    def name_missing_ranks(self) -> Iterator[None]:
+        """Replace a RuntimeError in a ``with`` block by an error that names the missing ranks."""
         self.raise_if_failed()
         try:
+            yield
+        except RuntimeError as error:
+            raise self._collective_error(error) from error
+
+    def _run_collective(self, begin: Callable[[], Any]) -> None:
+        """Run a collective. If it fails, raise an error that names the missing ranks."""
+        with self.name_missing_ranks():
             work = begin()
             if is_cpu(self.comm_device):
                 self._wait(work)
             else:
                 work.wait()  # This call makes the current stream wait, not the host.
-        except RuntimeError as error:
-            raise self._collective_error(error) from error
 
     def _wait(self, work: Any) -> None:
         while True:
