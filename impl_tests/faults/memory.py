@@ -26,9 +26,9 @@ _KIND = "out of memory"
 
 
 def run_out_of_memory(target: Target, rng: random.Random) -> Iterator[Finding]:
-    """Let a device refuse allocations after none, one, two, ... until a call needs no more.
+    """Call one function again and again; each time the device allows one more allocation.
 
-    Yield a verdict for each number of allocations.
+    Begin with no allocation, and end when the call succeeds. Yield a verdict for each call.
     """
     name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
     device = rng.choice(ordinals)

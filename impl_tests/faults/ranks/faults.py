@@ -52,8 +52,9 @@ class RankFault:
         if rank == case.raising:
             self._how, self._where = "raises", case.raises_where
         self._notify, self._wait = notify, wait
-        self._calls: Counter[tuple[str, str]] = Counter()  # Of one step.
-        self._calls_before: Counter[tuple[str, str]] = Counter()  # Of the step before.
+        # The numbers of calls in this step and in the previous step: (phase, function) -> number.
+        self._calls: Counter[tuple[str, str]] = Counter()
+        self._calls_before: Counter[tuple[str, str]] = Counter()
         self.phase = "constructor"
         self.is_armed = case.where == "constructor"
 
@@ -63,7 +64,7 @@ class RankFault:
         self.is_armed = is_armed
 
     def reach(self, place: str) -> None:
-        """Let the fault occur if this place is chosen."""
+        """Inject the fault if this place is chosen."""
         if self.is_armed and place == self._where and self._how is not None:
             self.is_armed = False
             self._notify()

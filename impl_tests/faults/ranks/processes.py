@@ -57,7 +57,8 @@ class _Rank:
 
     def receive(self) -> None:
         """Receive all messages that have arrived, and the exit status."""
-        exit_code = self.process.exitcode  # Of a process that sends no more messages.
+        # Read the exit status first: a process that has ended sends no further messages.
+        exit_code = self.process.exitcode
         try:
             while self.is_open and self.pipe.poll():
                 for name, value in self.pipe.recv().items():
@@ -67,7 +68,7 @@ class _Rank:
         self.end.exit_code = exit_code
 
     def resume(self) -> None:
-        """Let a rank that is stopped or stays away continue."""
+        """Resume a rank that is stopped or waits."""
         os.kill(self.process.pid, signal.SIGCONT)
         if self.is_open:
             self.pipe.send(None)
