@@ -14,6 +14,7 @@ from .recording import (
     is_recorded,
     move_tensors,
 )
+from .settings import call_with_setting
 from .torch_private import (
     add_lists,
     allow_inplace_changes,

@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from .._compat import call_with_setting
+
 DeviceLike = int | str | torch.device
 _R = TypeVar("_R")
 
@@ -250,22 +252,14 @@ def call_on_device(
 ) -> _R:
     """Call ``function(*args, **kwargs)`` while ``device`` is current.
 
-    For the CPU the current device does not change. An interrupt at any instant restores the
-    current device. A ``with`` block would not: an interrupt at the start of ``__exit__`` ends it.
+    For the CPU the current device does not change. An interrupt restores the current device.
     """
     if is_cpu(device):
         return function(*args, **kwargs)
     accelerator = runtime_of(device)
     before = accelerator.current_device_index()
-    try:
-        accelerator.set_device_index(device.index)
-        return function(*args, **kwargs)
-    finally:
-        try:
-            accelerator.set_device_index(before)
-        except KeyboardInterrupt:  # The interrupt may precede the effect of the call.
-            accelerator.set_device_index(before)
-            raise
+    set_index = accelerator.set_device_index
+    return call_with_setting(set_index, device.index, before, function, *args, **kwargs)
 
 
 def has_streams(device: torch.device) -> bool:

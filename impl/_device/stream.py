@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from .._compat import call_with_setting
 from .device import call_on_device, has_streams, runtime, runtime_of
 
 _R = TypeVar("_R")
@@ -14,9 +15,9 @@ _R = TypeVar("_R")
 def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
     """Call ``function(*args)`` while ``stream`` and its device are current.
 
-    An interrupt at any instant restores both, as in :func:`call_on_device`. ``with stream`` is not
-    safe here: it stores the state to restore in the stream object, so two threads with the same
-    current stream would restore each other's device and stream.
+    An interrupt restores both. ``with stream`` is not safe here: it stores the state to restore in
+    the stream object, so two threads with the same current stream would restore each other's
+    device and stream.
     """
     result: _R = call_on_device(stream.device, _call_on_stream, stream, function, *args)
     return result
@@ -25,15 +26,7 @@ def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any
 def _call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
     accelerator = runtime_of(stream.device)
     before = accelerator.current_stream(stream.device_index)
-    try:
-        accelerator.set_stream(stream)
-        return function(*args)
-    finally:
-        try:
-            accelerator.set_stream(before)
-        except KeyboardInterrupt:  # The interrupt may precede the effect of the call.
-            accelerator.set_stream(before)
-            raise
+    return call_with_setting(accelerator.set_stream, stream, before, function, *args)
 
 
 def current_stream(device: torch.device) -> torch.Stream:

@@ -1,0 +1,31 @@
+"""Calls of functions while a setting, such as the current device, has another value."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def call_with_setting(
+    set_value: Callable[[_T], object],
+    value: _T,
+    before: _T,
+    function: Callable[..., _R],
+    *args: Any,
+    **kwargs: Any,
+) -> _R:
+    """Call ``function(*args, **kwargs)`` between ``set_value(value)`` and ``set_value(before)``.
+
+    An interrupt at any instant restores ``before``. A ``with`` block would not, because an interrupt
+    at the start of ``__exit__`` ends it.
+    """
+    try:
+        set_value(value)
+        return function(*args, **kwargs)
+    finally:
+        try:
+            set_value(before)
+        except KeyboardInterrupt:  # The interrupt may precede the effect of the call.
+            set_value(before)
+            raise
