@@ -1,4 +1,4 @@
-"""A soak: many steps on all lists of devices, and the growth of resources meanwhile."""
+"""A soak: many steps on all lists of devices, calls from other threads, and growth meanwhile."""
 
 import gc
 import itertools
@@ -19,6 +19,7 @@ from torch import nn
 from impl_tests.stress.sharing import build_net, create_tensor
 
 from . import results
+from .callers import THREADS, Callers
 from .state import read_memory
 from .target import Target
 
@@ -80,15 +81,18 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
     With ``write``, publish the slopes.
     """
     take_step = _make_step(target)
+    callers = Callers(target)
     # Texts, because the collector does not count them among the objects.
     texts: list[str] = []
     step, end, next_sample = 0, time.monotonic() + seconds, 0.0
-    while time.monotonic() < end:
-        take_step(step)
-        step += 1
-        if time.monotonic() >= next_sample:
-            texts.append(json.dumps([step, _take_sample()]))
-            next_sample = time.monotonic() + _INTERVAL
+    with callers.run():
+        while time.monotonic() < end:
+            take_step(step)
+            step += 1
+            if time.monotonic() >= next_sample:
+                with callers.pause():
+                    texts.append(json.dumps([step, _take_sample()]))
+                next_sample = time.monotonic() + _INTERVAL
     measured = [*map(json.loads, texts[int(len(texts) * _WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
@@ -99,7 +103,9 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
             for name, slope in slopes.items()
             if not name.startswith("objects of ")
         ]
-        results.write("soak", target.name, {"steps": step, "resources": rows})
+        result = {"steps": step, "calls": callers.calls, "seconds": seconds, "resources": rows}
+        results.write("soak", target.name, result)
+    print(f"{callers.calls} nested or concurrent calls from {THREADS} threads")
     return _print_slopes(slopes, len(measured), step)
 
 
