@@ -192,7 +192,7 @@ def reduce_add_coalesced(
         ]
         lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
-    return tuple(sums[index] for index in range(len(columns)))
+    return tuple([sums[index] for index in range(len(columns))])
 
 
 @exclude_from_compilation

@@ -169,7 +169,7 @@ class Scatter(Function):
         save_streams(ctx, [*devices, input.device])
         check_chunk_count(chunk_sizes, len(devices))
         chunks = split_into_views(input, len(devices), chunk_sizes, dim)
-        return tuple(_copy_on_side_stream(*pair) for pair in zip(chunks, devices, strict=False))
+        return tuple([_copy_on_side_stream(*pair) for pair in zip(chunks, devices, strict=False)])
 
     @staticmethod
     @with_saved_streams
@@ -224,7 +224,7 @@ class Gather(Function):
                 "instead unsqueeze and return a vector.",
                 stacklevel=2,
             )
-            inputs = tuple(tensor.view(1) for tensor in inputs)
+            inputs = tuple([tensor.view(1) for tensor in inputs])
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
         target = CPU if any(on_cpu) else as_target(target_device)
         dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))

@@ -106,9 +106,8 @@ def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
 
 def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     first = lists[0]
-    is_uniform = (
-        len({tuple((each.dtype, each.shape) for each in tensors) for tensors in lists}) == 1
-    )
+    kinds = {tuple([(each.dtype, each.shape) for each in tensors]) for tensors in lists}
+    is_uniform = len(kinds) == 1
     # If lists differ in shapes or dtypes, their gaps would be at different places: use no gaps.
     spacing = packed_alignment([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
@@ -146,7 +145,7 @@ def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -
         return False
     kinds = {
         tuple(
-            (each.get_device(), each.is_contiguous(), each.shape, each.dtype) for each in tensors
+            [(each.get_device(), each.is_contiguous(), each.shape, each.dtype) for each in tensors]
         )
         for tensors in lists
     }

@@ -17,8 +17,8 @@ def call_with_setting(
 ) -> _R:
     """Call ``function(*args, **kwargs)`` between ``set_value(value)`` and ``set_value(before)``.
 
-    An interrupt at any instant restores ``before``. A ``with`` block would not, because an interrupt
-    at the start of ``__exit__`` ends it.
+    An interrupt at any instant restores ``before``. A ``with`` block would not: an interrupt at
+    the start of ``__exit__`` ends it.
     """
     try:
         set_value(value)

@@ -80,7 +80,7 @@ class ExitParallelRegion(Function):
         ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local_indices, scale, sentinel
         ctx.graph_anchor = None if graph_anchor is None else graph_anchor.detach()
         ctx.leaves = tensors[num_outputs:]
-        return tuple(tensor.view_as(tensor) for tensor in tensors[:num_outputs])
+        return tuple([tensor.view_as(tensor) for tensor in tensors[:num_outputs]])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> Any:

@@ -1,0 +1,72 @@
+"""Calls while another part of the program lists all objects, as memory profilers do.
+
+``tuple(generator)`` fails if ``gc.get_objects()`` returns the unfinished tuple: python/cpython
+issue 59313.
+"""
+
+import gc
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import impl
+from impl import comm, functions
+
+FOLDER = str(Path(impl.__file__).parent)
+
+
+@contextmanager
+def list_objects():
+    """Keep a list of all objects that are younger than the block, at each event inside impl."""
+    listed = []
+
+    def on_event(frame, event, argument):
+        if frame.f_code.co_filename.startswith(FOLDER):
+            listed[:] = gc.get_objects()
+
+    gc.collect()
+    gc.freeze()
+    before = sys.getprofile()
+    sys.setprofile(on_event)
+    try:
+        yield listed
+    finally:
+        sys.setprofile(before)
+        gc.unfreeze()
+
+
+def scatter_and_gather(devices):
+    x = torch.ones(len(devices), device=devices[0], requires_grad=True)
+    functions.Gather.apply(devices[0], 0, *functions.Scatter.apply(devices, None, 0, x))
+    return functions.Gather.apply(devices[0], 0, *[x.to(each).sum() for each in devices])
+
+
+def reduce(devices):
+    lists = [[torch.ones(2, device=device), torch.ones(3, device=device)] for device in devices]
+    return comm.reduce_add_coalesced(lists)
+
+
+def reduce_on_one_device(devices):
+    return reduce([devices[0], devices[0]])
+
+
+def train(devices):
+    net = nn.Linear(2, 2).to(devices[0])
+    impl.DataParallel(net, devices)(torch.ones(4, 2, device=devices[0])).sum().backward()
+    return net.weight.grad
+
+
+@pytest.mark.filterwarnings("ignore:Was asked to gather")
+@pytest.mark.parametrize(
+    "call",
+    [scatter_and_gather, reduce, reduce_on_one_device, train],
+)
+def test_a_call_succeeds_while_all_objects_are_listed(call, topology):
+    devices = topology.devices[:2]
+    with list_objects() as listed:
+        call(devices)
+    assert listed
