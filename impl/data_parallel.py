@@ -213,7 +213,7 @@ class DataParallel(nn.Module, Generic[T]):
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call the module itself, on the only device. Without devices, move nothing."""
         if not self.device_ids:
-            args, kwargs = _remove_markers((inputs, kwargs))
+            args, kwargs = remove_markers((inputs, kwargs))
             return self.module(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
@@ -321,12 +321,6 @@ def _compute_on_one(
 ) -> Any:
     args, kwargs = _scatter_to_one(inputs, kwargs, source, dim)
     return _move_output(module(*args, **kwargs), source, output_device)
-
-
-@compile_only_inlined
-def _remove_markers(arguments: Any) -> Any:
-    """Return the arguments with each marker replaced by its value."""
-    return arguments if is_recorded() and is_movable(arguments, 0) else remove_markers(arguments)
 
 
 @compile_only_inlined

@@ -258,7 +258,7 @@ def split_leaf(
     devices: Sequence[torch.device],
     lengths: Sequence[int],
     *,
-    even: bool = False,
+    even: bool,
 ) -> Sequence[Any]:
     """Return the chunks of one leaf, each on its device.
 
@@ -271,7 +271,7 @@ def split_leaf(
         chunks = _split_tensor(data, targets, row_counts, 0)
         return [part.with_data(chunk) for part, chunk in zip(parts, chunks, strict=True)]
     is_plain = type(split.value) in _PLAIN
-    if not is_plain and is_wrapper(split.value):
+    if is_wrapper(split.value):
         return _split_wrapper(split, targets, lengths, even=even)
     used = sum(lengths)
     rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)

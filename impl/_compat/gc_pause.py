@@ -3,7 +3,6 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from threading import Lock, get_ident
 
 from .forks import register_fork_handler
@@ -19,7 +18,7 @@ def pause_gc() -> Iterator[None]:
     collected either. Blocks may overlap in several threads. The first block saves whether the
     collector is enabled, and the last block to end restores this.
     """
-    pause = _Pause(get_ident())
+    pause = _Pause()
     try:
         _pauses.begin(pause)
         yield
@@ -31,15 +30,15 @@ def pause_gc() -> Iterator[None]:
             raise
 
 
-@dataclass(eq=False)
 class _Pause:
     """An active block of :func:`pause_gc`.
 
-    Args:
+    Attributes:
         thread: The identifier of its thread.
     """
 
-    thread: int
+    def __init__(self) -> None:
+        self.thread = get_ident()
 
 
 class _Pauses:
@@ -54,13 +53,11 @@ class _Pauses:
         # One lock for the check and the change. If another block ended between them, this block
         # would save that the collector is disabled, and leave it disabled forever.
         with self._lock:
-            is_first = not self._active
-            if is_first:
+            if not self._active:
                 self._was_enabled = gc.isenabled()
             # Append before the collector is disabled: `end` then undoes an interrupted call.
             self._active.append(pause)
-            if is_first:
-                gc.disable()
+            gc.disable()
 
     def end(self, pause: _Pause) -> None:
         """End a pause. A second call, after an interrupt of the first one, completes it."""

@@ -19,6 +19,8 @@ _cause_of: Callable[[BaseException], BaseException | None]
 _cause_of = vars(BaseException)["__cause__"].__get__
 _context_of: Callable[[BaseException], BaseException | None]
 _context_of = vars(BaseException)["__context__"].__get__
+_members_of: Callable[[BaseExceptionGroup], tuple[BaseException, ...]]
+_members_of = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
 class CapturedError:
@@ -67,9 +69,8 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
 
 def _capture_error(error: BaseException) -> CapturedError:
     trace = _traceback_of(error)
-    with suppress(Exception):
-        for each in _chained_errors(error):
-            _clear_frames(each)
+    for each in _chained_errors(error):
+        _clear_frames(each)
     # Remove the first frame, which is that of `capture`.
     return CapturedError(BaseException.with_traceback(error, trace and trace.tb_next))
 
@@ -99,17 +100,14 @@ def reraise(error: BaseException, location: str) -> Never:
         del error
 
 
-def raise_rebuilt(error: Exception | None, text: str) -> Never:
+def raise_rebuilt(error: Exception, text: str) -> Never:
     """Raise an exception that occurred in another process.
 
-    The raised exception is new. It has the type of ``error``, or is a RuntimeError if ``error`` is
-    None or its type cannot be built from a text. Its message or a note contains ``text``, and its
-    cause is ``error``.
+    The raised exception is new. It has the type of ``error``, or is a RuntimeError if this type
+    cannot be built from a text. Its message or a note contains ``text``, and its cause is
+    ``error``.
     """
-    if error is None:
-        raise RuntimeError(text)
-    cause = _without_traceback(error)
-    raise _rebuild(error, text) from cause
+    raise _rebuild(error, text) from _without_traceback(error)
 
 
 def format_error(error: Exception, location: str) -> str:
@@ -215,7 +213,7 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
         yield current
         waiting += [_cause_of(current), _context_of(current)]
         if isinstance(current, BaseExceptionGroup):
-            waiting += current.exceptions
+            waiting += _members_of(current)
 
 
 def _clear_frames(error: BaseException) -> None:

@@ -109,9 +109,9 @@ def _thread_dict() -> dict[Any, Any]:
 def _find_entry_type() -> type | None:
     """Return the type of a thread's entry for a ``threading.local``; None without such entries."""
     before = _thread_dict().copy()
-    local = threading.local()
-    local.value = True
+    local = threading.local()  # This thread gets an entry at once.
     new = [entry for key, entry in _thread_dict().items() if key not in before]
+    del local
     return type(new[0]) if new else None
 
 
@@ -127,7 +127,6 @@ class _ThreadKey(threading.local):
         # dictionary. The copy of a shared object's dictionary would refer to the keys of all
         # threads, and so disturb `_count_references` in those threads.
         local = threading.local()
-        local.value = True
         self.key = _find_key(local)
 
 
@@ -150,8 +149,9 @@ def _detects_new_local(counter: Callable[[], float]) -> bool:
     """Return whether the result of ``counter`` grows with a new ``threading.local`` value."""
     before = counter()
     local = threading.local()
-    local.value = True
-    return counter() > before
+    after = counter()
+    del local
+    return after > before
 
 
 def _unknown_count() -> float:

@@ -265,11 +265,10 @@ def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
     contexts = ExitStack()
     if wanted.inference != before.inference:
         contexts.enter_context(torch.inference_mode(wanted.inference))
-    if wanted.default_device is not None and wanted.default_device != before.default_device:
+    if wanted.default_device is not None:
         contexts.enter_context(wanted.default_device)
-    if any(wanted.autocast):
-        torch.autocast_increment_nesting()
-        contexts.callback(_leave_autocast)
+    torch.autocast_increment_nesting()
+    contexts.callback(_leave_autocast)
     return contexts
 
 

@@ -62,7 +62,7 @@ class ShardedInputs:
         # `DataParallel.part` uses these.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
-        return split_leaf(split, devices, padded)[self._rank]
+        return split_leaf(split, devices, padded, even=False)[self._rank]
 
     def fingerprint(self) -> Fingerprint:
         """Return the names, shapes, dtypes and hashes of all tensors."""

@@ -53,4 +53,6 @@ def raise_first_error(results: Sequence[RankResult], local_error: BaseException 
         raise local_error
     first = next((result for result in results if isinstance(result, Failed)), None)
     if first is not None:
-        raise_rebuilt(pickle.loads(first.error) if first.error else None, first.text)
+        if not first.error:
+            raise RuntimeError(first.text)
+        raise_rebuilt(pickle.loads(first.error), first.text)

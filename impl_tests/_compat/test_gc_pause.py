@@ -1,7 +1,6 @@
 """impl._compat.gc_pause: overlapping pauses of the garbage collector, and forks."""
 
 import gc
-import threading
 
 import pytest
 
@@ -45,11 +44,11 @@ def pauses():
 @pytest.fixture
 def pause():
     """A pause of this thread."""
-    return gc_pause._Pause(threading.get_ident())
+    return gc_pause._Pause()
 
 
 def begin_in_thread(pauses):
-    call_in_thread(lambda: pauses.begin(gc_pause._Pause(threading.get_ident())))
+    call_in_thread(lambda: pauses.begin(gc_pause._Pause()))
 
 
 def test_forked_child_ends_the_pauses_of_other_threads(enabled, pauses):
