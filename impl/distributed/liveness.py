@@ -7,6 +7,8 @@ of the process group, and all live ranks respond there.
 
 import threading
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +23,7 @@ _TIMEOUT = 5.0
 _POLL_SECONDS = 0.05
 #: Keys in the store of the process group.
 _REQUESTED, _ALIVE = "impl.distributed/check-requested", "impl.distributed/alive/{}"
+_CHECKED = "impl.distributed/checked/{}"
 
 
 class LivenessCheck:
@@ -47,18 +50,22 @@ class LivenessCheck:
             self._store.set_timeout(timedelta(seconds=_TIMEOUT))
             self._store.set(_REQUESTED, b"")
             self._store.set(_ALIVE.format(self._rank), b"")
-            return self._describe(self._missing_ranks())
+            missing = self._wait_for_ranks(_ALIVE, range(self._size))
         except RuntimeError:
-            return (
-                "the process that hosts the group's store, usually rank 0, has ended or does not "
-                "respond"
-            )
+            return _describe_store(self._store)
+        # The process that hosts the store, or removes its file, must not end before the other
+        # ranks have read the responses.
+        with suppress(RuntimeError):
+            self._store.set(_CHECKED.format(self._rank), b"")
+            self._wait_for_ranks(_CHECKED, set(range(self._size)).difference(missing))
+        return self._describe(missing)
 
-    def _missing_ranks(self) -> list[int]:
-        missing = list(range(self._size))
+    def _wait_for_ranks(self, key: str, ranks: Iterable[int]) -> list[int]:
+        """Wait until each of ``ranks`` has set its ``key``. Return those that have not."""
+        missing = [*ranks]
         end = time.monotonic() + _TIMEOUT
         while missing and time.monotonic() < end:
-            missing = [rank for rank in missing if not self._is_set(_ALIVE.format(rank))]
+            missing = [rank for rank in missing if not self._is_set(key.format(rank))]
             time.sleep(_POLL_SECONDS)
         return missing
 
@@ -87,3 +94,14 @@ class LivenessCheck:
             return f"a collective failed, though all {self._size} ranks respond"
         names = ", ".join(map(str, missing))
         return f"rank {names} of {self._size} has ended or does not respond"
+
+
+def _describe_store(store: Any) -> str:
+    """Return a text that says why ``store`` does not respond."""
+    while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined] # not in the stubs
+        store = store.underlying_store
+    if isinstance(store, dist.FileStore):  # type: ignore[attr-defined] # not in the stubs
+        return "the file of the group's store does not exist, because another rank has ended"
+    return (
+        "the process that hosts the group's store, usually rank 0, has ended or does not respond"
+    )
