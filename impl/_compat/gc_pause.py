@@ -3,7 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock, get_ident
+from threading import RLock, get_ident
 
 from .forks import register_fork_handler
 
@@ -45,7 +45,8 @@ class _Pauses:
     """The active blocks of :func:`pause_gc`, in all threads."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
+        # A signal handler or `__del__` may begin a pause in a thread that holds the lock.
+        self._lock = RLock()
         self._active: list[_Pause] = []
         self._was_enabled = False
 
@@ -62,14 +63,15 @@ class _Pauses:
     def end(self, pause: _Pause) -> None:
         """End a pause. A second call, after an interrupt of the first one, completes it."""
         with self._lock:
-            if self._active == [pause] and self._was_enabled:
-                gc.enable()
             if pause in self._active:
                 self._active.remove(pause)
+            if not self._active and self._was_enabled:
+                gc.enable()
+                self._was_enabled = False
 
     def reset_after_fork(self) -> None:
         """Remove the blocks of the parent's other threads, in a forked child."""
-        self._lock = Lock()  # A thread of the parent process may have held the old lock.
+        self._lock = RLock()  # A thread of the parent process may have held the old lock.
         was_paused = bool(self._active)
         self._active = [each for each in self._active if each.thread == get_ident()]
         if was_paused and not self._active and self._was_enabled:

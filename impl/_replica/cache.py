@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from operator import attrgetter
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -43,7 +43,9 @@ class ReplicaCache:
         # copies are ready on these streams, and their memory is freed on these streams. A forward
         # on other streams builds other replicas.
         self._replicas: dict[tuple[torch.Stream, ...], _Replicas] = {}
-        self._lock = Lock()  # Forwards in several threads may use the cache at the same time.
+        # Forwards in several threads may use the cache at the same time, and a signal handler may
+        # call the wrapper in a thread that holds the lock.
+        self._lock = RLock()
 
     def replicas(
         self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
@@ -308,7 +310,7 @@ def _change_error(change: str) -> RuntimeError:
 
 #: For the ``id`` of each wrapper in a block: its cache.
 _caches: dict[int, ReplicaCache] = {}
-_lock = Lock()
+_lock = RLock()
 
 
 def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:

@@ -144,19 +144,25 @@ class _Pool:
     """The worker threads of this process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # A signal handler or `__del__` may use the pool in a thread that holds the lock.
+        self._lock = threading.RLock()
         self._idle: list[_Worker] = []
         #: The threads to join at exit. When a new thread starts, ended threads are removed.
         self._threads: list[threading.Thread] = []
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> Future:
-        with self._lock:
-            worker = self._idle.pop() if self._idle else None
-        worker = worker or self._new_worker()
+        worker = self._pop_idle() or self._new_worker()
         future = Future(function, worker)
         worker.queue.put(future)
         return future
+
+    def _pop_idle(self) -> _Worker | None:
+        with self._lock:
+            try:
+                return self._idle.pop()
+            except IndexError:
+                return None
 
     def add_idle(self, worker: _Worker) -> bool:
         """Add ``worker`` to the idle workers. Return False if the pool is full or closed."""
@@ -184,7 +190,7 @@ class _Pool:
         the parent's pool, and calls :meth:`add_idle` when the replica ends.
         """
         # During the fork, another thread of the parent process may have held the old lock.
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._closed = True
 
     def _new_worker(self) -> _Worker:
@@ -193,7 +199,10 @@ class _Pool:
         # Start the thread in an empty context, so that it keeps no context variables alive.
         contextvars.Context().run(worker.thread.start)
         with self._lock:
-            self._threads = [*filter(threading.Thread.is_alive, self._threads), worker.thread]
+            for thread in [*self._threads]:
+                if not thread.is_alive():
+                    self._threads.remove(thread)
+            self._threads.append(worker.thread)
         return worker
 
 

@@ -72,11 +72,62 @@ def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch)
     assert future.wait() is future.thread_to_join
 
 
-def test_a_pool_that_is_closed_after_a_fork_has_an_open_lock():
+def run_in_thread(function):
+    """Return the result of a function in another thread, or None if it has not ended soon."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(10)
+    return results[0] if results else None
+
+
+def test_a_pool_that_is_closed_after_a_fork_has_a_free_lock():
     old = pool._Pool()
-    old._lock.acquire()  # As another thread of the parent process may have done.
+    run_in_thread(old._lock.acquire)  # As another thread of the parent process may have done.
     old.close_after_fork()
-    assert not old._lock.locked()
+    assert run_in_thread(lambda: old.add_idle(None)) is False
+
+
+class InterruptedList(list):
+    """A list whose methods first call a function, as a signal handler may do."""
+
+    function = staticmethod(int)
+
+    def pop(self):
+        self.function()
+        return super().pop()
+
+    def append(self, value):
+        self.function()
+        super().append(value)
+
+
+def test_a_signal_handler_may_start_a_function_while_a_worker_is_popped(monkeypatch):
+    tested = pool._Pool()
+    tested._idle = InterruptedList([None])
+    found = []
+
+    def handle():
+        tested._idle.function = int
+        found.append(tested._pop_idle())
+
+    tested._idle.function = handle
+    # The handler takes the only idle worker.
+    assert run_in_thread(lambda: [tested._pop_idle()]) == [None]
+    assert found == [None]
+
+
+def test_a_signal_handler_may_add_a_worker_while_one_is_added():
+    tested = pool._Pool()
+    tested._idle = InterruptedList()
+
+    def handle():
+        tested._idle.function = int
+        tested.add_idle("inner")
+
+    tested._idle.function = handle
+    assert run_in_thread(lambda: tested.add_idle("outer")) is True
+    assert tested._idle == ["inner", "outer"]
 
 
 def run_on(device):
