@@ -16,5 +16,14 @@ the next call are checked.
 * ``trial.py``, ``table.py``: trials in processes, and the counted verdicts.
 * ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
 * ``ranks/``: ranks of impl.distributed that are lost.
-* ``soak.py``: steps without faults, and the growth of memory, threads, files and objects.
+* ``soak.py``, ``callers.py``: steps without faults, and the growth of memory, threads, files and
+  objects.
+* ``wrong_versions.toml``: changes to impl that no other test finds; ``--wrong-version NAME`` runs
+  the harness with one.
+* ``results.py``, ``page.py``: the published results, and the page ``impl/faults.md`` of them.
 """
+
+from pathlib import Path
+
+#: The file with the wrong versions of impl.
+WRONG_VERSIONS = Path(__file__).with_name("wrong_versions.toml")

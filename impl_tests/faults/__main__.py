@@ -3,10 +3,14 @@
 import argparse
 import random
 import sys
+import tempfile
 import time
 from contextlib import suppress
+from pathlib import Path
 
-from . import results
+from impl_tests import mutants
+
+from . import WRONG_VERSIONS, results
 from .soak import run_soak
 from .table import Tally
 from .target import prepare
@@ -16,6 +20,16 @@ from .trial import KINDS, TIME_LIMIT, run_trials
 def main() -> int:
     """Run trials and print a table. Return 1 if a verdict is bad."""
     options = _parser().parse_args()
+    if options.wrong_version:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong = mutants.load([WRONG_VERSIONS])[options.wrong_version]
+            wrong.write(Path(folder))
+            options.target = wrong.package
+            return _run(options)
+    return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
     target, start, tally = prepare(options.target), time.monotonic(), Tally()
     if options.soak:
@@ -50,6 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
+    parser.add_argument(
+        "--wrong-version", metavar="NAME", help="test this version from wrong_versions.toml"
+    )
     parser.add_argument("--write", action="store_true", help="publish the result")
     parser.add_argument(
         "--soak", type=float, metavar="SECONDS", help="run steps without faults, for this long"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from impl_tests import forks
+from impl_tests.faults import results
 from impl_tests.faults.verdicts import Finding
 
 from .cases import HOWS, STORES, WHERES, Case, draw_case, list_cases
@@ -86,6 +87,9 @@ def main() -> int:
     print(*(f"{verdict}: {meaning}" for verdict, meaning in ENDS.items()), sep="\n")
     seconds = time.monotonic() - start
     print(f"{count} trials, {missed} without a fault, {tally.bad} bad ranks, {seconds:.0f} s")
+    if options.write:
+        result = {"seed": seed, "ranks": options.ranks, "cases": count, "counts": tally.counts}
+        results.write("lost ranks", "impl.distributed", result)
     return int(tally.bad > 0)
 
 
@@ -135,5 +139,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=int, default=3, help="trials at a time (default: 3)")
     parser.add_argument("--verbose", action="store_true", help="print all ends of ranks")
+    parser.add_argument("--write", action="store_true", help="publish the result")
     parser.add_argument("--logs", action="store_true", help="print the output of bad trials")
     return parser

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from impl_tests.faults.verdicts import Finding
 
-from .cases import Case
+from .cases import HOWS, Case
 from .faults import INJECTED
 from .processes import RankEnd
 from .program import TimeLimits
@@ -128,6 +128,12 @@ class RankTally:
                 bad.append(finding)
         self.bad += len(bad)
         return bad
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """The numbers of ends of ranks that were not lost: way -> verdict -> number."""
+        rows = sorted(row for row in self._counts if row in HOWS or row == "two ways")
+        return {row: dict(sorted(self._counts[row].items())) for row in rows}
 
     def format(self) -> str:
         """Return the table: a row for each way and each place, a column for each verdict."""
