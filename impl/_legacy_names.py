@@ -66,7 +66,8 @@ _get_available_device_type = accelerator_type
 
 _is_jit_enabled = is_torchscript_enabled
 
-#: Always None, as in torch.nn.parallel before its first copy. ``_device.stream`` has the streams.
+#: Always None, as in torch.nn.parallel before its first copy. impl keeps its streams in
+#: ``_device.stream``.
 _streams: list[torch.Stream | None] | None = None
 
 

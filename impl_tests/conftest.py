@@ -18,4 +18,4 @@ def can_isolate_locals(monkeypatch: pytest.MonkeyPatch) -> None:
     # The names are strings because a mutation run loads this file before it selects a changed
     # impl. An import of impl here would load the unchanged one.
     monkeypatch.setattr("impl._threads.state.can_isolate_locals", lambda: True)
-    monkeypatch.setattr("impl._threads.state._has_private_hooks", lambda: False)
+    monkeypatch.setattr("impl._threads.state._has_own_trace_function", lambda: False)

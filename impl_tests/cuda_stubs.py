@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-#: Substrings of the mangled names of symbols in the C++ namespaces c10::cuda and at::cuda.
-_NAMESPACES = ("4cuda", "3c104cuda", "2at4cuda")
+#: The mangled names of symbols in the C++ namespaces c10::cuda and at::cuda contain this text.
+_NAMESPACE = "4cuda"
 
 
 def load_stubs() -> None:
@@ -49,7 +49,7 @@ def _missing_symbols(extension: Path) -> dict[str, set[str]]:
         name, _, version = line.split()[-1].partition("@")
         if version in symbols:
             symbols[version].add(name)
-        elif not version and name.startswith("_ZN") and any(part in name for part in _NAMESPACES):
+        elif not version and name.startswith("_ZN") and _NAMESPACE in name:
             symbols[pytorch_library].add(name)
     return symbols
 

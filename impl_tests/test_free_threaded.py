@@ -16,7 +16,7 @@ def test_without_an_interpreter_the_error_names_the_variable_and_the_remedy():
 
 
 @pytest.mark.parametrize("program", ["/missing/python", "/bin/true"])
-def test_a_program_other_than_python_is_refused(program):
+def test_a_path_that_is_not_a_python_interpreter_is_refused(program):
     assert f"{program} does not run" in free_threaded.find_problem(program)
 
 

@@ -62,7 +62,7 @@ def test_private_functions_module_has_two_attributes_of_the_reference():
     assert impl._functions._streams is None
 
 
-def test_public_and_private_functions_modules_have_the_same_functions():
+def test_the_private_module_exports_the_functions_of_the_public_module():
     names = [*functions.__all__, "_get_stream"]
     found = [getattr(impl._functions, name) is getattr(functions, name) for name in names]
     assert found == [True] * len(names)

@@ -35,6 +35,7 @@ def test_every_clause_has_a_mutant():
     assert broken == {name for name in clauses.load() if not name.startswith("cpp.")}
 
 
+@pytest.mark.machinery
 def test_suite_catches_a_sample_of_mutants():
     # Start a new process: a process that has used simulated devices must not fork.
     command = [sys.executable, "-m", "impl_tests.mutants", *SAMPLE]

@@ -40,7 +40,7 @@ def test_the_changed_file_parses_and_differs(deletion):
 
 
 @pytest.mark.parametrize("package", TESTS)
-def test_one_deletion_exists_for_each_call_that_orders_work(package):
+def test_there_are_as_many_deletions_as_calls_that_synchronize(package):
     written = sum(len(CALL.findall(path.read_text())) for path in _paths(package))
     assert written == sum(deletion.package == package for deletion in DELETIONS) > 0
 

@@ -27,7 +27,7 @@ def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Te
 
 
 def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy a tensor whose class has its own operators to ``device``. Gradients flow through it."""
+    """Copy to ``device`` a tensor whose class defines its own operators, differentiably."""
     if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
         return to_device(tensor, device)
     # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
@@ -70,7 +70,8 @@ def _packed_copies(
     flat = pack(bucket, spacing)
     shapes = [tensor.shape for tensor in bucket]
     for index, device in enumerate(devices):
-        # The flat tensor is new. On its own device, the first copies are therefore views of it.
+        # `flat` is new, so on its own device the first entry of `devices` gets views of it. Later
+        # entries of the same device get copies.
         yield unpack(to_device(flat, device, copy=device in devices[:index]), shapes, spacing)
 
 

@@ -28,7 +28,7 @@ from .torch_private import (
     flatten,
     function_mode_count,
     has_hooks,
-    has_private_modes,
+    has_modes_hooks_or_transforms,
     has_registration_hooks,
     is_compilation_loaded,
     is_compiled,

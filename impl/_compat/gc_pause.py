@@ -25,7 +25,7 @@ def pause_gc() -> Iterator[None]:
     finally:
         try:
             _pauses.end(pause)
-        except BaseException:  # An interrupt. Without a second call the collector stays disabled.
+        except BaseException:  # An interrupt may have stopped `end`.
             _pauses.end(pause)
             raise
 

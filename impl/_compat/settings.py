@@ -26,6 +26,6 @@ def call_with_setting(
     finally:
         try:
             set_value(before)
-        except KeyboardInterrupt:  # The interrupt may precede the effect of the call.
+        except KeyboardInterrupt:  # It may come before `set_value` has restored the value.
             set_value(before)
             raise

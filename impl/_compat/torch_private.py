@@ -153,7 +153,7 @@ def unnumbered_default_device() -> torch.device | None:
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
-def has_private_modes() -> bool:
+def has_modes_hooks_or_transforms() -> bool:
     """Return whether this thread has dispatch modes, saved-tensor hooks or torch.func transforms.
 
     Name: ``torch._C._len_torch_dispatch_stack``,

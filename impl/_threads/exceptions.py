@@ -38,7 +38,7 @@ class CapturedError:
 
     def pop(self) -> BaseException:
         """Return the exception in the first call. A second call raises AttributeError."""
-        # Delete the reference: a frame in the traceback of the exception may refer to this object.
+        # A frame in the traceback of the exception may refer to this object: avoid a cycle.
         error = self._error
         del self._error
         return error

@@ -101,7 +101,7 @@ _object_at = _load_c_function("Py_NewRef", ctypes.py_object, ctypes.c_void_p)
 
 
 def _thread_dict() -> dict[Any, Any]:
-    """Return the dictionary of the running thread, or an empty one in other interpreters."""
+    """Return the dictionary of ``PyThreadState_GetDict``, or an empty one without CPython."""
     address = _dict_address()
     return {} if address is None else _object_at(address)
 

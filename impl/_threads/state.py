@@ -13,7 +13,7 @@ import torch
 
 from .._compat import (
     function_mode_count,
-    has_private_modes,
+    has_modes_hooks_or_transforms,
     unnumbered_default_device,
 )
 from .._device import (
@@ -135,8 +135,8 @@ def is_fully_transferable() -> bool:
         sys.exception() is None
         and asyncio._get_running_loop() is None
         and can_isolate_locals()
-        and not _has_private_hooks()
-        and not has_private_modes()
+        and not _has_own_trace_function()
+        and not has_modes_hooks_or_transforms()
         # A default device is a function mode, and is transferred.
         and function_mode_count() == (unnumbered_default_device() is not None)
     )
@@ -153,14 +153,15 @@ def install_thread_hooks() -> None:
 def is_pristine() -> bool:
     """Return False if earlier replicas left state in this thread that ``call_in`` cannot undo."""
     return not (
-        has_private_modes()
+        has_modes_hooks_or_transforms()
         or function_mode_count()
         or torch.is_inference_mode_enabled()
         or _OPENMP_POOL in vars(threading.current_thread())
     )
 
 
-def _has_private_hooks() -> bool:
+def _has_own_trace_function() -> bool:
+    """Return whether this thread's trace or profile function differs from that of new threads."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()

@@ -1,9 +1,10 @@
 """Gradients of parameters, averaged over the ranks during backward.
 
-DistributedDataParallel averages the gradients, bucket by bucket. Here it wraps a holder of the
-tensors instead of the module, and its forward runs when backward begins. It also requires that
-backward reaches all tensors. ``autograd.ExitParallelRegion`` therefore connects every output with
-every parameter, also with parameters that get no gradient.
+A DistributedDataParallel (DDP) averages the gradients, bucket by bucket. This DDP does not wrap
+the module. It wraps a ``_TensorHolder``, a module that has only the module's parameters and
+buffers. ``GradientReducer`` calls the DDP at the start of each backward. The DDP then waits until
+backward has reached every trainable parameter. ``autograd.ExitParallelRegion`` therefore connects
+every output with every parameter, also with parameters that get no gradient.
 """
 
 import weakref

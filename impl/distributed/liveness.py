@@ -50,17 +50,17 @@ class LivenessCheck:
             self._store.set_timeout(timedelta(seconds=_TIMEOUT))
             self._store.set(_REQUESTED, b"")
             self._store.set(_ALIVE.format(self._rank), b"")
-            missing = self._wait_for_ranks(_ALIVE, range(self._size))
+            missing = self._find_silent_ranks(_ALIVE, range(self._size))
         except RuntimeError:
             return _describe_store(self._store)
         # The process that hosts the store, or removes its file, must not end before the other
         # ranks have read the responses.
         with suppress(RuntimeError):
             self._store.set(_CHECKED.format(self._rank), b"")
-            self._wait_for_ranks(_CHECKED, set(range(self._size)).difference(missing))
+            self._find_silent_ranks(_CHECKED, set(range(self._size)).difference(missing))
         return self._describe(missing)
 
-    def _wait_for_ranks(self, key: str, ranks: Iterable[int]) -> list[int]:
+    def _find_silent_ranks(self, key: str, ranks: Iterable[int]) -> list[int]:
         """Wait until each of ``ranks`` has set its ``key``. Return those that have not."""
         missing = [*ranks]
         end = time.monotonic() + _TIMEOUT

@@ -15,32 +15,34 @@ from impl_tests.samples import FunctionMode, OperatorLog
 def test_function_and_dispatch_modes_are_distinguished():
     with FunctionMode():
         assert torch_private.function_mode_count() == 1
-        assert not torch_private.has_private_modes()
+        assert not torch_private.has_modes_hooks_or_transforms()
     with OperatorLog():
-        assert torch_private.has_private_modes()
+        assert torch_private.has_modes_hooks_or_transforms()
         assert torch_private.function_mode_count() == 0
-    assert not torch_private.has_private_modes()
+    assert not torch_private.has_modes_hooks_or_transforms()
 
 
 def test_saved_tensor_hooks_are_detected():
-    assert not torch_private.has_private_modes()
+    assert not torch_private.has_modes_hooks_or_transforms()
     with saved_tensors_hooks(lambda x: x, lambda x: x):
-        assert torch_private.has_private_modes()
+        assert torch_private.has_modes_hooks_or_transforms()
 
 
 def test_saved_tensor_hooks_are_detected_during_tracing():
     with saved_tensors_hooks(lambda x: x, lambda x: x):
         torch._C._autograd._saved_tensors_hooks_set_tracing(True)
         try:
-            assert torch_private.has_private_modes()
+            assert torch_private.has_modes_hooks_or_transforms()
         finally:
             torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
 def test_functorch_transforms_are_detected():
     seen = []
-    torch.func.vmap(lambda x: seen.append(torch_private.has_private_modes()) or x)(torch.ones(2))
-    assert [*seen, torch_private.has_private_modes()] == [True, False]
+    torch.func.vmap(lambda x: seen.append(torch_private.has_modes_hooks_or_transforms()) or x)(
+        torch.ones(2)
+    )
+    assert [*seen, torch_private.has_modes_hooks_or_transforms()] == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])

@@ -14,5 +14,5 @@ class Arguments(nn.Module):
 
 
 @pytest.mark.parametrize("function", [compiled._call_wrapped, compiled._call_in_place])
-def test_compiled_functions_pass_all_arguments_to_the_replica(function):
+def test_functions_to_compile_pass_all_arguments_to_the_replica(function):
     assert function(Arguments(), (1,), {"key": 2}) == ((1,), {"key": 2})

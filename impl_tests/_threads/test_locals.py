@@ -207,7 +207,7 @@ def test_cpython_with_the_gil_can_count_locals():
     assert thread_locals._count_references() > 0
 
 
-def test_detects_new_local_is_false_for_a_count_that_does_not_grow():
+def test_a_count_that_does_not_grow_detects_no_new_local():
     assert not thread_locals._detects_new_local(lambda: 1)
     assert not thread_locals._detects_new_local(thread_locals._unknown_count)
 

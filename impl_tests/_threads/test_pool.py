@@ -160,7 +160,7 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
     assert reusing_pool.start(threading.current_thread).wait() is worker
 
 
-def test_close_ends_idle_threads_and_later_threads_after_their_function(pool):
+def test_after_close_idle_threads_have_ended_and_a_new_thread_runs_one_function(pool):
     futures = [pool.start(threading.current_thread) for _ in range(3)]
     threads = [future.wait() for future in futures]
     pool.close()

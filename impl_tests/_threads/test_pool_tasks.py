@@ -35,10 +35,11 @@ def outcomes(monkeypatch):
 
 
 def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
-    argument = Value()
+    argument, is_deleted = Value(), threading.Event()
     outcomes.reference = weakref.ref(argument)
-    future = pool.start(partial(id, argument))
+    future = pool.start(partial(lambda argument: is_deleted.wait(), argument))
     del argument
+    is_deleted.set()
     future.wait()
     assert outcomes == [True]
 

@@ -38,7 +38,7 @@ def test_losses_change_during_training(runs):
     assert all(map(math.isfinite, losses))
 
 
-def test_losses_with_impl_equal_the_references(runs):
+def test_losses_with_impl_equal_those_with_the_reference(runs):
     assert runs["impl"]["losses"] == runs["reference"]["losses"]
 
 

@@ -34,7 +34,8 @@ class Callers:
             data_parallel.DataParallel(net, list(_DEVICES)),
             data_parallel.DataParallel(_Nested(net, data_parallel.data_parallel), list(_DEVICES)),
         )
-        # All inner replicas of all threads, and those of the main thread in the soak.
+        # These forwards wait for each other: two inner replicas on each device in each thread, and
+        # four replicas in the main thread.
         meeting = _Meeting(THREADS * len(_DEVICES) * 2 + 4)
         nested = _Nested(meeting, data_parallel.data_parallel)
         self._first_calls = (

@@ -18,7 +18,8 @@ from .verdicts import Finding, are_equal, have_same_elements
 
 __all__ = ["run_exception"]
 
-# A class of injected exceptions has attributes that raise.
+# `CauseError` overrides these attributes by properties that raise, so read them with the
+# descriptors of BaseException.
 _CAUSE = vars(BaseException)["__cause__"].__get__
 _CONTEXT = vars(BaseException)["__context__"].__get__
 #: Calls that leave outputs in a list if their containers cannot be rebuilt.

@@ -20,7 +20,7 @@ VERDICTS = {
     "hang": "the call, or the next one, did not end in time",
     "crash": "the process died",
 }
-#: The bad verdicts.
+#: The verdicts that make the run fail: all from "other error" on.
 BAD = tuple(VERDICTS)[3:]
 
 

@@ -1,7 +1,7 @@
 """The pytest plugins of the command ``run``.
 
 `Progress` replaces the output of pytest: it prints progress with an estimate of the time left, at
-most ten lines for each failure, and the slowest tests. `VerdictCounter` prints nothing.
+most ten lines for each failure, and the slowest tests. `VerdictCollector` prints nothing.
 """
 
 import math
@@ -14,7 +14,7 @@ import pytest
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 
-__all__ = ["Progress", "VerdictCounter"]
+__all__ = ["Progress", "VerdictCollector"]
 
 #: The number of tests for each line of progress if the output is not a terminal.
 TESTS_PER_LINE = 100
@@ -26,7 +26,7 @@ MAX_LINES = 6
 MAX_LENGTH = 400
 
 
-class VerdictCounter:
+class VerdictCollector:
     """A pytest plugin that stores the verdict of each clause, and errors of collection."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class VerdictCounter:
             self._found[name] = verdicts.worse_verdict(self._found.get(name), verdict or "")
 
 
-class Progress(VerdictCounter):
+class Progress(VerdictCollector):
     """A pytest plugin that prints progress and failures.
 
     Args:
@@ -98,7 +98,7 @@ class Progress(VerdictCounter):
         if verdicts.verdict_of(report) == "fail":
             self._failures.append(report)
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0) + report.duration
-        self._print_progress(is_end=report.when == "call")
+        self._print_progress(is_call_phase=report.when == "call")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Store the number of tests. With pytest-xdist only the workers collect."""
@@ -113,14 +113,14 @@ class Progress(VerdictCounter):
         self._total = max(self._total, total)
         self._start = time.monotonic()
 
-    def _print_progress(self, *, is_end: bool) -> None:
+    def _print_progress(self, *, is_call_phase: bool) -> None:
         counts = Counter(self._found.values())
         done = len(self._seconds)
         line = f"{done} of {self._total} tests{self._remaining_time(done)}; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
-        elif is_end and done % TESTS_PER_LINE == 0:
+        elif is_call_phase and done % TESTS_PER_LINE == 0:
             self._terminal.write_line(line)
 
     def _remaining_time(self, done: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli.progress import Progress, VerdictCounter
+from spec_tests.cli.progress import Progress, VerdictCollector
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
@@ -24,7 +24,9 @@ def run(options: argparse.Namespace) -> int:
         print(f"cannot find a package named {options.target} in this environment or folder")
         return int(pytest.ExitCode.USAGE_ERROR)
     counter = (
-        VerdictCounter() if options.verbose else Progress(repeat_command=_repeat_command(options))
+        VerdictCollector()
+        if options.verbose
+        else Progress(repeat_command=_repeat_command(options))
     )
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():

@@ -17,14 +17,14 @@ WITHOUT_CUDA_FLAGS = (f"-I{FOLDER / 'without_cuda'}", "-DDEFINE_SCATTER_AND_GATH
 
 
 def load_extension(topology: Topology) -> ModuleType:
-    """Import the extension, or end the test as not-run if it does not support ``topology``.
+    """Import the extension.
 
-    The front end of a CUDA build supports CUDA devices only. Without a compiler the tests are
-    not-run on a real accelerator and fail on the simulator.
+    The test ends as not-run if PyTorch is a CUDA build and the devices of ``topology`` are not
+    CUDA devices. On a real accelerator it also ends as not-run in place of the errors below.
 
     Raises:
-        RuntimeError: the compilation fails, and the simulator is in use.
-        ImportError: the extension does not match the installed PyTorch.
+        RuntimeError: The extension cannot be compiled.
+        ImportError: The extension does not match the installed PyTorch.
     """
     if torch.version.cuda and topology.accelerator != "cuda":
         not_run("the C++ front end of a CUDA build needs CUDA devices")

@@ -30,7 +30,7 @@ def test_one_device_updates_the_buffers(front_end, topology):
 
 
 @clause("cpp.data_parallel.buffers-are-lost")
-def test_two_devices_do_not_update_the_buffers(front_end, topology):
+def test_a_call_on_two_devices_does_not_update_the_buffers(front_end, topology):
     module = front_end.Model("batch_norm")
     module.to(topology.device(0))
     inputs = torch.randn(4, 2, 4, 4).to(topology.device(0))

@@ -31,7 +31,7 @@ def call_on_rank(
 
 def call_with_nested_inputs(wrap: Any, target_package: Any, rows: int) -> Any:
     """Return outputs and gradients of a call with nested inputs."""
-    net = probes.NestedModule()
+    net = probes.ModuleWithNestedArguments()
     x, state, scale = (
         (torch.arange(size, dtype=torch.float64) + 1).requires_grad_()
         for size in (rows * 2, 3 * rows * 2, 2)

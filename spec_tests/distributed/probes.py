@@ -29,7 +29,7 @@ class Box:
     label: str
 
 
-class NestedModule(nn.Module):
+class ModuleWithNestedArguments(nn.Module):
     """Module with nested inputs and outputs of many types."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ def test_an_error_is_raised_on_every_rank(pool, size, failing):
 
 @clause("distributed.errors.first")
 @pytest.mark.parametrize("failing", [(1, 2), (0, 1, 2, 3), (3, 2)], ids="ranks={}".format)
-def test_the_error_of_the_first_failed_rank_is_raised(pool, failing):
+def test_the_error_of_the_lowest_failed_rank_is_raised(pool, failing):
     found = pool.run(4, failing_calls.raise_on_ranks, probes.raise_key_error, failing)
     check_same_error(found, "KeyError", f"in rank {min(failing)} ")
 

@@ -15,6 +15,8 @@ from spec_tests.harness.conformance import clauses, register, verdicts
 from spec_tests.harness.environment.topology import make_topology
 from spec_tests.simulator import build
 
+pytestmark = pytest.mark.machinery
+
 ROOT = Path(__file__).resolve().parents[2]
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
 #: The headings of a failing example in the output of older and newer releases of Hypothesis.

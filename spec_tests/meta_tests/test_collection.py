@@ -11,6 +11,8 @@ from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import read
 from spec_tests.meta_tests.small_suite import RECORD, TWO_TESTS
 
+pytestmark = pytest.mark.machinery
+
 ROOT = Path(__file__).resolve().parents[2]
 SUITE = ROOT / "spec_tests"
 REGISTERS = sorted((SUITE / "registers").glob("*.toml"))

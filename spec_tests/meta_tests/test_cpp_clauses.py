@@ -191,7 +191,9 @@ WRONG_FRONT_ENDS = [
     ),
     WrongFrontEnd(data_parallel.test_one_device_moves_the_module, run_a_replica),
     WrongFrontEnd(data_parallel.test_one_device_updates_the_buffers, run_a_replica),
-    WrongFrontEnd(data_parallel.test_two_devices_do_not_update_the_buffers, run_the_module),
+    WrongFrontEnd(
+        data_parallel.test_a_call_on_two_devices_does_not_update_the_buffers, run_the_module
+    ),
     WrongFrontEnd(
         data_parallel.test_output_is_on_the_output_device,
         gather_on_last_device,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.usefixtures("sim")
+pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = "spec_tests.meta_tests.historic_bugs"
 

@@ -8,6 +8,8 @@ import pytest
 from spec_tests.harness.conformance import clauses, register
 from spec_tests.meta_tests.small_suite import RECORD, TWO_TESTS
 
+pytestmark = pytest.mark.machinery
+
 pytest_plugins = ["pytester"]
 
 ONE_MISSING = TWO_TESTS.format(one="target.comm.no_such_name", two="pass")

@@ -19,6 +19,8 @@ from spec_tests.meta_tests.operator_sweep.allowed_differences import (
 )
 from spec_tests.meta_tests.operator_sweep.trial import DEVICE, Comparison, Outcome, compare
 
+pytestmark = pytest.mark.machinery
+
 ROOT = Path(__file__).parents[2]
 AGREES, RAISES = Outcome("agrees"), Outcome("unimplemented", "aten::a is not implemented")
 #: The operator ``a`` may raise NotImplementedError in int64.

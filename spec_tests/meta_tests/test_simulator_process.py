@@ -13,7 +13,7 @@ import torch
 from spec_tests import simulator
 from spec_tests.simulator import build
 
-pytestmark = pytest.mark.usefixtures("sim")
+pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
 
 ROOT = Path(__file__).parents[2]
 FORK_ERROR = "Cannot re-initialize sim in forked subprocess"

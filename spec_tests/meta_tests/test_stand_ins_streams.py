@@ -72,7 +72,7 @@ def test_scatter_out_keeps_the_stream_for_later_copies(two_ordinals, stream):
     assert copies == [(two_ordinals[1], stream), (two_ordinals[1], stream)]
 
 
-def test_copies_without_streams_keep_the_current_device(two_ordinals):
+def test_copies_without_streams_keep_the_current_device_and_stream(two_ordinals):
     current = torch.accelerator.current_stream(two_ordinals[0])
     copies = copy_streams(scatter, torch.zeros(4), list(two_ordinals), None, 0, None)
     assert copies == [(two_ordinals[0], current), (two_ordinals[0], current)]

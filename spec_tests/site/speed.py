@@ -168,11 +168,11 @@ def times_by_size(bench: BenchmarkReport) -> list[TimesBySize]:
     return [
         _make_times_by_size(name, unit, points)
         for (name, unit), points in found.items()
-        if _has_two_sizes(points)
+        if _has_several_sizes(points)
     ]
 
 
-def _has_two_sizes(points: Mapping[str, Sequence[Point]]) -> bool:
+def _has_several_sizes(points: Mapping[str, Sequence[Point]]) -> bool:
     return any(len({point.size for point in each}) > 1 for each in points.values())
 
 

@@ -95,7 +95,7 @@ class RankFault:
         return call
 
     def _place_of_call(self, name: str) -> str | None:
-        """Return the chosen place if this call of the function ``name`` is there."""
+        """Count a call of the collective ``name``. Return the fault's place if it is this call."""
         index = self._calls[self.phase, name]
         self._calls[self.phase, name] += 1
         if self._where == "reduction":

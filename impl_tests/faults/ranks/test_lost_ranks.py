@@ -41,6 +41,7 @@ NAMED = {
 }
 
 
+@pytest.mark.machinery
 def test_lost_ranks_are_named_and_errors_without_a_name_are_found():
     completed = run_python(PROGRAM.format(cases=CASES))
     assert completed.returncode == 0, completed.stderr

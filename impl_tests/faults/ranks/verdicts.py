@@ -29,7 +29,8 @@ ENDS = {
 }
 #: The bad verdicts.
 BAD_ENDS = tuple(ENDS)[4:]
-#: Exit statuses of the ranks: that of `run_rank`, and that of `os._exit` in a fault.
+#: Exit statuses that are no crash: `run_rank` ends with 0, or with 1 after an error. A fault that
+#: calls `os._exit` ends with 3.
 _STATUSES = (0, 1, 3)
 #: The end of the kind of a finding on a lost rank.
 LOST = ", the lost rank"

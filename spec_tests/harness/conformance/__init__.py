@@ -1,4 +1,4 @@
 """Clauses, registers of known divergences, verdicts, and the pages generated from them.
 
-May import ``environment``.
+Of the other packages of the harness, its modules import only ``environment``.
 """

@@ -11,7 +11,7 @@ from spec_tests.harness.environment.capabilities import Capabilities, in_use
 
 __all__ = ["find_missing", "judge"]
 
-#: The error for a dense tensor of a back end without the operator. The groups are the operator and
+#: PyTorch's error for an operator that the back end lacks. The groups are the operator and
 #: the back end.
 _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+)' backend")
 #: Packages whose frames call code of the suite or the target, or are called by it.

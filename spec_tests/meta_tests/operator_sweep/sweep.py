@@ -15,7 +15,10 @@ _QUICK_SAMPLES = 2
 
 
 def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome]:
-    """Run all samples of ``case``, or two if ``quick`` and no error of the operator is allowed."""
+    """Run the samples of ``case`` and return their outcomes.
+
+    With ``quick``, run two samples only, unless ``allowed.errors`` lists the operator.
+    """
     listed = any(case.operator in error.operators for error in allowed.errors)
     max_samples = _QUICK_SAMPLES if quick and not listed else None
     comparison = Comparison(

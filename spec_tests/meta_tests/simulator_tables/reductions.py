@@ -9,7 +9,7 @@ __all__ = ["REDUCTIONS"]
 X = normal(3, 4)
 
 
-def _draw_permutation() -> torch.Tensor:
+def _draw_distinct_elements() -> torch.Tensor:
     return torch.randperm(12).reshape(3, 4).float()
 
 
@@ -26,13 +26,13 @@ REDUCTIONS: dict[str, OperatorCase] = {
     "var": (torch.var, (X,)),
     "std along": (lambda x: x.std(0, unbiased=False), (X,)),
     "var_mean": (lambda x: torch.var_mean(x, 1), (X,)),
-    "amax": (lambda x: x.amax(1), (_draw_permutation,)),
-    "amin": (lambda x: x.amin(0), (_draw_permutation,)),
+    "amax": (lambda x: x.amax(1), (_draw_distinct_elements,)),
+    "amin": (lambda x: x.amin(0), (_draw_distinct_elements,)),
     # Integers, because aminmax has no gradient before PyTorch 2.12.
     "aminmax": (lambda x: tuple(torch.aminmax(x)), (integers(99, 3, 4),)),
-    "max": (torch.max, (_draw_permutation,)),
-    "max along": (lambda x: tuple(x.max(1)), (_draw_permutation,)),
-    "min along": (lambda x: tuple(x.min(0)), (_draw_permutation,)),
+    "max": (torch.max, (_draw_distinct_elements,)),
+    "max along": (lambda x: tuple(x.max(1)), (_draw_distinct_elements,)),
+    "min along": (lambda x: tuple(x.min(0)), (_draw_distinct_elements,)),
     "argmax": (lambda x: x.argmax(1), (X,)),
     "argmin": (torch.argmin, (X,)),
     "all": (torch.all, (booleans(3, 4),)),
@@ -45,14 +45,14 @@ REDUCTIONS: dict[str, OperatorCase] = {
     "log_softmax": (lambda x: x.log_softmax(0), (X,)),
     "cumsum": (lambda x: x.cumsum(1), (X,)),
     "cumprod": (lambda x: x.cumprod(0), (X,)),
-    "cummax": (lambda x: tuple(x.cummax(1)), (_draw_permutation,)),
-    "cummin": (lambda x: tuple(x.cummin(1)), (_draw_permutation,)),
+    "cummax": (lambda x: tuple(x.cummax(1)), (_draw_distinct_elements,)),
+    "cummin": (lambda x: tuple(x.cummin(1)), (_draw_distinct_elements,)),
     "logcumsumexp": (lambda x: x.logcumsumexp(1), (X,)),
-    "sort": (lambda x: tuple(x.sort(1)), (_draw_permutation,)),
-    "argsort": (lambda x: x.argsort(1), (_draw_permutation,)),
-    "topk": (lambda x: tuple(x.topk(2, 1)), (_draw_permutation,)),
-    "kthvalue": (lambda x: tuple(x.kthvalue(2, 1)), (_draw_permutation,)),
-    "median": (lambda x: tuple(x.median(1)), (_draw_permutation,)),
+    "sort": (lambda x: tuple(x.sort(1)), (_draw_distinct_elements,)),
+    "argsort": (lambda x: x.argsort(1), (_draw_distinct_elements,)),
+    "topk": (lambda x: tuple(x.topk(2, 1)), (_draw_distinct_elements,)),
+    "kthvalue": (lambda x: tuple(x.kthvalue(2, 1)), (_draw_distinct_elements,)),
+    "median": (lambda x: tuple(x.median(1)), (_draw_distinct_elements,)),
     "mode": (lambda x: tuple(x.mode(1)), (integers(3, 3, 4),)),
     "quantile": (lambda x: x.quantile(0.3, 1), (X,)),
     "unique": (lambda x: torch.unique(x, return_inverse=True), (integers(4, 9),)),
