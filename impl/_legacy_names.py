@@ -35,7 +35,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-from torch.nn.parameter import is_lazy
 
 from ._compat import is_torchscript_enabled
 from ._device import (
@@ -103,8 +102,7 @@ def _get_device_index(
 
 def _handle_complex(tensor: Tensor) -> Tensor:
     """Return a real view of a complex tensor; return any other tensor itself."""
-    # `is_complex` fails for an uninitialized parameter.
-    return torch.view_as_real(tensor) if not is_lazy(tensor) and tensor.is_complex() else tensor
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
 
 
 def _is_script_module(module: object) -> bool:

@@ -56,10 +56,11 @@ class DataParallel(nn.Module, Generic[T]):
         module: The module to run. With several devices it must be on the first one when it is
             called. With one device it is moved there by the constructor.
         device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
-            ``k`` threads. By default all devices of the accelerator; where two accelerators can be
-            used, of the one that has the module's first parameter. On the CPU each replica uses
-            ``torch.get_num_threads()`` threads for an operator, by default one per core: call
-            ``torch.set_num_threads`` so that ``k`` times that number fits the cores.
+            ``k`` threads. By default, all devices of the accelerator. If two accelerators can be
+            used, all devices of the accelerator that has the module's first parameter. On the CPU
+            each replica uses ``torch.get_num_threads()`` threads for an operator, by default one
+            per core: call ``torch.set_num_threads`` so that ``k`` times that number fits the
+            cores.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
@@ -71,7 +72,7 @@ class DataParallel(nn.Module, Generic[T]):
         module: The wrapped module.
         device_ids: Ordinals, CPU devices or devices of a second accelerator; empty if a forward
             only calls ``module``.
-        output_device: An entry of this kind.
+        output_device: The device of the outputs, in the form of an entry of ``device_ids``.
         dim: The argument ``dim``.
         src_device_obj: The first device.
         chunk_sizes: The argument ``chunk_sizes``.

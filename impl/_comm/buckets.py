@@ -26,8 +26,8 @@ def plan_buckets(
 
     The tensors of a bucket have the same dtype, layout and device and, with ``by_grad``, the same
     ``requires_grad``. A bucket has at most ``buffer_size`` bytes, not counting the gaps between
-    tensors. Only a bucket with a single tensor may be larger. The indices in a bucket are
-    ascending.
+    tensors. A bucket may be larger if all of its tensors but one are empty. The indices in a
+    bucket are ascending.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-#: A computed chunk length may exceed an integer by this rounding error without rounding up.
+#: A computed chunk length that exceeds an integer by at most this rounding error is rounded down.
 _ROUNDING = 1e-9
 
 

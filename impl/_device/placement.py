@@ -79,5 +79,4 @@ def _as_device_id(device: DeviceLike | None) -> DeviceId:
 
 
 def _are_cpu_only(device_ids: Sequence[DeviceLike]) -> bool:
-    devices = device_ids if isinstance(device_ids, (list, tuple)) else ()
-    return len(devices) > 0 and all(map(is_cpu, devices))
+    return len(device_ids) > 0 and all(map(is_cpu, device_ids))

@@ -109,9 +109,8 @@ def _thread_dict() -> dict[Any, Any]:
 def _find_entry_type() -> type | None:
     """Return the type of a thread's entry for a ``threading.local``; None without such entries."""
     before = _thread_dict().copy()
-    local = threading.local()  # This thread gets an entry at once.
+    _local = threading.local()  # This thread gets an entry at once.
     new = [entry for key, entry in _thread_dict().items() if key not in before]
-    del local
     return type(new[0]) if new else None
 
 
@@ -148,10 +147,8 @@ def _count_references() -> float:
 def _detects_new_local(counter: Callable[[], float]) -> bool:
     """Return whether the result of ``counter`` grows with a new ``threading.local`` value."""
     before = counter()
-    local = threading.local()
-    after = counter()
-    del local
-    return after > before
+    _local = threading.local()
+    return counter() > before
 
 
 def _unknown_count() -> float:

@@ -33,7 +33,7 @@ def floats(*counts):
     ],
     ids=str,
 )
-def test_tensor_that_exceeds_the_bucket_size_starts_a_new_bucket(counts, size, expected):
+def test_a_bucket_is_closed_if_the_next_tensor_would_exceed_its_size(counts, size, expected):
     assert plan_buckets(floats(*counts), size) == expected
 
 

@@ -140,7 +140,8 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
 
     def interrupt():
         begin.wait(TIMEOUT)
-        # Repeat the signal: Python handles a signal just before the wait only after the wait.
+        # Repeat the signal. If one arrives just before the wait begins, Python handles it only
+        # when the wait ends.
         while not interrupted.wait(0.1):
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
         ended.append(release.wait(TIMEOUT))

@@ -1,5 +1,6 @@
 """impl._threads.pool: the state at the moment when the caller receives an outcome."""
 
+import sys
 import threading
 import weakref
 from functools import partial
@@ -31,7 +32,9 @@ def outcomes(monkeypatch):
         set_done(future)
 
     monkeypatch.setattr(pool.Future, "set_done", check)
-    return found
+    monkeypatch.setattr(pool, "_pool", pool._Pool())  # Its first worker is a new thread.
+    yield found
+    pool._pool.close()
 
 
 def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
@@ -69,6 +72,7 @@ def test_the_caller_waits_for_the_end_of_the_thread_to_join():
 
 def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):
     monkeypatch.setattr(pool, "SINGLE_USE_THREADS", True)
+    monkeypatch.setattr(pool, "_pool", pool._Pool())
     future = pool.start(threading.current_thread)
     assert future.wait() is future.thread_to_join
 
@@ -157,3 +161,18 @@ def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
         assert run_on(topology.devices[0]) is first
     finally:
         torch.set_num_threads(before)
+
+
+def test_a_new_worker_installs_the_profile_function_of_threading(monkeypatch):
+    monkeypatch.setattr(pool, "_pool", pool._Pool())
+    pool.start(int).wait()  # The worker exists before the profile function is set.
+
+    def ignore_event(*event):
+        pass
+
+    threading.setprofile(ignore_event)
+    try:
+        assert pool.start(sys.getprofile).wait() is ignore_event
+    finally:
+        threading.setprofile(None)
+        pool._pool.close()

@@ -16,7 +16,7 @@ __all__ = ["THREADS", "Callers"]
 THREADS = 8
 #: The calls of all threads together.
 _CALLS_PER_MINUTE = 1000
-#: The outer replicas run on these devices, and each calls an inner DataParallel on its own device.
+#: The devices of the wrappers. Each replica of a nested call runs two replicas on its own device.
 _DEVICES = (0, 1, 2)
 
 

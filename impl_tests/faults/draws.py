@@ -37,7 +37,7 @@ def places_of(name: str) -> tuple[str, ...]:
 
 
 def draw_call(target: Target, rng: random.Random) -> str:
-    """Return the name of a public function of the target; one that runs modules more often."""
+    """Draw the name of a public function. Most of the drawn functions run modules."""
     names = [*(MODULE_CALLS if rng.random() < 0.6 else TRANSFER_CALLS)]
     if not hasattr(target.data_parallel.DataParallel, "hold"):
         names = [name for name in names if name != "DataParallel.hold"]

@@ -60,15 +60,15 @@ class CauseError(ValueError):
     __context__ = property(_refuse, _refuse)
 
 
-class _LyingClass(type):
+class _ClassWithoutIsinstance(type):
     """A class whose ``isinstance`` raises."""
 
     # CPython itself calls `__subclasscheck__` when it raises an exception.
     __instancecheck__ = _refuse
 
 
-class LyingError(ValueError, metaclass=_LyingClass):
-    """An exception whose class refuses ``isinstance``."""
+class NoIsinstanceError(ValueError, metaclass=_ClassWithoutIsinstance):
+    """An exception whose class raises an error in ``isinstance``."""
 
 
 class BareError(BaseException):
@@ -175,7 +175,7 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
     "args raises": ArgsError,
     "del raises": DelError,
     "attributes refused": FixedError,
-    "isinstance raises": LyingError,
+    "isinstance raises": NoIsinstanceError,
     "traceback refused": TracebackError,
     "causes refused": CauseError,
     "text refused": lambda: RefusedTextError(_TEXT),

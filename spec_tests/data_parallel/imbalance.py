@@ -1,4 +1,4 @@
-"""Calls that make DataParallel warn about imbalanced devices."""
+"""Calls on devices that report chosen amounts of memory and cores, which may be imbalanced."""
 
 from contextlib import AbstractContextManager
 from dataclasses import dataclass

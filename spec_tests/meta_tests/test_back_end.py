@@ -236,7 +236,7 @@ def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester)
     result.assert_outcomes(passed=2)
 
 
-def test_saved_command_repeats_the_features_of_the_devices(run_suite, pytester):
+def test_the_saved_command_has_the_options_without_and_dtypes(run_suite, pytester):
     options = ["--without=sparse", "--dtypes=float32", "--verdicts=verdicts.jsonl"]
     run_suite(TESTS.replace("torch.float64", "torch.float32"), *options)
     first = pytester.path.joinpath("verdicts.jsonl").read_text().splitlines()[0]

@@ -42,7 +42,7 @@ BINARY = {
     "in-place": lambda x, y: y.mul_(x),
     "set_": lambda x, y: x.set_(y),
 }
-#: Operators that reject even a 0-dim CPU tensor as second argument.
+#: Functions of a device tensor x and a 0-dim CPU tensor y that raise an error. Most accept y.
 REJECT_CPU_SCALAR = {
     "gcd": lambda x, y: torch.gcd(x.long(), y.long()),
     "logaddexp": torch.logaddexp,

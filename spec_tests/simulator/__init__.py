@@ -67,7 +67,7 @@ def enable(device_count: int | None = None) -> None:
         raise RuntimeError(f"sim already has {enabled} devices and cannot change to {count}")
     if enabled == 0:
         extension.start(count)
-        features.apply(missing())
+        features.remove(missing())
         _register()
 
 

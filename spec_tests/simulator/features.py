@@ -49,8 +49,8 @@ def switch_off(names: Iterable[str]) -> None:
     os.environ[_VARIABLE] = ",".join(names)
 
 
-def apply(names: Collection[str]) -> None:
-    """Apply ``names`` to the loaded extension and to the module ``torch.sim``."""
+def remove(names: Collection[str]) -> None:
+    """Remove the features ``names`` from the loaded extension and from ``torch.sim``."""
     native.extension().set_missing_features([name for name in names if name != _AUTOCAST])
     if _AUTOCAST in names:
         # `torch.autocast` raises an error if the device module does not have this function.

@@ -109,7 +109,7 @@ class RowEmbedding(nn.Module):
 
 
 class SquaredRows(nn.Module):
-    """A bilinear layer that is applied to each row twice."""
+    """A bilinear layer that gets each row as both of its inputs."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

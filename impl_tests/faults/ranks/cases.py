@@ -55,8 +55,8 @@ class Case:
         gather_output: As for ``impl.distributed.DataParallel``.
         input_grads: Whether the inputs require gradients.
         store: One of ``STORES``.
-        is_finalized: Whether the processes end by the end of the interpreter, which is slow. Else
-            they wait for their threads and end.
+        is_finalized: Whether each process finalizes the Python interpreter before it ends, which
+            is slow. Otherwise it only joins its threads.
     """
 
     seed: int
@@ -167,8 +167,9 @@ def _make_possible(case: Case, *, replace_fails: bool) -> Case:
     if replace_fails and case.where not in COLLECTIVES:
         lost = tuple((rank, "raises" if how == "fails" else how) for rank, how in case.lost)
         case = replace(case, lost=lost)
-    # These places come after the exchange, which would report an error of forward.
-    is_late = case.where in ("constructor", "gather", "mean", "reduction")
-    if is_late or case.raising in dict(case.lost):
+    # `raising` raises its error in forward. The constructor runs no forward, and the other places
+    # come after the exchange, which already reports the error.
+    excludes_raising = case.where in ("constructor", "gather", "mean", "reduction")
+    if excludes_raising or case.raising in dict(case.lost):
         case = replace(case, raising=None)
     return case
