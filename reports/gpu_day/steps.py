@@ -16,7 +16,7 @@ _BENCHMARK = "pytest_benchmark.plugin"
 _NO_AUTOLOAD = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 #: Folders of the suite that are run with the sanitizers.
 _CORE = ("spec_tests/comm", "spec_tests/functions")
-#: Folders of the suite whose functions move data between devices.
+#: Folders of the suite that are run with delayed inputs: their functions copy between devices.
 _LATE = (*_CORE, *(f"spec_tests/{each}" for each in ("scatter_gather", "parallel_apply")))
 #: Program of the step ``machine``: print versions and hardware.
 _MACHINE = """
@@ -75,7 +75,7 @@ class Step:
 def list_steps(setup: Setup) -> list[Step]:
     """Return all steps.
 
-    Three runs of the command, of nine minutes each, are enough for their time limits.
+    Three runs of the command, of nine minutes each, are enough for the time limits of all steps.
     """
     return [
         Step("machine", "versions and hardware", (sys.executable, "-c", _MACHINE), 30),
@@ -87,7 +87,7 @@ def list_steps(setup: Setup) -> list[Step]:
 
 def _verdict_steps(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--ignore=spec_tests/meta_tests", "--deselect=spec_tests/cpp_front_end")
-    stand_ins = ("spec_tests/meta_tests/test_reference_against_cuda.py",)
+    stand_ins = ("spec_tests/meta_tests/test_stand_ins_against_cuda.py",)
     # The first test compiles the C++ front end while the other tests wait.
     front_end = ("spec_tests/cpp_front_end", "--timeout=140")
     suite_on_reference = (*suite, "--target=torch.nn.parallel")

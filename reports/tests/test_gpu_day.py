@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -205,6 +206,14 @@ def test_steps_that_write_the_same_file_of_verdicts_have_different_tests(setup):
     paths = [part for step in shared for part in step.command if part.startswith("spec_tests")]
     assert len(shared) == 3
     assert len(set(paths)) == len(paths)
+
+
+def test_the_files_that_the_steps_run_exist(setup):
+    root = Path(program.__file__).parents[2]
+    parts = [part for step in list_steps(setup) for part in step.command]
+    files = [part for part in parts if part.startswith(("spec_tests/", "bench/", "impl_tests/"))]
+    assert files
+    assert [file for file in files if not (root / file.partition("::")[0]).exists()] == []
 
 
 def test_steps_that_need_cuda_are_skipped_on_the_simulator(setup):
