@@ -93,7 +93,7 @@ def _count_bytes_written(tensors, copies):
 
 
 def _describe(moved_bytes, payload, copy_bandwidth):
-    """Return library -> the bytes of the payload and of a call, and the bandwidth of a copy."""
+    """Return the values to save for each library: bytes of payload and call, copy bandwidth."""
     payload_bytes = sum(tensor.nbytes for tensor in payload)
     return {
         library: {

@@ -23,7 +23,10 @@ BLOCKS = 100
 
 
 def build_modules_and_input(topology, num_blocks=BLOCKS, width=WIDTH, **impl_options):
-    """Return library -> a DataParallel of one module, and an input. Only impl gets the options."""
+    """Return the DataParallel wrapper of each library, by name, and an input.
+
+    All wrappers have the same module. Only the wrapper of impl gets ``impl_options``.
+    """
     # Use all devices of the run. If there is only one, use it four times.
     available = len(topology.devices)
     devices = topology.take(available if available > 1 else DEVICES)

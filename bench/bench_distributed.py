@@ -4,8 +4,8 @@ Times are wall times of one step, forward and backward, until every rank has its
 includes sending the call to the ranks' processes. Both libraries use buckets of the same size.
 DistributedDataParallel (`reference`) gets each rank's rows. impl gets the whole batch and returns
 the whole output of a classifier on every rank. `bytes` counts the bytes that a rank passes to each
-collective in one step. It does not count one integer per parameter, by which a rank tells the
-other ranks in both libraries whether it used the parameter.
+collective in one step. In both libraries the ranks also exchange one integer per parameter, which
+says whether a rank used the parameter. `bytes` does not count these integers.
 """
 
 from functools import partial

@@ -1,6 +1,6 @@
 """A training step and an evaluation forward of eight models.
 
-Each model runs on simulated (or real) devices and on two CPU lanes, `["cpu", "cpu"]`. The variants
+Each model runs on simulated (or real) devices and as two CPU replicas, `["cpu", "cpu"]`. Variants
 are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
 impl with `hold` (evaluation only) and, on the CPU, impl.distributed and DistributedDataParallel
 with two ranks. torch.nn.parallel does not run on the CPU. A training step is zero_grad, forward,
@@ -38,7 +38,7 @@ def pool():
 
 @pytest.fixture(params=MODES)
 def mode(request):
-    """Return the mode. In evaluation no gradients are recorded."""
+    """Yield the mode. In evaluation no gradients are recorded."""
     with torch.set_grad_enabled(request.param == "training"):
         yield request.param
 
@@ -73,7 +73,7 @@ def bench_cpu(time_in_turn, benchmark, pool, name, mode):
 
 
 def _wrap_by_impl(devices, mode):
-    """Return name of a variant -> a function that wraps a module by impl."""
+    """Return, for each variant of impl, the function that wraps a module."""
     variants = {"impl": {}, "impl in turn": {"in_turn": True}}
     if mode == "evaluation":
         variants["impl held"] = {}
@@ -84,7 +84,7 @@ def _wrap_by_impl(devices, mode):
 
 
 def _build_calls(model, device, mode, wrappers, stack):
-    """Return variant -> a call that runs a step of ``model``.
+    """Return, for each variant, a call that runs a step of ``model``.
 
     In evaluation, check that all variants compute the same loss.
     """

@@ -16,7 +16,7 @@ ROWS = 64
 
 
 def bind(name, *args):
-    """Return library -> call of the function ``name`` of its module scatter_gather."""
+    """Return, for each library, a call of the function ``name`` of its module scatter_gather."""
     return {
         library: partial(getattr(target.scatter_gather, name), *args)
         for library, target in TARGETS.items()

@@ -28,19 +28,19 @@ FLOORS = Path(__file__).with_name("floors.toml")
 #: The root of the checkout.
 ROOT = Path(__file__).parents[1]
 
-#: The published runs of the benchmarks with which a run is compared.
+#: The folder of the published runs with which a run is compared.
 PUBLISHED = ROOT / "reports/results/impl/torch-2.13.0_sim_bench"
 
 #: Number of measurements. A row fails if it is below its floor in all of them.
 ATTEMPTS = 3
 
-#: Seconds per benchmark and library of a repeated measurement. A longer one has less noise.
+#: Seconds for each benchmark and library in a repeated measurement. More seconds mean less noise.
 REPEAT_SECONDS = 2
 
-#: The number of rows that are shown as those that moved most.
+#: The number of printed rows whose ratios differ most from the published ones.
 MOVES = 3
 
-#: The number of characters that a bar has for a ratio of 1, and at most.
+#: The length of a bar in characters for a ratio of 1, and the largest length.
 BAR, MAX_BAR = 8, 32
 
 
@@ -63,7 +63,7 @@ def find_rows_below(
 
     Args:
         run: A run saved by pytest-benchmark.
-        floor_of: Row -> the required minimum of its ratio.
+        floor_of: For each row: the required minimum of its ratio.
         measure: Runs the benchmarks with the given names and returns the saved run.
 
     Returns:
@@ -100,8 +100,8 @@ def _print_table(table: list[Ratio]) -> list[str]:
 def _find_floors(info: Mapping[str, Any]) -> Mapping[str, float]:
     """Return the floors of a machine, and print for which machine they were measured.
 
-    The ratios on another processor, or with another release of Python, are different. There each
-    floor is 1, or less if impl is the slower library.
+    On a machine that was not measured (another processor or release of Python), each floor is 1,
+    or less if impl is the slower library.
 
     Args:
         info: ``machine_info`` of a run saved by pytest-benchmark.
@@ -118,7 +118,10 @@ def _find_floors(info: Mapping[str, Any]) -> Mapping[str, float]:
 
 
 def _groups_of(rows: Collection[str]) -> set[str]:
-    """Return the benchmark groups of ``rows``. The name of a row of bytes ends in `` (bytes)``."""
+    """Return the benchmark groups of ``rows``.
+
+    A row that compares peak memory has the name of its group and the suffix `` (bytes)``.
+    """
     return {row.removesuffix(" (bytes)") for row in rows}
 
 

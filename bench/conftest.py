@@ -58,8 +58,9 @@ def time_in_turn(
 ) -> Callable[..., None]:
     """Return a function that times calls of several libraries in turn.
 
-    A time ends when every device is idle. The arguments of the function are a mapping from library
-    to call, and, by the name of the library, further values to save.
+    A time ends when every device is idle. The first argument of the function has the call of each
+    library, by name. Each keyword argument has further values to save for the library of this
+    name.
     """
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
     seconds = float(request.config.getoption("benchmark_max_time"))

@@ -4,7 +4,7 @@ from spec_tests.harness.environment.target import Target
 
 __all__ = ["LIBRARIES", "TARGETS"]
 
-#: Name of a library in the results of benchmarks -> its module.
+#: For each library, by its name in the results: its module.
 LIBRARIES = {"reference": "torch.nn.parallel", "impl": "impl"}
-#: Name of a library in the results of benchmarks -> its functions.
+#: For each library, by its name in the results: the module as a `Target`.
 TARGETS = {name: Target(module) for name, module in LIBRARIES.items()}

@@ -16,7 +16,7 @@ cuda_stubs.load_stubs()
 ROWS = 16
 _TOKENS, _VOCABULARY = 32, 2000
 _WIDTH = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
-#: Outputs with a cache take longer to gather, and training does not use them.
+#: The models return no cache: a cache takes time to gather, and training does not use it.
 _TEXT = {**_WIDTH, "vocab_size": _VOCABULARY, "use_cache": False}
 
 

@@ -1,7 +1,8 @@
 """Time the calls of several libraries in turn, so that the times of one turn can be compared.
 
 A machine may be slow for a minute. If all calls of one library were timed before those of another,
-such a minute would change their ratio. In turn it makes all times of a turn longer.
+such a minute would change the ratio of the libraries. If the calls are timed in turn, it makes all
+times of a turn longer, and their ratio stays the same.
 """
 
 import time
@@ -26,14 +27,14 @@ def time_in_turn(
 ) -> None:
     """Time each call once in every turn. A time includes the time to free the result.
 
-    The benchmark has the times of impl. ``benchmark.extra_info`` gets the times of the other
+    pytest-benchmark stores the times of impl. ``benchmark.extra_info`` gets the times of the other
     libraries, for `add_other_libraries`, and the quartiles of the turns' ratios (``pairs``).
 
     Args:
         benchmark: The fixture of pytest-benchmark.
-        calls: Library -> the call to time. ``impl`` is one of the libraries.
+        calls: For each library: the call to time. ``impl`` is one of the libraries.
         seconds: The time for all turns. At least five turns are made.
-        info: Library -> what the saved run says of it beside its times, such as ``peak_bytes``.
+        info: For each library: values to save besides its times, such as ``peak_bytes``.
     """
     others = {library: call for library, call in calls.items() if library != _IMPL}
     times: dict[str, list[float]] = {library: [] for library in others}
@@ -70,7 +71,7 @@ def _time(call: Callable[[], object]) -> float:
 
 
 def _compare(reference: list[float], impl: list[float]) -> dict[str, float]:
-    """Return the quartiles of the ratios of times in the same turn."""
+    """Return the quartiles of the turns' ratios: the time of the reference divided by impl's."""
     ratios = [left / right for left, right in zip(reference, impl, strict=True)]
     return dict(zip(("q1", "median", "q3"), quantiles(ratios, n=4), strict=True))
 

@@ -26,8 +26,8 @@ scatter_gather
     is_namedtuple                    copies of scatter, which use this older name
 
 ``_broadcast_coalesced_reshape`` and ``_replicatable_module`` are defined in ``replicate``, because
-they need its functions. Of the names that tests replace, impl itself uses only
-``_check_balance``: replacing another one does not change impl.
+they need its functions. Some software replaces names. Of these names, impl itself uses only
+``_check_balance``: a replacement of another one does not change impl.
 """
 
 import warnings
@@ -50,7 +50,7 @@ from ._device import (
 )
 from ._pytree import is_named_tuple
 
-#: A smaller ratio of the memory, or of the cores, of two devices causes a warning.
+#: A warning is issued if the ratio of the memory, or of the cores, of two devices is smaller.
 _BALANCED = 0.75
 
 _IMBALANCE = """
@@ -87,8 +87,8 @@ def _get_device_index(
 ) -> int:
     """Return the ordinal of ``device``.
 
-    With ``allow_cpu`` the ordinal of the CPU is -1. With ``optional`` a device without index is
-    the current device. Without these options, raise ValueError for such devices.
+    With ``allow_cpu`` the ordinal of the CPU is -1. With ``optional`` None, or a device without
+    index, is the current device. Without these options, raise ValueError for these devices.
     """
     if is_cpu(device) and allow_cpu:
         return -1

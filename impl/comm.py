@@ -259,8 +259,8 @@ def gather(
     Args:
         tensors: ``k`` dense tensors of the accelerator, of one shape except at ``dim``.
         dim: The dimension to concatenate along. Negative values count from the last one.
-        destination: Any device, or the CPU (also -1, which is deprecated). None, or an
-            accelerator without index, is the current device.
+        destination: A device of an accelerator, or the CPU (also -1, which is deprecated). None,
+            or an accelerator without index, is the current device.
         out: A tensor to fill, on any device, instead of ``destination``. Values are converted
             to its dtype.
 
@@ -289,7 +289,10 @@ def gather(
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:
-    """Return the ordinal of ``device``, or the current ordinal if ``device`` has none."""
+    """Return the ordinal of ``device``, or of the current device if ``device`` has no index.
+
+    Raise ValueError if ``device`` is the CPU.
+    """
     if is_cpu(device):
         raise ValueError(f"Expected a non cpu device, but got: {device}")
     return as_device_or_current(device).index

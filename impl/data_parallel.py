@@ -59,8 +59,8 @@ class DataParallel(nn.Module, Generic[T]):
             ``k`` threads. By default, all devices of the accelerator. If two accelerators can be
             used, all devices of the accelerator that has the module's first parameter. On the CPU
             each replica uses ``torch.get_num_threads()`` threads for an operator, by default one
-            per core: call ``torch.set_num_threads`` so that ``k`` times that number fits the
-            cores.
+            per core: call ``torch.set_num_threads`` so that all ``k`` replicas together use at
+            most one thread per core.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
@@ -157,7 +157,7 @@ class DataParallel(nn.Module, Generic[T]):
 
     @exclude_from_compilation
     def hold(self) -> AbstractContextManager[None]:
-        """Cache the replicas in a ``with`` block, for evaluation.
+        """Return a context manager that caches the replicas in a ``with`` block, for evaluation.
 
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices. Later forwards reuse the replicas, also in other
@@ -167,7 +167,7 @@ class DataParallel(nn.Module, Generic[T]):
         Results and buffers equal those of forwards outside of a block: buffers that have changed
         since the last forward, as batch norm's do in training, are copied again. Other
         attributes that a replica sets remain on that replica until the block ends. Attributes
-        and hooks that are added to the module in the block do not reach the replicas.
+        and hooks that are added to the module in the block are not added to the replicas.
 
         With one device, or none, the block has no effect. If other streams are current in a later
         forward, that forward builds replicas for these streams.
@@ -212,7 +212,7 @@ class DataParallel(nn.Module, Generic[T]):
         return gather(outputs, output_device, dim=self.dim)
 
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the module itself, on the only device. Without devices, move nothing."""
+        """Call the module itself, on the only device. Without devices, move no tensors."""
         if not self.device_ids:
             args, kwargs = remove_markers((inputs, kwargs))
             return self.module(*args, **kwargs)
@@ -240,7 +240,10 @@ class DataParallel(nn.Module, Generic[T]):
 
     @exclude_from_compilation
     def _find_cached_replicas(self) -> Sequence[T]:
-        """Return the cached replicas, or an empty tuple. Check the device of the parameters."""
+        """Return the cached replicas; outside of ``hold``, an empty tuple.
+
+        Raise RuntimeError if a parameter or buffer is not on the first device.
+        """
         cache = find_replica_cache(self)
         if cache is not None:
             return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
@@ -350,7 +353,7 @@ def _at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequenc
 
 @compile_only_inlined
 def _move_output(output: Any, source: torch.device, target: DeviceId) -> Any:
-    """Move the tensors in ``output`` that are on ``source`` to ``target``."""
+    """Return ``output`` with its tensors moved from ``source`` to ``target``."""
     # If no tensor has to move, the caller gets the module's own output object.
     is_there = target == source or target == source.index
     return output if is_there else _move_tensors(output, source, target)

@@ -86,7 +86,7 @@ class Broadcast(Function):
     @staticmethod
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Add the gradients of each input on its device."""
+        """Return the sum of the gradients of each input, on the device of the input."""
         # Use a Function instead of `comm.reduce_add_coalesced`, so that double backward works.
         sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, *sums

@@ -70,9 +70,9 @@ def parallel_apply(
     newer. When the first module has ended, the calling thread also runs the modules that no worker
     has started. Each other module runs in a worker thread. Each module runs with the state of the
     calling thread: grad mode, autocast, streams, context variables and everything else that
-    ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are discarded.
-    Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
-    compiles in one thread at a time.
+    ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are discarded,
+    except ``torch.set_num_threads``. Replicas that run compiled code (see ``replicate``) run one
+    after the other, because PyTorch compiles in one thread at a time.
 
     Args:
         modules: ``k`` modules, at least one.
@@ -106,8 +106,8 @@ def parallel_apply(
         RuntimeError: torch.jit.trace records a call of several modules.
 
     Note:
-        With ``in_turn``, a module that waits for a later one waits forever. An interrupt
-        (Ctrl-C) then prints the line that waits.
+        With ``in_turn``, a module that waits for a later one waits forever. The traceback of an
+        interrupt (Ctrl-C) then shows the line that waits.
 
         An interrupt of the calling thread ends the module that runs there. The interrupt is
         raised when the other modules have ended. If the calling thread only waits for the other
@@ -148,7 +148,7 @@ def _run_calls(
 ) -> list[Any]:
     """Run ``calls``. Return a result or a CapturedError for each call."""
     if len(calls) == 1:
-        # A single call runs in this thread, so no mode has to reach another thread.
+        # A single call always runs in this thread, where all modes are active.
         return [capture(calls[0])]
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     if in_turn or any(map(has_compiled_code, modules)):

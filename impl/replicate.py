@@ -99,7 +99,7 @@ def replicate(
 def _broadcast_coalesced_reshape(
     tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
 ) -> list[list[Tensor]]:
-    """Copy tensors to each of ``devices`` by ``Broadcast``; with ``detach``, without gradients.
+    """Copy tensors to each of ``devices``. Unless ``detach`` is True, gradients flow back.
 
     Return a list of copies for each device, or an empty list if ``tensors`` is empty.
     """
@@ -113,9 +113,11 @@ def _broadcast_coalesced_reshape(
 
 
 def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
-    """Return False if TorchScript is enabled and a script module of a tree has a Python child.
+    """Return whether the tree of ``module`` can be replicated.
 
-    Modules in ``memo`` are not checked, except ``module``. The function adds the tree to ``memo``.
+    The result is False if TorchScript is enabled and a script module has a Python child. Modules
+    in ``memo`` are not checked, except ``module``. The function adds the modules of the tree to
+    ``memo``.
     """
     memo = set() if memo is None else memo
     modules = set(collect_tree(module).modules)

@@ -156,8 +156,8 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
 
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
-        ValueError: In the same place of the outputs, some replicas returned None or a tensor and
-            others did not; or dictionaries or sequences differ in length.
+        ValueError: At the same position in the outputs, some replicas returned None, a tensor or a
+            packed sequence, and others did not; or dictionaries or sequences differ in length.
         KeyError: A dictionary lacks a key of the first replica's dictionary.
         RuntimeError: Tensors differ in another dimension than ``dim``.
 

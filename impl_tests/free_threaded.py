@@ -21,7 +21,7 @@ from reports.others.environments import install_torch, pip
 ROOT = Path(__file__).resolve().parents[1]
 #: The environment variable with the path of the interpreter.
 VARIABLE = "FREE_THREADED_PYTHON"
-#: Minor version of Python -> the newest release of PyTorch with a free-threaded build for it.
+#: For a minor version of Python: the newest PyTorch release with a free-threaded build for it.
 TORCH_RELEASES = {13: "2.12.0"}
 #: The release of PyTorch for all other versions of Python.
 DEFAULT_TORCH = "2.13.0"
@@ -45,7 +45,7 @@ CHECK_GIL = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
 
 _PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 _SUITE = ("spec_tests", "--ignore", "spec_tests/meta_tests", "--accelerator", "sim")
-#: Part of the run -> a module for ``python -m``, and the arguments of the module.
+#: For each part of the run: a module for ``python -m``, and the arguments of the module.
 PARTS = {
     "suite": (*_PYTEST, *_SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl"),
     "impl": (*_PYTEST, "spec_tests/meta_tests", "impl_tests"),

@@ -1,9 +1,9 @@
-"""Delete each call that orders work on the devices, and run tests: ``tox -e orderings``.
+"""Delete the calls that order work on the devices, one at a time, and run tests.
 
-The calls are waits, records of streams and switches of streams, in impl and in
-spec_tests/cuda_stand_ins (the replacements of CUDA-only functions). The script deletes one call
-at a time, or makes one blocking copy non-blocking. If no test fails, the tests do not check the
-ordering that this call makes.
+``tox -e orderings`` runs this script. The calls are waits, records of streams and switches of
+streams, in impl and in spec_tests/cuda_stand_ins (the replacements of CUDA-only functions). The
+script also makes blocking copies non-blocking, one at a time. If no test fails, the tests do not
+check the ordering that the call or copy causes.
 """
 
 import ast
@@ -51,10 +51,11 @@ _STAND_INS_TESTS = (
     "spec_tests/meta_tests/test_stand_ins_streams.py",
     "spec_tests/comm/test_scatter_streams.py",
 )
-#: Changed package -> the tests to run, besides test_ordering.py of each folder of spec_tests.
+#: For each changed package: the tests to run, besides test_ordering.py of the folders of
+#: spec_tests.
 TESTS = {"impl": _IMPL_TESTS, "spec_tests/cuda_stand_ins": _STAND_INS_TESTS}
-#: Changed package -> the value of --target, the package that the tests check. The CUDA stand-ins
-#: are called by torch.nn.parallel.
+#: For each changed package: the value of --target, the package that the tests check. The CUDA
+#: stand-ins are called by torch.nn.parallel.
 TARGETS = {"impl": "impl", "spec_tests/cuda_stand_ins": "torch.nn.parallel"}
 
 
@@ -155,7 +156,7 @@ def is_detected(deletion: Deletion) -> bool:
 
 
 def main() -> int:
-    """Try all deletions; return 1 if all tests pass on one of them."""
+    """Try all deletions; return 1 if the tests do not detect one of them."""
     survivors = 0
     for deletion in find_deletions():
         detected = is_detected(deletion)

@@ -1,4 +1,4 @@
-"""Tuples, modes and functions that several test files use."""
+"""Tuple classes, modes of PyTorch, and functions that several test files use."""
 
 import subprocess
 import sys

@@ -41,7 +41,7 @@ def test_keyword_arguments_without_positional_ones_are_not_dropped(topology):
 
 
 class OwnSteps(DataParallel):
-    """A wrapper whose own steps call nothing of impl."""
+    """A wrapper whose ``scatter`` and ``parallel_apply`` call no function of impl."""
 
     def scatter(self, inputs, kwargs, device_ids):
         return [inputs], [kwargs]
@@ -59,7 +59,7 @@ def test_a_wrapper_with_its_own_steps_cannot_be_traced(topology):
 
 
 class Sum(nn.Module):
-    """The sum of a tensor and those in a dictionary."""
+    """A module that returns the sum of a tensor and the tensors in a dictionary."""
 
     def forward(self, x, more):
         return x + more["a"][0] + more["b"]

@@ -1,4 +1,4 @@
-"""impl_tests.mutation: the changes to impl, the order of tests, and records of equivalent changes.
+"""impl_tests.mutation: changes to impl, the order of tests, and records of equivalent changes.
 
 An equivalent change is one that no caller of impl can notice.
 """
@@ -23,7 +23,7 @@ RECORD = """
 reason = "for this test"
 changes = ["{}"]
 """
-#: Description of a change, or of code that stays -> the original code, and all changed codes.
+#: For a description of a change, or of unchanged code: the original code and all changed codes.
 CHANGED_CODES = {
     "a statement": (
         "def f():\n a()\n b = 1",

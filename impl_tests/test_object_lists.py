@@ -21,7 +21,7 @@ FOLDER = str(Path(impl.__file__).parent)
 
 @contextmanager
 def list_objects():
-    """Keep a list of all objects that are younger than the block, at each event inside impl."""
+    """At each call or return inside impl, list all objects that were created in the block."""
     listed = []
 
     def on_event(frame, event, argument):

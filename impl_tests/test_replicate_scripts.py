@@ -1,4 +1,4 @@
-"""impl.replicate: script modules, and copies of the undocumented functions."""
+"""impl.replicate: script modules, and an undocumented function that copies tensors."""
 
 from contextlib import contextmanager
 

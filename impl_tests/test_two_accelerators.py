@@ -9,7 +9,7 @@ from impl._device import device as device_module
 
 
 class _Refusing:
-    """A stand-in for torch.accelerator whose other functions must not be called."""
+    """A stand-in for torch.accelerator. Only functions that a test adds to it may be called."""
 
     def __getattr__(self, name):
         raise AssertionError(f"torch.accelerator.{name} was called")

@@ -56,10 +56,10 @@ def attached_copies(
         tensor is a row-major copy in new memory. The copies in one list may share one storage.
 
         Backward adds the gradients on the device of the source: first the gradient of the shared
-        tensor, then those of the copies in the order of ``devices``. A source gets no gradient if
-        neither the shared tensor nor a copy is used. After an in-place change of the shared
-        tensor, autograd adds its gradient to the source directly, apart from the sum of the
-        gradients of the copies.
+        tensor, then the gradients of the copies in the order of ``devices``. A source gets no
+        gradient if neither the shared tensor nor a copy is used. After an in-place change of the
+        shared tensor, its gradient is not part of this sum: autograd adds it to the gradient of
+        the source separately.
     """
     return _copy_bucket_by_bucket(
         _copy_attached, tensors, devices, plan_buckets(tensors, buffer_size, by_grad=True)
@@ -90,8 +90,9 @@ def _copy_bucket_by_bucket(
     devices: Sequence[torch.device],
     plan: Sequence[Sequence[int]],
 ) -> _Rows:
-    """Copy the buckets of ``plan``, which are lists of indices of ``tensors``, by ``copy_rows``.
+    """Copy ``tensors`` to each of ``devices``, bucket by bucket.
 
+    ``plan`` contains the indices of the tensors in each bucket. ``copy_rows`` copies one bucket.
     Return for each device a list of copies, in the order of ``tensors``.
     """
     rows: _Rows = [[] for _ in devices]
@@ -158,9 +159,9 @@ def _single_output_view(output: Tensor) -> Tensor:
 class CopiedBucket(Function):
     """Copies of one bucket of tensors, and views of the tensors if they are requested.
 
-    ``functions.Broadcast`` behaves as in torch.nn.parallel. This Function differs from it: there
-    is one node for each bucket, so that gradients are freed early; sources may be on any device;
-    and an unused copy has no gradient instead of zeros.
+    This Function differs from ``functions.Broadcast``, which behaves as in torch.nn.parallel:
+    each bucket has its own node, so that gradients are freed early; the tensors may be on any
+    device; and the gradient of an unused copy is None, not zeros.
     """
 
     @staticmethod
@@ -186,7 +187,10 @@ class CopiedBucket(Function):
 def _sum_rows(
     rows: Sequence[Sequence[Tensor | None]], device: torch.device
 ) -> list[Tensor | None]:
-    """Add the gradients in ``rows``, one row for each device, index by index on ``device``."""
+    """Return the sum of the gradients of each tensor, on ``device``.
+
+    ``rows`` has one list of gradients for each device.
+    """
     columns = list(zip(*rows, strict=True))
     # One operation adds the gradients of all tensors whose gradients are dense on all devices.
     # Sums with sparse or missing gradients are computed tensor by tensor.

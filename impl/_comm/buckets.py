@@ -1,4 +1,4 @@
-"""Buckets: groups of small tensors that are copied in one transfer."""
+"""Buckets: groups of tensors that are copied, or summed, together."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -10,24 +10,24 @@ from torch import Tensor
 from .._compat import flatten, sparse_parts, use_unrecorded_views
 from .._device import alignment_on
 
-#: The default for the largest number of bytes in a bucket.
+#: The default of ``buffer_size`` in ``comm``: the largest number of bytes in a bucket.
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
 
 #: The largest number of bytes in a bucket of a replica's parameters. Backward keeps the gradients
 #: of a bucket until all of them are computed: with buckets of 10 MiB the peak memory of a backward
-#: pass can be 1.4 times that with buckets of 2 MiB.
+#: pass can be 1.4 times as high as with buckets of 2 MiB.
 REPLICA_BUFFER_SIZE = 2 * 1024 * 1024
 
 
 def plan_buckets(
     tensors: Sequence[Tensor], buffer_size: int, *, by_grad: bool = False
 ) -> list[list[int]]:
-    """Group the indices of ``tensors``, dense or sparse COO, into buckets.
+    """Group ``tensors``, dense or sparse COO, into buckets.
 
-    The tensors of a bucket have the same dtype, layout and device and, with ``by_grad``, the same
-    ``requires_grad``. A bucket has at most ``buffer_size`` bytes, not counting the gaps between
-    tensors. A bucket may be larger if all of its tensors but one are empty. The indices in a
-    bucket are ascending.
+    Return for each bucket the indices of its tensors, in ascending order. The tensors of a bucket
+    have the same dtype, layout and device and, with ``by_grad``, the same ``requires_grad``. A
+    bucket has at most ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket
+    with a single non-empty tensor may be larger.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
@@ -47,7 +47,7 @@ def plan_buckets(
 
 
 def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
-    """Return the bytes of the elements of each tensor, including the indices of sparse ones."""
+    """Return the bytes of each tensor; for a sparse tensor, of its indices and values."""
     return [
         sum(part.nbytes for part in sparse_parts(tensor)) if tensor.is_sparse else tensor.nbytes
         for tensor in tensors
@@ -57,7 +57,7 @@ def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
 def sorted_by_index(
     tensor_lists: Iterable[Sequence[Tensor]], indices: Sequence[int]
 ) -> list[list[Tensor]]:
-    """Sort the tensors of each list. ``indices`` has the sort key of each position in a list."""
+    """Return sorted lists. ``indices[i]`` is the sort key of the tensor at position ``i``."""
     order = sorted(range(len(indices)), key=indices.__getitem__)
     if order == list(range(len(indices))):
         return [list(tensors) for tensors in tensor_lists]
@@ -100,8 +100,8 @@ def unpack(flat: Tensor, shapes: Iterable[torch.Size], spacing: int) -> list[Ten
 
     The tensors share the memory of ``flat``, except tensors without elements. Each tensor has its
     own version counter: an in-place change of one tensor must not count as a change of the others
-    (pytorch/pytorch#13594). Consecutive tensors with the same shape are split in one operation,
-    which is several times faster.
+    (pytorch/pytorch#13594). One operation splits all consecutive tensors with the same shape,
+    which is several times faster than one operation for each tensor.
     """
     runs = [(shape, len(list(run))) for shape, run in groupby(shapes)]
     steps = [-(-shape.numel() // spacing) * spacing for shape, _ in runs]

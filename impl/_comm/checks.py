@@ -20,7 +20,7 @@ def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
 
 
 def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -> int:
-    """Check that chunks of ``tensor`` fill the outputs. Return the non-negative ``dim``."""
+    """Check that chunks of ``tensor`` fit the outputs. Return ``dim`` as a non-negative number."""
     if not outputs:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor.dim())
@@ -43,7 +43,7 @@ def check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -
 
 
 def check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
-    """Check that inputs can be concatenated. Return the non-negative ``dim``.
+    """Check that inputs can be concatenated. Return ``dim`` as a non-negative number.
 
     Unless ``any_device`` is true, all inputs must be on the accelerator.
     """
@@ -84,7 +84,10 @@ def check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
 
 
 def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
-    """Check that there are ``count > 0`` devices, and as many chunk sizes, if any are given."""
+    """Check that the number of devices, ``count``, is positive and is the number of chunk sizes.
+
+    ``chunk_sizes`` may be None.
+    """
     if count == 0:
         raise RuntimeError("Expected at least one device to scatter to")
     if chunk_sizes is not None and len(chunk_sizes) != count:
@@ -99,8 +102,8 @@ def _enumerate_on_accelerator(
 ) -> Iterator[tuple[int, Tensor]]:
     """Check that each tensor is on an accelerator, then yield its index and the tensor.
 
-    A generator, so that all checks of one tensor precede those of the next tensor, as in
-    torch.nn.parallel.
+    This function is a generator, so that callers finish the checks of one tensor before the next
+    tensor is checked, as in torch.nn.parallel.
     """
     for index, tensor in enumerate(tensors):
         if not is_on_accelerator(tensor):

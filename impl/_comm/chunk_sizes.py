@@ -1,4 +1,4 @@
-"""The number of rows of each chunk."""
+"""Computation of the number of rows of each chunk."""
 
 import math
 from collections.abc import Sequence
@@ -12,8 +12,9 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
 
     ``weights`` are either chunk sizes that sum to ``extent``, or proportions: each length is
     rounded up until no rows are left. By default every length but the last is
-    ``ceil(extent / count)``. A device without rows has no length; but if ``extent`` is 0, there
-    are ``count`` lengths of 0.
+    ``ceil(extent / count)``. The last devices have no length if no rows are left for them. A
+    device with weight 0 before them has the length 0. If ``extent`` is 0, there are ``count``
+    lengths of 0.
     """
     if extent == 0:
         return [0] * count

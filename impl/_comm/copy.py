@@ -18,22 +18,22 @@ _LARGE_BYTES = 1024 * 1024
 
 
 def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
-    """Return ``tensor`` on ``device``, with the same dense strides. Gradients flow through it.
+    """Return ``tensor`` on ``device``, with the same dense strides. Gradients flow back to it.
 
     A tensor that is already on ``device`` is copied only if ``copy`` is True. The host waits only
-    for copies to the CPU, because no stream orders later reads there.
+    for copies to the CPU, because no stream orders later reads on the CPU.
     """
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
 def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Copy to ``device`` a tensor whose class defines its own operators, differentiably."""
+    """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back."""
     if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
         return to_device(tensor, device)
     # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
     # dense gradient of the nested tensor's values.
     nested: Any = tensor
-    lengths = nested.lengths()  # None, unless there are gaps between the rows.
+    lengths = nested.lengths()  # None if there are no gaps between the rows.
     return torch.nested.nested_tensor_from_jagged(
         to_device(nested.values(), device),
         to_device(nested.offsets(), device),
@@ -44,11 +44,12 @@ def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
 
 @without_grad
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
-    """Copy a bucket, tensors with the same device, dtype and layout, to each of ``devices``.
+    """Copy a bucket to each of ``devices``.
 
-    Return for each device a list of plain tensors without history, in the order of the bucket.
-    Each tensor is row-major, is aligned like a new tensor, and has its own version counter.
-    Tensors of one list may share one storage, but not with other lists or with the bucket.
+    The tensors of a bucket have the same device, dtype and layout. Return for each device a list
+    of plain tensors without history, in the order of the bucket. Each tensor is row-major, is
+    aligned like a new tensor, and has its own version counter. The tensors of one list may share
+    one storage. Different lists share no storage with each other or with the bucket.
     """
     if not devices:
         return []
@@ -70,8 +71,8 @@ def _packed_copies(
     flat = pack(bucket, spacing)
     shapes = [tensor.shape for tensor in bucket]
     for index, device in enumerate(devices):
-        # `flat` is new, so on its own device the first entry of `devices` gets views of it. Later
-        # entries of the same device get copies.
+        # `flat` is a new tensor, so the first entry of `devices` that is the device of `flat` gets
+        # views of it. Later equal entries get views of copies.
         yield unpack(to_device(flat, device, copy=device in devices[:index]), shapes, spacing)
 
 

@@ -1,4 +1,4 @@
-"""Functions that run while grad mode is off."""
+"""A decorator for functions that run while grad mode is off."""
 
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -12,7 +12,10 @@ _R = TypeVar("_R")
 
 
 def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Decorate ``function`` to run while grad mode is off. An interrupt restores grad mode."""
+    """Return a function that calls ``function`` while grad mode is off.
+
+    The earlier grad mode is restored, even after an interrupt.
+    """
 
     def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         before = torch.is_grad_enabled()

@@ -79,7 +79,7 @@ def _add_packed(lists: Sequence[Sequence[Tensor]], device: torch.device) -> list
 
 
 def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[list[list[int]]]:
-    """Return the buckets of each list: lists of indices of tensors.
+    """Return for each list its buckets. A bucket is a list of indices of tensors.
 
     For lists with equal dtypes and shapes the buckets are computed once.
     """
@@ -108,7 +108,7 @@ def _reduce_packed(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     first = lists[0]
     kinds = {tuple([(each.dtype, each.shape) for each in tensors]) for tensors in lists}
     is_uniform = len(kinds) == 1
-    # If lists differ in shapes or dtypes, their gaps would be at different places: use no gaps.
+    # If lists differ in shapes or dtypes, gaps would be at different offsets: use no gaps.
     spacing = packed_alignment([first[0].device], first[0].dtype) if is_uniform else 1
     flat = reduce_tensors([pack(tensors, spacing) for tensors in lists], ordinal)
     totals = unpack(flat, [tensor.shape for tensor in first], spacing)

@@ -10,7 +10,7 @@ from .._device import is_cpu
 
 
 def is_wrapper(tensor: Tensor) -> bool:
-    """Return whether the class of ``tensor`` implements its own operators.
+    """Return whether the class of ``tensor`` defines its own ``__torch_dispatch__``.
 
     The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
     no ``split_with_sizes``.
@@ -37,7 +37,7 @@ def wrap_dim(dim: int, num_dims: int) -> int:
 def split_into_views(
     tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views of ``chunk_sizes`` rows, or into at most ``count`` views.
+    """Split ``tensor`` into views of ``chunk_sizes`` rows, or evenly into at most ``count`` views.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
@@ -76,7 +76,7 @@ def cat_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
 
 
 def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate ``tensors`` along ``dim`` into ``out``, and return it."""
+    """Concatenate ``tensors`` along ``dim`` into ``out``. Return ``out``."""
     is_awaited = is_cpu(out.device)
     slices = torch.split_with_sizes(out, [tensor.size(dim) for tensor in tensors], dim)
     for part, tensor in zip(slices, tensors, strict=True):

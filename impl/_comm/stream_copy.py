@@ -36,7 +36,7 @@ def chunks_to_devices(
     ordinals: Sequence[int],
     streams: Streams,
 ) -> tuple[Tensor, ...]:
-    """Copy each chunk to its device, unless it is already there."""
+    """Return the chunks on their devices. A chunk that is already on its device is not copied."""
     results = []
     stream = None
     # If there are fewer chunks than devices, the remaining devices are not checked.
@@ -64,7 +64,10 @@ def _call_on(stream: torch.Stream | None, function: Callable[..., Tensor], *args
 
 
 def _find_stream(streams: Streams, index: int, ordinal: int) -> torch.Stream | None:
-    """Return the stream for the chunk ``index``, which must be a stream of its device."""
+    """Return the stream for the chunk ``index``, or None.
+
+    Raise RuntimeError if the stream does not belong to the device ``ordinal``.
+    """
     stream = streams[index] if streams is not None and index < len(streams) else None
     if stream is not None and stream.device_index != ordinal:
         raise RuntimeError(

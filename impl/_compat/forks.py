@@ -5,6 +5,6 @@ from collections.abc import Callable
 
 
 def register_fork_handler(handler: Callable[[], None]) -> None:
-    """Call ``handler`` in every forked child, which has the forking thread only."""
+    """Register ``handler``, which runs in every forked child. A child has only one thread."""
     if hasattr(os, "register_at_fork"):  # Windows has no forks.
         os.register_at_fork(after_in_child=handler)

@@ -10,13 +10,13 @@ from .forks import register_fork_handler
 
 @contextmanager
 def pause_gc() -> Iterator[None]:
-    """Disable the garbage collector inside a ``with`` block.
+    """Return a context manager that disables the garbage collector inside a ``with`` block.
 
     The collector runs whenever enough objects have been created. If a block creates a hundred
     thousand objects and drops none, the collector would run many times without effect, and scan
     more objects each time. The setting is process-wide, so garbage of other threads is not
     collected either. Blocks may overlap in several threads. The first block saves whether the
-    collector is enabled, and the last block to end restores this.
+    collector is enabled, and the last block to end restores this setting.
     """
     pause = _Pause()
     try:
@@ -34,7 +34,7 @@ class _Pause:
     """An active block of :func:`pause_gc`.
 
     Attributes:
-        thread: The identifier of its thread.
+        thread: The identifier of the thread that entered the block.
     """
 
     def __init__(self) -> None:
@@ -51,12 +51,12 @@ class _Pauses:
         self._was_enabled = False
 
     def begin(self, pause: _Pause) -> None:
-        # One lock for the check and the change. If another block ended between them, this block
-        # would save that the collector is disabled, and leave it disabled forever.
+        # Hold the lock during the check and the change. If the last other block ended between
+        # them, the collector would stay disabled forever.
         with self._lock:
             if not self._active:
                 self._was_enabled = gc.isenabled()
-            # Append before the collector is disabled: `end` then undoes an interrupted call.
+            # Append before the collector is disabled, so that `end` undoes an interrupted `begin`.
             self._active.append(pause)
             gc.disable()
 

@@ -1,8 +1,8 @@
 """Installation of impl under the names of torch.nn.parallel.
 
-Objects of torch.nn.parallel are found by name. This module compares their identity and never
-calls them. Functions and classes of torch.nn.parallel refer to each other, so existing objects
-continue to run the code of torch.nn.parallel.
+This module finds the objects of torch.nn.parallel by name, compares their identity, and never
+calls them. The replaced functions and classes still refer to each other, so existing DataParallel
+objects continue to run the code of torch.nn.parallel.
 """
 
 import sys
@@ -16,10 +16,10 @@ from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
-#: The name of this package, which may be vendored under another name than ``impl``.
+#: The name of the package impl, which may be vendored under another name.
 _PACKAGE = __name__.rpartition("._compat.")[0]
 
-#: For each package: the names in it that are replaced. This package defines the same names.
+#: For each package: the names in it that are replaced. impl defines the same names.
 _NAMES = {
     "torch.nn": ("DataParallel",),
     "torch.nn.parallel": (
@@ -28,7 +28,7 @@ _NAMES = {
     ),
     "torch.cuda": ("comm",),
 }
-#: For each replaced module: the module of this package that replaces it.
+#: For each replaced module: the module of impl that replaces it.
 _MODULES = {
     "torch.cuda.comm": "comm",
     "torch.nn.parallel._functions": "_functions",
@@ -92,11 +92,12 @@ def install(*, rebind: bool = False) -> None:
             classes; the text lists them. If warnings are errors, nothing is replaced.
 
     Note:
-        Models that are already wrapped, and classes that are already derived, keep the old
-        DataParallel, and are not instances of the new one. Objects in attributes, closures and
-        default arguments are not replaced. A model that is pickled while this package is installed
-        can be loaded only where this package can be imported. Call this function first, before
-        other threads run. Spawned processes have to call it again; forked processes do not.
+        Models that are already wrapped keep the old DataParallel, and are not instances of the new
+        one. Classes that already derive from the old DataParallel keep it as base class. Objects
+        in attributes, closures and default arguments are not replaced. A model that is pickled
+        while this package is installed can be loaded only where this package can be imported.
+        Call this function first, before other threads run. Spawned processes have to call it
+        again; forked processes do not.
     """
     _install(rebind=rebind, stacklevel=3)
 
@@ -113,7 +114,7 @@ def uninstall() -> None:
 
 @contextmanager
 def installed(*, rebind: bool = False) -> Iterator[None]:
-    """Install this package inside a ``with`` block, and restore the earlier state at its end.
+    """Return a context manager that installs this package and then restores the earlier state.
 
     Blocks may be nested. They change the whole process, so blocks of two threads must not overlap.
 
@@ -201,7 +202,7 @@ def _is_below(module: str | None, *packages: str) -> bool:
 
 
 def _find_references(replacements: dict[int, Any]) -> Iterator[tuple[str, _Change]]:
-    """For each global that refers to an old object, yield its module's name and its change."""
+    """Yield the module name and the change of each global that refers to an old object."""
     # The main module may have two names in `sys.modules`. Use the first one.
     modules = {id(module): (name, module) for name, module in reversed([*sys.modules.items()])}
     for name, module in sorted(modules.values(), key=lambda each: each[0]):

@@ -1,7 +1,7 @@
 """Calls that torch.compile, torch.export or torch.jit.trace record as a graph.
 
 A graph contains the work of one device. With several devices torch.compile breaks the graph, and
-torch.jit.trace raises an error. With one device, or none, the graph of the call is that of the
+torch.jit.trace raises an error. With one device, or none, the recorded graph is the graph of the
 wrapped module.
 """
 
@@ -64,7 +64,10 @@ class ProfilerSpan:
 
 
 def is_movable(value: Any, dim: int) -> bool:
-    """Return whether :func:`move_tensors` can replace a scatter along ``dim`` to one device."""
+    """Return whether :func:`move_tensors` can replace a scatter of ``value`` to one device.
+
+    The scatter would raise an error for a tensor without the dimension ``dim``.
+    """
     if isinstance(value, Tensor):
         return value.dim() == 0 or -value.dim() <= dim < value.dim()
     if type(value) is dict:
@@ -75,7 +78,7 @@ def is_movable(value: Any, dim: int) -> bool:
 
 
 def move_tensors(value: Any, device: torch.device) -> Any:
-    """Move the tensors in ``value`` to ``device``, by operators that can be recorded."""
+    """Return ``value`` with its tensors moved to ``device`` by recordable operators."""
     if isinstance(value, Tensor):
         return value if value.device == device else value.to(device)
     if type(value) is tuple:

@@ -17,8 +17,9 @@ def call_with_setting(
 ) -> _R:
     """Call ``function(*args, **kwargs)`` between ``set_value(value)`` and ``set_value(before)``.
 
-    An interrupt at any instant restores ``before``. A ``with`` block would not: an interrupt at
-    the start of ``__exit__`` ends it.
+    Return the result of the function. ``before`` is restored even after an interrupt. A ``with``
+    block would not always restore it: an interrupt at the start of ``__exit__`` skips the rest of
+    this method.
     """
     try:
         set_value(value)
@@ -26,6 +27,6 @@ def call_with_setting(
     finally:
         try:
             set_value(before)
-        except KeyboardInterrupt:  # It may come before `set_value` has restored the value.
+        except KeyboardInterrupt:  # `set_value` may not have restored the value yet.
             set_value(before)
             raise

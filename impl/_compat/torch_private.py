@@ -4,7 +4,7 @@ A private name may disappear in any release. The docstring of each function has 
 with the private name that it uses, and a section "Without it", with the consequence for impl if
 PyTorch removes the name. "In 2.11 and later" means that 2.11, 2.13 and 2.15 have the name; impl
 does not support older releases. Names other than ``DeviceContext`` are looked up when they are
-used, so a missing name breaks only the features that need it, with an error that names it.
+used, so a missing name breaks only the features that need it. The error contains the name.
 
 The attributes of ``nn.Module`` instances (``_parameters``, ``_is_replica``, ...) are not listed
 here: saved models contain them, so they do not change.
@@ -35,7 +35,7 @@ _MAX_SEQUENCE_NR = 2**63 - 1
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Concatenate dense tensors into a flat tensor. For a single contiguous tensor it is a view.
+    """Concatenate dense tensors into a flat tensor. For one contiguous tensor, return a view.
 
     Name: ``torch._C._nn.flatten_dense_tensors``, in 2.11 and later.
     Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
@@ -60,16 +60,16 @@ def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
     """Return the stored indices and values of a sparse COO tensor, even if it is not coalesced.
 
     Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``, in 2.11 and later.
-    Without it: ``coalesce()`` before the public ``indices()``, which sorts a copy.
+    Without it: ``coalesce()``, which sorts a copy, before the public ``indices()``.
     """
     return tensor._indices(), tensor._values()
 
 
 def track_original_views() -> AbstractContextManager[None]:
-    """Make each view created in a ``with`` block remember the operation that created it.
+    """Return a context manager in which each new view remembers the operation that created it.
 
     After an in-place change of the memory of a view, autograd replaces the view's node. The new
-    node repeats this operation; by default it is a strided view.
+    node then repeats this operation. By default, the new node is a strided view.
 
     Name: ``torch.autograd.grad_mode._force_original_view_tracking``, in 2.11 and later.
     Without it: sparse gradients do not reach a parameter that was changed in place.
@@ -79,11 +79,11 @@ def track_original_views() -> AbstractContextManager[None]:
 
 
 def use_unrecorded_views() -> AbstractContextManager[None]:
-    """Make operators in a ``with`` block return plain tensors where they would return views.
+    """Return a context manager in which operators return plain tensors instead of views.
 
-    A returned tensor shares memory with its source, and gradients flow through it. But it has its
-    own version counter, and autograd does not record the shared memory: an in-place change of the
-    tensor does not count as a change of the source.
+    A returned tensor shares memory with its source, and gradients flow back to the source. But the
+    tensor has its own version counter, and autograd does not record the shared memory: an in-place
+    change of the tensor does not count as a change of the source.
 
     Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``,
     in 2.11 and later.
@@ -108,7 +108,7 @@ def allow_inplace_changes(view: Tensor) -> None:
 
 
 def run_first_in_backward(node: Any) -> None:
-    """Set the priority of ``node`` in backward above that of all other ready nodes.
+    """Give ``node`` the highest priority in backward.
 
     Name: ``torch._C._FunctionBase._set_sequence_nr``, in 2.11 and later.
     Without it: backward runs the newest node first. A node that is older than the replicas' nodes
@@ -120,7 +120,8 @@ def run_first_in_backward(node: Any) -> None:
 def call_after_backward(function: Callable[[], None]) -> None:
     """Call ``function`` when the running backward has run all its nodes.
 
-    Functions are called in the order of these calls. An error of one is raised by the backward.
+    Functions are called in the order in which they were passed. If a function raises an error,
+    the backward raises it.
 
     Name: ``torch.autograd.Variable._execution_engine.queue_callback``, in 2.11 and later.
     Without it: if a rank ends during backward, the errors of the other ranks name no rank.
@@ -129,7 +130,7 @@ def call_after_backward(function: Callable[[], None]) -> None:
 
 
 def function_mode_count() -> int:
-    """Return the number of function modes of this thread, including a default device.
+    """Return the number of function modes of this thread. A default device counts as one.
 
     Name: ``torch._C._len_torch_function_stack``, in 2.11 and later.
     Without it: there is no public function; a replica in the caller's thread could see a mode
@@ -172,8 +173,8 @@ def has_modes_hooks_or_transforms() -> bool:
 def has_registration_hooks() -> bool:
     """Return whether hooks exist that run when any module registers a member.
 
-    Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the same for
-    parameters and buffers, in 2.11 and later.
+    Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the corresponding names
+    for parameters and buffers, in 2.11 and later.
     Without it: all replicas would need attribute assignment, which is several times slower.
     """
     kinds = ("module", "parameter", "buffer")
@@ -213,7 +214,9 @@ def compiled_module(module: nn.Module) -> nn.Module | None:
 
 
 def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
-    """Return ``torch.compile`` with the options that created the wrapper ``module``.
+    """Return a function that compiles with the options that ``torch.compile`` got for ``module``.
+
+    ``module`` is a wrapper from ``torch.compile``.
 
     Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``, in 2.11 and later.
     Without it: None, and replicas of compiled modules run uncompiled.
@@ -222,7 +225,7 @@ def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
 
 
 def compiler_of_module(module: nn.Module) -> Callable[..., Any] | None:
-    """Return ``torch.compile`` with the options of the call ``module.compile()``.
+    """Return a function that compiles with the options of the call ``module.compile()``.
 
     Name: ``self`` in the closure of the attribute ``_compiled_call_impl``, in 2.11 and later.
     Without it: None, and replicas of such modules run uncompiled.
@@ -258,7 +261,7 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
 def compile_only_inlined(function: _Function) -> _Function:
     """Decorate a function that torch.compile inlines in a compiled caller.
 
-    The function is never compiled without its caller. Functions that it calls may be.
+    The function is never compiled without its caller. The functions that it calls may be compiled.
 
     Name: as for :func:`exclude_from_compilation`, in 2.11 and later.
     Without it: as for :func:`exclude_from_compilation`.
@@ -334,7 +337,7 @@ def is_needed_in_backward(leaf: Tensor) -> bool:
 
 
 def has_hooks(leaf: Tensor) -> bool:
-    """Return whether hooks are registered on the gradient of ``leaf``.
+    """Return whether ``leaf`` has hooks that receive its gradient.
 
     Name: ``torch.Tensor._backward_hooks`` and ``torch.Tensor._post_accumulate_grad_hooks``,
     in 2.11 and later.
@@ -346,7 +349,7 @@ def has_hooks(leaf: Tensor) -> bool:
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
     """Return the version counter of each tensor, and None for None.
 
-    For an inference tensor, which has no counter, return a new object, which equals no other.
+    An inference tensor has no counter. For it, return a new object that equals no other object.
 
     Name: ``torch.Tensor._version``, in 2.11 and later.
     Without it: changes of parameters would not be detected while replicas are cached.

@@ -1,10 +1,10 @@
 """Conversion of device arguments, and the current device.
 
-No other module compares device types, or treats -1 as the CPU, its deprecated meaning. "The
+No other module compares device types, or converts -1, a deprecated name of the CPU. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
-integer is an ordinal of the accelerator. So is a device of a type that cannot be used here:
-``"cuda:1"`` is the accelerator's device 1 where CUDA is not available. Where a second accelerator
-can be used, such as CUDA beside a vendor's back end, its devices keep their type.
+integer is an ordinal of the accelerator. If the type of a device is not available, its index is an
+ordinal of the accelerator: without CUDA, ``"cuda:1"`` is the accelerator's device 1. If a second
+accelerator is available, such as CUDA beside a vendor's back end, its devices keep their type.
 """
 
 import warnings
@@ -32,7 +32,7 @@ def accelerator_type() -> str | None:
 
 @cache
 def _is_usable(kind: str) -> bool:
-    """Return whether PyTorch has a driver for the device type ``kind`` that reports a device.
+    """Return whether ``kind`` is the type of an accelerator that is available.
 
     The result is cached, because queries of the driver are slow.
     """
@@ -95,7 +95,7 @@ def has_indices(kind: str) -> bool:
 
 
 def type_to_use(device: DeviceLike | None) -> str | None:
-    """Return the type of ``device`` if it can be used, else that of the accelerator.
+    """Return the type of ``device`` if it can be used, else the type of the accelerator.
 
     The CPU counts as a type that cannot be used. The result is None if there is no accelerator.
     """
@@ -107,7 +107,7 @@ def type_to_use(device: DeviceLike | None) -> str | None:
 
 
 def accelerator_in_use() -> str | None:
-    """Return the type of the accelerator if this process has initialized it.
+    """Return the type of the accelerator if this process has initialized it, else None.
 
     The result is None in a forked child, which cannot use the context of its parent.
     """
@@ -126,7 +126,7 @@ def is_cpu(device: DeviceLike | None) -> bool:
 
 
 def is_cuda(device: torch.device) -> bool:
-    """Return whether ``device`` is a CUDA device. Only these report their memory and cores."""
+    """Return whether ``device`` is a CUDA device. impl compares only these by memory and cores."""
     return device.type == "cuda"
 
 
@@ -167,7 +167,7 @@ def check_device_type(device: torch.device, accelerator: str) -> None:
 
 
 def device_index(device: DeviceLike) -> int:
-    """Return the ordinal of ``device``, which may be negative or larger than any ordinal.
+    """Return the ordinal of ``device``. No check is made that the ordinal exists.
 
     Raise ValueError if ``device`` is the CPU or has no index, RuntimeError for an invalid string.
     """
@@ -196,7 +196,7 @@ def device_at(ordinal: int, kind: str | None = None) -> torch.device:
 
 
 def as_device(device: DeviceLike) -> torch.device:
-    """Convert ``device`` to a device of an accelerator with an index, or to the CPU.
+    """Return ``device`` as a ``torch.device``: the CPU, or an accelerator with an index.
 
     Raise the errors of :func:`device_index` and :func:`device_at`.
     """
@@ -204,7 +204,7 @@ def as_device(device: DeviceLike) -> torch.device:
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Convert ``device`` as :func:`as_device` does. If it has no index, use the current device."""
+    """Convert ``device`` as :func:`as_device` does; without an index, to the current device."""
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, int):
@@ -252,7 +252,8 @@ def call_on_device(
 ) -> _R:
     """Call ``function(*args, **kwargs)`` while ``device`` is current.
 
-    For the CPU the current device does not change. An interrupt restores the current device.
+    For the CPU the current device does not change. The earlier device is restored, even after an
+    interrupt.
     """
     if is_cpu(device):
         return function(*args, **kwargs)

@@ -39,7 +39,7 @@ def choose_devices(
     output_device: DeviceLike | None,
     module: nn.Module | None = None,
 ) -> Placement | None:
-    """Convert the device arguments of ``DataParallel`` or ``data_parallel``.
+    """Convert the device arguments of ``DataParallel`` or ``data_parallel`` to a placement.
 
     If ``device_ids`` is None, all devices are used: those of the accelerator that has the first
     parameter of ``module``, or those of PyTorch's accelerator if the parameter is on the CPU.

@@ -3,9 +3,9 @@
 When autograd runs a node, it sets the current stream only on the device of the node's first
 output. On all other devices an autograd thread uses the default stream. A copy from another device
 would therefore read a gradient on the default stream. But the memory of the gradient belongs to
-the stream that created it, which reuses the memory as soon as the gradient is freed. Nodes that
-only copy to other devices are not affected: they read on the node's own stream, and autograd
-records the use of the memory.
+the stream that created it: as soon as the gradient is freed, the allocator reuses the memory on
+that stream. Nodes that only copy to other devices are not affected: they read on the node's own
+stream, and autograd records the use of the memory.
 """
 
 import functools

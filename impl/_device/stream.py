@@ -15,9 +15,9 @@ _R = TypeVar("_R")
 def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
     """Call ``function(*args)`` while ``stream`` and its device are current.
 
-    An interrupt restores both. ``with stream`` is not safe here: it stores the state to restore in
-    the stream object, so two threads with the same current stream would restore each other's
-    device and stream.
+    The earlier stream and device are restored, even after an interrupt. ``with stream`` is not
+    safe here: it stores the state to restore in the stream object, so two threads with the same
+    current stream would restore each other's device and stream.
     """
     result: _R = call_on_device(stream.device, _call_on_stream, stream, function, *args)
     return result
@@ -51,7 +51,7 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
 
 
 def side_stream(device: torch.device) -> torch.Stream | None:
-    """Return the stream of ``device`` for copies from the CPU; None if it has no such stream.
+    """Return the stream of ``device`` for copies from the CPU; None if side streams do not work.
 
     All calls and threads share one stream per device. The allocator reuses memory only on the
     stream that allocated it, so a new stream for each call would never reuse memory.
@@ -65,7 +65,7 @@ def side_stream(device: torch.device) -> torch.Stream | None:
 
 @cache
 def _has_side_streams(device: torch.device) -> bool:
-    """Return whether ``device`` offers all that copies on a side stream need, by trying it."""
+    """Return whether the operations that a copy on a side stream needs work on ``device``."""
     try:
         stream = torch.Stream(device)
         stream.wait_stream(stream)

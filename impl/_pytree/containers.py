@@ -33,7 +33,7 @@ class Node:
     __slots__ = ()
 
     def unflatten(self, count: int, pieces: "Pieces") -> Sequence[Any]:
-        """Return what this node stands for in each of ``count`` new values.
+        """Return the objects to put in the position of this node in each of ``count`` new values.
 
         Raise ValueError if two leaves have different numbers of ``pieces``.
         """
@@ -179,12 +179,15 @@ def is_named_tuple(value: object) -> bool:
 
 
 def is_dataclass_instance(value: object) -> TypeGuard[Any]:
-    """Return whether ``value`` is an instance of a dataclass, and not the class."""
+    """Return whether ``value`` is an instance of a dataclass, not a dataclass itself."""
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
-    """Copy ``template`` and set the values; if this fails, call its class with ``pairs``."""
+    """Return a copy of ``template`` with the items ``pairs``.
+
+    If copying or setting an item fails, call the class of ``template`` with ``pairs``.
+    """
     try:
         built: Any = copy.copy(template)
         for key, value in pairs:

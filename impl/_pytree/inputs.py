@@ -135,7 +135,10 @@ class InputLeaves:
 
 
 def remove_markers(value: Any) -> Any:
-    """Replace each marker in ``value`` by its value. Without markers return ``value`` itself."""
+    """Return ``value`` with each marker replaced by the value in the marker.
+
+    Without markers return ``value`` itself.
+    """
     leaves = InputLeaves()
     root = leaves.flatten(value, None, "value")
     pieces: dict[Leaf, list[Any]] = {leaf: [leaf.tensor] for leaf in leaves.copied}

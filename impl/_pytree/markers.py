@@ -1,8 +1,8 @@
 """Markers for arguments that are not split along ``dim``.
 
 A marker may be anywhere in a nested argument, and may contain a nested value. It applies to every
-tensor inside, unless a marker further inside contains the tensor, too. Modules receive the values
-of the markers, never the markers.
+tensor in this value. If several markers contain a tensor, the innermost one applies. Modules
+receive the values of the markers, never the markers.
 """
 
 from dataclasses import dataclass

@@ -45,7 +45,8 @@ _UNIFORM_TYPES: dict[type, str] = {
     PackedSequence: "a packed sequence",
 }
 
-#: Errors of memory shortage. They are re-raised. After other errors a container is not gathered.
+#: Errors that report a lack of memory. They are re-raised. If an iterable raises another error, it
+#: is not gathered.
 _MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 

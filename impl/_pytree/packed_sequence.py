@@ -21,7 +21,7 @@ from .containers import Branch
 class PackedChunk:
     """A packed sequence without its rows."""
 
-    batch_sizes: Tensor  # The number of sequences that reach each step.
+    batch_sizes: Tensor  # The number of sequences that have a row at each step.
     order: Tensor | None  # The indices that sort the sequences by length; None if they are sorted.
 
     def with_data(self, data: Tensor) -> PackedSequence:
@@ -94,7 +94,8 @@ def _or_identity(indices: Tensor | None, packed: PackedSequence) -> Tensor:
 def _rows_by_step(chunks: Sequence[PackedSequence]) -> tuple[Tensor, Tensor]:
     """Return two tensors of shape ``(steps, sequences)``, for the sequences of all chunks.
 
-    They contain whether the sequence reaches the step, and the sequence's row at the step.
+    The first says whether the sequence has a row at the step. The second has the index of this
+    row.
     """
     steps = max(len(chunk.batch_sizes) for chunk in chunks)
     totals = [int(chunk.batch_sizes.sum()) for chunk in chunks]

@@ -28,7 +28,7 @@ _States = tuple[list[int], list[object], list[Any]]
 #: A tuple for one module: its training flag; the name and id of each child; the name and id of
 #: each parameter; the name of each buffer, and whether it is None.
 _Structure = tuple[Any, ...]
-#: Index in ``_Structure`` -> the name of the members at this index in error messages.
+#: For each index in ``_Structure``: the name of the members at this index in error messages.
 _KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
 
@@ -278,7 +278,7 @@ class _AttributeBuffers:
 
 
 def _find_buffers(root: Any, name: str) -> Any:
-    """Return a mapping of the buffers of the submodule ``name``, or None if it does not exist."""
+    """Return a mapping of the buffers of the submodule ``name``; None if there is no submodule."""
     try:
         module = attrgetter(name)(root) if name else root
     except AttributeError:
@@ -308,7 +308,7 @@ def _change_error(change: str) -> RuntimeError:
     )
 
 
-#: For the ``id`` of each wrapper in a block: its cache.
+#: For the ``id`` of each wrapper with an active :class:`ReplicaCacheBlock`: the wrapper's cache.
 _caches: dict[int, ReplicaCache] = {}
 _lock = RLock()
 

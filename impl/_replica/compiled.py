@@ -50,9 +50,9 @@ class _CompiledFunctions:
         self._by_device: dict[torch.device, Callable[..., Any]] = {}
 
     def for_device(self, device: torch.device) -> Callable[..., Any]:
-        """Return the function for ``device``. All calls return the same function."""
+        """Return the function for ``device``: the same function in every call."""
         if device not in self._by_device:
-            # PyTorch caches compiled code by the code object, so each device gets its own copy.
+            # PyTorch caches compiled code by the code object, so each device gets a code object.
             code = self._body.__code__.replace()
             body = FunctionType(code, self._body.__globals__, self._body.__name__)
             self._by_device.setdefault(device, self.compiler(body))
@@ -138,7 +138,7 @@ def _may_be_compiled(module: nn.Module) -> bool:
 
 
 def _find_compiled_functions(module: nn.Module) -> _CompiledFunctions | None:
-    """Return the functions of ``module``, or None if it is not compiled."""
+    """Return the functions of ``module``; None if it is not compiled or has no known compiler."""
     body: Any  # mypy infers Callable, not FunctionType.
     if compiled_module(module) is not None:
         compiler, body = compiler_of_wrapper(module), _call_wrapped
@@ -157,7 +157,7 @@ def _find_compiled_functions(module: nn.Module) -> _CompiledFunctions | None:
 def _attach_to_replica(replica: nn.Module, function: Callable[..., Any]) -> None:
     wrapped = compiled_module(replica)
     if wrapped is None:
-        # Use a weak reference: without a reference cycle the replica is freed without the garbage
+        # A weak reference avoids a reference cycle, so the replica is freed without the garbage
         # collector.
         replica.__dict__["_compiled_call_impl"] = _CompiledCall(function, ref(replica))
     else:

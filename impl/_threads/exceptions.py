@@ -12,7 +12,8 @@ _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GE
 #: The words before the traceback in the text of :func:`format_error`.
 _MARK = "\nOriginal "
 
-# A class may override these attributes of its exceptions by properties that raise an error.
+# Read these attributes by the functions of the base class: a class may override them by
+# properties that raise an error.
 _traceback_of: Callable[[BaseException], TracebackType | None]
 _traceback_of = vars(BaseException)["__traceback__"].__get__
 _cause_of: Callable[[BaseException], BaseException | None]
@@ -71,7 +72,7 @@ def _capture_error(error: BaseException) -> CapturedError:
     trace = _traceback_of(error)
     for each in _chained_errors(error):
         _clear_frames(each)
-    # Remove the first frame, which is that of `capture`.
+    # Remove the first frame, which is the frame of `capture`.
     return CapturedError(BaseException.with_traceback(error, trace and trace.tb_next))
 
 
@@ -84,9 +85,9 @@ def reraise(error: BaseException, location: str) -> Never:
 
     Raises:
         Exception: A new exception of the type of ``error`` if this type can be built from a text,
-            else a RuntimeError. The text, with ``location`` and the original traceback, is in its
-            message; or in a note, if ``__str__`` does not return the message. Its cause is
-            ``error`` without the traceback.
+            else a RuntimeError. The text contains ``location`` and the original traceback. It is
+            in the message of the new exception, or in a note if ``__str__`` does not return the
+            message. The cause of the new exception is ``error`` without the traceback.
         BaseException: ``error`` itself, with ``location`` in a note, if it is not an Exception.
     """
     try:
@@ -116,7 +117,7 @@ def format_error(error: Exception, location: str) -> str:
 
 
 def _format_traceback(error: BaseException, *outer: BaseException) -> str:
-    """Format ``error`` and its causes. Omit the causes if its message or a note contains them.
+    """Format ``error`` and its causes. Omit causes that the text of ``error`` contains.
 
     The error of a nested ``parallel_apply`` contains the text of its cause. If the cause were
     appended, the text would double at each level of nesting. ``outer`` are the errors of which
@@ -149,7 +150,7 @@ def _rebuild(error: Exception, text: str) -> Exception:
 
 
 def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
-    """Yield new exceptions of the type of ``error``. A message need not contain ``text``."""
+    """Yield new exceptions of the type of ``error``. Some may lack ``text`` in their message."""
     argument = _KeyErrorMessage(text) if isinstance(error, KeyError) else text
     for construct in _find_constructors(error):
         with suppress(Exception):

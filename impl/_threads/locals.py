@@ -2,8 +2,8 @@
 
 CPython before 3.13 stores one entry per ``threading.local`` in the thread's own dictionary, which
 ``PyThreadState_GetDict`` of the public C API returns. The entry owns the values of this thread.
-Since 3.13 that dictionary is empty, so the values cannot be isolated, but :func:`count_locals` can
-count them. Other interpreters may not even allow counting.
+Since 3.13 that dictionary has no such entries, so the values cannot be isolated, but
+:func:`count_locals` can count them. Other interpreters may not even allow counting.
 """
 
 import ctypes
@@ -26,10 +26,11 @@ def can_isolate_locals() -> bool:
 
 @contextmanager
 def isolate_locals() -> Iterator[Callable[[], None]]:
-    """Hide this thread's ``threading.local`` values in a ``with`` block.
+    """Return a context manager that hides this thread's ``threading.local`` values.
 
-    Yield a faster :func:`clear_locals`. At the end of the block, values that were set inside are
-    released, and the earlier values are restored.
+    The value of the ``with`` statement is a function that does the same as :func:`clear_locals`,
+    but faster. At the end of the block, values that were set inside are released, and the earlier
+    values are restored.
     """
     entries = _thread_dict()
     saved = entries.copy()

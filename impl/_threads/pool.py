@@ -92,12 +92,12 @@ class _Worker:
         self._pool = pool
         #: The futures of the functions to run. None ends the thread.
         self.queue = SimpleQueue[Future | None]()
-        # A daemon thread, because the interpreter joins all other threads before it calls the exit
+        # Use a daemon thread: the interpreter joins all other threads before it calls the exit
         # handler, which ends the idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
     def become_idle(self) -> None:
-        """Make this worker idle after another thread has claimed its task."""
+        """Make this worker idle after another thread has claimed its task, or end the worker."""
         if not self._pool.add_idle(self):
             self.queue.put(None)
 
@@ -132,7 +132,7 @@ class _Worker:
         return is_reused
 
     def _is_reusable(self) -> bool:
-        """Return whether this thread may run another function: it is in its initial state."""
+        """Return whether this thread is in its initial state and may run another function."""
         return (
             not SINGLE_USE_THREADS
             and count_locals() == self._initial_local_count
@@ -229,6 +229,6 @@ register_fork_handler(_reset_after_fork)
 @cache
 def _register_exit_handler() -> None:
     # Register the handler late, when the first worker starts: exit handlers run in reverse order,
-    # so this one runs before those of modules that were imported earlier. A thread that still runs
-    # a function during interpreter shutdown may crash the process.
+    # so this one runs before the handlers of modules that were imported earlier. A thread that
+    # still runs a function during interpreter shutdown may crash the process.
     atexit.register(lambda: _pool.close())

@@ -39,11 +39,11 @@ class _Scope(NamedTuple):
 
 
 class _Flags(NamedTuple):
-    """The settings of one thread. If two threads have equal flags, none has to be set."""
+    """The settings of a thread. If a worker has the same flags as the caller, it sets none."""
 
     grad: bool
     inference: bool
-    autocast: list[bool]  # Whether it is on, for each of `autocast_types`.
+    autocast: list[bool]  # Whether autocast is on, for each of `autocast_types`.
     autocast_dtypes: list[torch.dtype]  # One for each of `autocast_types`.
     autocast_cache: bool
     default_device: torch.device | None
@@ -67,8 +67,8 @@ class ThreadState(NamedTuple):
     The replica's device becomes the current one. A replica on the CPU keeps the caller's current
     device. If all replicas are on the CPU and this process does not use the accelerator, because
     it has not initialized it or is a forked child, nothing of the accelerator is read or
-    transferred. Changes that the replica makes to this state are undone when it ends, in a worker
-    thread as in the caller's.
+    transferred. When the replica ends, its changes to this state are undone, both in a worker
+    thread and in the caller's thread. Only the number of CPU threads is not restored.
 
     Not transferred:
 
@@ -161,7 +161,7 @@ def is_pristine() -> bool:
 
 
 def _has_own_trace_function() -> bool:
-    """Return whether this thread's trace or profile function differs from that of new threads."""
+    """Return whether this thread has another trace or profile function than new threads have."""
     return (
         sys.gettrace() is not threading.gettrace()
         or sys.getprofile() is not threading.getprofile()
@@ -221,7 +221,7 @@ _OPENMP_POOL = "parallel_apply OpenMP pool"
 
 
 def _baseline_flags(scope: _Scope) -> _Flags:
-    # Read this thread's flags once and keep them: changes by replicas are undone. Read them again
+    # Read this thread's flags once, because changes by replicas are undone. Read the flags again
     # if `scope` changes, for example when the process begins to use the accelerator.
     attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes to it.
     known: tuple[_Scope, _Flags] | None = attributes.get(_BASELINE)
@@ -282,7 +282,7 @@ def _leave_autocast() -> None:
 
 def _restore_default_device(device: torch.device | None) -> None:
     """Undo a ``torch.set_default_device`` of the replica."""
-    # Remove the replica's default device first: then that of a surrounding `with` block applies.
+    # Remove the replica's default device first: then the device of an outer `with` block applies.
     torch.set_default_device(None)
     if unnumbered_default_device() != device:
         torch.set_default_device(device)

@@ -3,7 +3,7 @@
     1. Each rank splits the inputs as in one process, and keeps its own chunk.
     2. Each rank runs the module on its chunk, on its own device.
     3. The ranks all-gather the outputs, and concatenate them as in one process.
-    4. Backward averages the gradients of parameters over the ranks.
+    4. Backward sums the gradients of parameters and inputs over the ranks.
 
 Letters used in this file: ``N`` is the extent of an input along ``dim``, ``k`` the number of
 ranks.
@@ -40,13 +40,14 @@ class DataParallel(nn.Module, Generic[T]):
 
     All ranks construct it, call it and run backward together. The results are those of
     ``impl.DataParallel(module, device_ids)`` on ``k`` devices: every rank gets the outputs of
-    the whole batch and, after backward, the summed gradients of parameters and inputs. Rank 0
-    has the buffers of the first replica. A parameter that no rank uses keeps its ``grad``, which
-    may be None.
+    the whole batch and, after backward, the summed gradients of parameters and inputs. After a
+    call, the buffers on rank 0 are those of the first replica. A parameter that no rank uses keeps
+    its ``grad``, which may be None.
 
     Args:
         module: The module to run, the same on all ranks. The constructor broadcasts the parameters
-            and buffers of rank 0. Each call broadcasts the buffers again.
+            and buffers of rank 0, if one of them requires a gradient. Each call broadcasts the
+            buffers again.
         process_group: The process group; None for the default group.
         device: This rank's device, to which the constructor moves ``module``. By default the
             device of the module's first parameter or buffer.
@@ -55,7 +56,8 @@ class DataParallel(nn.Module, Generic[T]):
         source: The rank that broadcasts its inputs to the other ranks, whose calls need no inputs.
             By default every rank must call the module with the same inputs.
         gather_output: Whether to gather the outputs of all ranks. If not, each rank gets its own
-            output. A rank without a chunk gets the output of rank 0 with tensors without rows.
+            output. A rank without a chunk gets an output with the structure of the output of
+            rank 0, and its tensors have no rows.
         check_inputs: Whether to compare the inputs of all ranks at each call.
         options: Further arguments of ``torch.nn.parallel.DistributedDataParallel``, such as
             ``bucket_cap_mb`` and ``gradient_as_bucket_view``.
@@ -75,9 +77,9 @@ class DataParallel(nn.Module, Generic[T]):
     Note:
         Errors, and values other than tensors, are pickled, sent to the other ranks of the job, and
         unpickled there. Each rank has its own random number generator. Attributes that the module
-        sets in forward stay, and differ between ranks. Inside the module, gradients of
-        intermediate tensors are ``k`` times as large as in one process, also those that hooks
-        receive.
+        sets in forward remain set, and may differ between ranks. Inside the module, gradients of
+        intermediate tensors are ``k`` times as large as in one process, also the gradients that
+        hooks receive.
     """
 
     def __init__(
@@ -160,10 +162,11 @@ class DataParallel(nn.Module, Generic[T]):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Accumulate gradients without communication, for calls inside a ``with`` block.
+        """Return a context manager for calls that accumulate gradients without communication.
 
-        The next backward of a call outside of the block sums the accumulated gradients over the
-        ranks. Until then ``grad`` is ``k`` times the gradient of this rank's chunk.
+        The backward of such a call does not sum the gradients of parameters over the ranks. The
+        next backward of a call outside of the block sums the accumulated gradients. Until then
+        ``grad`` is ``k`` times the gradient of this rank's chunk.
         """
         before, self._require_grad_sync = self._require_grad_sync, False
         try:

@@ -30,14 +30,15 @@ PrepareBackward = Callable[[Tensor], None]
 
 
 class EnterParallelRegion(Function):
-    """Identity in forward. Backward all-reduces the gradients of the inputs.
+    """A Function that returns its inputs. Backward averages their gradients over the ranks.
 
     The first output is a dummy scalar, the graph anchor. A rank that does not use the inputs still
-    uses the anchor. Its backward therefore runs this node and joins the all-reduce.
+    uses the anchor. The backward of this rank therefore runs this node and joins the all-reduces.
 
     Autograd runs the newest ready node first, and this node is the oldest node of a call. If all
-    nodes are on one device, its all-reduces therefore begin after those of the parameters on
-    every rank. Collectives of one process group need the same order on all ranks.
+    nodes are on one device, the all-reduces of this node therefore begin after the all-reduces of
+    the parameters on every rank. Collectives of one process group need the same order on all
+    ranks.
     """
 
     @staticmethod
@@ -56,7 +57,7 @@ class EnterParallelRegion(Function):
 
 
 class ExitParallelRegion(Function):
-    """Identity in forward. Backward keeps the gradients of this rank's outputs."""
+    """A Function that returns its inputs. Backward keeps the gradients of this rank's outputs."""
 
     @staticmethod
     def forward(
@@ -72,9 +73,9 @@ class ExitParallelRegion(Function):
         """Return the outputs: the first ``num_outputs`` of ``tensors``.
 
         The other tensors are leaves that backward may reach only after this node. Backward first
-        calls ``prepare`` with ``sentinel``, a leaf that belongs to this call only. It multiplies
-        the gradients of this rank's outputs, which are at ``local_indices``, by ``scale``. The
-        argument ``graph_anchor`` is None if no input requires a gradient.
+        calls ``prepare`` with ``sentinel``, a leaf that belongs to this call only. Backward then
+        multiplies the gradients of this rank's outputs, which are at ``local_indices``, by
+        ``scale``. The argument ``graph_anchor`` is None if no input requires a gradient.
         """
         ctx.set_materialize_grads(False)
         ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local_indices, scale, sentinel
@@ -96,14 +97,17 @@ class ExitParallelRegion(Function):
 
 
 def _empty_gradient(leaf: Tensor) -> Tensor | None:
-    """Return None. For a leaf with hooks return zeros, because hooks cannot handle None."""
+    """Return zeros for a leaf with hooks, because hooks cannot handle None; else None."""
     return torch.zeros_like(leaf) if has_hooks(leaf) else None
 
 
 def _all_reduce_mean(
     comm: Communicator, grads: Sequence[Tensor | None], inputs: Sequence[Tensor]
 ) -> list[Tensor | None]:
-    """Average each of ``grads`` over the ranks. A gradient that no rank has stays None."""
+    """Return the mean of each of ``grads`` over the ranks; None if no rank has the gradient.
+
+    If only some ranks have a gradient, it counts as zeros on the other ranks.
+    """
     has_grad = comm.all_gather_object([grad is not None for grad in grads])
     means: list[Tensor | None] = []
     for grad, tensor, *has_grad_on_rank in zip(grads, inputs, *has_grad, strict=True):

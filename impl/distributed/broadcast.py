@@ -22,8 +22,9 @@ from .serialization import (
 def sync_buffers(module: nn.Module, comm: Communicator) -> None:
     """Set the buffers of ``module`` to the values on rank 0.
 
-    If values differ, other ranks replace their buffers instead of overwriting them: graphs of
-    earlier calls may still need the old values.
+    If values differ, the other ranks replace their buffers instead of overwriting them, because
+    graphs of earlier calls may still need the old values. Only buffers that require a gradient
+    are overwritten. Buffers that are not strided are ignored.
     """
     buffers = [buffer for buffer in module.buffers() if buffer.layout is torch.strided]
     metas = [TensorMeta.from_tensor(buffer) for buffer in buffers]
@@ -61,8 +62,9 @@ def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
 def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch.device) -> Any:
     """Return the ``inputs`` of rank ``source`` on every rank.
 
-    A tensor that is on the CPU of ``source`` is on the CPU of every rank. Other tensors are on
-    ``device``. If ``inputs`` cannot be pickled, every rank raises the same error.
+    Rank ``source`` gets ``inputs`` itself. On the other ranks, tensors that are on the CPU of
+    ``source`` are on the CPU, and all other tensors are on ``device``. If ``inputs`` cannot be
+    pickled, every rank raises the same error.
     """
     is_source = comm.rank == source
     result, tensors, error = _pack_inputs(inputs, comm) if is_source else (Idle(), [], None)

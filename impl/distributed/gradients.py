@@ -59,7 +59,8 @@ class _TensorHolder(nn.Module):
 class GradientReducer:
     """A reducer that averages the gradients of one module's parameters over the ranks.
 
-    The constructor sets the parameters and buffers of all ranks to the values on rank 0.
+    The constructor sets the parameters and buffers of all ranks to the values on rank 0, if one of
+    them requires a gradient.
 
     Raises:
         RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
@@ -121,8 +122,9 @@ _NO_SELECTED_PARAMETERS = (
 
 
 def _check_no_sparse_gradients(module: nn.Module) -> None:
-    # For sparse gradients DistributedDataParallel needs the module itself, which impl does not
-    # pass, and it does not support a communication hook.
+    # For sparse gradients DistributedDataParallel needs the module itself, but impl passes a
+    # `_TensorHolder`. DistributedDataParallel does not apply a communication hook to sparse
+    # gradients.
     for name, submodule in module.named_modules():
         if getattr(submodule, "sparse", False) is True:
             raise NotImplementedError(
@@ -171,7 +173,8 @@ def _build_ddp(
         )
     ddp.register_comm_hook((comm, futures), _average_bucket)
     # The constructor has broadcast the buffers. Later calls of `ddp` run in backward, where a
-    # broadcast would change buffers that the graph has saved (PyTorch 2.11 counts the change).
+    # broadcast would change buffers that the graph has saved. In PyTorch 2.11 it increases their
+    # version counters.
     ddp.broadcast_buffers = False
     return ddp
 

@@ -15,8 +15,8 @@ from .process_group import Communicator
 #: for hash collisions.
 Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
 
-#: The hash multiplies each word by an odd multiple of this number, so that it depends on the order
-#: of the elements.
+#: The hash multiplies each word by an odd multiple of this number, so that the hash depends on the
+#: order of the elements. The number is 2**64 divided by the golden ratio, as a signed integer.
 _HASH_FACTOR = 0x9E3779B97F4A7C15 - 2**64
 
 

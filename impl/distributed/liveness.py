@@ -1,8 +1,8 @@
 """Detection of the ranks that have ended, after a collective has failed.
 
 If a process ends, back ends report a broken connection, but not the rank of the process, and only
-ranks that were connected with it notice. The first rank that notices requests a check in the store
-of the process group, and all live ranks respond there.
+ranks that were connected with the process notice this. The first rank that notices it sets a key
+in the store of the process group to request a check. Each live rank responds with its own key.
 """
 
 import threading
@@ -41,10 +41,14 @@ class LivenessCheck:
         try:
             return self._is_set(_REQUESTED)
         except RuntimeError:
-            return True  # The store does not respond, so the process that hosts it has ended.
+            # The store does not respond. Return True, so that the check runs and reports this.
+            return True
 
     def run(self) -> str:
-        """Request the check, and respond for this rank. Return a text with the missing ranks."""
+        """Request the check, and respond for this rank.
+
+        Return a text that names the missing ranks, or says why the store does not respond.
+        """
         try:
             self._is_set(_REQUESTED)  # Raises an error if the store does not respond.
             self._store.set_timeout(timedelta(seconds=_TIMEOUT))
@@ -61,7 +65,10 @@ class LivenessCheck:
         return self._describe(missing)
 
     def _find_silent_ranks(self, key: str, ranks: Iterable[int]) -> list[int]:
-        """Wait until each of ``ranks`` has set its ``key``. Return those that have not."""
+        """Return the ranks in ``ranks`` that do not set their ``key`` within ``_TIMEOUT`` seconds.
+
+        Return early if all ranks have set their key.
+        """
         missing = [*ranks]
         end = time.monotonic() + _TIMEOUT
         while missing and time.monotonic() < end:
@@ -76,7 +83,7 @@ class LivenessCheck:
         stopped never ends, so another thread runs it.
         """
         outcomes: list[Any] = []
-        with self._lock:  # Several threads wait for collectives.
+        with self._lock:  # Several threads may wait for collectives, and query the store.
             if not self._responds:
                 raise RuntimeError("the store does not respond")
             query = threading.Thread(

@@ -27,9 +27,10 @@ class OutputGraph:
     def attach(
         self, tensors: Sequence[Tensor], metas: Sequence[TensorMeta], local_indices: range
     ) -> list[Tensor]:
-        """Attach the tensors that require a gradient, according to ``metas``, to the graph.
+        """Return ``tensors``, attached to the graph if they require a gradient.
 
-        ``local_indices`` are the indices of this rank's tensors.
+        ``metas`` say which tensors require a gradient. ``local_indices`` are the indices of this
+        rank's tensors.
         """
         attached = list(tensors)
         wanted = [index for index, meta in enumerate(metas) if meta.requires_grad]

@@ -115,7 +115,7 @@ class Communicator:
 
     @contextmanager
     def name_missing_ranks(self) -> Iterator[None]:
-        """Replace a RuntimeError in a ``with`` block by an error that names the missing ranks."""
+        """Return a context manager. It replaces a RuntimeError by one that names missing ranks."""
         self.raise_if_failed()
         try:
             yield
@@ -151,7 +151,8 @@ class Communicator:
         return RuntimeError(self._failure)
 
 
-#: (``id`` of a process group, device) -> communicator. Groups are not documented as hashable.
+#: For each ``id`` of a process group and each device: the communicator. The key is the ``id``,
+#: because groups are not documented as hashable.
 _COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
 
 

@@ -43,11 +43,11 @@ def make_failed(error: BaseException, location: str) -> Failed:
 
 
 def raise_first_error(results: Sequence[RankResult], local_error: BaseException | None) -> None:
-    """Raise the exception of the lowest failed rank, so that all ranks raise the same one.
+    """Raise the exception of the lowest failed rank, if a rank failed.
 
-    It is a new exception of the same type if that can be pickled and built from a text, else a
-    RuntimeError. ``local_error``, the exception of this rank, is raised itself if it is not an
-    Exception, for example a KeyboardInterrupt.
+    All ranks raise the same exception. It is a new exception of the same type if that can be
+    pickled and built from a text, else a RuntimeError. ``local_error``, the exception of this
+    rank, is raised itself if it is not an Exception, for example a KeyboardInterrupt.
     """
     if local_error is not None and not isinstance(local_error, Exception):
         raise local_error

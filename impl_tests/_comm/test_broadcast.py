@@ -91,8 +91,9 @@ def test_sparse_tensors_are_copied(topology, copy):
 
 @pytest.mark.parametrize("elements", [1, 1 << 19], ids=["packed", "unpacked"])
 def test_gradient_sum_begins_with_the_source_device(topology, elements):
-    # The gradients are -(2**30), 1 and 2**30; the source device has the 1. In float32 a sum
-    # that begins with the 1 is 0, because (1 - 2**30) rounds to -(2**30).
+    # The gradients are -(2**30), 1 and 2**30; the source device has the 1. In float32 the sum is
+    # 1 if the 1 is added last. In any other order it is 0, because 1 - 2**30 rounds to -(2**30)
+    # and 1 + 2**30 to 2**30. So this test shows only that the 1 is not added last.
     first, second, third = distinct(topology, 3)
     sources = [torch.ones(elements, device=second).requires_grad_() for _ in range(2)]
     rows = attached_copies(sources, [first, second, third])
@@ -126,7 +127,8 @@ def test_gradients_of_a_bucket_are_summed_and_freed_before_backward_ends(topolog
     grads, seen = [], []
     rows[1][1].register_hook(lambda grad: grads.append(weakref.ref(grad)))
     firsts = [row[0] * 2 for row in rows]
-    # Backward reaches this hook when only the copies of ``late`` have all their gradients.
+    # Backward calls this hook when all copies of ``late`` have their gradients, but the first copy
+    # of ``early`` has none yet.
     firsts[0].register_hook(lambda grad: seen.append((late.grad is not None, grads[0]())))
     results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
     sum(results).backward()

@@ -1,4 +1,4 @@
-"""impl._comm.stream_copy: the stream of a chunk stays current for the following chunks."""
+"""impl._comm.stream_copy: a chunk without a stream is copied on the stream of the one before."""
 
 import pytest
 import torch

@@ -90,7 +90,7 @@ def test_forked_child_can_pause_if_the_lock_was_held_at_the_fork(pauses, pause):
 
 
 def interrupt(monkeypatch, holder, name, *, before):
-    """Raise one KeyboardInterrupt before or after the first call of ``holder.name``."""
+    """Interrupt the next call of ``holder.name``, before or after its effect."""
     function = getattr(holder, name)
 
     def call(*args):

@@ -10,7 +10,7 @@ from impl._compat import gc_pause
 
 @pytest.fixture
 def pauses():
-    """A new ``_Pauses`` object. The test may disable the collector."""
+    """A new ``_Pauses`` object. The fixture restores the collector after the test."""
     was_enabled = gc.isenabled()
     yield gc_pause._Pauses()
     (gc.enable if was_enabled else gc.disable)()
@@ -22,7 +22,7 @@ def pause():
 
 
 class Handler:
-    """A function that pauses the collector before its first call, as a signal handler may do."""
+    """Wraps a function. The first call also begins and ends a pause, like a signal handler."""
 
     def __init__(self, pauses, function):
         self.pauses, self.function, self.is_handled = pauses, function, False
@@ -37,7 +37,7 @@ class Handler:
 
 
 def pause_in_thread(pauses, pause):
-    """Begin and end a pause. Return whether both have ended."""
+    """Begin and end a pause in another thread. Return whether the thread ends in time."""
 
     def run():
         pauses.begin(pause)

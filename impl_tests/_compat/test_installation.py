@@ -18,7 +18,7 @@ from impl._compat import installation
 from impl_tests.samples import run_python
 
 #: torch.nn.parallel (the reference) before any installation: the name of the package, the package,
-#: its class, and the names of its modules.
+#: its class DataParallel, and the names of its modules that are replaced.
 PACKAGE = "torch.nn.parallel"
 PARALLEL = importlib.import_module(PACKAGE)
 REFERENCE = nn.DataParallel
@@ -82,7 +82,8 @@ def _state_is_restored(recwarn):
 @pytest.fixture
 def early_module(monkeypatch):
     """A module that imported names of torch.nn.parallel before ``impl.install()``."""
-    # The name follows "torch" in the alphabet: modules are searched in this order.
+    # install() visits modules in alphabetical order, and skips some of torch. This module comes
+    # after them, so the tests fail if the search ends at a skipped module.
     module = types.ModuleType("user_module")
     module.DP, module.comm = REFERENCE, OLD[f"{PACKAGE}.comm"]
     module.none, module.fine = None, impl

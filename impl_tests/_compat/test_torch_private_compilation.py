@@ -13,7 +13,7 @@ from impl._compat.torch_private import (
 
 
 def compiled_operators(function):
-    """Call a compiled function. Return the names of the operators in its graphs."""
+    """Compile and call ``function``. Return the names of the operators in the compiled graphs."""
     names = set()
 
     def backend(graph, inputs):

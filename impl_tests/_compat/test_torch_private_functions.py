@@ -92,7 +92,7 @@ def test_hooks_of_a_leaf_are_detected(register):
 
 
 def results_in_backward(leaf, run):
-    """Return the results of ``is_needed_in_backward(leaf)`` in the backward that ``run`` runs."""
+    """Return the results of ``is_needed_in_backward(leaf)`` in the backward pass of ``run``."""
     other, results = torch.ones(1, requires_grad=True), []
     product = leaf * other
     product.register_hook(lambda _: results.append(torch_private.is_needed_in_backward(leaf)))

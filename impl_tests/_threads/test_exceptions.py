@@ -1,4 +1,4 @@
-"""impl._threads.exceptions: capture of a replica's exception, and type and text when reraised."""
+"""impl._threads.exceptions: captured exceptions, and the type and text of reraised ones."""
 
 import sys
 from contextlib import suppress
@@ -211,7 +211,8 @@ def test_note_of_an_unprintable_exception_contains_its_cause():
 
 
 def test_capture_returns_an_exception_whose_context_cannot_be_read():
-    # pytest cannot report this exception, so the test suppresses all other errors.
+    # If `capture` raised a RuntimeError, its context would be `error`, which pytest cannot report.
+    # Suppress the RuntimeError: the assertion then fails.
     error, found = FailingContextError("bad"), []
     with suppress(RuntimeError):
         found.append(captured(error))
@@ -319,8 +320,8 @@ def test_argument_of_a_rebuilt_exception_is_a_plain_text():
 
 def test_an_error_whose_traceback_cannot_be_read_is_captured_and_reported():
     raised = None
-    # A LookupError of the test would have the StubbornError as its context, and pytest could not
-    # print this. Without the LookupError an assertion below fails.
+    # If `capture` raised a LookupError, its context would be the StubbornError, which pytest
+    # cannot report. Suppress the LookupError: the assertions then fail.
     with suppress(LookupError):
         captured = capture(fail_with, StubbornError("stubborn"))
         raised = capture(reraise, captured.pop(), LOCATION).pop()

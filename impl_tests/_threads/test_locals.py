@@ -16,7 +16,7 @@ from spec_tests.harness.environment.topology import not_run
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 parallel_apply = importlib.import_module("impl.parallel_apply")
-#: A number of objects so large that a new object reuses the address of a freed one.
+#: A number of objects that is so large that some new object gets the address of a freed one.
 MANY = 200
 
 
@@ -50,7 +50,7 @@ def counting(monkeypatch):
     def count():
         return sum(type(entry) is entry_type for entry in thread_locals._thread_dict().values())
 
-    if entry_type is not None:  # _Entry is None on CPython 3.13 and later. They need no patch.
+    if entry_type is not None:  # On CPython 3.13 and later it is None, and nothing is patched.
         monkeypatch.setattr(thread_locals, "_Entry", None)
         monkeypatch.setattr(thread_locals, "_count", count)
     pool = thread_pool._Pool()
@@ -217,7 +217,8 @@ def test_thread_key_is_the_key_of_all_objects_if_locals_cannot_be_isolated():
     local.value = True
     key = thread_locals._find_key(local)
     assert key is not None
-    # Since CPython 3.13 all objects of a thread have one key; before, each object had its own key.
+    # Since CPython 3.13 each thread has one key for all `threading.local` objects. Before, each
+    # object had its own key.
     assert (thread_locals._ThreadKey().key is key) == (not thread_locals.can_isolate_locals())
 
 

@@ -7,14 +7,14 @@ import pytest
 
 from impl_tests.samples import run_python
 
-#: A function that needs as many worker threads as its argument.
+#: The code of a function that uses ``depth`` worker threads at the same time.
 NESTED = """
 def nested(depth):
     return depth and 1 + thread_pool.start(lambda: nested(depth - 1)).wait()
 """
 
 
-#: Statements before each script.
+#: The first statements of each script.
 PROLOGUE = """
 import os, signal, sys, threading, time, warnings
 from impl._threads import pool as thread_pool

@@ -1,4 +1,4 @@
-"""impl._threads.pool: the state at the moment when the caller receives an outcome."""
+"""impl._threads.pool: the state of a worker when the caller receives an outcome."""
 
 import sys
 import threading
@@ -15,12 +15,15 @@ from impl._threads.state import call_in, thread_states
 
 
 class Value:
-    """An object with weak references."""
+    """An object that weak references can refer to."""
 
 
 @pytest.fixture
 def outcomes(monkeypatch):
-    """Whether a weak reference is dead, at each end of a function. Set ``outcomes.reference``."""
+    """A list of bools: whether ``outcomes.reference`` was dead when each function ended.
+
+    The test sets ``outcomes.reference`` to a weak reference.
+    """
 
     class Outcomes(list):
         reference = staticmethod(lambda: None)
@@ -32,7 +35,7 @@ def outcomes(monkeypatch):
         set_done(future)
 
     monkeypatch.setattr(pool.Future, "set_done", check)
-    monkeypatch.setattr(pool, "_pool", pool._Pool())  # Its first worker is a new thread.
+    monkeypatch.setattr(pool, "_pool", pool._Pool())  # A new pool has no worker yet.
     yield found
     pool._pool.close()
 
@@ -78,7 +81,7 @@ def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch)
 
 
 def run_in_thread(function):
-    """Return the result of a function in another thread, or None if it has not ended soon."""
+    """Call ``function`` in another thread. Return the result, or None after ten seconds."""
     results = []
     thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
     thread.start()
@@ -88,7 +91,7 @@ def run_in_thread(function):
 
 def test_a_pool_that_is_closed_after_a_fork_has_a_free_lock():
     old = pool._Pool()
-    run_in_thread(old._lock.acquire)  # As another thread of the parent process may have done.
+    run_in_thread(old._lock.acquire)  # Another thread may hold the lock at the fork.
     old.close_after_fork()
     assert run_in_thread(lambda: old.add_idle(None)) is False
 
@@ -117,7 +120,7 @@ def test_a_signal_handler_may_start_a_function_while_a_worker_is_popped(monkeypa
         found.append(tested._pop_idle())
 
     tested._idle.function = handle
-    # The handler takes the only idle worker.
+    # The handler pops the only idle worker, so the outer call finds none.
     assert run_in_thread(lambda: [tested._pop_idle()]) == [None]
     assert found == [None]
 
@@ -136,7 +139,7 @@ def test_a_signal_handler_may_add_a_worker_while_one_is_added():
 
 
 def run_on(device):
-    """Run a function in a worker as a replica on ``device``. Return the thread."""
+    """Run a function in a worker as a replica on ``device``. Return the worker's thread."""
     (state,) = thread_states([device])
     run = partial(state.context.run, call_in, state, threading.current_thread, (), {})
     return pool.start(run).wait()

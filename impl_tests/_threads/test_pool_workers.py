@@ -8,7 +8,7 @@ from impl._threads import pool
 
 
 class Argument:
-    """An object with weak references."""
+    """An object that weak references can refer to."""
 
 
 def test_a_worker_is_a_daemon_thread_with_a_name():

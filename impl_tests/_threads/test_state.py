@@ -22,7 +22,8 @@ CPU = torch.device("cpu")
 VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
 
 
-#: Context managers for state that cannot be transferred to another thread.
+#: Name of state that cannot be transferred to another thread -> a function that returns a context
+#: manager for it.
 NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
     "dispatch mode": OperatorLog,

@@ -6,14 +6,15 @@ repeats it. After each fault the state of the thread, the memory of the devices 
 the next call are checked.
 
 * ``errors.py``, ``trigger.py``: the exceptions to raise, and the places that raise them.
-* ``nets.py``, ``calls.py``, ``transfers.py``: modules with such places, and the public functions.
+* ``nets.py``: modules with these places. ``calls.py``, ``transfers.py``: calls of the public
+  functions.
 * ``state.py``: the state that a call must not change.
-* ``injection.py``: one call with a fault, and its verdict.
+* ``injection.py``: one call with a fault, the checks after it, and the verdict.
 * ``exceptions.py``, ``interrupts.py``, ``memory.py``, ``threads.py``, ``blocked.py``: the kinds of
-  faults. An interrupt comes at a random instant: its seed repeats the call, but not the instant.
+  faults. A seed repeats the call that is interrupted, but not the exact instant.
 * ``surroundings.py``: calls without a fault in threads, event loops, signal handlers, ``__del__``,
   forks, new processes and at exit.
-* ``trial.py``, ``table.py``: trials in processes, and the counted verdicts.
+* ``trial.py``, ``table.py``: trials, each in its own process, and the table of their verdicts.
 * ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
 * ``ranks/``: ranks of impl.distributed that are lost.
 * ``soak.py``, ``callers.py``: steps without faults, and the growth of memory, threads, files and

@@ -18,7 +18,7 @@ from .trial import KINDS, TIME_LIMIT, run_trials
 
 
 def main() -> int:
-    """Run trials and print a table. Return 1 if a verdict is bad."""
+    """Run trials or a soak test. Return 1 if a verdict is bad or a resource grows."""
     options = _parser().parse_args()
     if options.wrong_version:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,11 @@
 """Every argument of every public function, replaced by each wrong value.
 
-``python -m impl_tests.faults.bad_input`` runs impl and torch.nn.parallel. It prints a table of the
-outcomes, each bad one, and the values that impl accepts and torch.nn.parallel refuses. It returns
-1 if an outcome of impl is bad.
+``python -m impl_tests.faults.bad_input`` runs impl and torch.nn.parallel. It prints the counts of
+the outcomes, each bad outcome, and the values that impl accepts and torch.nn.parallel refuses. It
+returns 1 if an outcome of impl is bad.
 
-A process tries all values of one argument. If it hangs or dies, another process continues with the
-next value.
+A process tries all values of one argument. If the process hangs or dies at a value, a new process
+tries all other values of the argument.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from .wrong_values import VALUES
 
 __all__ = ["Outcome", "try_values"]
 
-#: Seconds for all values of one argument.
+#: Seconds after which a process that tries one value counts as hung.
 _LIMIT = 60
 #: The outcomes that are bad.
 _BAD = ("no Exception", "state left", "next call wrong", "hang", "crash")
@@ -44,7 +44,7 @@ class Outcome(NamedTuple):
     """The outcome of a call with one wrong value.
 
     Args:
-        argument: The function and its argument: ``comm.scatter(dim)``.
+        argument: The function and its argument, such as ``comm.scatter(dim)``.
         value: The name of the value.
         verdict: ``refused``, ``accepted``, or one of ``_BAD``.
         detail: The error, or what is wrong.
@@ -70,7 +70,8 @@ def try_values(
     target: Target, cases: Sequence[str], values: Sequence[str], processes: int
 ) -> Iterator[Outcome]:
     """Call each function with each of its arguments replaced by each value; yield outcomes."""
-    # In a process of its own: this process can fork only as long as it has used no device.
+    # Another process lists the arguments, which include tensors on devices: a process that has
+    # used a device cannot fork.
     (listed,) = forks.run([forks.Job("arguments", partial(_list_arguments, cases))], processes=1)
     arguments: dict[str, list[str]] = listed.result
     tasks = [
@@ -87,7 +88,7 @@ def try_values(
             last = _last_value(result.log)
             verdict = "hang" if result.exit_code == TIME_IS_UP else "crash"
             yield Outcome(task.title, last, verdict, result.log[-3000:])
-            # The outcomes of the earlier values are lost with the process, so they are repeated.
+            # The process has not returned the outcomes of the earlier values: try them again.
             unfinished.append(
                 task._replace(values=tuple(each for each in task.values if each != last))
             )

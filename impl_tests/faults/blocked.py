@@ -1,4 +1,4 @@
-"""Replicas that block forever, and interrupts of the caller."""
+"""Replicas that block until the caller is interrupted."""
 
 import random
 import signal
@@ -24,7 +24,8 @@ __all__ = ["run_blocked"]
 _KIND = "blocked replica"
 #: Seconds between two interrupts.
 _INTERVAL = 0.05
-#: The first interrupt ends the replica in the calling thread, the second one the wait for others.
+#: The largest allowed number of interrupts until the call ends. The first one ends the replica in
+#: the calling thread, and the second one ends the wait for the other replicas.
 _MAX_INTERRUPTS = 2
 
 
@@ -33,7 +34,7 @@ class _ReleasedError(Exception):
 
 
 class _Interrupts:
-    """Interrupts of the main thread at regular intervals.
+    """A signal handler that raises KeyboardInterrupt, and counts the interrupts.
 
     Attributes:
         count: The number of interrupts.
@@ -48,7 +49,7 @@ class _Interrupts:
 
     @contextmanager
     def send(self) -> Iterator[None]:
-        """Send interrupts in a ``with`` block."""
+        """Interrupt the main thread at regular intervals inside a ``with`` block."""
         signal.signal(signal.SIGALRM, self)
         signal.setitimer(signal.ITIMER_REAL, _INTERVAL, _INTERVAL)
         try:
@@ -63,7 +64,7 @@ def run_blocked(target: Target, rng: random.Random) -> Iterator[Finding]:
     while name not in MODULE_CALLS:
         name = draw_call(target, rng)
     chosen = rng.sample(ordinals, rng.randint(1, len(ordinals)))
-    # An interrupt of a wait for a `threading.Event` may break the event.
+    # Use a lock: an interrupt of `threading.Event.wait` may break the event.
     gate = threading.Lock()
     gate.acquire()
 
@@ -77,7 +78,8 @@ def run_blocked(target: Target, rng: random.Random) -> Iterator[Finding]:
     is_warm = rng.random() < 0.5
     print(f"{name} on {ordinals}: {chosen} block, in {names}", flush=True)
     run_with_fault = partial(_run, call, trigger, gate)
-    # The next call may start threads before the released replicas end.
+    # The target may keep two threads for each replica: the next call may start new threads before
+    # the released replicas end.
     run = partial(inject, call, run_with_fault, 2 * len(ordinals), is_warm=is_warm)
     yield call_in_contexts(names, run)
 

@@ -1,4 +1,4 @@
-"""Threads that call DataParallel during a soak."""
+"""Threads that call DataParallel during a soak test."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,14 +14,15 @@ from .target import Target
 __all__ = ["THREADS", "Callers"]
 
 THREADS = 8
-#: The calls of all threads together.
+#: The number of calls of all threads together in a minute.
 _CALLS_PER_MINUTE = 1000
-#: The devices of the wrappers. Each replica of a nested call runs two replicas on its own device.
+#: The devices of the wrappers. In a nested call, each outer replica runs two inner replicas on its
+#: own device.
 _DEVICES = (0, 1, 2)
 
 
 class Callers:
-    """Threads that call one DataParallel concurrently, and nested ones in turn.
+    """Threads that call two shared DataParallel wrappers, a plain and a nested one, in turn.
 
     Attributes:
         calls: The number of calls that ended.
@@ -34,8 +35,8 @@ class Callers:
             data_parallel.DataParallel(net, list(_DEVICES)),
             data_parallel.DataParallel(_Nested(net, data_parallel.data_parallel), list(_DEVICES)),
         )
-        # These forwards wait for each other: two inner replicas on each device in each thread, and
-        # four replicas in the main thread.
+        # The forwards of the first calls wait for each other. Each thread runs two inner replicas
+        # on each device, and the main thread runs four replicas.
         meeting = _Meeting(THREADS * len(_DEVICES) * 2 + 4)
         nested = _Nested(meeting, data_parallel.data_parallel)
         self._first_calls = (
@@ -45,7 +46,7 @@ class Callers:
         self._input = create_tensor(8, 3, device="sim:0")
         self._expected = net(self._input).detach()
         self._end = threading.Event()
-        # A permit for each running call. A pause takes all.
+        # Each running call holds a permit. A pause acquires all permits.
         self._permits = threading.Semaphore(THREADS)
         self._lock = threading.Lock()
         self._errors: list[BaseException] = []
@@ -53,7 +54,7 @@ class Callers:
 
     @contextmanager
     def run(self) -> Iterator[None]:
-        """Call inside a ``with`` block. At its end, raise the first error of a thread."""
+        """Run the threads in a ``with`` block. At its end, raise the first error of a thread."""
         threads = [threading.Thread(target=self._call_until_end) for _ in range(THREADS)]
         for thread in threads:
             thread.start()
@@ -69,7 +70,7 @@ class Callers:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Wait for the running calls, and let no call start inside a ``with`` block."""
+        """Wait until no call runs, and start no call inside the ``with`` block."""
         for _ in range(THREADS):
             self._permits.acquire()
         try:
@@ -99,7 +100,7 @@ class Callers:
 
 
 class _Meeting(nn.Module):
-    """A module whose first calls wait for each other, so that all worker threads exist then."""
+    """A module whose calls wait until ``calls`` of them run, each in its own thread."""
 
     def __init__(self, calls: int) -> None:
         super().__init__()
@@ -111,7 +112,7 @@ class _Meeting(nn.Module):
 
 
 class _Nested(nn.Module):
-    """A module that calls DataParallel on the device of its input, with two replicas."""
+    """A module that calls ``data_parallel`` with two replicas on the device of its input."""
 
     def __init__(self, net: nn.Module, data_parallel: Callable[..., Tensor]) -> None:
         super().__init__()

@@ -17,7 +17,7 @@ __all__ = ["MODULE_CALLS"]
 def _net_call(
     net: FaultyNet, run: Callable[[], Any], x: Tensor, scale: Tensor, replicas: bool
 ) -> Call:
-    """Return a call of ``run``, compared with ``net(x, scale)`` on one device."""
+    """Return a call of ``run``. The expected result is that of ``net(x, scale)`` on one device."""
     leaves = tuple(net.parameters())
     return Call(
         lambda: compute_with_grads(run, leaves),
@@ -70,7 +70,8 @@ def _hold(setting: Setting) -> Call:
     x = setting.tensor(rows, 3, ordinal=source)
     scale = setting.tensor(rows, 2, ordinal=source)
 
-    # An interrupt of `with torch.no_grad()` itself may leave grad mode off.
+    # `with torch.no_grad()` is not used: an interrupt while the block is entered or left may leave
+    # grad mode off.
     @without_grad
     def run() -> list[Tensor]:
         with wrapper.hold():
@@ -122,8 +123,8 @@ def _replicate(setting: Setting) -> Call:
     def plain() -> Any:
         return [net(x.to(net.shift.device)) for x in inputs]
 
-    # With `detach`, the copies are new leaves, and `net` receives no gradients. The first
-    # replica shares the parameters of `net`, so its gradients are not compared.
+    # With `detach`, no gradients are computed: the copies are new leaves, and only the first
+    # replica, which shares the parameters of `net`, would add gradients to `net`.
     leaves = () if detach else tuple(net.parameters())
 
     def compute(function: Callable[[], Any]) -> list[Tensor]:

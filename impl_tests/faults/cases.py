@@ -15,11 +15,12 @@ __all__ = ["CASES", "Case"]
 
 @dataclass(frozen=True)
 class Case:
-    """A public function.
+    """A public function with valid arguments.
 
     Args:
-        call: Calls the function of a target with keyword arguments, and runs what it returns.
-        arguments: Returns new valid arguments.
+        call: A function that calls the public function of a target with keyword arguments. It also
+            runs modules that the public function returns.
+        arguments: A function that returns new valid arguments.
     """
 
     call: Callable[..., Any]
@@ -56,7 +57,7 @@ def _of(part: str, name: str) -> Callable[..., Any]:
 
 
 def _apply(name: str) -> Callable[..., Any]:
-    """Return a function that calls ``apply`` of an autograd function with the values in order."""
+    """Return a function that passes the values of its keyword arguments to ``Function.apply``."""
 
     def call(target: Target, **arguments: Any) -> Any:
         function = getattr(target.functions, name)

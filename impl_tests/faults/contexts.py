@@ -1,4 +1,4 @@
-"""The surroundings in which a trial calls a function: modes, devices, streams, handlers."""
+"""The contexts of a trial's call: modes, devices, streams, and an ``except`` clause."""
 
 import random
 from collections.abc import Callable
@@ -16,7 +16,7 @@ __all__ = ["CONTEXTS", "WITHOUT_GRAD", "call_in_contexts", "draw_contexts"]
 T = TypeVar("T")
 
 
-#: Name of a context -> a function that returns the context manager.
+#: Name of a context -> a function that returns a context manager.
 CONTEXTS: dict[str, Callable[[], Any]] = {
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
@@ -26,7 +26,7 @@ CONTEXTS: dict[str, Callable[[], Any]] = {
     "collector off": disable_gc,
     "default device": lambda: torch.device("cpu"),
 }
-#: The contexts in which no graph is recorded.
+#: The contexts in which autograd records no graph.
 WITHOUT_GRAD = ("no_grad", "inference_mode")
 #: A context that is no context manager: the call is made in an ``except`` clause.
 _HANDLER = "except clause"
@@ -53,6 +53,7 @@ def call_in_contexts(names: tuple[str, ...], function: Callable[[], T]) -> T:
         except LookupError:
             return function()
     finally:
-        # A context cannot end if the call has left other state. The verdict says so.
+        # Leaving a context may raise an error if the call has changed the state. The verdict
+        # reports such a change.
         with suppress(RuntimeError):
             contexts.close()

@@ -1,4 +1,4 @@
-"""Random choices that all kinds of faults make: the function and the devices."""
+"""The random choices that all kinds of faults need: a public function and devices."""
 
 import random
 
@@ -11,10 +11,10 @@ __all__ = ["CALLS", "draw_call", "draw_ordinals", "places_of"]
 
 #: All public functions, by name.
 CALLS = {**MODULE_CALLS, **TRANSFER_CALLS}
-#: Places in calls that copy tensors and record a graph.
+#: The places in the backward of functions that copy tensors.
 _GRAPH_PLACES = ("backward", "hook of a gradient")
 _ALL_PLACES = (*FORWARD_PLACES, *BACKWARD_PLACES, *REPLICATE_PLACES, *CONTAINER_PLACES)
-#: Name of a public function -> the places that a call of it may reach.
+#: Name of a public function -> the places at which its calls may raise the injected exception.
 _PLACES = {
     "DataParallel": _ALL_PLACES,
     "data_parallel": _ALL_PLACES,
@@ -32,12 +32,12 @@ _PLACES = {
 
 
 def places_of(name: str) -> tuple[str, ...]:
-    """Return the places that a call of a public function may reach."""
+    """Return the places at which calls of a public function may raise the injected exception."""
     return _PLACES.get(name, ("iterator",))
 
 
 def draw_call(target: Target, rng: random.Random) -> str:
-    """Draw the name of a public function. Most of the drawn functions run modules."""
+    """Return the name of a random public function; more often one that runs modules."""
     names = [*(MODULE_CALLS if rng.random() < 0.6 else TRANSFER_CALLS)]
     if not hasattr(target.data_parallel.DataParallel, "hold"):
         names = [name for name in names if name != "DataParallel.hold"]
@@ -45,7 +45,7 @@ def draw_call(target: Target, rng: random.Random) -> str:
 
 
 def draw_ordinals(rng: random.Random) -> tuple[int, ...]:
-    """Return one to four ordinals of devices; sometimes one occurs twice."""
+    """Return one to four random ordinals of devices. Sometimes they are not distinct."""
     if rng.random() < 0.2:
         return tuple(rng.choices(range(4), k=rng.randint(2, 4)))
     return tuple(rng.sample(range(4), rng.choice([1, 2, 2, 3, 4])))

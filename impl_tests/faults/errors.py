@@ -61,22 +61,22 @@ class CauseError(ValueError):
 
 
 class _ClassWithoutIsinstance(type):
-    """A class whose ``isinstance`` raises."""
+    """A metaclass: ``isinstance`` raises an error for its classes."""
 
-    # CPython itself calls `__subclasscheck__` when it raises an exception.
+    # `__subclasscheck__` is not overridden, because CPython calls it to raise an exception.
     __instancecheck__ = _refuse
 
 
 class NoIsinstanceError(ValueError, metaclass=_ClassWithoutIsinstance):
-    """An exception whose class raises an error in ``isinstance``."""
+    """An exception for whose class ``isinstance`` raises an error."""
 
 
 class BareError(BaseException):
-    """A BaseException that is no Exception."""
+    """An exception that derives from BaseException, but not from Exception."""
 
 
 class OtherObjectError(ValueError):
-    """An exception whose constructor returns an object of another class for a reported text."""
+    """An exception whose constructor returns an int for the text of a report, "Caught ..."."""
 
     def __new__(cls, text: str = _TEXT) -> Any:
         """Return an int if the text begins with "Caught"."""
@@ -91,7 +91,7 @@ class StrExitError(ValueError):
 
 
 class RefusedTextError(ValueError):
-    """An exception whose constructor raises for a reported text."""
+    """An exception whose constructor raises for the text of a report, "Caught ..."."""
 
     def __init__(self, text: str) -> None:
         if text.startswith("Caught"):

@@ -1,4 +1,4 @@
-"""Exceptions of all kinds, raised by any subset of the replicas in any place."""
+"""Exceptions of all kinds, raised by any subset of the replicas at any place."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -18,11 +18,12 @@ from .verdicts import Finding, are_equal, have_same_elements
 
 __all__ = ["run_exception"]
 
-# `CauseError` overrides these attributes by properties that raise, so read them with the
+# `CauseError` overrides these attributes by properties that raise an error, so read them with the
 # descriptors of BaseException.
 _CAUSE = vars(BaseException)["__cause__"].__get__
 _CONTEXT = vars(BaseException)["__context__"].__get__
-#: Calls that leave outputs in a list if their containers cannot be rebuilt.
+#: Functions that gather outputs. Containers of outputs that raise an error when they are rebuilt
+#: become lists.
 _GATHERING = ("gather", "DataParallel", "DataParallel.hold", "data_parallel")
 
 
@@ -60,7 +61,8 @@ def _run_armed(
 ) -> Finding:
     kind = f"exception in {trigger.place}"
     with trigger.arm():
-        # Caught inside, because contextlib replaces an error whose `with_traceback` raises.
+        # Catch the error inside the block: contextlib would replace an error whose
+        # `with_traceback` raises.
         try:
             found = call.compute()
         except BaseException as error:
@@ -79,10 +81,11 @@ def _run_armed(
 def _find_error_problem(
     error: BaseException, call: Call, trigger: Trigger, ordinals: Sequence[int]
 ) -> str | None:
-    """Return why ``error`` does not report the first exception that was raised, or None.
+    """Return why ``error`` does not report an injected exception; None if it does.
 
-    A replica's Exception is the cause of another exception, which names the replica. A replica's
-    BaseException is raised itself. Elsewhere the exception itself is raised.
+    ``error`` reports an exception if the exception is ``error`` itself, a cause or a context of
+    ``error``, or if the text of ``error`` names the class of the exception. If replicas of
+    ``parallel_apply`` raise an Exception in forward, the text must also name the first of them.
     """
     if not trigger.raised:
         return f"raised without a fault: {describe(error)}"
@@ -90,7 +93,7 @@ def _find_error_problem(
     text = _all_text(error)
     if not any(each is other for each in _chain(error) for other in raised):
         names = [type(each).__name__ for each in raised]
-        # A text that cannot be read may name the exception.
+        # The text is empty if `str(error)` raises. Then compare only the class of the error.
         is_unreadable = not text and type(error).__name__ in names
         if not is_unreadable and not any(f"Caught {name}" in text for name in names):
             return f"reports none of {names}: {describe(error)}"
@@ -104,7 +107,7 @@ def _find_error_problem(
 
 
 def _all_text(error: BaseException) -> str:
-    """Return the text of the exception with its notes."""
+    """Return the text of the exception and its notes, without parts that cannot be read."""
     parts = []
     with suppress(BaseException):
         parts.append(str(error))
@@ -114,7 +117,7 @@ def _all_text(error: BaseException) -> str:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """Yield the exception, and the causes of it."""
+    """Yield the exception, and its chain of causes and contexts."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:

@@ -1,4 +1,4 @@
-"""One call with a fault, between two readings of the state, and the next call."""
+"""One call with a fault, and the checks of the state and of the next call."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from .verdicts import BAD, Finding, are_equal
 
 __all__ = ["describe", "inject"]
 
-#: The length in characters of an error's text in a finding.
+#: The largest length, in characters, of an error's text in a finding.
 _TEXT_LENGTH = 300
 
 
@@ -22,14 +22,14 @@ def inject(
     *,
     is_warm: bool = False,
 ) -> Finding:
-    """Return the verdict on one fault.
+    """Make a call with a fault, then one without a fault. Return the verdict on both.
 
     Args:
-        call: The call that is repeated without a fault afterwards.
-        run_with_fault: Makes the call with a fault. Its argument is the right result. It must not
-            keep the error or the results alive.
+        call: The call to make without a fault.
+        run_with_fault: A function that makes the call with a fault and returns its verdict. Its
+            argument is the right result. It must not keep the error or the results alive.
         kept_threads: How many threads the target may keep for later calls.
-        is_warm: Whether a call without a fault precedes.
+        is_warm: Whether to make a call without a fault first.
     """
     expected = call.expected()
     call.drop_grads()
@@ -59,7 +59,7 @@ def _find_changes(
 
 
 def _find_problem(call: Call, expected: Sequence[Tensor], kind: str) -> Finding | None:
-    """Return a finding if the next call fails or returns a wrong result."""
+    """Make a call without a fault. Return a finding if its result is wrong or it raises."""
     try:
         is_right = are_equal(call.compute(), expected)
     except BaseException as error:
@@ -70,7 +70,7 @@ def _find_problem(call: Call, expected: Sequence[Tensor], kind: str) -> Finding 
 
 
 def describe(error: BaseException) -> str:
-    """Return the class and the text of any exception, also of one that cannot be printed."""
+    """Return the class and the end of the text of an exception, even if ``__str__`` raises."""
     try:
         text = str(error)
     except BaseException as reason:

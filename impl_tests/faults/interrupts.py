@@ -1,8 +1,8 @@
-"""Interrupts (SIGINT) at random instants of calls.
+"""Interrupts at random instants of calls.
 
-The signal comes from a timer of the process or from a child process, so it arrives wherever the
-main thread is: while it computes, waits or hands work over. The handler raises KeyboardInterrupt
-as Python's own handler does.
+A timer of the process sends SIGALRM, or a child process sends SIGINT. When the signal arrives, the
+main thread may be computing, waiting, or passing work to another thread. The handler of both
+signals raises KeyboardInterrupt, as Python's own handler of SIGINT does.
 """
 
 import os
@@ -27,19 +27,20 @@ from .verdicts import BAD, Finding, are_equal
 
 __all__ = ["measure", "run_interrupts"]
 
-#: The number of interrupts in one process.
+#: The largest number of interrupted calls in one process.
 _ROUNDS = 20
-#: The number of calls whose median duration is the range of the instants.
+#: The number of calls to time. Their median duration limits the instants of the interrupts.
 _TIMED_CALLS = 5
 _KIND = "interrupt"
 _FORMAT = "d"
 
 
 class _Interrupt:
-    """A handler that raises one KeyboardInterrupt for each time it is armed.
+    """A signal handler that raises KeyboardInterrupt at the first signal after each ``arm()``.
 
     Attributes:
-        place: The file and line where the interrupt was raised; None before that.
+        place: The file and line where KeyboardInterrupt was raised; None if no signal has arrived
+            since ``arm()``.
     """
 
     def __init__(self) -> None:
@@ -54,11 +55,11 @@ class _Interrupt:
             raise KeyboardInterrupt
 
     def arm(self) -> None:
-        """Raise an interrupt at the next signal."""
+        """Make the next signal raise KeyboardInterrupt."""
         self._is_armed, self.place = True, None
 
     def disarm(self) -> None:
-        """Raise no interrupt at the next signal."""
+        """Ignore all signals until the next ``arm()``."""
         self._is_armed = False
 
 
@@ -128,7 +129,7 @@ def _start_timer(delay: float) -> None:
 
 
 def _fork_sender() -> Callable[[float], None]:
-    """Fork a child process. Return a function that makes it send SIGINT after a delay."""
+    """Fork a child process. Return a function that makes the child send SIGINT after a delay."""
     read_end, write_end = os.pipe()
     parent = os.getpid()
     if os.fork() == 0:

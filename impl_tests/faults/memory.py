@@ -1,4 +1,4 @@
-"""Calls during which a simulated device refuses all allocations after the n-th, for every n."""
+"""Calls during which a simulated device allows only n allocations, for n = 0, 1, ..."""
 
 import itertools
 import random
@@ -20,15 +20,16 @@ from .verdicts import BAD, Finding, are_equal
 
 __all__ = ["run_out_of_memory"]
 
-#: Words of the simulator's error.
+#: A part of the text of the simulator's error.
 _WORDS = "sim out of memory"
 _KIND = "out of memory"
 
 
 def run_out_of_memory(target: Target, rng: random.Random) -> Iterator[Finding]:
-    """Call one function again and again; each time the device allows one more allocation.
+    """Call one function repeatedly. Yield a verdict for each call.
 
-    Begin with no allocation, and end when the call succeeds. Yield a verdict for each call.
+    During the first call the device allows no allocation, and during each further call one more.
+    The last call is the first that succeeds or has a bad verdict.
     """
     name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
     device = rng.choice(ordinals)
@@ -55,5 +56,5 @@ def _run(call: Call, device: int, allocations: int, expected: Sequence[Tensor]) 
         return Finding(verdict, _KIND, f"after {allocations} allocations: {describe(error)}")
     finally:
         native.extension().set_fault("", -1)
-    # The call needs no more than these allocations.
+    # The call succeeded, so it did not need a further allocation.
     return Finding("not reached" if are_equal(found, expected) else "wrong result", _KIND)

@@ -1,6 +1,6 @@
-"""Modules that reach the places where a fault may be raised.
+"""Modules in which a trigger may raise an exception: in methods, in hooks and in backward.
 
-All parameters and inputs are small integers as floats, so that sums are exact in any order.
+All parameters and inputs are floats with small integer values, so sums are exact in any order.
 """
 
 from typing import Any
@@ -16,23 +16,23 @@ __all__ = ["FaultyNet", "build_net", "pass_through"]
 
 
 class _ReachInBackward(torch.autograd.Function):
-    """The identity. Its backward reaches the place "backward"."""
+    """The identity function. Its ``backward`` is the place "backward" of the trigger."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, trigger: Trigger) -> Tensor:
-        """Return ``x``."""
+        """Return a view of ``x``."""
         ctx.trigger = trigger
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Return ``grad``, or raise."""
+        """Return ``grad``, unless the trigger raises its exception."""
         ctx.trigger.reach("backward", grad.device)
         return grad, None
 
 
 def pass_through(x: Tensor, trigger: Trigger) -> Tensor:
-    """Return a tensor equal to ``x`` whose backward and gradient reach their places."""
+    """Return a tensor equal to ``x``. The trigger may raise in its backward or gradient hook."""
     y: Tensor = _ReachInBackward.apply(x, trigger)  # type: ignore[no-untyped-call] # in torch
     if y.requires_grad and trigger.place == "hook of a gradient":
 
@@ -44,7 +44,12 @@ def pass_through(x: Tensor, trigger: Trigger) -> Tensor:
 
 
 class FaultyNet(nn.Module):
-    """Two linear layers and a buffer. The output is a tensor, or a list and a dictionary."""
+    """Two linear layers and a buffer.
+
+    Args:
+        trigger: The trigger of the fault.
+        containers: Creates the list and the dictionary around the output; None for a plain tensor.
+    """
 
     shift: Tensor
 
@@ -55,7 +60,7 @@ class FaultyNet(nn.Module):
         self.register_buffer("shift", torch.ones(4))
 
     def forward(self, x: Any, scale: Tensor | None = None) -> Any:
-        """Return the output of the layers for ``x``, a tensor or a list with one."""
+        """Return the output of the layers. ``x`` is a tensor, or a list that contains one."""
         if not isinstance(x, Tensor):
             x = x[0]
         self.trigger.reach("forward", x.device)
@@ -68,7 +73,7 @@ class FaultyNet(nn.Module):
 
 
 class _CustomNet(FaultyNet):
-    """A net whose replication and attribute assignment are its own."""
+    """A net that overrides ``_replicate_for_data_parallel`` and ``__setattr__``."""
 
     def _replicate_for_data_parallel(self) -> Any:
         self.trigger.reach("_replicate_for_data_parallel")
@@ -83,7 +88,7 @@ class _CustomNet(FaultyNet):
 def build_net(
     trigger: Trigger, containers: Containers | None, device: torch.device | str
 ) -> FaultyNet:
-    """Return a net on ``device`` with hooks at the place of ``trigger``."""
+    """Return a net on ``device``. If the place of ``trigger`` is a hook, the net has this hook."""
     is_custom = trigger.place in REPLICATE_PLACES
     net = (_CustomNet if is_custom else FaultyNet)(trigger, containers).double()
     with torch.no_grad():
@@ -94,7 +99,7 @@ def build_net(
 
 
 def _add_hooks(module: nn.Module, trigger: Trigger) -> None:
-    # A closure has no bound method, and does not keep the module alive.
+    # The hooks are closures: a bound method as a hook would refer back to its module.
     def before(_: nn.Module, args: Any) -> None:
         trigger.reach("forward pre-hook", args[0].device)
 

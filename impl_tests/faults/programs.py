@@ -1,4 +1,4 @@
-"""Programs that inject faults into impl, or into a wrong version of it, for tests."""
+"""A test program that injects faults into impl or into a changed impl."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,8 @@ from impl_tests.samples import run_python
 
 __all__ = ["PROGRAM", "find_bad_lines"]
 
-#: Prints bad verdicts, and stops at one of the wanted verdicts.
+#: A program that prints a line for each trial with a bad verdict, and ends at the first of the
+#: wanted verdicts.
 PROGRAM = """
 import contextlib, gc, threading
 from impl_tests.faults.target import prepare
@@ -25,13 +26,13 @@ for result in run_trials(target, ["{kind}"], range({count}), processes=1, limit=
 
 
 def find_bad_lines(kind: str, change: str, count: int, wanted: Sequence[str] = ()) -> list[str]:
-    """Run trials in a new process. Return a line for each bad verdict.
+    """Run trials in a new process. Return a line for each trial with a bad verdict.
 
     Args:
         kind: The kind of the faults.
-        change: Statements that change impl first.
+        change: Statements that change impl before the first trial; an empty text for none.
         count: The number of trials; their seeds are 0, 1, ...
-        wanted: The run stops at one of these verdicts.
+        wanted: Verdicts. The run ends at the first of them.
     """
     limit = 5 if "hang" in wanted else 60
     program = PROGRAM.format(kind=kind, change=change, count=count, wanted=wanted, limit=limit)

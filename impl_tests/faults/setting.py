@@ -1,4 +1,4 @@
-"""The surroundings of a trial's call: target, devices, containers; and the call itself."""
+"""The setting of a trial's call, such as its target and devices, and the call itself."""
 
 import inspect
 import random
@@ -24,7 +24,7 @@ class Setting:
 
     Args:
         target: The implementation under test.
-        ordinals: The ordinals of the devices; an ordinal may occur twice.
+        ordinals: The ordinals of the devices; an ordinal may occur more than once.
         trigger: The trigger of the fault.
         containers: Whether inputs and outputs contain lists and dictionaries in which the trigger
             may raise its exception.
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def devices(self) -> list[torch.device]:
-        """The devices; one may occur twice."""
+        """The devices; a device may occur more than once."""
         return [torch.device("sim", ordinal) for ordinal in self.ordinals]
 
     def build_net(self, ordinal: int) -> FaultyNet:
@@ -48,20 +48,20 @@ class Setting:
         return build_net(self.trigger, containers, torch.device("sim", ordinal))
 
     def listed(self, items: Iterable[Any]) -> list[Any]:
-        """Return a list of ``items``, one that reaches the places if containers are on."""
+        """Return a list of ``items``. The trigger may raise in it if ``containers`` is True."""
         return Containers(self.trigger).listed(items) if self.containers else list(items)
 
     def boxed(self, x: Tensor) -> Any:
-        """Return ``x`` or, if containers are on, a list with ``x``."""
+        """Return ``x`` or, if ``containers`` is True, a list that contains ``x``."""
         return self.listed([x]) if self.containers else x
 
     def tensor(self, *shape: int, ordinal: int | None = None, grad: bool = False) -> Tensor:
-        """Return a tensor of integers on a device, or on the CPU."""
+        """Return a tensor of floats with integer values; on the CPU if ``ordinal`` is None."""
         device = "cpu" if ordinal is None else torch.device("sim", ordinal)
         return create_tensor(*shape, device=device).requires_grad_(grad)
 
     def options(self, function: Callable[..., Any], **draws: Callable[[], Any]) -> dict[str, Any]:
-        """Return values for those optional arguments that ``function`` has."""
+        """Draw all values. Return those whose names are parameters of ``function``."""
         known = inspect.signature(function).parameters
         drawn = {name: draw() for name, draw in draws.items()}
         return {name: value for name, value in drawn.items() if name in known}
@@ -72,10 +72,12 @@ class Call:
     """A call of a public function that can be repeated.
 
     Args:
-        compute: Calls the function; returns its results, and gradients, as tensors on the CPU.
-        expected: Returns the right values of these tensors, computed without the target.
+        compute: A function that calls the public function. It returns the results and the
+            gradients of ``leaves`` as tensors on the CPU.
+        expected: A function that returns the right values of these tensors, computed without the
+            target.
         leaves: The tensors whose gradients are computed.
-        net: The module that is called, if any.
+        net: The module that runs in the call; None if no module runs.
         replicas: Whether parallel_apply runs the modules, so that errors name the replica.
     """
 
@@ -86,20 +88,23 @@ class Call:
     replicas: bool = False
 
     def drop_grads(self) -> None:
-        """Free the gradients."""
+        """Free the gradients of ``leaves``."""
         for leaf in self.leaves:
             leaf.grad = None
 
 
 def leaves_of(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in nested lists, tuples and dictionaries, without reaching a place."""
+    """Yield the tensors in nested lists, tuples and dictionaries.
+
+    Call no method of a container that may raise an injected exception.
+    """
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, dict):
         for item in dict.values(value):
             yield from leaves_of(item)
     elif isinstance(value, (list, tuple)):
-        # The methods of a subclass would reach a place.
+        # `__iter__` of a subclass may raise an injected exception.
         items = list.__iter__(value) if isinstance(value, list) else tuple.__iter__(value)
         for item in items:
             yield from leaves_of(item)

@@ -1,4 +1,4 @@
-"""A soak: many steps on all lists of devices, calls from other threads, and growth meanwhile."""
+"""A soak test: many steps and concurrent calls, during which no resource may grow."""
 
 import gc
 import itertools
@@ -25,25 +25,26 @@ from .target import Target
 
 __all__ = ["Slope", "fit_slope", "run_soak"]
 
-#: Seconds between two samples. Each sample takes a garbage collection.
+#: Seconds between two samples. Each sample runs a garbage collection.
 _INTERVAL = 1.0
-#: The part of the samples that is warm-up: caches fill, and worker threads start.
+#: The fraction of the samples at the beginning that is ignored: caches fill, and worker threads
+#: start.
 _WARM_UP = 1 / 3
-#: A resource grows if its slope exceeds this number of standard errors.
+#: The slope of a growing resource exceeds this number of standard errors.
 _ERRORS = 4
-#: The smallest growth during the run that counts, as a part of the mean value.
+#: Resource -> the tolerated growth during the run, as a fraction of the mean. The default is 0.
 _MIN_GROWTH = {"host memory (bytes)": 0.02, "objects": 0.002}
 #: The number of object types whose slopes are printed.
 _PRINTED_TYPES = 8
 
 
 class Slope(NamedTuple):
-    """A straight line fitted to a resource.
+    """A straight line fitted to the amount of a resource in use.
 
     Args:
         slope: The growth for each 1000 steps, in the resource's unit.
         error: The standard error of the slope.
-        mean: The mean of the resource.
+        mean: The mean amount.
         growth: The growth from the first to the last sample, on the line.
     """
 
@@ -53,17 +54,17 @@ class Slope(NamedTuple):
     growth: float
 
     def is_growing(self, name: str) -> bool:
-        """Return whether the resource grows by more than its smallest growth."""
+        """Return whether the resource ``name`` grows significantly, and more than is tolerated."""
         is_significant = self.slope > _ERRORS * self.error
         return is_significant and self.growth > max(0.5, self.mean * _MIN_GROWTH.get(name, 0))
 
 
 def fit_slope(steps: Sequence[float], values: Sequence[float]) -> Slope:
-    """Fit a line to ``values`` by least squares.
+    """Return the line that the method of least squares fits to ``values``.
 
     Args:
-        steps: The number of steps before each sample; at least three samples.
-        values: The values of a resource.
+        steps: The number of steps before each sample. There must be at least three samples.
+        values: The amount of the resource in each sample.
     """
     mean_x, mean_y = statistics.fmean(steps), statistics.fmean(values)
     spread = sum((x - mean_x) ** 2 for x in steps)
@@ -82,7 +83,8 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
     """
     take_step = _make_step(target)
     callers = Callers(target)
-    # Texts, because the collector does not count them among the objects.
+    # Store the samples as texts, which the garbage collector does not track. Otherwise they would
+    # increase the number of objects.
     texts: list[str] = []
     step, end, next_sample = 0, time.monotonic() + seconds, 0.0
     with callers.run():

@@ -13,18 +13,17 @@ from torch import nn
 
 __all__ = ["LocalState", "find_changes", "read_module", "read_state"]
 
-#: Seconds for which a thread of the call may still run, and memory may still be in use, after an
-#: interrupted call.
+#: Seconds after a call in which its threads must end and its memory must be freed.
 _PATIENCE = 10
-#: The names of threads that a target may keep for later calls.
+#: The beginning of the names of threads that a target may keep for later calls.
 _KEPT_THREADS = "parallel_apply"
-#: The name of this module's context variable, and of its attribute of a ``threading.local``.
+#: The context variable and the ``threading.local`` that :class:`LocalState` sets.
 _VALUE = contextvars.ContextVar[str]("value of the caller")
 _LOCAL = threading.local()
 
 
 class LocalState:
-    """Values of the calling thread: of a context variable, and of a ``threading.local``."""
+    """The calling thread's values of a context variable and of a ``threading.local``."""
 
     @staticmethod
     def set(value: str) -> None:
@@ -66,7 +65,7 @@ def read_state() -> dict[str, Any]:
 
 
 def read_module(net: nn.Module | None) -> dict[str, Any]:
-    """Return the members of a module tree that a call must not change."""
+    """Return the state of a module and its submodules that a call must not change."""
     modules = [] if net is None else [*net.modules()]
     return {
         f"{type(module).__name__} {index}": (
@@ -80,7 +79,7 @@ def read_module(net: nn.Module | None) -> dict[str, Any]:
 
 
 def read_memory() -> list[int]:
-    """Return the number of allocated bytes of each device."""
+    """Return the number of allocated bytes on each device."""
     return [*map(torch.accelerator.memory_allocated, range(torch.accelerator.device_count()))]
 
 
@@ -104,7 +103,7 @@ class Resources:
         self._memory = read_memory()
 
     def find_growth(self) -> list[str]:
-        """Return a text for each resource that is still in use after some seconds."""
+        """Wait some seconds at most. Return a text for each resource that is not freed by then."""
         end = time.monotonic() + _PATIENCE
         while True:
             growth = [*self._find_growth()]

@@ -1,4 +1,4 @@
-"""Calls in unusual surroundings: threads, event loops, signal handlers, forks, at exit."""
+"""Calls in unusual surroundings, such as threads, event loops, signal handlers and forks."""
 
 import asyncio
 import atexit
@@ -29,14 +29,14 @@ __all__ = ["SURROUNDINGS", "run_surroundings"]
 
 #: The number of threads that call at the same time.
 _CALLERS = 32
-#: The number of calls that a signal or a fork disturbs.
+#: The number of calls during which signals arrive or another thread forks.
 _ROUNDS = 20
-#: Seconds until a new process must have ended.
+#: Seconds after which a new process counts as hung.
 _PROCESS_LIMIT = 40
-#: Words of the simulator's error in a forked child.
+#: A part of the text of the simulator's error in a forked child.
 _FORK_WORDS = "forked subprocess"
 
-#: Returns a new call of the drawn function, with the same devices.
+#: A function that returns a new call of the drawn public function on the drawn devices.
 _Make = Callable[[], Call]
 
 
@@ -127,7 +127,7 @@ def _during_forks(make: _Make) -> bool:
 def _in_forked_child(make: _Make) -> bool:
     """Call in the child of a process that has used the devices.
 
-    The simulator refuses this, so the call must raise the simulator's error.
+    The simulator cannot be used in such a child, so the call must raise the simulator's error.
     """
     call = make()
     call.compute()
@@ -144,7 +144,8 @@ def _in_forked_child(make: _Make) -> bool:
     return os.waitstatus_to_exitcode(status) == 0
 
 
-#: Name -> a function that calls in these surroundings; it returns whether all results are right.
+#: Name of the surroundings -> a function that makes calls in them. It returns whether all results
+#: are right.
 SURROUNDINGS: dict[str, Callable[[_Make], bool]] = {
     "asyncio": _in_event_loop,
     "32 callers": _in_32_threads,
@@ -154,7 +155,7 @@ SURROUNDINGS: dict[str, Callable[[_Make], bool]] = {
     "other thread forks": _during_forks,
     "forked child": _in_forked_child,
 }
-#: Surroundings that need a new process.
+#: The surroundings for which a new Python process is started.
 _NEW_PROCESS = ("new process", "interpreter exit")
 
 
@@ -201,7 +202,7 @@ def _run_new_process(surroundings: str, arguments: str) -> Finding:
 
 
 def main(arguments: Sequence[Any]) -> None:
-    """Call at once, or when the interpreter exits; print whether the result is right."""
+    """Call immediately, or when the interpreter exits. Print whether the result is right."""
     target_name, name, ordinals, seed, surroundings = arguments
     call = _make_call(prepare(target_name), name, ordinals, seed)
     if surroundings == "new process":

@@ -1,4 +1,4 @@
-"""The table of verdicts, and the texts of bad ones."""
+"""The table of verdicts, and the texts of bad verdicts."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ class Tally:
         self.bad = self.trials = 0
 
     def add(self, result: TrialResult) -> Iterable[str]:
-        """Count the verdicts of a trial. Return a text for each bad one."""
+        """Count the verdicts of a trial. Return a text for each bad verdict."""
         self.trials += 1
         for finding in result.findings:
             self._counts[finding.kind, finding.verdict] += 1
@@ -41,7 +41,7 @@ class Tally:
 
     @property
     def counts(self) -> dict[str, dict[str, int]]:
-        """The number of verdicts: kind of fault -> verdict -> number."""
+        """The numbers of verdicts: kind of fault -> verdict -> number."""
         found: dict[str, dict[str, int]] = {}
         for (kind, verdict), number in sorted(self._counts.items()):
             found.setdefault(kind, {})[verdict] = number

@@ -15,7 +15,7 @@ _DEVICES = 4
 
 
 class Target:
-    """The modules of impl or torch.nn.parallel. Both have the same names.
+    """The modules of impl or of torch.nn.parallel. They have the same names in both packages.
 
     Args:
         name: The importable name of the package.
@@ -32,7 +32,7 @@ class Target:
 
 
 def prepare(name: str) -> Target:
-    """Import a target and register the devices, but use none, so that this process can fork."""
+    """Import a target and register the devices. Use no device, so that this process can fork."""
     torch.set_num_threads(1)
     simulator.enable(_DEVICES)
     cuda_stand_ins.enable()

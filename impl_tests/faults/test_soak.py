@@ -1,4 +1,4 @@
-"""The fitted slopes of the soak."""
+"""The lines that the soak test fits to resources."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_values_that_alternate_do_not_grow():
 
 
 def test_the_error_of_the_slope_is_its_standard_error():
-    # By hand: residuals 1/6, -1/3, 1/6 around a slope of 1/2.
+    # Computed by hand: the slope is 1/2, and the residuals are 1/6, -1/3 and 1/6.
     slope = fit_slope([0, 1, 2], [0, 0, 1])
     assert slope.error == pytest.approx(1000 * (1 / 6 / 2) ** 0.5)
 

@@ -10,7 +10,8 @@ from impl_tests.samples import run_python
 
 pytestmark = pytest.mark.machinery
 
-#: Wrong versions of impl -> the kind of the faults, and the verdicts of which one must be found.
+#: Name of a wrong version of impl -> the kind of faults to inject, the statements that change
+#: impl, and the verdicts of which at least one must occur.
 CHANGES = {
     "an-error-does-not-name-the-replica": (
         "exception",
@@ -122,7 +123,7 @@ def test_a_seed_repeats_the_fault():
     kind, change, wanted = CHANGES["the-collector-stays-off"]
     first = find_bad_lines(kind, change, 300, wanted)[-1]
     seed = int(first.split(" ")[2])
-    # The last line is that of the seed, although the earlier seeds are not run.
+    # Run only this seed: it must print the same line as after the earlier seeds.
     count = f"{seed}, {seed} + 1"
     program = PROGRAM.format(kind=kind, change=change, count=count, wanted=(), limit=60)
     assert run_python(program).stdout.splitlines() == [first]

@@ -29,7 +29,7 @@ _START = next(
 
 
 class _Starter:
-    """Starts threads, and refuses after ``allowed`` of them, as the system does."""
+    """Starts ``allowed`` threads; then raises CPython's error for a system that starts no more."""
 
     def __init__(self, allowed: int) -> None:
         self._left = allowed
@@ -45,7 +45,7 @@ class _Starter:
 
 
 def run_without_threads(target: Target, rng: random.Random) -> Iterator[Finding]:
-    """Refuse threads in the first call of one function. Yield the verdict."""
+    """Refuse new threads during the first call of one function. Yield the verdict."""
     name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
     allowed = rng.randrange(len(ordinals))
     trigger = Trigger("forward", ValueError, (), 0)

@@ -16,10 +16,15 @@ __all__ = ["TRANSFER_CALLS"]
 def _call(
     setting: Setting, run: Callable[[], Any], expected: list[Tensor], *xs: Tensor, grad: int = 1
 ) -> Call:
-    """Return a call of ``run`` whose results must equal ``expected``.
+    """Return a call that computes the results of ``run`` and the gradients of ``xs``.
 
-    Each result passes the place "backward". The gradient of each element of ``xs`` is ``grad``,
-    the number of results that contain the element.
+    Args:
+        setting: The setting of the call. The trigger may raise in the backward of each result.
+        run: A function that calls the public function.
+        expected: The right results.
+        xs: The inputs that require gradients.
+        grad: The right value of each element of the gradients of ``xs``: the number of results to
+            which each element of ``xs`` contributes.
     """
 
     def compute() -> list[Tensor]:

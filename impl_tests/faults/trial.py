@@ -1,4 +1,4 @@
-"""Trials in processes of their own."""
+"""Trials, each in its own process."""
 
 import faulthandler
 import random
@@ -46,12 +46,12 @@ TIME_IS_UP = 1
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The verdicts of one process.
+    """The result of one trial.
 
     Args:
         seed: The seed of the trial.
         kind: One of ``KINDS``.
-        findings: The verdicts; the last one is a hang or a crash if the process did not end.
+        findings: The verdicts. If the process hung or crashed, there is only this verdict.
         log: The text that the process printed.
         seconds: The duration of the process in seconds.
     """
@@ -66,7 +66,7 @@ class TrialResult:
 def run_trials(
     target: Target, kinds: list[str], seeds: Iterable[int], *, processes: int, limit: float
 ) -> Iterator[TrialResult]:
-    """Run a trial for each seed in a forked process; yield the results as they end.
+    """Run a trial for each seed in a forked process; yield each result when the trial ends.
 
     Args:
         target: The prepared target.
@@ -95,7 +95,7 @@ def _make_job(
         faulthandler.enable(2)
         findings = []
         faulthandler.dump_traceback_later(limit, exit=True, file=2)
-        # The draws do not depend on `kinds`, so that one kind alone can repeat the trial.
+        # The trial depends on its kind and seed only: `--kinds KIND --seed SEED` can repeat it.
         for finding in KINDS[kind](target, random.Random(f"{kind} {seed}")):
             findings.append(finding)
             # `forks` ends a process that prints nothing for a long time.

@@ -1,4 +1,7 @@
-"""The trigger of a fault: it raises an exception when the chosen place is reached."""
+"""The trigger of a fault: it raises an exception at the chosen place.
+
+A place is a method or a hook, of a module or a container, that calls :meth:`Trigger.reach`.
+"""
 
 import itertools
 import threading
@@ -17,13 +20,13 @@ __all__ = [
     "Trigger",
 ]
 
-#: Places that every replica reaches, in forward. A subset of the replicas raises.
+#: Places in the forward of every replica. The replicas on the chosen devices raise.
 FORWARD_PLACES = ("forward", "forward hook", "forward pre-hook")
-#: Places that every replica reaches, in backward. A subset of the replicas raises.
+#: Places in the backward of every replica. The replicas on the chosen devices raise.
 BACKWARD_PLACES = ("backward", "backward hook", "hook of a gradient")
-#: Places that are reached while replicas are built. One visit raises.
+#: Places in methods that run while replicas are built. One call of ``reach`` raises.
 REPLICATE_PLACES = ("__setattr__", "_replicate_for_data_parallel")
-#: Places in lists and dictionaries of the caller. One visit raises.
+#: Places in methods of the caller's lists and dictionaries. One call of ``reach`` raises.
 CONTAINER_PLACES = ("container constructor", "iterator")
 
 
@@ -34,8 +37,8 @@ class Trigger:
         place: A place of one of the tuples above.
         make: Returns a new exception.
         ordinals: The ordinals of the devices whose replicas raise.
-        visit: The number of the visit that raises, for places that are not reached once per
-            replica; 0 is the first one.
+        visit: For places outside of forward and backward: the index, from 0, of the call of
+            :meth:`reach` that raises.
 
     Attributes:
         raised: The exceptions that were raised, each with the ordinal of its device, or None.
@@ -55,7 +58,7 @@ class Trigger:
 
     @contextmanager
     def arm(self) -> Iterator[None]:
-        """Raise exceptions in a ``with`` block only; keep those of the latest block."""
+        """Allow exceptions inside a ``with`` block. ``raised`` keeps those of the latest block."""
         self.raised, self._visits = [], itertools.count()
         self._is_armed = True
         try:
@@ -64,7 +67,7 @@ class Trigger:
             self._is_armed = False
 
     def reach(self, place: str, device: torch.device | None = None) -> None:
-        """Raise an exception if this place, on this device, is chosen."""
+        """Raise an exception if the trigger is armed for this place and this device."""
         if not self._is_armed or place != self.place:
             return
         ordinal = None if device is None else device.index
@@ -81,11 +84,11 @@ class Trigger:
 
 
 class Containers:
-    """Lists and dictionaries that reach the places of containers.
+    """Creates lists and dictionaries whose constructors and iterators may raise an exception.
 
     Args:
-        trigger: The trigger. The methods of this class do not reach a place; a call of the
-            classes of their results does.
+        trigger: The trigger of the exception. The methods of this class raise nothing themselves,
+            because they do not call the constructors of the lists and dictionaries.
     """
 
     def __init__(self, trigger: Trigger) -> None:
@@ -116,13 +119,13 @@ class Containers:
         self._list_class, self._dict_class = FaultyList, FaultyDict
 
     def listed(self, items: Iterable[Any]) -> list[Any]:
-        """Return a list."""
+        """Return a list of ``items``."""
         created: list[Any] = self._list_class.__new__(self._list_class)
         created.extend(items)
         return created
 
     def table(self, **items: Any) -> dict[str, Any]:
-        """Return a dictionary."""
+        """Return a dictionary of ``items``."""
         created: dict[str, Any] = self._dict_class.__new__(self._dict_class)
         created.update(items)
         return created

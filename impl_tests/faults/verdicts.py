@@ -38,7 +38,7 @@ def are_equal(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
 
 
 def have_same_elements(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
-    """Return whether the tensors have the same elements in total, in any arrangement."""
+    """Return whether two lists of tensors have the same elements, in any order and shapes."""
     left, right = (
         torch.cat([tensor.flatten() for tensor in tensors] or [torch.empty(0)])
         for tensors in (found, expected)

@@ -10,7 +10,7 @@ __all__ = ["TENSORS"]
 
 
 class _Subclass(Tensor):
-    """A tensor class without changes."""
+    """A subclass of Tensor that overrides nothing."""
 
 
 def _made_in_inference_mode() -> Tensor:

@@ -1,9 +1,8 @@
-"""Values that are wrong for most arguments. Each is created anew for each call.
+"""Values that are wrong for all or for most arguments.
 
-Most are wrong for every argument, some are right for a few. Values are left out with which
-Python's and PyTorch's own functions do not return either: infinite iterators, for which ``list``
-does not end; an object whose ``__class__`` is Tensor, and a tensor whose storage is freed, with
-which ``torch.add`` ends the process.
+Some values are left out, because Python's or PyTorch's own functions do not return for them:
+``list`` does not end for an infinite iterator, and ``torch.add`` ends the process for an object
+whose ``__class__`` is Tensor and for a tensor whose storage is freed.
 """
 
 import array
@@ -27,7 +26,7 @@ from .wrong_tensors import TENSORS
 
 __all__ = ["VALUES"]
 
-#: Levels of a nested list. They are more than the recursion limit.
+#: The depth of a nested list. It is larger than the recursion limit.
 _DEPTH = 5000
 _LONG = 10**5
 
@@ -42,7 +41,7 @@ def _refuse(*_: Any) -> NoReturn:
 
 
 def _object_with(**members: Any) -> object:
-    """Return an object of a new class with special methods."""
+    """Return an object of a new class with the attributes ``members``."""
     return type("Odd", (), members)()
 
 
@@ -113,7 +112,7 @@ _SEQUENCES: tuple[Any, ...] = (
     *([()], [{}], [object()], range(0), range(2), range(10**4), _Fields()),
 )
 _TABLES: tuple[Any, ...] = (*({}, {None: None}, {0: 0}, {"x": 1}, {"": ""}, {1.5: "x"}, {(): []}),)
-#: Name -> a function that returns the value. Immutable values are returned themselves.
+#: Name of a wrong value -> a function that returns it.
 _OBJECTS: dict[str, Callable[[], Any]] = {
     "set()": set,
     "{0, 1}": lambda: {0, 1},
@@ -193,7 +192,7 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
 
 
 def _constant(value: Any) -> Callable[[], Any]:
-    # A fresh copy of a list or dictionary, because a call may change it.
+    # Copy a list or dictionary, because a call may change it.
     return lambda: value.copy() if isinstance(value, (list, dict)) else value
 
 

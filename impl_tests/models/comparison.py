@@ -25,7 +25,7 @@ ELEMENT_TOLERANCE = 1e-3
 
 
 def relative_error(loss: float, expected: float) -> float:
-    """Return the difference of two losses, divided by the expected loss."""
+    """Return the absolute difference of two losses, divided by the absolute expected loss."""
     return abs(loss - expected) / abs(expected)
 
 
@@ -65,7 +65,15 @@ def find_output_differences(
 
 
 def find_bit_differences(run: Run, other: Run) -> list[str]:
-    """Return a text for each loss, output and weight in which two runs differ in any bit."""
+    """Compare two runs of a model without a tolerance; return the differences.
+
+    Losses are equal by ``==``, and tensors by ``torch.equal`` after ``nan_to_num``, so that NaN
+    equals NaN.
+
+    Returns:
+        One text with all losses, if a loss differs, and one text for each output or weight that
+        differs or is in only one run.
+    """
     differences = (
         [] if run.losses == other.losses else [f"losses {run.losses}, not {other.losses}"]
     )

@@ -29,13 +29,15 @@ class Result:
     Args:
         package: The package and its version.
         covers: What this model covers that the other models do not, from the catalogue.
-        losses: Published variant -> loss of each step, for variants without an error.
-        reference: "same" if torch.nn.parallel equals impl bit for bit with aligned copies;
-            otherwise its error or differences.
+        losses: The losses of all steps, for each published variant without an error.
+        reference: "same" if `find_bit_differences` finds no difference between torch.nn.parallel
+            and impl with aligned copies; otherwise its error or differences.
         rounded: Whether torch.nn.parallel differs from impl in rounding without aligned copies.
-        impl: "right" if impl equals one device within rounding; otherwise its error.
+        impl: "right" if impl equals one device within rounding; otherwise its error or
+            differences.
         deviation: The largest relative difference between impl's losses and those of one device.
-        wrong: The known error from the catalogue, after "both: " or "reference: "; else empty.
+        wrong: The known error from the catalogue, with the prefix "both: " or "reference: "; empty
+            if there is none.
     """
 
     package: str
@@ -107,14 +109,14 @@ def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
 
 
 def _judge_reference(model: Model, runs: Runs) -> str:
-    """Return "same" if the reference equals impl bit for bit, else its error or differences."""
+    """Return "same" if the reference equals impl, else the reference's error or differences."""
     error = _find_error(model, runs["one device"], runs["reference"])
     found = _describe_bit_differences(runs["aligned impl"], runs["aligned reference"])
     return error or "; ".join(found[:3]) or "same"
 
 
 def _describe_bit_differences(run: Run | str, other: Run | str) -> list[str]:
-    """Return a text for each value in which two runs differ, or the error of a failed run."""
+    """Return the texts of `find_bit_differences`, or only the error of a failed run."""
     if isinstance(run, str):
         return [run]
     return [other] if isinstance(other, str) else find_bit_differences(run, other)

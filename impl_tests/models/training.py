@@ -68,7 +68,7 @@ class Run:
 
 
 def run(model: Model, variant: str, *, batch_statistics: bool = False) -> Run:
-    """Train ``model`` for three steps.
+    """Train ``model`` for three steps; return the results.
 
     Args:
         model: The model. Its weights and inputs are the same for all variants.

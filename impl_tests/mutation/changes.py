@@ -83,7 +83,7 @@ class Change:
 
 
 def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:
-    """Return all changes to files of impl, keyed by name. Docstrings do not change.
+    """Return all changes to files of impl, keyed by name. No change affects a docstring.
 
     Args:
         files: The files; by default all except those of ``impl.distributed``. Each rank of
@@ -175,7 +175,7 @@ def _on_one_line(lines: list[str]) -> str:
 
 
 def _scope_names_by_line(tree: ast.AST, prefix: str = "") -> dict[int, str]:
-    """Return, for each line number, the innermost function or class around the line."""
+    """Return, for each line number, the name of the innermost function or class around it."""
     scope_names: dict[int, str] = {}
     for node in ast.iter_child_nodes(tree):
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]

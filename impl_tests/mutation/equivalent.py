@@ -10,10 +10,10 @@ RECORDS = Path(__file__).with_name("equivalent.toml")
 
 
 def load(changes: Mapping[str, Change], text: str | None = None) -> dict[str, str]:
-    """Return the reason for each recorded change to a file that occurs in ``changes``.
+    """Return name -> reason for the recorded changes to the files that ``changes`` covers.
 
     Args:
-        changes: Name -> change, with all changes to some files of impl.
+        changes: Name -> change, for all changes to some files of impl.
         text: The records in TOML; by default the text of ``equivalent.toml``.
 
     Raises:

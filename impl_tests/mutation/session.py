@@ -52,7 +52,7 @@ class Outcome:
 
 
 class CollectedTests:
-    """The tests of a session. Tests of impl's private modules are collected at their first use."""
+    """The tests of a session. A file that tests private modules is collected at its first use."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
@@ -127,7 +127,7 @@ def _cpu_seconds() -> float:
 
 
 class _TestFailed(BaseException):
-    """A test has failed."""
+    """Raised when a test has failed."""
 
 
 class _FailurePlugin:

@@ -33,7 +33,7 @@ class Trial:
         change: The change.
         killer: The test or the import that failed; None if no test failed.
         seconds: The duration of the trial in seconds.
-        position: The number of the trial and of all trials, such as ``1/9``.
+        position: The number of the trial and the number of all trials, such as ``1/9``.
     """
 
     change: Change

@@ -1,10 +1,10 @@
 """The detected changes of former runs, each with the test that failed on it.
 
-A run takes over the verdicts in ``detected.json``, which is in the repository, and those in a
-cache on this machine, so that an interrupted run continues where it stopped. Each line of the
-cache is an entry: a change and a test. An entry is valid until the code of the changed file or of
-the test's file is edited; edits of comments, docstrings and other files do not matter. To try
-every change again, pass a new file to ``--verdicts``.
+A run reads the verdicts in ``detected.json``, which is in the repository, and in a cache on this
+machine, and does not try these changes again. An interrupted run can therefore be continued. Each
+line of the cache is an entry: a change and a test. An entry is valid until the code of the changed
+file or of the test's file is edited; edits of comments, docstrings and other files do not matter.
+To try every change again, pass a new file to ``--verdicts``.
 """
 
 import ast
@@ -22,7 +22,7 @@ from impl_tests.mutation.changes import Change
 ROOT = Path(__file__).resolve().parents[2]
 _FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 CACHE = _FOLDER / "torch-parallel-spec" / "detected.jsonl"
-#: Test -> the hash of its file, and the hashes of the changes that it detected.
+#: A JSON file: test -> the hash of its file, and the hashes of the changes that it detected.
 _REPOSITORY = Path(__file__).with_name("detected.json")
 #: Nodes of the syntax tree that may have a docstring.
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
@@ -38,9 +38,10 @@ def load(
     """Return, for each change that a former run detected, the test or import that failed.
 
     Args:
-        path: The file with the cache. With `CACHE`, the verdicts in the repository count, too.
+        path: The file with the cache. If it is `CACHE`, also read the verdicts in the repository.
         selected: The changes to look up.
-        tests: The tests of this run. Entries of other tests are ignored; with None, no entry is.
+        tests: The tests of this run. Entries of other tests are ignored. None stands for all
+            tests.
         with_stale: Whether to include entries whose test file was edited later.
     """
     entries = _read_repository() if path == CACHE else {}
@@ -83,7 +84,7 @@ def _read_repository() -> dict[str, dict[str, str]]:
 
 
 def save(path: Path, change: Change, killer: str) -> None:
-    """Append that the test ``killer`` detected ``change``. The last entry of a change counts."""
+    """Append an entry to the cache. The last entry of a change replaces the earlier ones."""
     entry = {"change": _hash_change(change), "killer": killer, "test": _hash_test_file(killer)}
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:

@@ -26,8 +26,8 @@ ROUND = 1.0
 TIMEOUT = 60
 #: The number of rounds before growth is measured. In these rounds caches fill and threads start.
 WARM_UP = 3
-#: The minimum number of rounds in a third of the run. Single rounds differ at random, for example
-#: in the number of idle workers.
+#: The minimum number of rounds in a third of the run. In shorter runs growth is not measured:
+#: single rounds differ at random, for example in the number of idle workers.
 MIN_ROUNDS = 3
 #: For each resource: the largest allowed ratio of the minimum in the last third of the rounds to
 #: the maximum in the first third.
@@ -127,7 +127,7 @@ def _run_round(
 
 @contextmanager
 def _record_errors(results: Results) -> Iterator[None]:
-    """Append the text of an AssertionError in the block to the results."""
+    """Catch an AssertionError inside a ``with`` block, and append its text to the results."""
     try:
         yield
     except AssertionError as error:

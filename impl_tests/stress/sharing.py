@@ -70,7 +70,7 @@ class SharedModules:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Cache the replicas of ``held`` for a whole round; check that they are built once."""
+        """Hold ``held`` in a ``with`` block. Check that its replicas are built at most once."""
         self.replications = 0
         with self.held.hold():
             yield

@@ -16,7 +16,7 @@ from reports.others.catalogue import ROOT, Implementation
 
 __all__ = ["install_torch", "pip", "prepare_environment"]
 
-#: Matches the names of packages that a CUDA build needs only on a GPU: CUDA's libraries (2 GB),
+#: Matches the names of packages that a CUDA build needs only on a GPU: CUDA's libraries (2 GB) and
 #: Triton.
 CUDA = re.compile(r"cuda|nvidia|triton")
 #: File in a completely installed environment. It lists the requirements that were installed.
@@ -73,7 +73,7 @@ def install_torch(version: str, python: Path) -> None:
 
 
 def _torch_requirements(python: Path) -> Iterable[str]:
-    """Return PyTorch's requirements, with environment markers, without requirements of extras."""
+    """Return PyTorch's requirements as PyTorch declares them, without those of extras."""
     program = "import importlib.metadata as m; print('\\n'.join(m.requires('torch')))"
     return [line for line in _run_python(python, program).splitlines() if "extra ==" not in line]
 

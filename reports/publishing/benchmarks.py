@@ -86,7 +86,7 @@ def format_summary(data: dict[str, Any], floors: Mapping[str, float]) -> str:
 
     Args:
         data: The runs, as :func:`read_runs` returns them.
-        floors: Row -> the required minimum of its ratio.
+        floors: For each row: the required minimum of its ratio.
     """
     machine, runs = data["machine"], data["runs"]
     found = [list(ratios(run, floors)) for run in runs]
@@ -157,7 +157,7 @@ def _format_row(row: Sequence[Ratio], runs: Sequence[dict[str, Any]]) -> str:
 
 
 def _format_medians(group: str, library: str, runs: Sequence[dict[str, Any]]) -> str:
-    """Return the median of each run in milliseconds; "-" for a row of bytes."""
+    """Return the median time of each run in milliseconds; "-" for a row that compares memory."""
     medians = [
         each["stats"]["median"] * 1000
         for run in runs

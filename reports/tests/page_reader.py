@@ -53,7 +53,7 @@ class Page(HTMLParser):
 
 
 def read_page(path: Path) -> Page:
-    """Parse the page in the file ``path``."""
+    """Parse the page in the file ``path`` and return it."""
     page = Page()
     page.feed(path.read_text(encoding="utf-8"))
     page.close()

@@ -25,7 +25,7 @@ def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any)
 
     Args:
         path: The file.
-        clause_verdicts: Clause id -> the verdict of its test.
+        clause_verdicts: For each clause id: the verdict of the test of the clause.
         about: Fields that are added to the header, or replace its default fields.
     """
     header = {
@@ -87,7 +87,8 @@ def write_benchmark_report(
 
     Args:
         folder: The folder of the report.
-        groups: Benchmark group -> library -> the median. The quartiles are 10 % lower and higher.
+        groups: The median for each benchmark group and library. The quartiles are 10 % lower and
+            10 % higher.
         about: Fields of ``machine`` that are added or replace the default fields.
     """
     machine = {

@@ -10,7 +10,7 @@ from bench.compare import ATTEMPTS, find_rows_below, format_row, largest_moves
 from reports.tests.samples import make_benchmark_run
 from spec_tests.site.ratios import Ratio
 
-#: Row -> the required minimum of its ratio.
+#: For each row: the required minimum of its ratio.
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
 
 

@@ -9,7 +9,7 @@ from bench import turns
 
 
 class FakeClock:
-    """A clock that only the timed calls move."""
+    """A clock that advances only during the timed calls."""
 
     def __init__(self):
         self.now = 0.0
@@ -19,7 +19,7 @@ class FakeClock:
         return self.now
 
     def make_call(self, *seconds):
-        """Return a call that takes the given seconds one after the other; the last ones repeat."""
+        """Return a function. Its calls take the given seconds, and later calls the last value."""
         left = list(seconds)
 
         def call():
@@ -55,9 +55,10 @@ def clock(monkeypatch):
 
 
 def time_sleeps(clock, seconds=0.0):
-    """Time two calls on a machine whose speed changes. The ratios of the turns are 3, 3, 2, 3, 2.
+    """Time two calls on a machine whose speed changes; return the benchmark.
 
-    The first two times of each call are those of warming up and of estimating the duration.
+    The ratios of the five turns are 3, 3, 2, 3 and 2. Before the turns, each function is called
+    twice: to warm up, and to estimate the duration.
     """
     calls = {
         "reference": clock.make_call(3, 3, 3, 24, 20, 3, 20),

@@ -38,7 +38,7 @@ def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
 
     Args:
         accelerator: The type of a back end whose functions are tried, too.
-        modules: Modules to import before, because they register the back end.
+        modules: Modules to import first, because they register the back end.
     """
     # A back end is loaded later, so whether there is an accelerator is not known yet.
     findings = [each for each in _findings() if accelerator is None or each[0] != "devices"]

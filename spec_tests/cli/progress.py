@@ -124,7 +124,7 @@ class Progress(VerdictCollector):
             self._terminal.write_line(line)
 
     def _remaining_time(self, done: int) -> str:
-        """Return an estimate by the mean duration of the tests so far; empty at the end."""
+        """Return the estimated time left as text, or an empty text at the end."""
         left = self._total - done
         if left <= 0:
             return ""

@@ -9,7 +9,7 @@ from spec_tests.harness.environment.faults import fail_allocations
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
-#: Devices of a call. In the test, allocations on the device of slot 2 fail.
+#: Devices of a call. In the test, allocations on `topology.device(2)` fail.
 DEVICES = [DeviceAt(0), DeviceAt(2), DeviceAt(1)]
 SMALL = dense()
 CALLS = {

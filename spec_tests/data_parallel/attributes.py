@@ -20,7 +20,7 @@ class AttributesCall:
     dim: int
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Build the module and the arguments."""
+        """Return the arguments of the constructor."""
         return {
             "module": nn.Tanh(),
             "device_ids": build(self.devices, topology),

@@ -32,7 +32,7 @@ class Training:
     batch_statistics: bool = True
 
     def build_network(self) -> nn.Module:
-        """Build two convolutions with batch normalisation and a linear layer from a fixed seed."""
+        """Return two convolutions with batch normalisation and a linear layer, always equal."""
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             net = nn.Sequential(
@@ -41,7 +41,7 @@ class Training:
         return net.to(self.device).train(self.batch_statistics)
 
     def run(self, wrap: Callable[[nn.Module], nn.Module]) -> Any:
-        """Train ``wrap(network)``; return the losses, parameters and buffers by name."""
+        """Train ``wrap(network)``. Return a snapshot of losses, parameters and buffers by name."""
         net = self.build_network()
         model = wrap(net)
         optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, momentum=0.9)
@@ -63,7 +63,7 @@ class Training:
 
 
 class ChunkByChunk(nn.Module):
-    """The network applied to one chunk after another. Only the first chunk changes buffers."""
+    """A module that applies ``net`` to chunk after chunk. Only the first chunk changes buffers."""
 
     def __init__(self, net: nn.Module, chunk_count: int) -> None:
         super().__init__()

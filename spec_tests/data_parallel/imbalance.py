@@ -20,8 +20,9 @@ class ImbalanceCall:
 
     Args:
         devices: The devices.
-        memory: Device i reports ``memory[i % len(memory)]`` bytes of memory.
-        processors: Device i reports ``processors[i % len(processors)]`` multiprocessors.
+        memory: The device with ordinal i reports ``memory[i % len(memory)]`` bytes.
+        processors: The device with ordinal i reports ``processors[i % len(processors)]``
+            multiprocessors.
     """
 
     devices: tuple[DeviceAt, ...]
@@ -29,7 +30,7 @@ class ImbalanceCall:
     processors: tuple[int, ...]
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Build the module and its devices."""
+        """Return the module and its devices."""
         devices = build(list(self.devices), topology)
         return {"module": nn.Tanh(), "device_ids": devices}
 

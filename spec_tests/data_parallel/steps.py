@@ -33,7 +33,7 @@ class StepsCall:
     grad: bool
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Build the module and its arguments."""
+        """Return the module, its devices and its arguments."""
         x = TensorSpec((self.rows, 2), requires_grad=True)
         module = NewModule(nn.Bilinear, (2, 2, 1)).build(topology)
         return {

@@ -115,7 +115,7 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
 @clause("data_parallel.gradient-penalty")
 @pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
 def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
-    """The penalty failed with Conv2d in PyTorch 0.2 (#2736), in helpers in 1.0 (#16532)."""
+    """PyTorch 0.2 (#2736): the penalty failed with Conv2d. PyTorch 1.0 (#16532): in a helper."""
     capabilities.require("float64")
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)

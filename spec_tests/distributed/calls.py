@@ -19,7 +19,10 @@ from spec_tests.distributed.pool import RankContext
 def call_on_rank(
     context: RankContext, function: Callable[..., Any], *args: Any, **options: Any
 ) -> Any:
-    """Call ``function`` with a ``wrap`` for the ranks of the group, the target and ``args``."""
+    """Return the result of ``function``, called with ``wrap``, the package and ``args``.
+
+    ``wrap`` wraps a module for the ranks of the group, with ``options``.
+    """
     return function(
         lambda net, **more: context.distributed.DataParallel(
             net, context.group, **options, **more
@@ -64,7 +67,7 @@ def call_with_scalar_outputs(wrap: Any, target_package: Any) -> Any:
 
 
 def call_with_packed_sequence(wrap: Any, target_package: Any) -> Any:
-    """Return the outputs and gradients of a packed sequence."""
+    """Return outputs and gradients of a recurrent layer that gets a packed sequence."""
     net = nn.GRU(2, 2).double()
     with torch.no_grad():
         for parameter in net.parameters():
@@ -108,7 +111,7 @@ def call_with_updated_buffer(wrap: Any, target_package: Any) -> Any:
 
 
 def call_with_hook(wrap: Any, target_package: Any) -> Any:
-    """Return a parameter's gradient. Only rank 0 gets a row. The hook fails if it gets None."""
+    """Return the gradient of a parameter whose hook fails for None. Only rank 0 gets a row."""
     net = probes.Scale()
     net.weight.register_hook(lambda grad: grad * 1.0)  # type: ignore[no-untyped-call] # torch's
     out = wrap(net)(torch.ones(1, 2, dtype=torch.float64))
@@ -117,7 +120,7 @@ def call_with_hook(wrap: Any, target_package: Any) -> Any:
 
 
 def accumulate_gradients_with_no_sync(wrap: Any, target_package: Any, batches: int) -> Any:
-    """Return the gradient after the batches in ``no_sync``, and after one more batch."""
+    """Return the gradient after all batches but the last, in ``no_sync``, and after the last."""
     net = probes.make_linear()
     wrapped = wrap(net)
     with wrapped.no_sync():
@@ -138,7 +141,7 @@ def accumulate_gradients(wrap: Any, target_package: Any, batches: int) -> Any:
 
 
 def list_reductions(wrap: Any, target_package: Any, is_training: bool) -> list[str]:
-    """Return the names of torch.distributed's reductions in one call, or in a training step."""
+    """Return the names of the reductions in a training step, or in a call without gradients."""
     net = nn.Sequential(probes.make_linear(), nn.BatchNorm1d(2).double()).train(is_training)
     wrapped = wrap(net)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
@@ -168,5 +171,5 @@ def save_and_load_state_dict(wrap: Any, target_package: Any) -> Any:
 
 
 def copy_to_cpu(tensor: Tensor | None) -> Tensor | None:
-    """Return a detached copy on the CPU."""
+    """Return a detached copy on the CPU; None for None."""
     return None if tensor is None else tensor.detach().cpu().clone()

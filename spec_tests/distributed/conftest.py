@@ -7,7 +7,7 @@ import pytest
 from spec_tests.distributed.pool import Pool
 from spec_tests.harness.environment.target import Target
 
-#: Number of processes in the shared pool. On two cores more processes only wait.
+#: Number of processes in the shared pool. On a machine with two cores, more processes would wait.
 MAX_RANKS = 4
 
 

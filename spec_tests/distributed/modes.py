@@ -66,7 +66,7 @@ def call_function_twice(context: RankContext, dim: int) -> Any:
 
 
 def call_with_one_rank(context: RankContext) -> Any:
-    """Call a module on the only rank, also with a value that cannot be pickled."""
+    """Return results of calls on the only rank, and a gradient. One input cannot be pickled."""
     wrapped = context.distributed.DataParallel(nn.Identity(), context.group)
     x = make_batch(2)
     out, number, function = wrapped([x, 3, len])

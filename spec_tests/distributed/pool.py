@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-#: Seconds that a call may take.
+#: Seconds to wait for the next result of a rank.
 CALL_TIMEOUT = 90.0
 #: Seconds that a collective may take.
 COLLECTIVE_TIMEOUT = 30.0
@@ -62,7 +62,7 @@ class Pool:
 
     Args:
         target: The name of the target.
-        mapping: For parts of the target that are elsewhere, such as ``distributed``: the module.
+        mapping: Name of a part of the target, such as ``distributed`` -> its module.
         size: The number of processes.
     """
 

@@ -12,7 +12,7 @@ SIZES = (2, 3, 4)
 
 
 def run_in_one_process(target, size, function, *args):
-    """Return the result in one process, where DataParallel uses the CPU ``size`` times."""
+    """Return the result of ``function`` if DataParallel uses the CPU ``size`` times."""
 
     def wrap(net, **options):
         return target.data_parallel.DataParallel(net, ["cpu"] * size, **options)

@@ -1,4 +1,4 @@
-"""distributed: ``source``, ``gather_output=False``, the function, and groups of one rank."""
+"""distributed: ``source``, ``gather_output=False``, data_parallel, and groups of one rank."""
 
 import pytest
 import torch

@@ -76,7 +76,7 @@ class Training:
 
 
 def train_on_rank(context: RankContext, training: Training) -> dict[str, Any]:
-    """Run ``training`` on one rank of several processes."""
+    """Return the results of ``training`` on one rank."""
     sizes = training.chunk_sizes
     return training.run(
         lambda net: context.distributed.DataParallel(net, context.group, chunk_sizes=sizes), CPU
@@ -84,7 +84,7 @@ def train_on_rank(context: RankContext, training: Training) -> dict[str, Any]:
 
 
 def train_in_one_process(target: Target, topology: Topology, training: Training) -> dict[str, Any]:
-    """Run ``training`` in one process, on as many devices as it has ranks."""
+    """Return the results of ``training`` in one process, on one device for each rank."""
     devices = topology.take(training.ranks)
     options = {} if training.chunk_sizes is None else {"chunk_sizes": training.chunk_sizes}
     return training.run(
@@ -140,7 +140,7 @@ def trainings(
     layer_kinds: tuple[str, ...] = tuple(kind for kind in ROW_WISE if kind != "half"),
     rows: st.SearchStrategy[int] | None = None,
 ) -> Training:
-    """Draw a training run of two steps. Shrinks to one linear layer and two ranks."""
+    """Draw training runs of two steps. Shrinks to one linear layer and two ranks."""
     ranks = draw(st.integers(2, max_ranks) | st.just(1))
     weights = st.tuples(*[st.integers(0, 3)] * ranks).filter(any)
     counts = st.sampled_from([4, 3, 8, 5, 1, 2]) if rows is None else rows

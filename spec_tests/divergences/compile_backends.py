@@ -1,4 +1,7 @@
-"""Backends for torch.compile that run captured graphs without a compiler, and metrics."""
+"""Backends for torch.compile that run captured graphs without a compiler.
+
+This file also has functions that read and reset the metrics of torch.compile.
+"""
 
 import contextvars
 import threading
@@ -31,7 +34,7 @@ class BarrierBackend:
     concurrently.
 
     Args:
-        device_count: The number of devices, which is the number of graphs at the barrier.
+        device_count: The number of devices. The barrier waits for one graph for each device.
     """
 
     def __init__(self, device_count: int) -> None:

@@ -48,7 +48,7 @@ class CompiledNetwork:
     """A description of a compiled network.
 
     Args:
-        network: The network.
+        network: A description of the network.
         compilation: How the network is compiled: a key of `COMPILATIONS`.
         backend: The name of the backend of torch.compile.
     """
@@ -58,14 +58,14 @@ class CompiledNetwork:
     backend: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
-        """Build the compiled network on the device of ``slot``; None is the CPU."""
+        """Return the compiled network on device number ``slot``, or on the CPU if it is None."""
         torch.compiler.reset()
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
             return COMPILATIONS[self.compilation](self.network.build(topology, slot), self.backend)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
-        """Describe an input of ``count`` rows."""
+        """Return the description of an input with ``count`` rows."""
         return self.network.rows(count, requires_grad=requires_grad, slot=slot)
 
     def __repr__(self) -> str:

@@ -15,12 +15,12 @@ def get_metadata(mapping: Any) -> object:
 
 
 def get_attributes(value: object) -> dict[str, object]:
-    """Return the attributes of ``value``: an empty dict if it has no ``__dict__``."""
+    """Return the attributes of ``value``; an empty dict if ``value`` has no ``__dict__``."""
     return dict(getattr(value, "__dict__", {}))
 
 
 def build_tensors(value: Any, topology: Topology) -> Any:
-    """Replace each TensorSpec in ``value`` by a tensor; set ``seen`` of a Batch to its rows."""
+    """Return ``value`` with a tensor for each TensorSpec. ``seen`` of a Batch becomes its rows."""
     if isinstance(value, TensorSpec):
         return value.build(topology)
     if isinstance(value, list):
@@ -37,7 +37,7 @@ def build_tensors(value: Any, topology: Topology) -> Any:
 
 
 def as_dicts(value: Any) -> Any:
-    """Replace each dataclass in ``value`` by a dict of its fields."""
+    """Return ``value`` with each dataclass replaced by a dict of its fields."""
     if isinstance(value, list):
         return [as_dicts(member) for member in value]
     if not is_dataclass(value) or isinstance(value, type):

@@ -163,10 +163,10 @@ class ForwardSequence:
 
 
 _TWO_STEPS = [(4, "nothing", True), (6, "nothing", False)]
-#: The first forward has even chunks and replaces a buffer. The second forward has odd chunks and
-#: changes the buffer in place.
+#: In the first forward, each chunk has two rows, and the module replaces a buffer. In the second
+#: forward, each chunk has three rows, and the module changes its buffers in place.
 LATE_CHANGE = ForwardSequence("conditionally in place", False, _TWO_STEPS, 2)
-#: The first forward runs in inference mode. In the second, the module calls autograd.grad.
+#: The first forward runs in inference mode. In the second forward, the module calls autograd.grad.
 LATE_GRADIENTS = ForwardSequence("input gradient", False, _TWO_STEPS, 2)
 
 

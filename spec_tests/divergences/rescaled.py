@@ -35,7 +35,7 @@ Model = Callable[[Tensor], Tensor]
 
 
 class EmbeddingAmongLayers(nn.Module):
-    """Two linear layers and an embedding with max_norm, at position ``index`` of their list."""
+    """A module with two linear layers. Layer number ``index`` is an embedding with max_norm."""
 
     def __init__(self, index: int, *, sparse: bool) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class EmbeddingAmongLayers(nn.Module):
         self.layers.insert(index, nn.Embedding(8, WIDTH, max_norm=0.5, sparse=sparse))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Look up rows in the embedding, then apply the linear layers to them."""
+        """Return the output of the linear layers for vectors of the embedding."""
         embedding = self.layers[self.index]
         found: Tensor = embedding(x.detach().abs().long() % 8).sum(1)
         for layer in self.layers:
@@ -54,7 +54,7 @@ class EmbeddingAmongLayers(nn.Module):
 
 
 class Rescaler(nn.Module):
-    """Linear layers. In evaluation mode, forward divides weight i by 2**i in place."""
+    """Three linear layers. In evaluation mode, forward divides weight i by 2**i in place."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def make_evaluating_rescaler() -> nn.Module:
 
 
 def gradient_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the squared gradient for ``x``. The result can be differentiated again."""
+    """Return the square of the gradient with respect to ``x``. The result is differentiable."""
     x = x.detach().requires_grad_()
     (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
     return gradient.square()
@@ -102,14 +102,14 @@ def run_parallel_and_separate(
     *,
     function: Callable[[Model, Tensor], Tensor] = nn.Module.__call__,
 ) -> Pair:
-    """Return the result of DataParallel, and that of separate modules with one chunk each.
+    """Return the results of DataParallel, and of separate modules that get one chunk each.
 
     Args:
         target: The target.
         topology: The devices.
         make_module: Builds the module.
-        slots: The slots of the devices.
-        function: Computes the output of a model for the rows.
+        slots: The numbers of the devices in the topology.
+        function: Computes the output, given a model and its input rows.
     """
     devices = topology.take(slots)
     parallel, *separate = [_make_seeded(make_module).to(devices[0]) for _ in range(1 + len(slots))]
@@ -123,7 +123,7 @@ def run_parallel_and_separate(
 def run_halving_each_parameter(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """For each parameter, return the results of a module whose hook halves this parameter."""
+    """Return, for each parameter, the results of a module whose hook halves this parameter."""
     names = _names_of_differentiable_tensors(_make_seeded(partial(_make_sequence, kind)))
     return [
         run_parallel_and_separate(
@@ -138,8 +138,9 @@ def run_after_optimizer_step(
 ) -> Pair:
     """Return the results of replicas, and of separate modules, after an optimizer step.
 
-    The step changes the parameters of replica 0, so it also changes the first separate module.
-    The other replicas keep their copies of the old parameters.
+    The step runs on the replicated module, after ``replicate``. Replica 0 shares the parameters
+    of this module, and the other replicas keep copies of the old parameters. So the same step
+    also runs on the first separate module, and the other separate modules keep their parameters.
     """
     devices = topology.take(slots)
     make_module = partial(_make_sequence, kind)
@@ -177,7 +178,7 @@ def _run_optimizer_step(module: nn.Module) -> None:
 
 
 def _collect_results(output: Tensor, modules: Sequence[nn.Module]) -> Any:
-    """Return the output, gradients summed over ``modules``, and the first module's parameters."""
+    """Return the output, gradients summed over ``modules``, and the first module's tensors."""
     leaves = [
         [_get_tensor(module, name) for name in _names_of_differentiable_tensors(module)]
         for module in modules

@@ -24,7 +24,7 @@ NO_DIMENSION = {
     "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
     "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
 }
-#: Calls that raise no error on CUDA: the reference reads past the end of an empty list.
+#: Calls for which the reference raises no error on CUDA: it reads past the end of an empty list.
 UNDEFINED = ("broadcast_coalesced", "scatter-out")
 
 
@@ -109,7 +109,7 @@ def test_reference_alias_has_a_separate_version_counter(reference, topology):
 
 
 def _cpu_chunk_error(target, topology, index, **options):
-    """Return the error of gather for a chunk at ``index`` on the CPU."""
+    """Return the error of gather if chunk number ``index`` is on the CPU."""
     chunks = [dense(), dense()]
     chunks[index] = dense(slot=None)
     call = PublicCall("comm.gather", {"tensors": chunks, **options})

@@ -28,7 +28,8 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
     "ignore:Pickle, copy, and deepcopy support:DeprecationWarning",  # Dynamo copies iterators.
 )
-#: For each way to compile a wrapper w: a function of the wrapper and options of torch.compile.
+#: For each way to compile a wrapper w: a function that returns the compiled wrapper, given the
+#: wrapper and options of torch.compile.
 COMPILATIONS = {
     "torch.compile(w)": lambda wrapper, **options: torch.compile(wrapper, **options),
     "w.compile()": lambda wrapper, **options: wrapper.compile(**options) or wrapper,

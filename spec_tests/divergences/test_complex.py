@@ -142,7 +142,7 @@ def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, 
 
 
 def _sum_real_and_complex(library, devices):
-    """Sum, in one call, real tensors of odd size, and complex tensors of the same precision."""
+    """Return two sums from one call: of real tensors with one element, and of complex tensors."""
     rows = [
         (torch.ones(1, device=device), torch.ones(2, dtype=torch.complex64, device=device))
         for device in devices

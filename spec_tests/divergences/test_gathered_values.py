@@ -176,7 +176,7 @@ def _unpair(pair, depth, first):
 
 
 def _outputs(topology, mask: Sequence[bool]) -> list[object]:
-    """Return one output per replica: it contains None where ``mask`` is true, else a tensor."""
+    """Return an output for each element of ``mask``: with None for true, a tensor for false."""
     devices = topology.take(len(mask))
     tensors = [
         None if none else torch.ones(1, device=d) for none, d in zip(mask, devices, strict=True)

@@ -78,7 +78,7 @@ def test_modules_run_in_turn_in_another_thread_under_active_modes(target, topolo
 
 
 class StateChanging:
-    """A callable that returns the state of its thread, then changes it."""
+    """A callable that changes the state of its thread and returns the state before the change."""
 
     storage = threading.local()
 

@@ -59,8 +59,7 @@ def apply_failing(target, topology, errors, references):
 
 def references_after_failure(target, topology, errors):
     references = []
-    # Raise here if the target lacks parallel_apply: below, every exception is taken for that of a
-    # module.
+    # A target without parallel_apply raises here, outside the try block.
     _ = target.parallel_apply.parallel_apply
     try:
         apply_failing(target, topology, errors, references)

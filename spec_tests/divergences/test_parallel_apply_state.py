@@ -1,4 +1,4 @@
-"""The caller's state reaches the modules of parallel_apply. In the reference it does not.
+"""The modules of parallel_apply run with the caller's state. In the reference they do not.
 
 PA-1: autocast. PA-2: inference mode. PA-7: missing devices. PA-8: context variables and the
 default device.

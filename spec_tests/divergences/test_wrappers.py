@@ -37,13 +37,13 @@ MASKED_EXAMPLE = Masked(4, requires_grad=True)
 
 
 def weighted_total(chunks, device):
-    """Return the sum of (chunk number from 1) times (sum of squares of the chunk)."""
+    """Return the sum of ``number * sum_of_squares(chunk)``. The first chunk has number 1."""
     totals = [sum_of_squares(chunk).to(device) for chunk in chunks]
     return sum(number * chunk_total for number, chunk_total in enumerate(totals, 1))
 
 
 def weighted_entries(spec, topology, count):
-    """Return the gradient of `weighted_total`: 2 * (chunk number from 1) * entry."""
+    """Return the gradient of `weighted_total`: ``2 * chunk number * entry`` for each entry."""
     counts = even_chunks(len(spec), count)
     numbers = [number for number, length in enumerate(counts, 1) for _ in range(length)]
     pairs = zip(entries(spec.build(topology)), numbers, strict=True)

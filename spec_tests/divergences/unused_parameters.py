@@ -1,4 +1,4 @@
-"""Gradients of parameters that a model leaves unused."""
+"""Functions that compute and list gradients of models with unused parameters."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 def make_chunkwise(module: nn.Module) -> Callable[[Tensor], Tensor]:
-    """Return a function that applies ``module`` to each half of its input."""
+    """Return a function that applies ``module`` to each half of its input and joins outputs."""
     return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
 
 

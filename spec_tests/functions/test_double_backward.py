@@ -54,7 +54,7 @@ SECOND_GRADIENTS = {
 
 
 def _parametrize(calls):
-    """Run a test for each item of ``calls``: a clause id and a function that returns a call."""
+    """Return a decorator that runs a test for each item: a clause id and a function."""
     cases = [
         pytest.param(make_call, marks=clause(name), id=name.split(".")[1])
         for name, make_call in calls.items()

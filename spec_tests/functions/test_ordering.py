@@ -112,7 +112,7 @@ def _read_by_device(topology, tensor):
 @clause("functions.scatter.beside-the-current-stream")
 def test_chunk_of_a_cpu_input_is_copied_on_another_stream(target, topology):
     capabilities.require("distinct-streams")
-    capabilities.require("record-stream")  # impl uses no side stream without it
+    capabilities.require("record-stream")  # without it, impl uses no side stream
     rows = torch.tensor(ROWS)
     found = streams_of(lambda: target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     current = [torch.accelerator.current_stream(device) for device in topology.take(3)]

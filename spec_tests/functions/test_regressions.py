@@ -100,7 +100,7 @@ def _pinned_rows(topology, first):
 @clause("functions.scatter.cpu-input-is-ready")
 def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology):
     capabilities.require("distinct-streams")
-    capabilities.require("record-stream")  # impl uses no side stream without it
+    capabilities.require("record-stream")  # without it, impl uses no side stream
     rows = _pinned_rows(topology, 0)
     functions = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):

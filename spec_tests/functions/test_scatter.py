@@ -174,7 +174,7 @@ def test_invalid_chunk_sizes_and_dims_are_refused(target, topology, sizes, dim, 
 @clause("functions.get-stream")
 def test_get_stream_returns_one_side_stream_per_device(target, topology):
     capabilities.require("distinct-streams")
-    capabilities.require("record-stream")  # impl uses no side stream without it
+    capabilities.require("record-stream")  # without it, impl uses no side stream
     module = target.submodule("_functions")
     for device in topology.devices:
         stream = module._get_stream(device)

@@ -51,7 +51,7 @@ class RefusedError(ValueError):
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
-    """Raise a `RefusedError` of the block as a UsageError: pytest ends a run with its text."""
+    """Turn a `RefusedError` of the block into a UsageError. pytest prints only its text."""
     try:
         yield
     except RefusedError as error:
@@ -59,12 +59,15 @@ def usage_errors() -> Iterator[None]:
 
 
 def refuse(source: object, fault: object) -> RefusedError:
-    """Return the error with the text ``source: fault``. The fault is made short."""
+    """Return the error with the text ``source: fault``. A long fault is shortened."""
     return RefusedError(f"{source}: {shorten(str(fault))}")
 
 
 def shorten(text: str) -> str:
-    """Return a text as one line of at most 200 characters, without control characters."""
+    """Return a text as one line without control characters.
+
+    Of a longer text, return the first 200 characters and an ellipsis.
+    """
     start = text[: 2 * _MAX_LENGTH]
     line = " ".join("".join(each if each.isprintable() else " " for each in start).split())
     return line if len(line) <= _MAX_LENGTH else f"{line[:_MAX_LENGTH]} …"
@@ -109,7 +112,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
         source: The file, for the text of the error.
 
     Raises:
-        RefusedError: It is not TOML, or it is so long that tomllib would be slow.
+        RefusedError: The text is not TOML, or is so long that tomllib would be slow.
     """
     if len(text) > _MAX_TOML_LENGTH:
         raise refuse(source, f"it has more than {_MAX_TOML_LENGTH} characters")
@@ -127,8 +130,8 @@ def parse_json(text: str, source: str) -> Any:
         source: The file, for the text of the error.
 
     Raises:
-        RefusedError: It is not JSON, repeats a key, has a number that is not finite, or has half
-            of a surrogate pair, which no file in UTF-8 can contain.
+        RefusedError: The text is not JSON, repeats a key, has a number that is not finite, or has
+            half of a surrogate pair, which no file in UTF-8 can contain.
     """
     return _parse(_load_json, text, f"{source} is not JSON")
 

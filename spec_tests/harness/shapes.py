@@ -2,7 +2,8 @@
 
 A *shape* describes a value of a file:
 
-* ``str``, ``int``, ``bool``, ``date`` or None: a value of this type, or null,
+* ``str``, ``int``, ``bool`` or ``date``: a value of this type,
+* None: null,
 * ``Number(1, 9)``: a number from 1 to 9,
 * ``Line(9)``: a text of at most 9 characters without control characters,
 * ``[shape]``: a list whose items have this shape,
@@ -45,7 +46,7 @@ def find_fault(value: Any, shape: Any) -> str | None:
 
 
 def _find_faults(value: Any, shape: Any, place: str) -> Iterator[str]:
-    """Yield the faults of a value. ``place`` is empty, or the value's place and a colon."""
+    """Yield the faults of a value. ``place`` is empty, or the path of the value and a colon."""
     if isinstance(shape, dict) and isinstance(value, dict):
         yield from _find_faults_in_table(value, shape, place)
     elif isinstance(shape, list) and isinstance(value, list):

@@ -31,7 +31,7 @@ class ForkServer:
     def run(
         self, *command: str, cwd: Path, env: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``python -m *command`` in the folder ``cwd`` and wait until it ends."""
+        """Run ``python -m *command`` in the folder ``cwd``; return its exit status and output."""
         with tempfile.TemporaryDirectory() as folder:
             outputs = [Path(folder) / name for name in ("stdout", "stderr")]
             request = {
@@ -70,7 +70,7 @@ class ForkServer:
 
 
 def _fork_for_each_request() -> Any:
-    """Fork a child for each request and return the request there. Exit after the last request."""
+    """Fork a child for each request; return the request in the child. Exit after the last one."""
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -16,8 +16,8 @@ from spec_tests.strategies import computed_modules
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
 
-#: Feature of the simulator -> the features and dtypes that the checks report as missing if this
-#: feature is switched off.
+#: For each feature of the simulator: the features and dtypes that the checks report as missing if
+#: this feature is switched off.
 MISSING = {
     "new-streams": {"new-streams", "distinct-streams"},
     "events": {"events"},

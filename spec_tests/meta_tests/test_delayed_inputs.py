@@ -24,7 +24,10 @@ def delayed():
 
 @pytest.fixture
 def sleeps(monkeypatch):
-    """Record sleeps instead of sleeping: (device, milliseconds, result of `during_sleep()`)."""
+    """Replace `queue_sleep` by a function that does not sleep; return the list of its calls.
+
+    An entry of the list has the device, the milliseconds, and the result of `during_sleep()`.
+    """
 
     class Sleeps(list):
         during_sleep = staticmethod(lambda: None)

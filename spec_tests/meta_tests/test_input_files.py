@@ -44,13 +44,13 @@ MACHINE = {"processor": "P", "python": "3.11", "threads": 1, "floors": {"row": 1
 
 
 def load_register(path):
-    """Read a register by all functions that read one."""
+    """Read a register with each function that reads registers; return the records."""
     register.titles(path)
     register.load_lacks(path, clauses.load())
     return register.load(path)
 
 
-#: Kind of file -> the function that reads it, and the value of a valid file.
+#: For each kind of file: the function that reads it, and the value of a valid file.
 TOML_READERS = {
     "register": (
         load_register,
@@ -183,7 +183,7 @@ def _write(path, reader, value):
 
 
 def _places(value, place=()):
-    """Yield the place, a tuple of keys, and the value of all values inside a value."""
+    """Yield each value that is nested in ``value``, after its place, a tuple of keys."""
     items = value.items() if isinstance(value, dict) else enumerate(value)
     for key, each in items:
         yield (*place, key), each

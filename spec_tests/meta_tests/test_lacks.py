@@ -1,4 +1,4 @@
-"""Clauses that a register declares as lacking, ``lacks = ["a.one"]``, are not offered."""
+"""Registers with ``lacks = ["a.one"]``: tests of this clause use names that the target lacks."""
 
 import json
 import tomllib

@@ -67,7 +67,7 @@ REGRESSIONS = {
         detach=True,
     ),
     "buffers of a script module": ScriptCall(ScriptSpec(BATCH_NORM, "below_python"), (0, 1)),
-    # Batch normalisation refuses the last chunk, which has one row. The first replica ran before.
+    # Batch normalisation refuses the last chunk, which has one row. The first replica runs before.
     "a replica that fails": DataParallelCall(
         ScriptSpec(BATCH_NORM, "scripted"),
         (dense((5, 4)),),

@@ -6,5 +6,6 @@ sums, but no streams and no coalescing. They share no code with torch.nn.paralle
 ``cuda_stand_ins`` or with any target, and support only the calls that the strategies draw.
 
 Tests use ``chunk_sizes``, ``gradients`` and ``tensors`` directly. ``replica_laws`` compares a
-replica with its module, and ``wrapped_module`` a wrapped module with the module alone.
+replica with its module, and ``wrapped_module`` compares
+DataParallel with the module that it wraps.
 """

@@ -50,7 +50,10 @@ def broadcast(
     *,
     out: Sequence[Tensor] | None = None,
 ) -> list[Tensor]:
-    """Fill ``out``, or return row-major copies, and ``tensor`` itself for its own device."""
+    """Copy ``tensor`` into each tensor of ``out``, or return a copy for each device.
+
+    New copies are row-major. For the device of ``tensor``, the result is ``tensor`` itself.
+    """
     if out is not None:
         return [output.copy_(tensor) for output in out]
     targets = map(as_device, devices or [])
@@ -76,7 +79,7 @@ def broadcast_coalesced(
 
 
 def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tensor:
-    """Start with the last input on the destination, and add the other inputs in order."""
+    """Return the sum: the last input on the destination, plus the other inputs in order."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
     others = [each.to(device) for index, each in enumerate(inputs) if index != root]
@@ -105,7 +108,7 @@ def gather(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """Concatenate the chunks in the dtype of the first chunk, or copy them into ``out``."""
+    """Return the joined chunks in the dtype of the first chunk, or copy them into ``out``."""
     if out is not None:
         return out.copy_(concatenate(tensors, dim, out.device, out.dtype))
     return concatenate(tensors, dim, destination_device(destination), tensors[0].dtype)
@@ -121,7 +124,7 @@ def destination_device(destination: DeviceLike) -> torch.device:
 def concatenate(
     tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
-    """Concatenate the chunks. The result is channels-last if all chunks are, else row-major."""
+    """Return the joined chunks: channels-last if all chunks are channels-last, else row-major."""
     chunks = [each.to(device, dtype) for each in tensors]
     return torch.cat(chunks, dim).contiguous(memory_format=_memory_format(tensors))
 

@@ -117,7 +117,7 @@ def _ordinal(device: torch.device) -> int:
 
 
 def _check_balance(device_ids: Sequence[torch.device]) -> None:
-    """Warn if a device has much less memory or fewer multiprocessors than another."""
+    """Warn if the devices differ too much in memory or in the number of multiprocessors."""
     properties = [
         torch.get_device_module(device).get_device_properties(device) for device in device_ids
     ]

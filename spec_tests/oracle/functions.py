@@ -58,7 +58,7 @@ class ReduceAddCoalesced:
 
     @staticmethod
     def apply(destination: comm.DeviceLike, count: int, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Return the sum of the tensors at each position of the lists of length ``count``."""
+        """Return, for each position in the lists of ``count`` tensors, the sum of the tensors."""
         columns: list[Any] = [tensors[position::count] for position in range(count)]
         sums = [comm.reduce_add(column, destination).contiguous() for column in columns]
         if not any(each.requires_grad for each in tensors):

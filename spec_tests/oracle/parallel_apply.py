@@ -73,9 +73,9 @@ def _call(
 
 
 def error_with_origin(error: BaseException, index: int, device: torch.device) -> BaseException:
-    """Return an error, if possible of the same class, that names the replica.
+    """Return a new error that names the replica, if possible of the class of ``error``.
 
-    Its text includes the traceback of ``error``.
+    The text of the new error includes the traceback of ``error``.
     """
     trace = "".join(traceback.format_exception(error))
     origin = f"Caught {type(error).__name__} in replica {index} on device {device.index}."
@@ -92,7 +92,7 @@ class UnquotedText(str):
 def make_error(error_class: Any, text: str) -> BaseException:
     """Return a new exception with ``text``. If the constructor raises, return a RuntimeError.
 
-    A class with an attribute ``message`` gets the text as keyword argument ``message``.
+    A class with a truthy attribute ``message`` gets the text as keyword argument ``message``.
     """
     if issubclass(error_class, KeyError):
         text = UnquotedText(text)

@@ -13,7 +13,7 @@ from spec_tests.harness.environment.topology import Topology
 
 
 class ReplicateCall(Call, Protocol):
-    """A call of ``replicate``. ``inputs`` returns the module, its devices and rows per device."""
+    """A call of ``replicate``. ``inputs`` returns the module, devices and rows for each device."""
 
     @property
     def detach(self) -> bool:
@@ -21,7 +21,7 @@ class ReplicateCall(Call, Protocol):
 
 
 def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
-    """Return the outputs of all replicas, and the expected outputs: those of the module."""
+    """Return the outputs of all replicas, and the expected outputs, which the module computes."""
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]
     expected = [module(rows[0])] * len(rows)
@@ -54,7 +54,7 @@ def _cpu_snapshot(tensors: Sequence[Tensor]) -> Any:
 
 
 def named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name. A shared tensor has several names."""
+    """Return the parameters and buffers by name. A shared tensor has several names."""
     iterators = module.named_parameters, module.named_buffers
     return {name: tensor for each in iterators for name, tensor in each(remove_duplicate=False)}
 

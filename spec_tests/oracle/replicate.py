@@ -70,7 +70,7 @@ class _Replicator:
         return replica  # type: ignore[no-any-return]  # a module
 
     def tensors_of(self, module: nn.Module) -> dict[str, Tensor]:
-        """Return the copies of parameters and buffers by name, without those of child modules."""
+        """Return, by name, copies of parameters and buffers of ``module``, not of its children."""
         parameters, buffers = (
             dict(named(recurse=False)) for named in (module.named_parameters, module.named_buffers)
         )
@@ -149,6 +149,6 @@ class ScriptReplica(nn.Module):
 
 
 def _write_values(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Copy values by name. Version counters stay the same, because backward checks them."""
+    """Copy ``values`` into ``tensors`` by name. Version counters, which backward checks, stay."""
     for name, tensor in tensors.items():
         tensor.data.copy_(values[name])

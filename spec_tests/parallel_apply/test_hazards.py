@@ -91,7 +91,7 @@ def test_data_parallel_inside_data_parallel_fails_on_different_devices(
 
 
 def _run_nested_in_new_process(implementation, topology, functional):
-    """Return the error of nested wrappers, or the exit status if the process was ended."""
+    """Return the printed outcome of the call, or the return code if a signal ended the process."""
     script = f"""
         from spec_tests.harness.compare.outcome import observe
         from spec_tests.parallel_apply.nested import NestedDataParallelCall

@@ -2,8 +2,8 @@
 
 ``python -m spec_tests.replicate.without_jit TARGET ACCELERATOR MAPPING`` replicates a
 `PartlyBuiltScript` before its child is scripted, and prints the number of replicas. With
-TorchScript it is a script module with a Python child; with TorchScript disabled it is a plain
-module. MAPPING is a JSON object: the places from ``--target-map`` (`Target.mapping`).
+TorchScript, this module is a script module with a Python child. With TorchScript disabled, it is
+a plain module. MAPPING is a JSON object: `Target.mapping`, the value of ``--target-map``.
 """
 
 import json

@@ -25,7 +25,7 @@ from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(3)
-#: For each form of the inputs: a function that puts a tensor into them.
+#: For each form of inputs: a function that returns such inputs with a tensor in them.
 WRAPPINGS = {
     "bare": lambda tensor: tensor,
     "list": lambda tensor: ["text", [tensor]],

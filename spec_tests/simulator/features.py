@@ -35,9 +35,9 @@ def missing() -> tuple[str, ...]:
 
 
 def switch_off(names: Iterable[str]) -> None:
-    """Switch features off in this process and in processes that it starts; switch others on.
+    """Switch off the features ``names`` in this process and its child processes.
 
-    Call it before the first use of a device.
+    All other features are switched on. Call this function before the first use of a device.
 
     Raises:
         ValueError: A name is not one of ``FEATURES``.

@@ -60,5 +60,5 @@ def load() -> Extension:
 
 
 def extension() -> Extension:
-    """Return the loaded extension. Call :func:`load` before."""
+    """Return the loaded extension. Call :func:`load` first."""
     return _loaded[0]

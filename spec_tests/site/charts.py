@@ -86,7 +86,7 @@ _Figure = tuple[Figure, Axes]
 
 
 def ratio_chart(rows: Sequence[Row], id_prefix: str) -> Markup:
-    """Draw each ratio with its quartiles and its floor (the least allowed ratio).
+    """Return a chart of each ratio with its quartiles and its floor (the least allowed ratio).
 
     Args:
         rows: The ratios.
@@ -111,7 +111,7 @@ def ratio_chart(rows: Sequence[Row], id_prefix: str) -> Markup:
 
 
 def size_chart(times: TimesBySize, id_prefix: str) -> Markup:
-    """Draw the time at each size on logarithmic axes, with a line for each library."""
+    """Return a chart of the time at each size, with logarithmic axes and a line per library."""
     with _new_figure(4.6, 3.2) as (figure, axes):
         for library, points in times.points.items():
             sizes = [point.size for point in points]
@@ -145,12 +145,12 @@ def size_chart(times: TimesBySize, id_prefix: str) -> Markup:
 def variant_chart(
     groups: Sequence[Variants], id_prefix: str, colours: Mapping[str, str] | None = None
 ) -> Markup:
-    """Draw the time of torch.nn.parallel divided by that of each variant of impl.
+    """Return a chart of the time of torch.nn.parallel divided by that of each variant of impl.
 
     Args:
-        groups: The groups of benchmarks. Those without torch.nn.parallel are left out.
+        groups: The groups of benchmarks. Groups without torch.nn.parallel are left out.
         id_prefix: The name of the report. The ids in the chart begin with it.
-        colours: Placeholder -> colour. None: the colours of the page.
+        colours: The colour that replaces each placeholder; None for the colours of the page.
     """
     shown = [each for each in groups if "reference" in each.times]
     names = sorted({name for each in shown for name in each.times if name.startswith("impl")})
@@ -171,7 +171,7 @@ def variant_chart(
 
 
 def trend_chart(trend: Trend, id_prefix: str) -> Markup:
-    """Draw the ratio of a row at each commit, with a line for each processor.
+    """Return a chart of the ratio of a row at each commit, with a line for each processor.
 
     A bar spans the ratios of the runs at one commit.
     """
@@ -195,7 +195,7 @@ def trend_chart(trend: Trend, id_prefix: str) -> Markup:
 
 
 def memory_chart(peak: Peak, id_prefix: str) -> Markup:
-    """Draw peak memory with a bar for each library."""
+    """Return a chart of peak memory with a bar for each library."""
     with _new_figure(4.6, 0.8 + 0.4 * len(peak.peaks)) as (figure, axes):
         libraries = list(reversed(list(peak.peaks)))
         for place, library in enumerate(libraries):

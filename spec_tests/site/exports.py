@@ -17,7 +17,7 @@ _TEST_COLUMNS = ("clause", "test", "verdict", "reason", "difference", "call")
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 #: The order of the verdicts in a badge.
 _BADGE_ORDER = ("pass", "fail", "not-offered", "known", "not-run")
-#: Worst verdict of a run -> the colour of the run's badge.
+#: The colour of the badge of a run, by the worst verdict of the run.
 _COLOUR = {
     "fail": "red",
     "not-offered": "orange",

@@ -26,7 +26,7 @@ class Floors:
         processor: The name of the processor.
         python: The minor release of Python, such as ``3.11``.
         threads: The number of intra-op threads.
-        rows: Row -> its floor.
+        rows: The floor of each row.
     """
 
     processor: str
@@ -51,7 +51,7 @@ def load(file: Path) -> list[Floors]:
 
 
 def find(all_floors: Sequence[Floors], machine: Mapping[str, Any]) -> Mapping[str, float]:
-    """Return the floors of a machine: row -> floor; an empty mapping if none were measured on it.
+    """Return the floors of a machine by row; an empty mapping if none were measured on it.
 
     Args:
         all_floors: The floors of all machines.

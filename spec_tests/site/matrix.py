@@ -28,7 +28,7 @@ class VerdictChange:
 
 @dataclass(frozen=True)
 class Matrix:
-    """A row for each clause and a column for each run.
+    """A table of verdicts with a row for each clause and a column for each run.
 
     Args:
         clauses: The clauses by id. Clauses that have been removed come last.
@@ -72,7 +72,7 @@ class Matrix:
         return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
 
     def only_here(self, name_of: Callable[[Run], str]) -> dict[str, list[Clause]]:
-        """Return the clauses that only one implementation violates while another passes.
+        """Return the clauses that only one implementation violates and that another one satisfies.
 
         A run that lacks the names of a clause does not count if another run violates the clause.
 

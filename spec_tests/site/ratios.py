@@ -19,7 +19,7 @@ class Ratio:
 
     Args:
         group: The name of the group of benchmarks.
-        value: Reference divided by impl: the median.
+        value: The median ratio: reference divided by impl.
         low: The lower quartile of the ratios.
         high: The upper quartile of the ratios.
         floor: The least allowed ratio; None if the group has none.

@@ -6,5 +6,8 @@ __all__ = ["slug"]
 
 
 def slug(text: str) -> str:
-    """Replace each run of characters other than letters, digits and ``._-`` by one ``-``."""
+    """Return ``text`` with one ``-`` for each run of characters that addresses should not have.
+
+    Letters, digits, ``.``, ``_`` and ``-`` are kept.
+    """
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-") or "unnamed"

@@ -84,8 +84,8 @@ class Variants:
 
     Args:
         group: The name of the group of benchmarks.
-        times: Variant -> its median time with quartiles, in seconds.
-        peaks: Variant -> its peak memory in bytes, if it was measured.
+        times: For each variant: its median time with quartiles, in seconds.
+        peaks: For each variant whose peak memory was measured: the peak memory in bytes.
     """
 
     group: str

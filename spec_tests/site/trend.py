@@ -35,7 +35,7 @@ class Trend:
 
     Args:
         row: The name of the row.
-        series: Processor -> the ratios measured on it, oldest first.
+        series: For each processor: the ratios measured on it, oldest first.
     """
 
     row: str
@@ -62,7 +62,7 @@ def summarize(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trends(reports: Sequence[Mapping[str, Any]]) -> list[Trend]:
-    """Return the trend of each row of the newest report that an older report has, too.
+    """Return the trend of each row that the newest report and an older report have.
 
     Args:
         reports: Reports as `summarize` returns them, oldest first.

@@ -58,12 +58,12 @@ class DeviceAt:
 
 @dataclass(frozen=True)
 class DistinctDevices:
-    """A description of a list of distinct devices: their numbers in the topology."""
+    """A description of a list of devices without repeats: ``slots`` in the topology."""
 
     slots: tuple[int, ...]
 
     def build(self, topology: Topology) -> list[torch.device]:
-        """Return the distinct devices of ``slots``: two slots may have the same device."""
+        """Return the devices without repeats. Two of ``slots`` may be the same device."""
         return list(dict.fromkeys(topology.take(self.slots)))
 
     def __repr__(self) -> str:
@@ -94,7 +94,7 @@ class PublicCall:
 
     Args:
         function: The submodule and name of the function, such as ``comm.scatter``.
-        arguments: Parameter -> the argument or its description.
+        arguments: Name of a parameter -> the argument or its description.
     """
 
     function: str
@@ -129,7 +129,11 @@ class StreamedCall(PublicCall):
     """A call with the argument ``streams``. `run` synchronizes these streams."""
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Make ``streams`` wait for the current streams; make the call; wait for ``streams``."""
+        """Return the result of the function.
+
+        Before the call, ``streams`` wait for the current streams. After the call, the host waits
+        for ``streams``.
+        """
         streams = [stream for stream in inputs["streams"] if stream is not None]
         for stream in streams:
             stream.wait_stream(torch.accelerator.current_stream(stream.device))

@@ -1,6 +1,6 @@
 """Calls of broadcast_coalesced, reduce_add and reduce_add_coalesced.
 
-Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
+These calls are not drawn, because they show known divergences of the reference:
 
 * CO-1: broadcast_coalesced of complex tensors, for which the reference returns real views,
 * CO-4: broadcast_coalesced to a repeated device, and reduce_add_coalesced of a single list: the

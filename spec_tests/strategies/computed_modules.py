@@ -21,7 +21,7 @@ from spec_tests.strategies.layers import WIDTH
 __all__ = ["computed", "find_errors", "pytest_report_header"]
 
 #: The largest absolute or relative difference between a result on the devices and on the CPU.
-#: Some devices compute products of float32 with 10 bits of precision.
+#: Some devices compute float32 products with a mantissa of 10 bits (TF32).
 TOLERANCE = 1e-2
 #: The length in characters to which the text of an error is cut.
 MAX_TEXT = 120
@@ -30,7 +30,7 @@ MAX_TEXT = 120
 def computed(kinds: Sequence[str]) -> list[str]:
     """Return those of ``kinds`` that the devices compute as the CPU does.
 
-    Without any, the test ends as not-run. Outside a run of the suite, all kinds are returned.
+    If there is none, the test ends as not-run. Outside a run of the suite, all kinds are returned.
 
     Args:
         kinds: Keys of `EDGE_CASES`.
@@ -46,7 +46,7 @@ def computed(kinds: Sequence[str]) -> list[str]:
 
 
 def find_errors(device: torch.device) -> dict[str, str]:
-    """Return the layers that ``device`` does not compute as the CPU does, with the reasons."""
+    """Return layer -> error for the layers that ``device`` does not compute as the CPU does."""
     errors = {kind: _find_error(kind, device) for kind in EDGE_CASES}
     return {kind: error for kind, error in errors.items() if error is not None}
 
@@ -73,7 +73,7 @@ def _find_error(kind: str, device: torch.device) -> str | None:
 
 
 def _results(kind: str, device: torch.device) -> list[Tensor]:
-    """Return the module's outputs for batches of several sizes and its gradients, on the CPU."""
+    """Return, as CPU tensors, the module's outputs for several batch sizes and its gradients."""
     module = build_edge_case(kind).to(device)
     rows = torch.arange(5.0 * WIDTH).view(5, WIDTH) / WIDTH
     results = [module(rows[:count].to(device)) for count in (2, 5)]

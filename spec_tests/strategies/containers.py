@@ -10,7 +10,7 @@ import torch
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import build
 
-#: Keys of drawn mappings, in this order: not sorted, and of several types.
+#: Keys of drawn mappings, in insertion order. They are not sorted and have several types.
 KEYS = ("y", "x", 3, ("k", 1), None)
 
 # The fields are not in alphabetical order, because a target must not sort them.
@@ -153,7 +153,7 @@ class NewObject:
 
 #: Kinds of `NewObject`: empty containers. scatter and gather return them unchanged.
 EMPTY = ("[]", "()", "{}", "OrderedDict()", "ListSubclass()")
-#: Kinds of `NewObject`: scatter does not split their members, even if these are tensors.
+#: Kinds of `NewObject` that scatter does not split, even if their members are tensors.
 OPAQUE = (
     "Opaque()",
     "{1, 2}",

@@ -20,7 +20,7 @@ class OverridingLinear(nn.Linear):
         return replica
 
     def forward(self, input: Tensor) -> Tensor:  # noqa: A002  # the name in nn.Linear
-        """Return the linear map plus the length of the tag. The module itself has an empty tag."""
+        """Return the layer's output plus the length of the tag. The module's own tag is empty."""
         return super().forward(input) + len(self.tag)
 
 
@@ -147,17 +147,17 @@ class LargeParameters(nn.Module):
         self.weights = nn.ParameterList([*map(torch.rand, shapes), filters])
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the product of each weight's first and last element to the input."""
+        """Return the input plus, for each weight, the product of its first and last element."""
         for weight in self.weights:
             x = x + weight.flatten()[-1] * weight.flatten()[0]
         return x
 
 
 def add_bias(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-    """Add three times the bias of ``module`` to the output: a forward hook."""
+    """Return the output plus three times the bias of ``module``. A forward hook."""
     return output + 3 * cast(Tensor, module.bias)
 
 
 def subtract_weight(module: nn.Module, args: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Subtract a row of the weight of ``module`` from the input: a forward pre-hook."""
+    """Return the input minus a row of the weight of ``module``. A forward pre-hook."""
     return (args[0] - cast(Tensor, module.weight)[0],)

@@ -1,12 +1,12 @@
 """Calls of data_parallel and DataParallel.
 
-Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
+These calls are not drawn, because they show known divergences of the reference:
 
 * DP-2: one device in ``device_ids`` and another output device,
 * DP-1, FN-3: the CPU as a device,
 * SG-1 to SG-3: arguments with different numbers of chunks,
 * SG-6, SG-7: outputs that are not tensors,
-* CO-4: buffers that replicas change on a repeated device.
+* CO-4: modules that change their buffers, on repeated devices.
 """
 
 from collections.abc import Mapping, Sequence
@@ -173,7 +173,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     Args:
         draw: The draw function of Hypothesis.
         factors: The values to draw the keyword argument ``factor`` from; empty for calls without
-            ``factor``. If it is not empty, the extent is the number of devices.
+            ``factor``. If ``factors`` is not empty, the extent is the number of devices.
     """
     dim = draw(st.sampled_from([0, 1, -1]))
     devices = draw(device_lists(min_size=2))

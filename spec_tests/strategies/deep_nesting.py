@@ -21,8 +21,8 @@ LEVELS: Mapping[str, Callable[[Any], Any]] = {
 #: Levels of nesting that fit into Python's default recursion limit of 1000, with one, two or three
 #: stack frames for each level.
 ONE_FRAME, TWO_FRAMES, THREE_FRAMES = 850, 425, 260
-#: The factor of all depths. Python 3.12 also counts calls from C: torch.nn.parallel supports only
-#: 748 levels on Python 3.12, and 990 on other versions.
+#: `nest` multiplies every depth by this factor. The recursion limit of Python 3.12 also counts
+#: calls from C: torch.nn.parallel supports 748 levels on Python 3.12, and 990 on other versions.
 _DEPTH_FACTOR = 0.75 if sys.version_info[:2] == (3, 12) else 1.0
 #: Kind of container -> the levels of nesting that scatter of the reference supports.
 SCATTERED = {

@@ -11,19 +11,19 @@ SPELLINGS = ("device", "ordinal", "text")
 
 
 def any_device(slots: Sequence[int | None] = range(4)) -> st.SearchStrategy[DeviceAt]:
-    """Draw a device of the topology whose number is in ``slots``. Shrinks to the first number."""
+    """Draw descriptions of the devices with numbers ``slots``. Shrinks to the first number."""
     return st.builds(DeviceAt, st.sampled_from(slots), st.sampled_from(SPELLINGS))
 
 
 def device_lists(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[list[DeviceAt]]:
-    """Draw lists of devices, possibly repeated. Shrinks to copies of the first device."""
+    """Draw descriptions of devices, possibly repeated. Shrinks to the first device only."""
     return st.lists(any_device(), min_size=min_size, max_size=max_size)
 
 
 def distinct_devices() -> st.SearchStrategy[DistinctDevices]:
-    """Draw lists of two to four devices without repeats. Shrinks to two devices.
+    """Draw descriptions of lists of devices without repeats. Shrinks to two devices.
 
-    In a topology of one device, each list has one device.
+    A list has two to four devices, but fewer if several numbers are the same device.
     """
     return st.permutations(range(4)).flatmap(
         lambda slots: st.builds(

@@ -155,7 +155,7 @@ def _init_exiting(self: Any, text: str) -> None:
     BaseException.__init__(self, text)
 
 
-#: Kind of constructor -> the members of the class that define it.
+#: Kind of constructor -> the members of a class with this constructor.
 _INIT_MEMBER: dict[str, dict[str, Any]] = {
     "inherited": {},
     "two": {"__init__": _init_two},
@@ -201,7 +201,7 @@ _STR_METHOD: dict[str, Callable[[BaseException], str]] = {
 def builtin_exceptions(
     classes: Sequence[type[BaseException]] = TEXTUAL,
 ) -> st.SearchStrategy[ExceptionSpec]:
-    """Draw exceptions of existing classes. Shrinks to the first of ``classes``."""
+    """Draw descriptions of exceptions of existing classes. Shrinks to the first of ``classes``."""
     return st.builds(ExceptionSpec, base=st.sampled_from(classes))
 
 
@@ -212,7 +212,7 @@ def generated_exceptions(
     messages: Sequence[str] = MESSAGES,
     prints: Sequence[str] = ("inherited",),
 ) -> st.SearchStrategy[ExceptionSpec]:
-    """Draw exceptions of generated classes. Shrinks to the first element of each argument."""
+    """Draw descriptions of exceptions of generated classes. Shrinks to the first elements."""
     return st.builds(
         ExceptionSpec,
         base=st.sampled_from(bases),

@@ -17,7 +17,13 @@ from spec_tests.strategies.tensors import device_slots
 
 
 class FailingModule(nn.Module):
-    """A module that waits for its turn in ``order``, then raises an error or returns a number."""
+    """A module that waits for its turn in ``order``, then raises its error or returns its number.
+
+    Args:
+        number: The number of the module, which ``order`` contains.
+        order: The order in which modules have their turns.
+        error: A description of the error; None if forward returns ``number``.
+    """
 
     def __init__(self, number: int, order: ThreadOrder, error: ExceptionSpec | None) -> None:
         super().__init__()
@@ -129,7 +135,7 @@ def error_and_modules(
 ) -> tuple[BaseException, list[nn.Module]]:
     """Return the exception that the call raises, even a KeyboardInterrupt, and the modules."""
     modules = call.modules()
-    # If the target lacks the function, this line raises. Below, only the call raises.
+    # A target without the function raises here, outside the try block.
     _ = target.parallel_apply.parallel_apply
     try:
         _call_parallel_apply(target, modules, ordinals(topology, call.slots))

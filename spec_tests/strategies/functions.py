@@ -1,6 +1,6 @@
 """Calls of the autograd Functions.
 
-Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
+These calls are not drawn, because they show known divergences of the reference:
 
 * CO-2: complex tensors with a negative ``dim`` or beside real tensors, and channels-last complex
   tensors in Gather,

@@ -96,7 +96,7 @@ def _tensors_by_name(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
 
 @st.composite
 def script_calls(draw: st.DrawFn, *kinds: str) -> ScriptCall:
-    """Draw ``replicate`` of script modules of ``kinds``. Shrinks to the first kind."""
+    """Draw calls of ``replicate`` with script modules of ``kinds``. Shrinks to the first kind."""
     network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_layers_per_level=2))
     script = ScriptSpec(network, draw(st.sampled_from(kinds)))
     return ScriptCall(script, draw(slot_lists(max_size=3)), draw(st.booleans()))

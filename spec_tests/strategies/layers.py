@@ -157,7 +157,7 @@ class ChannelsLast(nn.Module):
 
 
 class Recurrent(nn.Module):
-    """A layer that calls a recurrent layer. `nn.RNNBase` also keeps its weights in a list."""
+    """A layer that calls a recurrent layer, which also keeps its weights in a list."""
 
     def __init__(self, layer: nn.RNNBase) -> None:
         super().__init__()
@@ -210,8 +210,8 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "gru": lambda: Recurrent(nn.GRU(WIDTH, WIDTH, batch_first=True)),
 }
 
-#: Kind -> its constructor, for all layers: those of `ROW_WISE`, a layer whose output depends on
-#: the whole batch, and a layer whose forward changes buffers.
+#: Kind -> its constructor, for all layers: the layers of `ROW_WISE`, a layer whose output depends
+#: on the whole batch, and a layer whose forward changes buffers.
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),

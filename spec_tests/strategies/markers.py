@@ -1,4 +1,7 @@
-"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``: divergence SG-5."""
+"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``.
+
+torch.nn.parallel has no such markers (divergence SG-5).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -51,7 +51,7 @@ class TiedLinear:
 
 @dataclass(frozen=True)
 class ResidualSpec:
-    """A description of an inner network whose input is added to its output."""
+    """A description of a residual block: an inner network, plus its input."""
 
     inner: tuple["Part", ...]
 
@@ -153,11 +153,11 @@ def module_specs(
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
     max_layers_per_level: int = 4,
 ) -> ModuleSpec:
-    """Draw networks, possibly with residual blocks. Shrinks to one linear layer.
+    """Draw descriptions of networks, possibly with residual blocks. Shrinks to one linear layer.
 
     Args:
         draw: The draw function of Hypothesis.
-        kinds: The kinds of layers. Those that the devices compute wrong are not drawn.
+        kinds: The kinds of layers. A kind that the devices compute wrong is not drawn.
         dtypes: The dtypes of the input and of most parameters.
         max_layers_per_level: The largest number of layers in the network and in each
             residual block.
@@ -172,7 +172,7 @@ def row_wise_specs(
     dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
     max_layers_per_level: int = 4,
 ) -> st.SearchStrategy[ModuleSpec]:
-    """Draw networks of `ROW_WISE` layers. Shrinks to one linear layer."""
+    """Draw descriptions of networks of `ROW_WISE` layers. Shrinks to one linear layer."""
     return module_specs(
         kinds=tuple(ROW_WISE), dtypes=dtypes, max_layers_per_level=max_layers_per_level
     )

@@ -15,7 +15,7 @@ from spec_tests.strategies.tensors import FLOATS, counting
 
 @dataclass(frozen=True)
 class Packed:
-    """A packed sequence on the first device, whose elements are 0, 1/8, 2/8, ...
+    """A description of a packed sequence on the first device with elements 0, 1/8, 2/8, ...
 
     Args:
         lengths: The length of each sequence in the original order; descending if ``is_sorted``.
@@ -73,7 +73,7 @@ def packed_specs(
     dtypes: Sequence[torch.dtype] = FLOATS,
     grads: Sequence[bool] = (False, True),
 ) -> Packed:
-    """Draw packed sequences, sorted or not. Shrinks to one sequence of one row."""
+    """Draw descriptions of packed sequences, sorted or not. Shrinks to one sequence of one row."""
     lengths = draw(st.lists(st.integers(1, 5), min_size=1, max_size=7))
     is_sorted = draw(st.booleans())
     lengths = sorted(lengths, reverse=True) if is_sorted else lengths

@@ -1,4 +1,4 @@
-"""Modules whose output or state shows the arguments and the device of their calls."""
+"""Small modules. Most show in their output or state how they were called."""
 
 from typing import Any
 

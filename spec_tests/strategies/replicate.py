@@ -40,7 +40,8 @@ class ReplicateCall:
         network: A description of the module.
         slots: The numbers of the devices in the topology; the module is on the first one.
         detach: Whether the replicas' parameters are detached.
-        runs: For each later call: the number of the replica, modulo the number of devices.
+        runs: For each later call: a number. Modulo the number of devices, it is the number of the
+            replica.
     """
 
     network: Network

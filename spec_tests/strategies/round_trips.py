@@ -47,7 +47,7 @@ class RoundTrip:
         return snapshot(inputs, {}, strides=False), snapshot(gathered, {}, strides=False)
 
     def gradients(self, target: Target, topology: Topology) -> tuple[Any, Any]:
-        """Return the gradients passed to backward and those of the inputs, which must be equal."""
+        """Return the output gradients and the input gradients of backward, which must be equal."""
         inputs, gathered = self.run(target, topology)
         results, leaves = list(_tensors_with_grad(gathered)), list(_tensors_with_grad(inputs))
         gradients = [cotangent(result) for result in results]

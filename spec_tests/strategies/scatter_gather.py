@@ -1,6 +1,6 @@
 """Calls of scatter, scatter_kwargs and gather with nested containers.
 
-Calls in which the reference is wrong are not drawn. The ids are those of the known divergences:
+These calls are not drawn, because they show known divergences of the reference:
 
 * SG-1: arguments without tensors if there are fewer chunks than devices,
 * SG-2, SG-3: tensors with different numbers of chunks,
@@ -48,7 +48,7 @@ DIMS = (0, 1, -1, 2, -2)
 
 @st.composite
 def outer_extents(draw: st.DrawFn, dim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Draw the extents before and those after ``dim``. Shrinks to the fewest dimensions."""
+    """Draw the extents before ``dim`` and the extents after it. Shrinks to the fewest extents."""
     # The sign of ``dim`` fixes the number of dimensions on one side. The other side is free.
     count = dim if dim >= 0 else -dim - 1
     fixed_side = tuple(draw(st.lists(st.integers(1, 3), min_size=count, max_size=count)))

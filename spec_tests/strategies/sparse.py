@@ -60,7 +60,7 @@ def sparse_specs(
     shape: tuple[int, int] | None = None,
     slots: Sequence[int | None] = (0,),
 ) -> SparseSpec:
-    """Draw sparse matrices, possibly with repeated indices. Shrinks to one stored element."""
+    """Draw descriptions of sparse matrices. Indices may repeat. Shrinks to one stored element."""
     size = st.sampled_from([1, 2, 3])
     shape = draw(st.tuples(size, size)) if shape is None else shape
     count = draw(st.sampled_from([1, 2, 3, 0]))

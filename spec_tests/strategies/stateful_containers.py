@@ -73,7 +73,7 @@ MAPPINGS: tuple[Callable[..., Any], ...] = (default_dict, counter, config, named
 
 
 def batches(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """Draw dataclasses whose fields may be dataclasses. Shrinks to one dataclass with one leaf."""
+    """Draw dataclasses, possibly nested. Shrinks to one dataclass with one leaf."""
     inner = st.recursive(leaf, _dataclasses_and_lists, max_leaves=3)
     return st.builds(Batch, inner) | _dataclasses(inner)
 

@@ -15,7 +15,8 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 COMPLEX = (torch.complex64, torch.complex128)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
-#: Memory layouts. "offset" skips the first elements of its storage; "expanded" has stride 0.
+#: Memory layouts. An "offset" tensor skips the first elements of its storage. An "expanded" tensor
+#: has stride 0 in its first dimension.
 LAYOUTS = ("contiguous", "transposed", "strided", "offset", "expanded", "channels_last")
 
 
@@ -38,7 +39,7 @@ class TensorSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor with elements 0, 1, 2, ..., so each element shows its origin.
+        """Return a new tensor: the layout's view of a tensor with elements 0, 1, 2, ...
 
         The test is not-run if the devices do not compute in the dtype.
         """

@@ -34,7 +34,7 @@ class Autocast:
 
 @dataclass(frozen=True)
 class ThreadState:
-    """The state of a calling thread. The defaults are those of a new thread.
+    """The state of a calling thread. The defaults are the state of a new thread.
 
     Args:
         grad: Whether grad mode is enabled.
@@ -59,7 +59,7 @@ class ThreadState:
 
     @contextmanager
     def entered(self, topology: Topology) -> Iterator[None]:
-        """Set this state inside the block."""
+        """Return a context manager that sets this state inside its block."""
         with ExitStack() as stack:
             for context in self._contexts(topology):
                 stack.enter_context(context)

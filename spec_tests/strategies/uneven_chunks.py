@@ -1,6 +1,6 @@
 """Arguments with fewer chunks than devices, or with different numbers of chunks.
 
-Letters used in this file: ``k`` is the number of devices.
+In this file, ``k`` is the number of devices.
 """
 
 from dataclasses import dataclass

@@ -96,7 +96,7 @@ def sum_of_squares(chunk: Any) -> Tensor:
 
 
 class SequenceSum(nn.Module):
-    """A linear layer, then a sum over each nested sequence. Masked elements count as 0."""
+    """A module with a linear layer. It sums over each nested sequence; masked elements are 0."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -115,8 +115,12 @@ class SequenceSum(nn.Module):
 def jagged_specs(
     *, grads: Sequence[bool] = (False, True), slots: Sequence[int | None] = (0, None)
 ) -> st.SearchStrategy[Jagged]:
-    """Draw nested tensors. Sequences may be empty. Shrinks to one sequence of one vector."""
-    # Deferred, because the suite tries the devices after it has imported its tests.
+    """Draw descriptions of nested tensors. Shrinks to one sequence of one vector.
+
+    Sequences may be empty.
+    """
+    # Deferred, because the result of `empty_sizes` depends on the devices, and the suite tries the
+    # devices after it has imported its tests.
     sizes = st.deferred(lambda: st.sampled_from([1, 2, 3, *empty_sizes()]))
     lengths = st.lists(sizes, min_size=1, max_size=7).map(tuple)
     return st.builds(Jagged, lengths, st.sampled_from(grads), st.sampled_from(slots))
@@ -125,6 +129,6 @@ def jagged_specs(
 def masked_specs(
     *, grads: Sequence[bool] = (False, True), slots: Sequence[int | None] = (0,)
 ) -> st.SearchStrategy[Masked]:
-    """Draw MaskedTensors. Shrinks to one row."""
+    """Draw descriptions of MaskedTensors. Shrinks to one row."""
     rows = st.integers(1, 7)
     return st.builds(Masked, rows, st.sampled_from(grads), st.sampled_from(slots))

@@ -40,7 +40,7 @@ def train() -> Record:
 def _compute_attributions(
     net: nn.Module, conv: nn.Module, x: Tensor, truth: Tensor
 ) -> list[Tensor]:
-    """Return attributions. The methods use module hooks, gradients or changed inputs."""
+    """Return the attributions of methods that use module hooks, gradients or changed inputs."""
     baseline = torch.zeros_like(x)
     return [
         attr.Saliency(net).attribute(x, target=truth),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 __all__ = ["HOWS", "RETURNING", "STORES", "WHERES", "Case", "draw_case", "list_cases"]
 
-#: How a rank is lost -> the meaning.
+#: A way to lose a rank -> its meaning.
 HOWS = {
     "os._exit": "the process ends by os._exit",
     "sys.exit": "SystemExit is raised",
@@ -17,10 +17,10 @@ HOWS = {
     "stays away": "the main thread waits; it continues after all other ranks have ended",
     "fails": "torch.distributed raises a RuntimeError on this rank, in place of a collective",
 }
-#: The ways to lose a rank that continues in the end.
+#: The ways after which the lost rank continues, when all other ranks have ended.
 RETURNING = ("stopped", "stays away")
-#: Where a rank is lost -> the meaning. The first step succeeds, and ranks are lost in the second
-#: one, except in the constructor.
+#: A place where ranks are lost -> its meaning. All places except the constructor are in the second
+#: step. The first step succeeds.
 WHERES = {
     "constructor": "at the first collective of the constructor",
     "between": "between the steps",
@@ -49,14 +49,15 @@ class Case:
         size: The number of ranks.
         lost: The rank of each fault, and how the rank is lost.
         where: One of ``WHERES``.
-        raising: A rank that raises an error of its own in the same step; or None. It is not lost.
+        raising: A rank that is not lost, but raises an error of its own in the same step; None
+            for no such rank.
         is_begun: Whether faults at a collective occur after it has begun.
         draw: A number that selects one of the collectives of backward.
         gather_output: As for ``impl.distributed.DataParallel``.
         input_grads: Whether the inputs require gradients.
         store: One of ``STORES``.
-        is_finalized: Whether each process finalizes the Python interpreter before it ends, which
-            is slow. Otherwise it only joins its threads.
+        is_finalized: Whether each process finalizes the Python interpreter before it ends. This is
+            slow. If False, each process only joins its threads.
     """
 
     seed: int
@@ -143,7 +144,8 @@ def draw_case(
 def list_cases(seed: int, size: int) -> Iterator[Case]:
     """Yield each combination of a way to lose ranks, a place, and the lost ranks, once.
 
-    No other rank raises an error. All other values are drawn from ``seed`` and following numbers.
+    No other rank raises an error. The other values of the n-th case are drawn from the seed
+    ``seed + n``, where n begins with 0.
     """
     seeds = itertools.count(seed)
     for how, where, ranks in itertools.product(HOWS, WHERES, _subsets(size)):
@@ -159,7 +161,7 @@ def _subsets(size: int) -> list[tuple[int, ...]]:
 
 
 def _make_possible(case: Case, *, replace_fails: bool) -> Case:
-    """Return ``case`` without the draws that its place does not allow."""
+    """Return ``case`` with new values for those that its place does not allow."""
     if case.where == "gather":
         case = replace(case, gather_output=True)
     if case.where in ("part", "mean"):
@@ -167,8 +169,8 @@ def _make_possible(case: Case, *, replace_fails: bool) -> Case:
     if replace_fails and case.where not in COLLECTIVES:
         lost = tuple((rank, "raises" if how == "fails" else how) for rank, how in case.lost)
         case = replace(case, lost=lost)
-    # `raising` raises its error in forward. The constructor runs no forward, and the other places
-    # come after the exchange, which already reports the error.
+    # At these places the rank `raising` would raise its error in forward. The constructor runs no
+    # forward. The exchange would report the error before the other places, and end the step.
     excludes_raising = case.where in ("constructor", "gather", "mean", "reduction")
     if excludes_raising or case.raising in dict(case.lost):
         case = replace(case, raising=None)

@@ -1,4 +1,4 @@
-"""The fault of one rank: it occurs when the rank reaches the chosen place in the second step."""
+"""The fault of one rank, which occurs at the chosen place of the program."""
 
 import os
 import signal
@@ -14,12 +14,12 @@ from .cases import Case
 
 __all__ = ["INJECTED", "RankFault"]
 
-#: The text of injected errors. It has no rank.
+#: The text of injected errors. It names no rank.
 INJECTED = "injected error"
-#: The functions of torch.distributed that impl.distributed calls.
+#: The collectives of torch.distributed that impl.distributed calls.
 _FUNCTIONS = ("all_gather", "all_reduce", "broadcast")
-#: Place -> the phase of a step, the function, and the index of its call in the phase. `reduction`
-#: is any call of any function in backward.
+#: Place -> the phase of the program, the collective, and the index of its call in the phase. The
+#: place `reduction`, which is any collective in backward, is not included.
 _PLACES = {
     "constructor": ("constructor", "all_gather", 0),
     "buffers": ("forward", "broadcast", 0),
@@ -39,8 +39,8 @@ class RankFault:
         wait: A function that returns when the rank may continue.
 
     Attributes:
-        phase: The part of the step that runs: `constructor`, `forward`, `mean` or `backward`.
-        is_armed: Whether the fault may occur. The constructor's fault is armed from the start.
+        phase: The part of the program that runs: `constructor`, `forward`, `mean` or `backward`.
+        is_armed: Whether the fault may occur. A fault in the constructor may occur from the start.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class RankFault:
         self.is_armed = case.where == "constructor"
 
     def begin_step(self, is_armed: bool) -> None:
-        """Count the collectives of a new step."""
+        """Reset the counts of collectives for a new step. The fault may occur if ``is_armed``."""
         self._calls, self._calls_before = Counter(), self._calls
         self.is_armed = is_armed
 
     def reach(self, place: str) -> None:
-        """Inject the fault if this place is chosen."""
+        """Inject the fault if it may occur and ``place`` is the chosen place."""
         if self.is_armed and place == self._where and self._how is not None:
             self.is_armed = False
             self._notify()
@@ -72,7 +72,7 @@ class RankFault:
 
     @contextmanager
     def watch_collectives(self) -> Iterator[None]:
-        """Replace the functions of torch.distributed in a ``with`` block. They reach places."""
+        """Make the collectives of torch.distributed call ``reach`` inside a ``with`` block."""
         originals = {name: getattr(dist, name) for name in _FUNCTIONS}
         for name, original in originals.items():
             setattr(dist, name, self._wrap(name, original))
@@ -95,7 +95,7 @@ class RankFault:
         return call
 
     def _place_of_call(self, name: str) -> str | None:
-        """Count a call of the collective ``name``. Return the fault's place if it is this call."""
+        """Count a call of ``name``. Return its place if the fault occurs there, else None."""
         index = self._calls[self.phase, name]
         self._calls[self.phase, name] += 1
         if self._where == "reduction":

@@ -1,4 +1,4 @@
-"""The processes of a case: one for each rank, and the messages from them."""
+"""The processes of a case, one for each rank, and their messages."""
 
 import faulthandler
 import multiprocessing
@@ -19,7 +19,7 @@ from .program import SETUP_LIMIT, TimeLimits, make_store, run_rank
 __all__ = ["RankEnd", "run_case"]
 
 _FORK = multiprocessing.get_context("fork")
-#: The stores that this process serves.
+#: The stores whose server is in this process.
 _SERVERS: list[Any] = []
 
 
@@ -48,7 +48,7 @@ class RankEnd:
 
 @dataclass
 class _Rank:
-    """A process, its pipe and its end."""
+    """The process of a rank, the pipe to the process, and the end of the rank."""
 
     process: Any
     pipe: Connection
@@ -57,7 +57,7 @@ class _Rank:
 
     def receive(self) -> None:
         """Receive all messages that have arrived, and the exit status."""
-        # Read the exit status first: a process that has ended sends no further messages.
+        # Read the exit status first. If the process has ended, the pipe then has all its messages.
         exit_code = self.process.exitcode
         try:
             while self.is_open and self.pipe.poll():
@@ -75,7 +75,7 @@ class _Rank:
 
 
 def run_case(case: Case, limits: TimeLimits) -> list[RankEnd]:
-    """Run ``case``; return the ends of all ranks. Hung processes print all stacks, and end."""
+    """Run ``case``; return the ends of all ranks. Make hung processes print stacks and end."""
     faulthandler.enable(2)
     with tempfile.TemporaryDirectory() as folder:
         ranks = _start_ranks(case, limits, Path(folder))
@@ -135,7 +135,7 @@ def _start_ranks(case: Case, limits: TimeLimits, folder: Path) -> list[_Rank]:
         rank_pipe.close()
         ranks.append(_Rank(process, pipe, RankEnd(rank)))
     if case.store == "other process":
-        # The server stays alive as long as this process, which ends after the case.
+        # Keep a reference, so that the server lives until this process ends, after the case.
         _SERVERS.append(make_store(case, None, limits, folder, listener))
     listener.close()
     return ranks

@@ -22,17 +22,18 @@ from .training import train
 
 __all__ = ["SETUP_LIMIT", "TimeLimits", "make_store", "run_rank"]
 
-#: Seconds until the first fault.
+#: The time limit in seconds for the start of the ranks and the first fault.
 SETUP_LIMIT = 60.0
 
 
 class TimeLimits(NamedTuple):
-    """Time limits in seconds, after the first fault.
+    """Time limits in seconds.
 
     Args:
-        collective: The time limit of the process group.
-        error: All ranks must have raised an error.
-        hang: A rank that has not ended counts as hung.
+        collective: The time limit of the process group for a collective.
+        error: The time from the last fault to the errors of the other ranks.
+        hang: The time from the first fault, or from the resumption of lost ranks, to the end of
+            the ranks. A rank that has not ended then counts as hung.
     """
 
     collective: float
@@ -43,7 +44,7 @@ class TimeLimits(NamedTuple):
 def make_store(
     case: Case, rank: int | None, limits: TimeLimits, folder: Path, listener: socket.socket
 ) -> Any:
-    """Return the store of ``rank``, or, for None, of the process that starts the ranks."""
+    """Return the store of ``rank``; for None, that of the process that starts the ranks."""
     if case.store == "file":
         return dist.FileStore(str(folder / "store"), case.size)  # type: ignore[attr-defined] # missing in the stubs
     is_server = rank == (0 if case.store == "rank 0" else None)
@@ -67,7 +68,7 @@ def run_rank(
     listener: socket.socket,
     pipe: Connection,
 ) -> None:
-    """Run the program of a rank, and end the process as the interpreter ends a program."""
+    """Run the program of a rank, and end the process."""
     faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     torch.set_num_threads(1)
     status = 0
@@ -92,4 +93,4 @@ def run_rank(
         status = 1
     if case.is_finalized:
         ctypes.pythonapi.Py_Exit(status)
-    sys.exit(status)  # multiprocessing then waits for the threads and ends the process.
+    sys.exit(status)  # multiprocessing then joins the threads and ends the process.

@@ -1,4 +1,4 @@
-"""The checker of lost ranks: fixed cases, and the verdicts on made-up ends of ranks."""
+"""The trials with lost ranks: fixed cases, and the verdicts on made-up ends of ranks."""
 
 import pytest
 
@@ -8,7 +8,8 @@ from impl_tests.faults.ranks.program import TimeLimits
 from impl_tests.faults.ranks.verdicts import RankTally, judge, judge_case, named_ranks
 from impl_tests.samples import run_python
 
-#: Prints the verdicts on the ranks of each case. In the last case impl's errors name no rank.
+#: A program that prints the verdicts on the ranks of each case. Before the last case it changes
+#: impl so that errors name no rank.
 PROGRAM = """
 from impl.distributed.liveness import LivenessCheck
 from impl_tests.faults.ranks.trials import make_limits, prepare, run_cases
@@ -31,7 +32,7 @@ CASES = [
     (4, {"where": "between", "lost": ((0, "killed"),)}),
 ]
 CASE = draw_case(0, 3, where="forward", lost=((1, "killed"),), raising=-1)
-#: The end of rank 0 that is right for this case.
+#: The attributes of an end of rank 0 that is right for ``CASE``.
 NAMED = {
     "is_ready": True,
     "error": "RuntimeError",

@@ -1,4 +1,4 @@
-"""The program of each rank: training steps whose results are compared with one process."""
+"""The training steps of each rank. Their results are compared with those of one process."""
 
 import copy
 from collections.abc import Iterator
@@ -14,7 +14,8 @@ from .faults import RankFault
 
 __all__ = ["STEPS", "WrongResultError", "train"]
 
-#: The number of steps. A rank that is lost at the end of the second step is noticed in the third.
+#: The number of steps. The first succeeds, and ranks are lost in the second. If ranks are lost at
+#: the end of the second, the others notice this in the third. The fourth is an additional step.
 STEPS = 4
 #: Results of the ranks differ from those of one process by rounding of float64 only.
 _TOLERANCE = 1e-9
@@ -25,7 +26,7 @@ class WrongResultError(Exception):
 
 
 class _Net(nn.Module):
-    """Two layers and a buffer, with the places `forward` and `backward`."""
+    """Two layers and a buffer. Faults of the places `forward` and `backward` occur in it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +46,7 @@ class _Net(nn.Module):
 
 
 class _WatchedList(list[Any]):
-    """A list whose iterator has the place `part`."""
+    """A list. A fault of the place `part` occurs when an iteration over the list begins."""
 
     def __init__(self, items: Any, fault: RankFault | None = None) -> None:
         super().__init__(items)
@@ -58,12 +59,12 @@ class _WatchedList(list[Any]):
 
 
 def train(case: Case, rank: int, fault: RankFault) -> None:
-    """Run all steps on this rank. Raise WrongResultError if a step returns a wrong result."""
+    """Run all steps on this rank. Raise WrongResultError if the result of a step is wrong."""
     torch.manual_seed(case.seed)
     alone = _Net()
     net = copy.deepcopy(alone)
     net.fault = fault
-    # A small bucket for each layer, so that backward has several collectives.
+    # The buckets are small, one for each layer, so that backward has several collectives.
     wrapped = DataParallel(net, gather_output=case.gather_output, bucket_cap_mb=1e-4)
     for step in range(STEPS):
         x, y = torch.randn(2, 2 * case.size + 1, 2, dtype=torch.float64)

@@ -1,8 +1,8 @@
-"""Lose ranks of impl.distributed, in random ways and places; return 1 after a bad outcome.
+"""Lose ranks of impl.distributed in random ways at random places.
 
-Each trial starts processes on the CPU with the back end gloo. A rank exits, is killed or stopped,
-raises an error or stays away. Every other rank must raise an error within the time limit, and the
-error must name a lost rank. ``cases.py`` lists ways and places.
+Each trial starts processes on the CPU with the back end gloo. One or two ranks exit, are killed or
+stopped, raise an error or stay away. Every other rank must raise an error within the time limit,
+and the error must name a lost rank. ``cases.py`` lists the ways and the places.
 """
 
 import argparse
@@ -28,10 +28,10 @@ __all__ = ["main", "make_limits", "prepare", "run_cases"]
 
 #: Seconds that a collective may take, by default.
 COLLECTIVE_LIMIT = 4.0
-#: Seconds from a failed collective to the error. The ranks look once a second whether a collective
-#: has failed, and wait 5 seconds for the other ranks. The rest is for a busy machine.
+#: Seconds from a failed collective to the error: the ranks look once a second whether a collective
+#: has failed, and wait 5 seconds for the other ranks. 3 seconds are added for a busy machine.
 _CHECK_LIMIT = 1.0 + 5.0 + 3.0
-#: Further seconds after which a rank counts as hung.
+#: The number of seconds after the limit for errors at which a rank counts as hung.
 _HANG_LIMIT = 10.0
 
 
@@ -42,7 +42,7 @@ def make_limits(collective: float) -> TimeLimits:
 
 
 def prepare() -> None:
-    """Prepare this process for fast forks: import modules, and exclude objects from collection."""
+    """Prepare this process for fast forks: import modules, and call ``gc.freeze``."""
     importlib.import_module("torch._dynamo")  # DistributedDataParallel imports it.
     gc.freeze()
 

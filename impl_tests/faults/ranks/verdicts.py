@@ -27,12 +27,12 @@ ENDS = {
     "hang": "the process did not end",
     "crash": "a signal ended the process",
 }
-#: The bad verdicts.
+#: The bad verdicts: all from "no name" on.
 BAD_ENDS = tuple(ENDS)[4:]
-#: Exit statuses that are no crash: `run_rank` ends with 0, or with 1 after an error. A fault that
-#: calls `os._exit` ends with 3.
+#: The exit statuses that are not a crash. `run_rank` ends with 0, or with 1 after an error. The
+#: fault "os._exit" ends the process with 3.
 _STATUSES = (0, 1, 3)
-#: The end of the kind of a finding on a lost rank.
+#: The suffix of ``Finding.kind`` for a lost rank.
 LOST = ", the lost rank"
 _SECONDS = re.compile(r"after ([\d.]+) s")
 _NAMES = (
@@ -113,7 +113,7 @@ class RankTally:
 
     def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
-        self._longest: dict[str, float] = {}  # Seconds from the fault to an error.
+        self._longest: dict[str, float] = {}  # Row -> seconds from fault to error.
         self.bad = 0
 
     def add(self, case: Case, findings: Iterable[Finding]) -> list[Finding]:

@@ -11,7 +11,7 @@ from impl_tests.models.model import NO_PARAMETERS_REASON, SHARED_HOOKS_REASON, M
 __all__ = ["MODELS"]
 
 _LLAMA = {"num_key_value_heads": 1, "head_dim": 8}
-#: Fields of models whose caches cannot be gathered: impl returns a list of the replicas' caches.
+#: Fields of each `Model` whose caches cannot be gathered. impl returns a list of the caches.
 _UNGATHERED_CACHE: dict[str, Any] = {
     "reference": "the model's cache raises an error when iterated",
     "not_compared": (".past_key_values",),

@@ -1,4 +1,5 @@
 """Comparison of calls: snapshots of values, outcomes, errors and replicas.
 
-May import ``traverse``, ``environment`` and ``concurrency``.
+Of the other packages of the harness, its modules import only ``environment`` and ``concurrency``.
+They also import the module ``traverse`` and ``cuda_stand_ins``.
 """

@@ -30,7 +30,8 @@ def wrap(
 ) -> Model:
     """Return a callable that runs ``module`` on ``devices``.
 
-    The ``entry_point`` "class" means DataParallel, any other text the function data_parallel.
+    If ``entry_point`` is "class", the callable is a DataParallel. Otherwise it calls the function
+    data_parallel.
     """
     if entry_point == "class":
         wrapped: Model = target.data_parallel.DataParallel(module, devices)
@@ -39,14 +40,17 @@ def wrap(
 
 
 def inline_penalty(model: Model, x: Tensor) -> Tensor:
-    """Return the squared gradient of the output for ``x``. Keep the output alive."""
+    """Return the sum of the squared gradients of the output with respect to ``x``.
+
+    The result also contains the output times 0, so that the graph of the output stays alive.
+    """
     output = model(x)
     (gradient,) = torch.autograd.grad(output.sum(), x, create_graph=True)
     return gradient.square().sum() + 0 * output.sum()
 
 
 def helper_penalty(model: Model, x: Tensor) -> Tensor:
-    """Like `inline_penalty`, but free the output before the result is differentiated."""
+    """Like `inline_penalty`, but without the output, which is freed before the next backward."""
     return _input_gradient(model, x).square().sum()
 
 
@@ -66,7 +70,7 @@ PENALTIES = (inline_penalty, helper_penalty, penalty_and_loss)
 def gradients(
     penalty: Callable[[Model, Tensor], Tensor], wrapped: Model, module: nn.Module, x: Tensor
 ) -> Any:
-    """Return a snapshot of the penalty and its gradients for ``x`` and the parameters.
+    """Return a snapshot of the penalty and of its gradients for ``x`` and the parameters.
 
     If the penalty does not depend on a parameter, the gradient is zero here, not None. Divergence
     FN-1 tests the difference between zero and None.

@@ -54,7 +54,10 @@ def _paths_alive(watched: _References) -> list[str]:
 
 
 def references(value: object, path: str) -> _References:
-    """Return, by path, weak references to tensors, modules and suite objects in ``value``."""
+    """Return weak references to members of ``value``, by path.
+
+    The members are tensors, modules, and objects whose classes the suite defines.
+    """
     found = {where: member for where, member in walk(value, path) if _is_tracked(member)}
     found |= dict(tensors(value, path))
     return {where: weakref.ref(member) for where, member in found.items()}

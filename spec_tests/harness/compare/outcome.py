@@ -23,7 +23,7 @@ _BUILD_WARNINGS = (
     *("fall back to", "falls back to", "falling back to", "is not currently supported on the"),
 )
 
-#: Addresses, and absolute paths of files.
+#: Matches addresses, and absolute paths of files.
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![\w.])/(?:[\w.+-]+/)+[\w.+-]*")
 
 
@@ -53,8 +53,8 @@ class Outcome:
         result: The snapshot of the result, or the `Failure` of the call.
         warnings: The classes and texts of the warnings.
         inputs: The snapshot of the arguments after the call.
-        gradients: The snapshot of the arguments' gradients, or the `Failure` of the backward; None
-            if no gradients are computed.
+        gradients: The snapshot of the arguments' gradients, or the `Failure` of the backward pass;
+            None if no gradients are computed.
     """
 
     result: Any
@@ -100,8 +100,8 @@ def failure_of(error: BaseException) -> Failure:
 def normalise(text: str) -> str:
     """Return an error text without the parts that differ between runs.
 
-    The removed parts are traceback frames, C++ backtraces, addresses, and absolute paths of files:
-    compilers name temporary files.
+    The removed parts are traceback frames, C++ backtraces, addresses, and absolute paths of files
+    (the error of a compiler names a temporary file).
     """
     text = text.split("\nException raised from", 1)[0]
     # The lines of traceback frames are indented; the text of the exception is not.

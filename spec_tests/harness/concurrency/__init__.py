@@ -1,4 +1,5 @@
 """Threads and streams: delayed inputs, side streams, threads in a chosen order, leaks.
 
-May import ``traverse`` and ``environment``.
+Of the other packages of the harness, its modules import only ``environment``. They also import
+the module ``traverse`` and the simulator.
 """

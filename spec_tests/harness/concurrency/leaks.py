@@ -14,7 +14,7 @@ _INTERVAL = 0.01
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    """Return whether ``condition`` becomes true within two seconds, as other threads finish."""
+    """Wait until ``condition`` is true, at most two seconds; return whether it became true."""
     end = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > end:
@@ -25,7 +25,7 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 
 @contextmanager
 def silence_thread_errors() -> Iterator[None]:
-    """Print no tracebacks of other threads inside the block."""
+    """Hide the tracebacks of exceptions that end other threads inside the block."""
     before = threading.excepthook
     threading.excepthook = lambda _: None
     try:

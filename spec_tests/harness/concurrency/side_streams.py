@@ -36,7 +36,7 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
 
 @contextmanager
 def fail_on_races(topology: Topology) -> Iterator[None]:
-    """Fail if accesses to device memory race inside the block. ``--no-races`` has no effect."""
+    """Fail if accesses to device memory race inside the block, also with ``--no-races``."""
     if topology.accelerator != "sim":
         not_run("only the simulated accelerator detects races")
     with simulator.races() as found:
@@ -50,7 +50,7 @@ def late_copies(topology: Topology) -> Iterator[None]:
     """Delay copies inside the block until the host or a stream waits. Fail if accesses race.
 
     The race detector does not see reads on the host, but a host read that does not wait for a copy
-    gets NaN. On a real accelerator, do nothing: its copies are asynchronous.
+    gets NaN. On a real accelerator, do nothing: copies there are asynchronous.
     """
     if topology.accelerator != "sim":
         yield

@@ -20,7 +20,8 @@ SOURCE = Path(__file__).parents[2] / "clauses.toml"
 #: The last section of SPECIFICATION.md. It compares reference, C++ front end and impl.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
 BASES = ("documented", "observed", "law")
-#: Matches the id of a clause: two or more words, separated by dots. The first is a file name.
+#: Matches the id of a clause: two or more words, separated by dots. The first word, the chapter,
+#: is also the name of a web page.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _TEXTS = {"says": str, "basis": str, "source?": str}
 _INTRODUCTION = """\
@@ -70,7 +71,8 @@ class Clause:
     Args:
         id: The name, which begins with the chapter: ``comm.scatter.slices``.
         says: The statement: one sentence in the present tense.
-        basis: The evidence: documented, observed (on the reference) or law (a relation).
+        basis: The evidence: ``documented``, ``observed`` (the reference behaves like this) or
+            ``law`` (every implementation must satisfy the statement).
         source: The link to a page or public thread, if any.
     """
 

@@ -1,4 +1,4 @@
-"""The list ``lacks`` of a register: clauses whose tests use names that the target lacks.
+"""The list ``lacks`` of a register. It declares clauses whose tests use names the target lacks.
 
 Example: ``lacks = ["distributed"]`` declares all clauses of the chapter ``distributed``.
 
@@ -16,14 +16,14 @@ from spec_tests.harness.environment.target import missing_name
 
 __all__ = ["LACKS_ENTRY", "find_stale_entries", "judge", "mark"]
 
-#: Key in pytest's user_properties for the matching entry of ``lacks``.
+#: Key in the ``user_properties`` of a report for the entry of ``lacks`` that declares the clause.
 LACKS_ENTRY = "declared"
-#: Key in the stash of a test for the matching entry of ``lacks``.
+#: Key in the stash of a test for the entry of ``lacks`` that declares the clause.
 _ENTRY = pytest.StashKey[str]()
 
 
 def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
-    """Store, for each test of a declared clause, the matching entry of ``lacks``.
+    """Store, for each test of a declared clause, the entry of ``lacks`` that declares the clause.
 
     Args:
         items: The collected tests.
@@ -36,7 +36,7 @@ def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
-    """Skip a test that uses a missing name, if the register declares its clause as lacking.
+    """Skip a test that uses a missing name, if ``lacks`` declares the clause of the test.
 
     Returns:
         Whether the test was skipped.
@@ -58,11 +58,12 @@ def find_stale_entries(
     """Return the declared clauses whose tests were run and used no missing name.
 
     Args:
-        declaring_entries: For each declared clause: the entry that declares it.
-        tests: For each test: its ``clause``, if any, and its ``verdict``.
+        declaring_entries: The declared clauses, and for each clause the entry of ``lacks`` that
+            declares it.
+        tests: The ``clause``, if any, and the ``verdict`` of each test.
 
     Returns:
-        For each of these clauses: the entry that declares it.
+        The part of ``declaring_entries`` with these clauses.
     """
     ran: dict[str, set[str]] = {}
     for test in tests:

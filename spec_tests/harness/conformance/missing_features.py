@@ -1,4 +1,7 @@
-"""Ends tests as not-run that themselves use a feature or an operator that the devices lack."""
+"""Skips failed tests that use a feature or operator that the devices lack.
+
+If the target uses the feature or operator, the test fails.
+"""
 
 import re
 import sys
@@ -14,7 +17,7 @@ __all__ = ["find_missing", "judge"]
 #: PyTorch's error for an operator that the back end lacks. The groups are the operator and
 #: the back end.
 _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+)' backend")
-#: Packages whose frames call code of the suite or the target, or are called by it.
+#: Libraries. A frame of a library does not tell whether the suite or the target made a call.
 _LIBRARIES = {"torch", "_pytest", "pytest", "hypothesis", "numpy", *sys.stdlib_module_names}
 
 

@@ -7,8 +7,9 @@ The register of a package that is built on torch.nn.parallel begins with
 ``inherits = "torch.nn.parallel"``. It then has all records of torch.nn.parallel's register, except
 for the tests in its own list ``repaired``.
 
-``lacks = ["distributed"]`` declares that the target lacks names that tests of these clauses use.
-An entry is a clause id or its beginning; see `declared_lacks`. ``lacks`` is not inherited.
+``lacks = ["distributed"]`` declares that tests of the clauses in the chapter ``distributed`` use
+names that the target lacks. An entry of ``lacks`` is a clause id or the beginning of clause ids;
+see `declared_lacks`. ``lacks`` is not inherited.
 """
 
 import datetime
@@ -50,8 +51,8 @@ class Divergence:
         id: Its name, such as ``SG-1``.
         kind: ``fix`` (the target is wrong), ``extends`` (the target refuses a call that the
             specification supports), ``defined`` (the behaviour of the target is undefined),
-            ``target-bug``, ``back-end-bug`` (PyTorch on this accelerator is wrong without the
-            target, too) or ``suite-bug``.
+            ``target-bug``, ``back-end-bug`` (PyTorch itself is wrong on this accelerator) or
+            ``suite-bug``.
         clause: The clause that the target violates.
         tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
         failures: The expected failures. Each is the exception's class and a part of its text:
@@ -136,7 +137,7 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
 
 @input_files.usage_errors()
 def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
-    """Return, for each clause that a register declares as lacking, the entry of ``lacks``.
+    """Return the clauses that ``lacks`` declares, and for each clause the entry that declares it.
 
     Args:
         path: The register.

@@ -123,12 +123,15 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
 
 
 def is_error(test: Mapping[str, str]) -> bool:
-    """Return whether a test fails the run. It does not if its clause is declared as lacking."""
+    """Return whether a test fails the run. A missing name that ``lacks`` declares is no error."""
     return test["verdict"] in ERRORS and DECLARED not in test
 
 
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return clause -> entry of ``lacks``, for clauses that are not offered and cause no error."""
+    """Return the clauses without errors whose tests use missing names that ``lacks`` declares.
+
+    The values are the entries of ``lacks``.
+    """
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
@@ -136,7 +139,7 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
-    """Return the clauses whose tests all only compare with torch.nn.parallel."""
+    """Return the ids of the clauses that are tested only by comparison with torch.nn.parallel."""
     independent: dict[str, bool] = {}
     for test in tests:
         name = test.get("clause")

@@ -1,5 +1,5 @@
 """The environment of a test: target, devices, interpreter, number of examples.
 
-Imports the simulator, ``cuda_stand_ins`` (replacements of functions that only CUDA builds have)
-and the module ``input_files`` of the harness, and no other package of the harness.
+Its modules import no other package of the harness. They import the module ``input_files``, the
+simulator, and ``cuda_stand_ins`` (replacements of functions that only CUDA builds have).
 """

@@ -47,14 +47,14 @@ _COPIED = {torch.uint16, torch.uint32, torch.uint64}
 
 @dataclass(frozen=True)
 class Check:
-    """A function of a back end.
+    """A check of one feature of a back end.
 
     Args:
         name: The name of the feature.
-        function: The functions that are tried.
-        users: The software that needs the function, and the consequence without it.
-        is_required: Whether DataParallel cannot work without it.
-        run: Tries the function on devices of the back end.
+        function: The functions that are tried, as text.
+        users: The software that needs the feature, and what happens without the feature.
+        is_required: Whether DataParallel cannot work without the feature.
+        run: Tries the functions on devices of the back end.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """Checks of the functions of a back end that DataParallel needs.
 
-A function raises `WrongResultError` if a result is wrong. Any other exception means that the back
-end lacks the feature.
+A check raises `WrongResultError` if a result is wrong. Any other exception of a check means that
+the back end lacks the function.
 """
 
 import itertools

@@ -1,7 +1,7 @@
 """The features and dtypes that the devices under test offer.
 
-The suite finds them by trying (`back_end`). Strategies draw from them, and a test that needs a
-missing one is not-run.
+The suite tries each feature and dtype (`back_end`). Strategies draw only dtypes that the devices
+offer. A test that needs a missing feature or dtype is not-run.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,7 +35,7 @@ class Capabilities:
         device: One of the devices.
         features: Names of `back_end.FEATURES`.
         dtypes: The dtypes in which the devices compute.
-        errors: The text of the error of each missing feature and dtype -> its name.
+        errors: The names of the missing features and dtypes, by the text of their errors.
     """
 
     device: torch.device
@@ -61,7 +61,7 @@ def dtype_name(dtype: torch.dtype) -> str:
 
 @cache
 def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabilities:
-    """Try what the devices of ``topology`` offer.
+    """Try all features and dtypes on the devices of ``topology``; return those that work.
 
     Args:
         topology: The devices.
@@ -117,7 +117,7 @@ def in_use() -> Capabilities | None:
 
 
 def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
-    """Return the offered ones of ``dtypes``. Without any, the test ends as not-run.
+    """Return those of ``dtypes`` that the devices offer. If there are none, the test is not-run.
 
     Outside a run of the suite, all dtypes count as offered.
     """
@@ -139,7 +139,7 @@ def offers(name: str) -> bool:
 
 
 def empty_sizes() -> tuple[int, ...]:
-    """Return 0 as the only size of an empty batch; no size if the devices compute it wrong."""
+    """Return ``(0,)``, or an empty tuple if the devices compute empty batches wrong."""
     return (0,) if offers("empty-batches") else ()
 
 

@@ -1,6 +1,7 @@
 """Checks of the features of a back end that DataParallel can do without.
 
-Each check raises an error if the feature is missing, and ``WrongResultError`` if it is wrong.
+A check raises ``WrongResultError`` if a result is wrong. Any other exception of a check means that
+the back end lacks the feature.
 """
 
 import torch

@@ -56,7 +56,9 @@ target = Target({target!r}, {mapping!r})
 def run_script(
     script: str, target: Target, topology: Topology
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``script``, which can use ``run``, ``Call``, ``target`` and ``topology``.
+    """Run ``script`` and return its exit status and output.
+
+    The script can use ``run``, ``Call``, ``target`` and ``topology``.
 
     Raises:
         subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.
@@ -71,7 +73,7 @@ def run_script(
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
-    """Run ``script``, which can use ``target``, without an accelerator.
+    """Run ``script``, which can use ``target``, without an accelerator; return status and output.
 
     Raises:
         subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.

@@ -1,7 +1,7 @@
 """The implementation under test, imported by name.
 
 A target is an importable package with the submodules of torch.nn.parallel, called its *parts*.
-``--target-map`` can name other places for the parts. If the target lacks a name, only the tests
+``--target-map`` can name other modules for the parts. If the target lacks a name, only the tests
 that use this name get the verdict *not-offered*.
 """
 
@@ -14,7 +14,7 @@ import pytest
 
 from spec_tests.harness.environment import target_map
 
-#: Part of the interface -> names that its submodule may have in a target, preferred names first.
+#: For each part: the names that the submodule may have in a target, preferred names first.
 PARTS = {
     "comm": ("comm",),
     "functions": ("functions", "_functions"),
@@ -27,7 +27,7 @@ PARTS = {
 
 
 class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
-    """A test failed because the target lacks a name.
+    """The error of a test that uses a name that the target lacks.
 
     The class derives from pytest's skip because Hypothesis re-raises a skip at once. After other
     exceptions, Hypothesis searches for a smaller failing call.
@@ -96,8 +96,8 @@ class Target:
 
     Args:
         name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
-        mapping: The places of parts and names that the target has elsewhere than
-            torch.nn.parallel; see `target_map`.
+        mapping: For each part or name that the target defines under another name than
+            torch.nn.parallel: its place; see `target_map`.
 
     Raises:
         ImportError: there is no such package.

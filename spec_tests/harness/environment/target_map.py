@@ -18,7 +18,7 @@ from spec_tests.harness import input_files
 
 __all__ = ["import_module", "load", "pairs", "resolve"]
 
-#: Submodule of torch.nn.parallel, or a name in one -> the module or name of the target instead.
+#: For a part, or a name in a part: its place in the target.
 TargetMap = dict[str, str]
 #: The shape of a file: for each part, its place or a table with the places of names.
 _SHAPE = {...: (str, {...: str})}
@@ -65,7 +65,7 @@ def import_module(name: str) -> ModuleType:
 
 
 def pairs(option: str) -> Iterator[tuple[str, str]]:
-    """Yield name and place of each pair in one value of ``--target-map``."""
+    """Yield pairs from one value of ``--target-map``: a part or name, and its place."""
     name, equals, place = option.partition("=")
     if equals:
         yield name, place

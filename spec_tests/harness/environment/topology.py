@@ -39,11 +39,14 @@ class Topology:
 
     @property
     def distinct(self) -> int:
-        """The number of different devices."""
+        """The number of different devices: 1 for the ordinals ``(0, 0, 0)``."""
         return len(set(self.ordinals))
 
     def device(self, slot: int | None) -> torch.device:
-        """Return the device of ``slot``, modulo the number of slots; the CPU for None."""
+        """Return the device of a slot; the CPU if ``slot`` is None.
+
+        A slot beyond the last one counts from the first one again.
+        """
         if slot is None:
             return torch.device("cpu")
         return torch.device(self.accelerator, self.ordinals[slot % len(self.ordinals)])

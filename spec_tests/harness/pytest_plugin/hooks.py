@@ -171,7 +171,11 @@ def sim(topology: Topology) -> None:
 
 @pytest.fixture(scope="session")
 def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
-    """torch.nn.parallel. The test is not-run if the run or the devices do not allow it."""
+    """torch.nn.parallel.
+
+    The test is not-run with ``--reference none``, or if the devices lack features of
+    `_can_run_reference`.
+    """
     if not has_reference(request.config):
         not_run("compares with torch.nn.parallel, and --reference is none")
     if not _can_run_reference(request.config):

@@ -55,9 +55,9 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
 
 
 def command(config: pytest.Config) -> str:
-    """Return a command with the run's target, devices and their features, reference and register.
+    """Return the command that runs all clauses as this run does.
 
-    The command runs all clauses.
+    The command has the run's target, devices, features of the devices, reference and register.
     """
     given = [
         f"--{name}={config.getoption(f'--{name}')}"

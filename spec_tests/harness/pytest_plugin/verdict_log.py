@@ -22,11 +22,11 @@ class VerdictLog:
 
     Attributes:
         resumed_tests: The tests of the interrupted run that this run resumes.
-        declared_lacking: For each clause that the register declares as lacking: the entry of the
-            register. Empty for partial runs (such as ``-k``), where a stale entry cannot be
-            recognized.
-        stale_declarations: The entries of ``declared_lacking`` whose names the target offers
-            after all. Set at the end of the session.
+        declared_lacking: The clauses that ``lacks`` in the register declares, and for each clause
+            the entry that declares it. Empty for partial runs (such as ``-k``), where a stale
+            entry cannot be recognized.
+        stale_declarations: The part of ``declared_lacking`` with clauses whose tests used no
+            missing name. Set at the end of the session.
     """
 
     def __init__(

@@ -2,8 +2,9 @@
 
 ``python -m spec_tests.meta_tests.operator_sweep`` runs all sample inputs of every operator that
 the CPU supports, in five dtypes, with gradients. It also runs in-place variants.
-It takes two minutes of one core. ``--quick`` runs two samples in two dtypes, and no in-place
-variants; names of operators restrict the sweep to those operators. The exit status is 1 if
+The sweep takes two minutes of one core. ``--quick`` runs two samples in two dtypes, and no
+in-place variants. Names of operators as arguments restrict the sweep to these operators. The exit
+status is 1 if
 
 * a result differs from the CPU's,
 * an operator raises NotImplementedError and is not listed in ``allowed_differences.toml``, or

@@ -14,11 +14,11 @@ FILE = Path(__file__).with_name("allowed_differences.toml")
 
 @dataclass(frozen=True)
 class AllowedError:
-    """Operators that may raise NotImplementedError, and must still raise it.
+    """Operators that raise NotImplementedError. A listed operator that works is a problem, too.
 
     Args:
         operators: Names in PyTorch's database. Some releases of PyTorch lack some of them.
-        dtypes: The dtypes for which the operators raise it.
+        dtypes: The dtypes for which the operators raise the error.
         message: A text that every error message contains.
         reason: Why sim does not implement the operators.
     """
@@ -45,9 +45,9 @@ class AllowedDifferences:
     other_kernels: frozenset[str]
 
     def find_problem(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
-        """Return as text the first difference that is not allowed, or None.
+        """Return a text about the first difference that is not allowed; None if there is none.
 
-        An allowed error that no longer occurs is a problem, too.
+        If a listed operator no longer raises its error, the text says so.
         """
         for outcome in outcomes:
             if outcome.verdict == "differs":

@@ -39,7 +39,7 @@ class Comparison:
     """The properties to compare, besides devices, shapes and dtypes.
 
     Args:
-        values: Compare the values.
+        values: Whether to compare the values.
         same_kernel: Whether the CPU and the device use the same kernel. Then strides are
             compared, and values are compared with the default tolerance.
     """
@@ -51,7 +51,10 @@ class Comparison:
 def compare(
     function: Callable[..., Any], sample: Any, comparison: Comparison, *, with_gradients: bool
 ) -> Outcome:
-    """Call ``function`` on the CPU and the device; compare results, gradients and arguments."""
+    """Call ``function`` on the CPU and on ``DEVICE``; return how the two calls compare.
+
+    Results, gradients and changed arguments are compared.
+    """
     on_device = tree_map(_detach_view, [sample.input, sample.args, sample.kwargs])
     on_cpu = HostCopies().copy(on_device)
     try:
@@ -109,7 +112,7 @@ def _output_gradient(tensor: Tensor) -> Tensor:
 def _device_of_results(arguments: list[Any]) -> str:
     """Return the device that the results of the call must be on.
 
-    That is the argument ``device`` if given, ``DEVICE`` if an argument is on it, else the CPU.
+    It is the argument ``device`` if given, else ``DEVICE`` if an argument is on it, else the CPU.
     """
     kwargs = arguments[2]
     if kwargs.get("device") is not None:

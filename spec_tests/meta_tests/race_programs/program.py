@@ -30,9 +30,9 @@ _CUDA = "https://docs.nvidia.com/cuda/"
 _API = _CUDA + "cuda-runtime-api/"
 _TORCH = "https://docs.pytorch.org/docs/stable/"
 _GITHUB = "https://github.com/pytorch/pytorch/"
-#: Argument ``source`` of `race_program` -> URL of the page that says which accesses are ordered.
-#: It is a page of the documentation, or PyTorch's source or pull request if the documentation does
-#: not say it.
+#: For each value of the argument ``source`` of `race_program`: the URL of the page that says which
+#: accesses are ordered.
+#: If no page of the documentation says so, the URL is that of PyTorch's source or a pull request.
 SOURCE_URLS = {
     "streams": _TORCH + "notes/cuda.html#cuda-streams",
     "backward": _TORCH + "notes/cuda.html#stream-semantics-of-backward-passes",

@@ -24,7 +24,7 @@ _MAX_LISTED = 1000
 
 
 def main(arguments: list[str]) -> int:
-    """Compare both accelerators, or with ``--record`` record the outcomes of one."""
+    """Compare both accelerators. With ``--record``, only write the outcomes of one accelerator."""
     options = _parser().parse_args(arguments)
     if options.record is not None:
         _write_record(options)

@@ -13,7 +13,7 @@ from spec_tests.harness.environment.topology import Topology
 
 __all__ = ["Difference", "Record", "find_differences", "record_outcomes"]
 
-#: (name of the target, call as text) -> outcome of the call.
+#: The outcome of each call, by the name of the target and the text of the call.
 Record = Mapping[tuple[str, str], Outcome]
 _MISSING = "missing from one record"
 #: Maximum number of characters of the text of a call or of a difference.
@@ -25,8 +25,8 @@ class Difference:
     """A call whose outcome on the simulator and on the accelerator differs.
 
     Args:
-        kind: The called function, and what differs: result, warnings, gradients or inputs. Or the
-            text that the call is missing from one record.
+        kind: The called function, and what differs: result, warnings, gradients or inputs. If one
+            record lacks the call, the kind is "missing from one record".
         target: The package that was called.
         call: The call, as text.
         text: The first difference, described in words.
