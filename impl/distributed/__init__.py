@@ -46,8 +46,7 @@ class DataParallel(nn.Module, Generic[T]):
 
     Args:
         module: The module to run, the same on all ranks. The constructor broadcasts the parameters
-            and buffers of rank 0, if one of them requires a gradient. Each call broadcasts the
-            buffers again.
+            and buffers of rank 0. Each call broadcasts the buffers again.
         process_group: The process group; None for the default group.
         device: This rank's device, to which the constructor moves ``module``. By default the
             device of the module's first parameter or buffer.

@@ -47,7 +47,8 @@ class _TensorHolder(nn.Module):
         self.trainable = [tensor for tensor in tensors.values() if tensor.requires_grad]
         # An unused parameter: if all parameters were used, DistributedDataParallel would warn that
         # `find_unused_parameters` is not needed.
-        like = next(iter(self.trainable), torch.zeros(0))
+        device = next((tensor.device for tensor in tensors.values()), None)
+        like = next(iter(self.trainable), torch.zeros(0, device=device))
         self.unused = nn.Parameter(like.new_zeros(0))
 
     def forward(self) -> Tensor:
@@ -59,8 +60,7 @@ class _TensorHolder(nn.Module):
 class GradientReducer:
     """A reducer that averages the gradients of one module's parameters over the ranks.
 
-    The constructor sets the parameters and buffers of all ranks to the values on rank 0, if one of
-    them requires a gradient.
+    The constructor sets the parameters and buffers of all ranks to the values on rank 0.
 
     Raises:
         RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
@@ -75,7 +75,11 @@ class GradientReducer:
         self.config = reducer_config(module, comm, options)
         #: The all-reduces of the running backward, one for each bucket.
         self._futures: list[Future[Tensor]] = []
-        self._ddp = _build_ddp(holder, comm, options, self._futures) if self.trainable else None
+        self._ddp: nn.Module | None = None
+        if _named_tensors(module):
+            # This broadcasts the values of rank 0, also if nothing requires a gradient.
+            ddp = _build_ddp(holder, comm, options, self._futures)
+            self._ddp = ddp if self.trainable else None
 
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
         """Prepare DistributedDataParallel for the running backward.

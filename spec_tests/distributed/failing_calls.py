@@ -58,9 +58,9 @@ def wrap_sparse_module(context: RankContext, layer_class: type[nn.Module]) -> No
     context.distributed.DataParallel(net, context.group)
 
 
-def wrap_different_values(context: RankContext) -> Any:
+def wrap_different_values(context: RankContext, is_frozen: bool) -> Any:
     """Wrap a module whose values differ between ranks; return a parameter and a buffer."""
-    net = nn.BatchNorm1d(2)
+    net = nn.BatchNorm1d(2).requires_grad_(not is_frozen)
     net.weight.data.fill_(context.rank + 1)
     for buffer in net.buffers():
         buffer.fill_(context.rank + 1)

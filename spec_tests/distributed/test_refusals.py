@@ -67,10 +67,11 @@ def test_sparse_gradients_are_refused(pool, kind):
 
 
 @clause("distributed.starts-from-rank-zero")
+@pytest.mark.parametrize("is_frozen", [False, True], ids="is_frozen={}".format)
 @pytest.mark.parametrize("size", [2, 4])
-def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(pool, size):
+def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(pool, size, is_frozen):
     expected = [(torch.ones(2), torch.ones(2))] * size
-    check_close(pool.run(size, failing_calls.wrap_different_values), expected)
+    check_close(pool.run(size, failing_calls.wrap_different_values, is_frozen), expected)
 
 
 @clause("distributed.group")
