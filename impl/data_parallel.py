@@ -366,7 +366,7 @@ def _move_tensors(output: Any, source: torch.device, target: DeviceId) -> Any:
         return output
     leaves = InputLeaves()
     root = leaves.flatten(output, None, "output")
-    # Only tensors on `source` move. Outputs of several replicas on the CPU also stay on the CPU.
+    # Move only the tensors on `source`. Tensors on the CPU stay there, as in `gather`.
     pieces: dict[Leaf, list[Tensor]] = {
         leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
         for leaf in leaves.copied

@@ -1,11 +1,11 @@
 """Use of the streams of a forward pass in its backward pass.
 
-When autograd runs a node, it sets the current stream only on the device of the node's first
-output. On all other devices an autograd thread uses the default stream. A copy from another device
-would therefore read a gradient on the default stream. But the memory of the gradient belongs to
-the stream that created it: as soon as the gradient is freed, the allocator reuses the memory on
-that stream. Nodes that only copy to other devices are not affected: they read on the node's own
-stream, and autograd records the use of the memory.
+When autograd runs a node, it sets the current stream only on the device of the first output of the
+node's forward. On all other devices the default stream is current. If backward copies a gradient
+from another device, the copy would read it on the default stream. But the memory of the gradient
+belongs to the stream that created it: as soon as the gradient is freed, the allocator may reuse
+the memory on that stream, before the copy has read it. Nodes that only copy to other devices are
+not affected: they read on the node's own stream, and autograd records the use of the memory.
 """
 
 import functools

@@ -25,8 +25,9 @@ from .state import install_thread_hooks, is_pristine
 MAX_IDLE = 64
 
 #: Whether each thread runs a single function, and the caller waits for the thread's end. True on
-#: free-threaded Python: PyTorch 2.12 crashes if the end of a thread frees a tensor, and an object
-#: that another thread releases is freed only when the thread that created it runs again.
+#: free-threaded Python. There, an object that one thread creates and another one releases is freed
+#: only when the first thread runs again or ends, so idle threads would keep tensors alive. PyTorch
+#: 2.12 crashes if a thread frees tensors after the caller has continued.
 SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 

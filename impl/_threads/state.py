@@ -202,7 +202,8 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
 
 
 def _set_num_threads(count: int) -> None:
-    # The number is not restored afterwards: PyTorch also uses it for all threads that start later.
+    # The number is not restored afterwards, because `torch.set_num_threads` also sets it for all
+    # threads that start later.
     if torch.get_num_threads() != count:
         torch.set_num_threads(count)
 

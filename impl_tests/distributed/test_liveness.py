@@ -55,7 +55,7 @@ def test_a_store_that_does_not_respond_is_hosted_by_rank_0_usually(make_check):
     assert "usually rank 0" in make_check(EndedStore(), 1).run()
 
 
-def test_no_rank_hosts_a_file(make_check, tmp_path, monkeypatch):
+def test_an_error_of_a_file_store_names_the_file_and_no_rank(make_check, tmp_path, monkeypatch):
     store = dist.PrefixStore("group", dist.FileStore(str(tmp_path / "store"), SIZE))
     check = make_check(store, 1)
     monkeypatch.setattr(check, "_is_set", EndedStore().check)

@@ -45,7 +45,10 @@ class _Starter:
 
 
 def run_without_threads(target: Target, rng: random.Random) -> Iterator[Finding]:
-    """Refuse new threads during the first call of one function. Yield the verdict."""
+    """Call one function twice. Yield the verdict.
+
+    In the first call, a random number of threads can start, and each later start fails.
+    """
     name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
     allowed = rng.randrange(len(ordinals))
     trigger = Trigger("forward", ValueError, (), 0)

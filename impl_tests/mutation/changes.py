@@ -73,7 +73,7 @@ class Change:
 
     @property
     def name(self) -> str:
-        """A unique name. It does not depend on the other lines of the file."""
+        """A unique name, without line numbers: edits of other functions do not change it."""
         suffix = f" [{self.nth}]" if self.nth > 1 else ""
         return f"{self.file} {self.place}: {self.before} -> {self.after}{suffix}"
 

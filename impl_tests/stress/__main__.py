@@ -96,4 +96,4 @@ def _parse_range(text: str) -> range:
 if __name__ == "__main__":
     status = main()
     sys.stdout.flush()
-    os._exit(status)  # Threads must not end: PyTorch may crash then (see rounds.py).
+    os._exit(status)  # Without ending threads: PyTorch may crash (see rounds.py).

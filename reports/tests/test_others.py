@@ -60,9 +60,7 @@ def test_verdicts_known_pass_and_declared_not_offered_are_expected(tmp_path):
     ],
     ids=["fail", "not-offered-and-not-declared", "no-verdicts"],
 )
-def test_failed_undeclared_not_offered_and_missing_verdicts_are_unexpected(
-    tmp_path, lines, status, expected
-):
+def test_unexpected_verdicts_are_found(tmp_path, lines, status, expected):
     assert find_unexpected(tmp_path, lines, status) == expected
 
 

@@ -71,7 +71,7 @@ class Progress(VerdictCollector):
 
     def __init__(self, repeat_command: str) -> None:
         super().__init__()
-        self._repeat_command = repeat_command
+        self._format_repeat_command = repeat_command
         self._statements = {name: each.says for name, each in clauses.load().items()}
         self._failures: list[pytest.TestReport] = []
         self._seconds: dict[str, float] = {}
@@ -166,7 +166,7 @@ class Progress(VerdictCollector):
             f"FAIL {name}  {report.nodeid}",
             f"  {self._statements[name]}",
             *(f"  | {_shorten(line)}" for line in lines[:MAX_LINES]),
-            f"  repeat: {self._repeat_command} --clause={name}",
+            f"  repeat: {self._format_repeat_command} --clause={name}",
             "",
         ]
 

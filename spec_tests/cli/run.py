@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     counter = (
         VerdictCollector()
         if options.verbose
-        else Progress(repeat_command=_repeat_command(options))
+        else Progress(repeat_command=_format_repeat_command(options))
     )
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
@@ -75,7 +75,7 @@ def _clause_options(options: argparse.Namespace) -> list[str]:
     return [f"--clause={name}" for name in options.clause]
 
 
-def _repeat_command(options: argparse.Namespace) -> str:
+def _format_repeat_command(options: argparse.Namespace) -> str:
     """Return the command that repeats the run, without ``--clause``."""
     repeated = [
         each

@@ -1,4 +1,4 @@
-"""Training runs over processes and in one process, and the comparison of their results."""
+"""Train in several processes and in one process, and compare the results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

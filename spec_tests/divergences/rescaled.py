@@ -123,7 +123,10 @@ def run_parallel_and_separate(
 def run_halving_each_parameter(
     target: Target, topology: Topology, kind: str, slots: Sequence[int]
 ) -> list[Pair]:
-    """Return, for each parameter, the results of a module whose hook halves this parameter."""
+    """Return a pair of results for each parameter and each buffer that requires a gradient.
+
+    The results are those of DataParallel and of separate modules, if a hook halves this tensor.
+    """
     names = _names_of_differentiable_tensors(_make_seeded(partial(_make_sequence, kind)))
     return [
         run_parallel_and_separate(

@@ -101,7 +101,10 @@ def test_result_on_the_cpu_is_complete_when_the_function_returns(target, topolog
 
 
 def _read_by_device(topology, tensor):
-    """Copy ``tensor`` from the CPU to a device without waiting, and return its elements."""
+    """Copy ``tensor`` from the CPU to a device, and return the elements of the copy.
+
+    The copy runs on a new stream, which waits for no earlier work.
+    """
     side = torch.Stream(topology.device(0))
     with side:
         copied = tensor.to(topology.device(0), non_blocking=True)

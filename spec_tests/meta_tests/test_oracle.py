@@ -67,7 +67,8 @@ REGRESSIONS = {
         detach=True,
     ),
     "buffers of a script module": ScriptCall(ScriptSpec(BATCH_NORM, "below_python"), (0, 1)),
-    # Batch normalisation refuses the last chunk, which has one row. The first replica runs before.
+    # The last replica fails, because batch normalisation refuses a chunk of one row. The first
+    # replica has run already, and has changed the buffers of the module.
     "a replica that fails": DataParallelCall(
         ScriptSpec(BATCH_NORM, "scripted"),
         (dense((5, 4)),),

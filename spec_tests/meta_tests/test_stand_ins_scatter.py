@@ -169,7 +169,7 @@ def test_copied_chunk_preserves_memory_format(topology, tensor):
     assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), tensor)
 
 
-def test_copied_chunk_keeps_the_strides_only_if_they_are_dense(topology):
+def test_a_copied_chunk_with_gaps_or_overlaps_has_dense_strides(topology):
     (chunk, _) = scatter(counting((6, 4)).t(), ordinals(topology, 2), [2, 2])
     assert chunk.stride() == (1, 2)
     (chunk, _) = scatter(counting((4, 6)).t(), ordinals(topology, 2), [3, 3])

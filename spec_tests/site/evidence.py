@@ -63,10 +63,10 @@ def group_evidence(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
 
 def commands(runs: Sequence[Run], clause: str) -> list[str]:
     """Return the commands that repeat the tests of a clause on the targets of ``runs``."""
-    return list(dict.fromkeys(_repeat_command(run, clause) for run in runs))
+    return list(dict.fromkeys(_format_repeat_command(run, clause) for run in runs))
 
 
-def _repeat_command(run: Run, clause: str) -> str:
+def _format_repeat_command(run: Run, clause: str) -> str:
     about = run.about
     default = ["parallel-conformance", "run", str(about["target"])]
     accelerator = about.get("accelerator") or run.hardware.partition("-")[0]

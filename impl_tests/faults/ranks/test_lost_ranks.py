@@ -32,7 +32,7 @@ CASES = [
     (4, {"where": "between", "lost": ((0, "killed"),)}),
 ]
 CASE = draw_case(0, 3, where="forward", lost=((1, "killed"),), raising=-1)
-#: The attributes of an end of rank 0 that is right for ``CASE``.
+#: Fields of a `RankEnd` of rank 0 that has the verdict "named" in ``CASE``.
 NAMED = {
     "is_ready": True,
     "error": "RuntimeError",

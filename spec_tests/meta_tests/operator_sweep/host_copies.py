@@ -1,7 +1,8 @@
 """CPU copies of a call's arguments, with the same strides, shared storages and requires_grad.
 
-Sample inputs are created on the device and then copied to the CPU. Tensors that PyTorch's sample
-inputs keep on the CPU for every device, such as indices, therefore stay on the CPU.
+PyTorch creates the sample inputs on the device, and this module copies them to the CPU. Some
+sample inputs contain CPU tensors on every device, such as indices. Copies in the other direction
+would move these tensors to the device, too.
 """
 
 from typing import Any
