@@ -220,7 +220,10 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
 def _separate_source(
     bucket: Sequence[Tensor], devices: Sequence[torch.device]
 ) -> tuple[int | None, list[torch.device]]:
-    """Return the first index of the bucket's device in ``devices``, and the other devices."""
+    """Return the index of the first entry of ``devices`` on the bucket's device, and the rest.
+
+    The index is None if there is no such entry.
+    """
     device = bucket[0].device
     source = devices.index(device) if device in devices else None
     return source, [other for index, other in enumerate(devices) if index != source]

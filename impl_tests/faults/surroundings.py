@@ -105,7 +105,7 @@ def _in_signal_handler(make: _Make) -> bool:
 
 
 def _during_forks(make: _Make) -> bool:
-    """Call while another thread forks children that end at once."""
+    """Call while another thread forks children that exit immediately. Return if all is right."""
     call, has_ended = make(), threading.Event()
 
     def fork() -> None:

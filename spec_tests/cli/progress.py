@@ -20,7 +20,7 @@ __all__ = ["Progress", "VerdictCollector"]
 TESTS_PER_LINE = 100
 #: The number of the slowest tests that are printed at the end, and the least duration in seconds.
 SLOWEST, LEAST_SECONDS = 5, 1
-#: The greatest number of lines with the call and difference of a failure.
+#: The largest number of lines for one failure: those of the call, then those of the difference.
 MAX_LINES = 6
 #: The greatest number of characters of a line.
 MAX_LENGTH = 400

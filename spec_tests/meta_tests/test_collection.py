@@ -42,8 +42,8 @@ def test_a_clause_without_a_test_ends_a_run_with_workers_without_an_internal_err
 
 @pytest.mark.parametrize("register", REGISTERS, ids=lambda path: path.stem)
 def test_every_record_names_an_existing_test(register):
-    # A run with one of these registers would also refuse a record of a missing test, but such runs
-    # are rare.
+    # A run with one of these registers also refuses a record that names a test that does not
+    # exist. Such runs are rare, so this test checks all registers.
     records = tomllib.loads(register.read_text(encoding="utf-8"))
     names = {name for each in records.get("divergence", []) for name in each["tests"]}
     for name in names | set(records.get("repaired", [])):

@@ -149,6 +149,6 @@ class ScriptReplica(nn.Module):
 
 
 def _write_values(tensors: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Copy ``values`` into ``tensors`` by name. Version counters, which backward checks, stay."""
+    """Copy ``values`` into ``tensors`` by name, without increasing their version counters."""
     for name, tensor in tensors.items():
         tensor.data.copy_(values[name])

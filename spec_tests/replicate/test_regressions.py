@@ -66,12 +66,17 @@ def test_statistics_of_the_first_replica_reach_the_module(target, topology):
 @clause("replicate.zoo.parametrized")
 def test_the_sources_of_a_normalised_weight_get_gradients(target, topology):
     # PyTorch 0.2: a weight computed from other parameters did not work in replicas (#2720).
-    module = parametrizations.weight_norm(nn.Linear(2, 1)).to(topology.device(0))
+    linear = nn.Linear(2, 1)
+    nn.init.ones_(linear.weight)  # Not parallel to x: the gradient of the direction would be 0.
+    module = parametrizations.weight_norm(linear).to(topology.device(0))
     devices = topology.take(2)
     replicas = target.replicate.replicate(module, devices)
-    total = [r(torch.ones(1, 2, device=d)).cpu() for r, d in zip(replicas, devices, strict=True)]
-    gradients = torch.autograd.grad(sum(total).sum(), list(module.parameters()))
-    assert all(gradient.abs().sum() > 0 for gradient in gradients[:2])
+    x = torch.tensor([[1.0, -2.0]])
+    outputs = [r(x.to(d)).cpu() for r, d in zip(replicas, devices, strict=True)]
+    originals = list(module.parametrizations.weight.parameters())
+    gradients = torch.autograd.grad(sum(outputs).sum(), originals)
+    assert len(gradients) == 2
+    assert all(gradient.abs().sum() > 0 for gradient in gradients)
 
 
 @clause("replicate.parameters.frozen")

@@ -16,7 +16,7 @@ namespace {
 
 // Maximum number of recorded accesses of an allocation. Each further access drops the oldest one.
 constexpr size_t kMaxAccesses = 1024;
-// Maximum number of races of a block: one mistake often causes many races.
+// Maximum number of races that one `simulator.races` block records: a mistake often causes many.
 constexpr size_t kMaxRaces = 50;
 
 struct Stream {
