@@ -43,6 +43,7 @@ CALLERS = frozenset({"_call_on", "call_on_stream"})
 _IMPL_TESTS = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",
+    "impl_tests/_device/test_device.py",
     "impl_tests/_device/test_interrupts.py",
     "impl_tests/_device/test_saved_streams.py",
     "impl_tests/_comm/test_copy.py",
