@@ -108,7 +108,7 @@ def allow_inplace_changes(view: Tensor) -> None:
 
 
 def run_first_in_backward(node: Any) -> None:
-    """Give ``node`` the highest priority in backward.
+    """Make ``node`` run before all other nodes that are ready in a backward.
 
     Name: ``torch._C._FunctionBase._set_sequence_nr``, in 2.11 and later.
     Without it: backward runs the newest node first. A node that is older than the replicas' nodes
