@@ -176,17 +176,21 @@ def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
 def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     # On the CPU backward runs in the calling thread, where torch.compile could trace it.
     wrapper = target.data_parallel.DataParallel(Scaled(), ["cpu", "cpu"])
-    backend = CountingBackend()
-
-    def iterate(x):
-        return train_step(wrapper, wrapper, x + 1)
-
     x = torch.rand(4, 4)
-    expected = iterate(x)
-    found = torch.compile(iterate, backend=backend)(x)
+    expected = train_step(wrapper, wrapper, x + 1)
+
+    def train_compiled(module):
+        torch._dynamo.reset()
+        reset_metrics()
+        compiled = torch.compile(lambda x: train_step(module, module, x + 1), backend="eager")
+        return compiled(x), set(list_compiled_files())
+
+    # PyTorch 2.11 also compiles `typing.cast`, which its own backward calls.
+    _, files_without_wrapper = train_compiled(wrapper.module)
+    found, files = train_compiled(wrapper)
     checks.same(found, expected, tolerance=checks.LAYER)
     # The wrapper may use one frame to report the reason of the graph break.
-    assert len(set(list_compiled_files()) - {__file__}) <= 1, list_compiled_files()
+    assert len(files - files_without_wrapper) <= 1, files
 
 
 @ONE_CLAUSE
