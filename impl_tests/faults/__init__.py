@@ -19,9 +19,8 @@ the next call are checked.
 * ``ranks/``: ranks of impl.distributed that are lost.
 * ``soak.py``, ``callers.py``: steps without faults, and the growth of memory, threads, files and
   objects.
-* ``wrong_versions.toml``: changes to impl that no other test finds; ``--wrong-version NAME`` runs
-  the harness with one.
-* ``results.py``, ``page.py``: the published results, and the page ``impl/faults.md`` of them.
+* ``wrong_versions.toml``: wrong versions of impl, for the option ``--wrong-version NAME``.
+* ``results.py``: the results that ``--write`` saves.
 """
 
 from pathlib import Path

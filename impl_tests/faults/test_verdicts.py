@@ -2,11 +2,21 @@
 
 import pytest
 
+from impl_tests import mutants
+from impl_tests.faults import WRONG_VERSIONS
 from impl_tests.faults.programs import find_bad_lines
 from impl_tests.faults.table import Tally
 from impl_tests.faults.trial import TrialResult
 from impl_tests.faults.verdicts import VERDICTS, Finding
 from impl_tests.samples import run_python
+
+VERSIONS = mutants.load([WRONG_VERSIONS])
+
+
+@pytest.mark.parametrize("name", VERSIONS)
+def test_the_passage_that_a_wrong_version_replaces_occurs_once(name):
+    version = VERSIONS[name]
+    version.apply((mutants.IMPL / version.file).read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize(("kind", "count"), [("exception", 60), ("interrupt", 12), ("memory", 12)])
