@@ -14,8 +14,9 @@ from .target import Target
 __all__ = ["THREADS", "Callers"]
 
 THREADS = 8
-#: The number of calls of all threads together in a minute.
-_CALLS_PER_MINUTE = 1000
+#: Seconds between the end of a call and the next call of the same thread. The threads make more
+#: than 1000 calls a minute.
+_WAIT = 0.4
 #: The devices of the wrappers. In a nested call, each outer replica runs two inner replicas on its
 #: own device.
 _DEVICES = (0, 1, 2)
@@ -82,7 +83,7 @@ class Callers:
         number = 0
         try:
             self._first_calls[0](self._input)
-            while not self._end.wait(60 * THREADS / _CALLS_PER_MINUTE):
+            while not self._end.wait(_WAIT):
                 with self._permits:
                     self._call(number)
                 number += 1

@@ -1,11 +1,13 @@
 """A soak test: many steps and concurrent calls, during which no resource may grow."""
 
+import ctypes
 import gc
 import itertools
 import json
 import math
 import os
 import statistics
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -83,19 +85,19 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
     """
     take_step = _make_step(target)
     callers = Callers(target)
-    # Store the samples as texts, which the garbage collector does not track. Otherwise they would
-    # increase the number of objects.
-    texts: list[str] = []
     step, end, next_sample = 0, time.monotonic() + seconds, 0.0
-    with callers.run():
+    # Samples in memory would increase the memory and the number of objects.
+    with tempfile.TemporaryFile("w+") as samples, callers.run():
         while time.monotonic() < end:
             take_step(step)
             step += 1
             if time.monotonic() >= next_sample:
                 with callers.pause():
-                    texts.append(json.dumps([step, _take_sample()]))
+                    print(json.dumps([step, _take_sample()]), file=samples)
                 next_sample = time.monotonic() + _INTERVAL
-    measured = [*map(json.loads, texts[int(len(texts) * _WARM_UP) :])]
+        samples.seek(0)
+        lines = samples.readlines()
+    measured = [*map(json.loads, lines[int(len(lines) * _WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
     slopes = dict(_fit_all(measured))
@@ -157,6 +159,7 @@ def _take_sample() -> dict[str, float]:
 
 
 def _resident_bytes() -> int:
+    ctypes.CDLL(None).malloc_trim(0)  # Return freed memory to the system.
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
 
