@@ -112,7 +112,12 @@ def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
     source, other_devices = _separate_source(bucket, devices)
     if bucket[0].requires_grad and torch.is_grad_enabled():
-        rows = _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
+        # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
+        # view's node. By default the new node is a strided view, which raises an error for sparse
+        # gradients. A node that repeats the original view operation accepts sparse gradients.
+        rows = track_original_views(
+            lambda: _copy_by_autograd_node(bucket, other_devices, with_views=source is not None)
+        )
     else:
         # Use `detach`, not a view: a view of a leaf that requires grad requires grad, even under
         # `no_grad`.
@@ -128,14 +133,10 @@ def _copy_by_autograd_node(
     bucket: Sequence[Tensor], other_devices: Sequence[torch.device], *, with_views: bool
 ) -> _Rows:
     """Return the outputs of one :class:`CopiedBucket` node: for each device a list of tensors."""
-    # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
-    # view's node. By default the new node is a strided view, which raises an error for sparse
-    # gradients. A node that repeats the original view operation accepts sparse gradients.
-    with track_original_views():
-        outputs = CopiedBucket.apply(other_devices, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
-        rows: _Rows = _as_rows(outputs, len(bucket))
-        if with_views:
-            rows[0] = list(map(_single_output_view, rows[0]))
+    outputs = CopiedBucket.apply(other_devices, with_views, *bucket)  # type: ignore[no-untyped-call] # in torch
+    rows: _Rows = _as_rows(outputs, len(bucket))
+    if with_views:
+        rows[0] = list(map(_single_output_view, rows[0]))
     # Backward runs the newest ready node first. This node is older than all nodes of the
     # replicas. By default it would run after the backward of the whole first replica, and all
     # gradients would be kept until then. With the highest priority it runs as soon as it is ready.
@@ -148,7 +149,7 @@ def _single_output_view(output: Tensor) -> Tensor:
 
     ``output`` is one of several outputs of the bucket's node. Autograd forbids in-place changes of
     such outputs (pytorch/pytorch#37246), because it cannot replace their node. The view has its
-    own node with one output, which autograd can replace (see ``_copy_by_autograd_node``).
+    own node with one output, which autograd can replace (see ``_copy_attached``).
     """
     view = output[...]
     allow_inplace_changes(view)

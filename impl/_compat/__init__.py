@@ -19,6 +19,7 @@ from .torch_private import (
     add_lists,
     allow_inplace_changes,
     call_after_backward,
+    call_outside_inference_mode,
     compile_only_inlined,
     compiled_module,
     compiler_of_module,

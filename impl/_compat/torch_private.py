@@ -17,11 +17,13 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import grad_mode
 from torch.autograd.graph import get_gradient_edge
 from torch.utils._device import DeviceContext
 
+from .settings import call_with_setting
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
 
 #: The reason that torch.compile prints if it leaves a call of impl out of its graphs.
 _REASON = (
@@ -65,17 +67,36 @@ def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
     return tensor._indices(), tensor._values()
 
 
-def track_original_views() -> AbstractContextManager[None]:
-    """Return a context manager in which each new view remembers the operation that created it.
+def track_original_views(function: Callable[[], _Result]) -> _Result:
+    """Return ``function()``. Each view that it creates remembers the operation that created it.
 
     After an in-place change of the memory of a view, autograd replaces the view's node. The new
     node then repeats this operation. By default, the new node is a strided view.
 
-    Name: ``torch.autograd.grad_mode._force_original_view_tracking``, in 2.11 and later.
+    Name: ``torch._C._set_view_replay_enabled`` and ``torch._C._is_view_replay_enabled``,
+    in 2.11 and later.
     Without it: sparse gradients do not reach a parameter that was changed in place.
     """
-    context: AbstractContextManager[None] = grad_mode._force_original_view_tracking(True)
-    return context
+    before = torch._C._is_view_replay_enabled()
+    return call_with_setting(torch._C._set_view_replay_enabled, True, before, function)
+
+
+def call_outside_inference_mode(function: Callable[[], _Result]) -> _Result:
+    """Return ``function()``, called outside of inference mode. Grad mode must be, and stays, off.
+
+    Name: ``torch._C._InferenceMode``, in 2.11 and later.
+    Without it: ``torch.inference_mode(mode=False)``. After an interrupt, inference mode could stay
+    off and grad mode could change.
+    """
+    if not torch.is_inference_mode_enabled():
+        return function()
+    guard = torch._C._InferenceMode(False)
+    try:
+        guard.__enter__()  # type: ignore[no-untyped-call] # It sets grad mode, too.
+        torch.set_grad_enabled(False)
+        return function()
+    finally:
+        guard.__exit__(None, None, None)
 
 
 def use_unrecorded_views() -> AbstractContextManager[None]:

@@ -4,7 +4,7 @@ The state of a module is stored as flat lists, so that the check before each for
 lists. Only if the lists differ, the changed module or tensor is searched for.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import chain
 from operator import attrgetter
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .._comm import detached_copies
-from .._compat import version_counters
+from .._compat import call_outside_inference_mode, version_counters
 from .._device import DeviceId, as_device_or_current, current_stream, has_streams
 from .module_tree import check_source
 
@@ -36,7 +36,7 @@ class ReplicaCache:
     """The replicas of one wrapper, cached while ``with`` blocks of ``hold`` are active."""
 
     def __init__(self, device_ids: Sequence[DeviceId]) -> None:
-        self.blocks = 0  # The number of active blocks.
+        self.blocks: set[object] = set()  # An object for each active block.
         self._device_ids = list(device_ids)
         self._snapshot: _ModuleSnapshot | None = None
         # The key is the tuple of the streams that were current when the replicas were built. The
@@ -70,8 +70,8 @@ class ReplicaCache:
             if replicas is None:
                 # Leave inference mode, because the next forward may run outside of inference mode
                 # and could not use inference tensors.
-                with torch.inference_mode(mode=False), torch.no_grad():
-                    replicas = _Replicas(snapshot.named_modules, build(), targets)
+                built = call_outside_inference_mode(build)
+                replicas = _Replicas(snapshot.named_modules, built, targets)
                 self._replicas[_stream_key(targets)] = replicas
                 self._snapshot = snapshot
             else:
@@ -170,8 +170,8 @@ class _Replicas:
         changed = {id(buffer): buffer for buffer in map(self._source_buffer, indices)}
         if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
-        with torch.inference_mode(mode=False):
-            copies = detached_copies([*changed.values()], self._targets)
+        buffers = [*changed.values()]
+        copies = call_outside_inference_mode(lambda: detached_copies(buffers, self._targets))
         for slots, tensors in zip(self._slots[1:], copies, strict=True):
             copies_by_id = dict(zip(changed, tensors, strict=True))
             for index, (buffers, key) in slots.items():
@@ -326,15 +326,47 @@ class ReplicaCacheBlock(AbstractContextManager[None]):
     # the same `id`.
     def __init__(self, wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> None:
         self._wrapper, self._device_ids = wrapper, device_ids
+        self._generators: list[Generator[None]] = []
 
     def __enter__(self) -> None:
-        with _lock:
-            cache = _caches.setdefault(id(self._wrapper), ReplicaCache(self._device_ids))
-            cache.blocks += 1
+        generator = _cache_replicas(self._wrapper, self._device_ids)
+        next(generator)
+        self._generators.append(generator)
 
     def __exit__(self, *_: object) -> None:
-        with _lock:
-            cache = _caches[id(self._wrapper)]
-            cache.blocks -= 1
-            if not cache.blocks:
-                del _caches[id(self._wrapper)]
+        self._generators.pop().close()
+
+
+def _cache_replicas(wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> Generator[None]:
+    """Cache the replicas of ``wrapper`` until the generator is closed.
+
+    An interrupt may skip ``__exit__`` of the block. Python then closes the generator when the
+    block is freed.
+    """
+    block = object()
+    try:
+        _begin(block, wrapper, device_ids)
+        yield
+    finally:
+        try:
+            _end(block, wrapper)
+        except BaseException:  # An interrupt may have stopped `_end`.
+            _end(block, wrapper)
+            raise
+
+
+def _begin(block: object, wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> None:
+    with _lock:
+        cache = _caches.setdefault(id(wrapper), ReplicaCache(device_ids))
+        cache.blocks.add(block)
+
+
+def _end(block: object, wrapper: nn.Module) -> None:
+    """End a block. A second call, after an interrupt of the first one, completes it."""
+    with _lock:
+        cache = _caches.get(id(wrapper))
+        if cache is None:
+            return
+        cache.blocks.discard(block)
+        if not cache.blocks:
+            del _caches[id(wrapper)]

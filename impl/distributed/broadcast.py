@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._comm import without_grad
 from .._threads import CapturedError, capture
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
@@ -51,12 +52,12 @@ def _replace_buffers(module: nn.Module, values: dict[int, Tensor]) -> None:
             setattr(owner, name, updated.get(id(buffer), buffer))
 
 
+@without_grad
 def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
     if not buffer.requires_grad:
         return torch.empty_like(buffer).copy_(value)
     # Overwrite the buffer. It must stay the same leaf, because the reducer averages its gradient.
-    with torch.no_grad():
-        return buffer.copy_(value)
+    return buffer.copy_(value)
 
 
 def broadcast_inputs(inputs: Any, comm: Communicator, source: int, device: torch.device) -> Any:

@@ -1,6 +1,7 @@
 """impl._compat.torch_private: results of its functions."""
 
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -156,3 +157,60 @@ def test_version_counters_count_in_place_changes():
     assert torch_private.version_counters([tensor, None]) == [before[0] + 1, None]
     first, last = (torch_private.version_counters([inference_tensor, None]) for _ in range(2))
     assert (first[0] == last[0], first[1], last[1]) == (False, None, None)
+
+
+class InterruptedGuard:
+    """A guard of inference mode. An interrupt arrives when it has been entered, or left."""
+
+    def __init__(self, mode, guard_class, method):
+        self._guard, self._method = guard_class(mode), method
+
+    def __enter__(self):
+        self._guard.__enter__()
+        if self._method == "__enter__":
+            raise KeyboardInterrupt
+
+    def __exit__(self, *error):
+        self._guard.__exit__(*error)
+        if self._method == "__exit__":
+            raise KeyboardInterrupt
+
+
+def modes():
+    return torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("context", [torch.inference_mode, torch.no_grad])
+def test_a_call_outside_of_inference_mode_has_both_modes_off(context):
+    with context():
+        before = modes()
+        assert torch_private.call_outside_inference_mode(modes) == (False, False)
+        assert modes() == before
+
+
+@pytest.mark.parametrize("method", ["__enter__", "__exit__"])
+def test_an_interrupted_call_outside_of_inference_mode_restores_both_modes(method, monkeypatch):
+    with torch.inference_mode():
+        guard_class = torch._C._InferenceMode
+        guard = partial(InterruptedGuard, guard_class=guard_class, method=method)
+        monkeypatch.setattr(torch._C, "_InferenceMode", guard)
+        with pytest.raises(KeyboardInterrupt) as caught:
+            torch_private.call_outside_inference_mode(int)
+        monkeypatch.undo()
+        assert modes() == (True, False)
+        del caught  # Frees the guard.
+        assert modes() == (True, False)
+
+
+def test_an_interrupted_call_restores_the_tracking_of_views(monkeypatch):
+    set_value = torch._C._set_view_replay_enabled
+
+    def interrupt(value):
+        set_value(value)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch._C, "_set_view_replay_enabled", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        torch_private.track_original_views(int)
+    assert not torch._C._is_view_replay_enabled()

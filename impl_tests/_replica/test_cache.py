@@ -234,3 +234,43 @@ def test_hold_raises_the_exception_of_its_block_unchanged():
         raise error
     assert caught.value is error
     assert replica_cache.find_replica_cache(wrapper) is None
+
+
+def test_replicas_are_freed_if_the_end_of_the_block_is_interrupted(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    wrapper = nn.Identity()
+    # The interrupt arrives before the first statement of `__exit__`.
+    monkeypatch.setattr(replica_cache.ReplicaCacheBlock, "__exit__", interrupt)
+    with pytest.raises(KeyboardInterrupt), replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+        assert replica_cache.find_replica_cache(wrapper) is not None
+    assert replica_cache.find_replica_cache(wrapper) is None
+
+
+@pytest.mark.parametrize("name", ["_begin", "_end"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(name, is_done, monkeypatch):
+    original = getattr(replica_cache, name)
+
+    def interrupt(*args):
+        monkeypatch.setattr(replica_cache, name, original)
+        if is_done:
+            original(*args)
+        raise KeyboardInterrupt
+
+    wrapper = nn.Identity()
+    monkeypatch.setattr(replica_cache, name, interrupt)
+    with pytest.raises(KeyboardInterrupt), replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+        pass
+    assert replica_cache.find_replica_cache(wrapper) is None
+
+
+def test_a_block_can_be_entered_again():
+    wrapper = nn.Identity()
+    block = replica_cache.ReplicaCacheBlock(wrapper, CPUS)
+    with block:
+        with block:
+            pass
+        assert replica_cache.find_replica_cache(wrapper) is not None
+    assert replica_cache.find_replica_cache(wrapper) is None

@@ -61,6 +61,7 @@ def read_state() -> dict[str, Any]:
         "recursion limit": sys.getrecursionlimit(),
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
+        "tracking of views": torch._C._is_view_replay_enabled(),
     }
 
 
