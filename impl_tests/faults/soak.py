@@ -36,8 +36,10 @@ _WARM_UP = 1 / 3
 _ERRORS = 4
 #: Resource -> the tolerated growth during the run, as a fraction of the mean. The default is 0.
 _MIN_GROWTH = {"host memory (bytes)": 0.02, "objects": 0.002}
-#: The number of object types whose slopes are printed.
-_PRINTED_TYPES = 8
+#: The beginning of the names of resources that are objects of one type.
+_TYPE = "objects of "
+#: The number of object types whose slopes are shown: those that grow most.
+_SHOWN_TYPES = 8
 
 
 class Slope(NamedTuple):
@@ -100,13 +102,9 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
     measured = [*map(json.loads, lines[int(len(lines) * _WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
-    slopes = dict(_fit_all(measured))
+    slopes = _without_most_types(dict(_fit_all(measured)))
     if write:
-        rows = [
-            {"resource": name, **slope._asdict()}
-            for name, slope in slopes.items()
-            if not name.startswith("objects of ")
-        ]
+        rows = [{"resource": name, **slope._asdict()} for name, slope in slopes.items()]
         result = {"steps": step, "calls": callers.calls, "seconds": seconds, "resources": rows}
         results.write("soak", target.name, result)
     print(f"{callers.calls} nested or concurrent calls from {THREADS} threads")
@@ -154,7 +152,7 @@ def _take_sample() -> dict[str, float]:
         "threads of the process": len(os.listdir("/proc/self/task")),
         "file descriptors": len(os.listdir("/proc/self/fd")),
         "objects": len(objects),
-        **{f"objects of {name}": n for name, n in types.items()},
+        **{f"{_TYPE}{name}": n for name, n in types.items()},
     }
 
 
@@ -164,18 +162,24 @@ def _resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def _print_slopes(slopes: Mapping[str, Slope], samples: int, steps: int) -> bool:
-    types = [name for name in slopes if name.startswith("objects of ")]
+def _without_most_types(slopes: Mapping[str, Slope]) -> dict[str, Slope]:
+    """Return the slopes without the object types that grow least."""
+    types = [name for name in slopes if name.startswith(_TYPE)]
     types.sort(key=lambda name: -slopes[name].growth)
-    shown = [name for name in slopes if name not in types] + types[:_PRINTED_TYPES]
+    left_out = types[_SHOWN_TYPES:]
+    return {name: slope for name, slope in slopes.items() if name not in left_out}
+
+
+def _print_slopes(slopes: Mapping[str, Slope], samples: int, steps: int) -> bool:
     print(f"{steps} steps, {samples} samples after warm-up; growth for each 1000 steps:")
-    for name in shown:
-        slope = slopes[name]
+    for name, slope in slopes.items():
         mark = "  GROWS" if slope.is_growing(name) else ""
         print(
             f"{name:42} {slope.slope:14.3f} +- {slope.error:12.3f}  mean {slope.mean:14.1f}{mark}"
         )
-    return not any(slopes[name].is_growing(name) for name in shown if name not in types)
+    return not any(
+        slope.is_growing(name) for name, slope in slopes.items() if not name.startswith(_TYPE)
+    )
 
 
 def _fit_all(samples: Sequence[tuple[int, dict[str, float]]]) -> Iterator[tuple[str, Slope]]:
