@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import _engine_run_backward
 
 from impl_tests.stress.sharing import create_tensor
 
@@ -117,6 +118,14 @@ def compute_with_grads(function: Callable[[], Any], leaves: Iterable[Tensor]) ->
     outputs = list(leaves_of(function()))
     with_grad = [output for output in outputs if output.requires_grad]
     if with_grad and torch.is_grad_enabled():
-        torch.autograd.backward([output.sum() for output in with_grad])
+        _run_backward([output.sum() for output in with_grad])
     grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
     return [tensor.detach().cpu() for tensor in [*outputs, *grads]]
+
+
+def _run_backward(losses: list[Tensor]) -> None:
+    # `torch.autograd.backward` removes the default device for a moment. After an interrupt in
+    # this moment the default device would be lost. This function of PyTorch does not remove it.
+    ones = (*map(torch.ones_like, losses),)
+    options = {"allow_unreachable": True, "accumulate_grad": True}
+    _engine_run_backward(tuple(losses), ones, False, False, (), **options)
