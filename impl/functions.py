@@ -45,7 +45,19 @@ from .comm import broadcast_coalesced, reduce_add_coalesced
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 
-class Broadcast(Function):
+class _CheckedFunction(Function):
+    @classmethod
+    def apply(cls, *args: Any) -> Any:
+        """Check the arguments and call :meth:`forward` with them."""
+        # PyTorch takes any object whose `__class__` is Tensor for a tensor. If the object is not
+        # one, for example a mock, the process crashes.
+        for argument in args:
+            if isinstance(argument, Tensor) and not issubclass(type(argument), Tensor):
+                raise TypeError(f"{cls.__name__}: a {type(argument).__name__} is not a tensor")
+        return super().apply(*args)  # type: ignore[no-untyped-call] # in torch
+
+
+class Broadcast(_CheckedFunction):
     """Copies of ``n`` tensors on ``k`` devices. Backward adds the gradients of all copies."""
 
     @staticmethod
@@ -88,11 +100,11 @@ class Broadcast(Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the sum of the gradients of each input, on the device of the input."""
         # Use a Function instead of `comm.reduce_add_coalesced`, so that double backward works.
-        sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
+        sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)
         return None, *sums
 
 
-class ReduceAddCoalesced(Function):
+class ReduceAddCoalesced(_CheckedFunction):
     """Sums of ``k`` lists of ``n`` tensors. Each addend gets the gradient of its sum."""
 
     @staticmethod
@@ -131,7 +143,7 @@ class ReduceAddCoalesced(Function):
         return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 
-class Scatter(Function):
+class Scatter(_CheckedFunction):
     """Chunks of one tensor on ``k`` devices. Backward concatenates the gradients of the chunks."""
 
     @staticmethod
@@ -180,13 +192,13 @@ class Scatter(Function):
             # other devices, and return a plain tensor for tensor subclasses.
             grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)
         else:
-            grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
+            grad = Gather.apply(ctx.device, ctx.dim, *grads)
         # Autograd runs this node on the stream of the first chunk's device, but the gradient is
         # on the device of the input.
         return None, None, None, wait_for_grad(grad)
 
 
-class Gather(Function):
+class Gather(_CheckedFunction):
     """The concatenation of tensors from ``k`` devices. Backward splits the gradient among them."""
 
     @staticmethod
@@ -235,7 +247,7 @@ class Gather(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
         # No saved streams are needed: all copies start on the device of this node.
-        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)  # type: ignore[no-untyped-call] # in torch
+        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]
         # The gradient of a real input is real, even if another input is complex.

@@ -108,7 +108,7 @@ def _broadcast_coalesced_reshape(
         return []
     if detach:
         return broadcast_coalesced(tensors, devices)
-    copies = Broadcast.apply(devices, *tensors)  # type: ignore[no-untyped-call] # in torch
+    copies = Broadcast.apply(devices, *tensors)
     return [list(copies[start : start + count]) for start in range(0, len(copies), count)]
 
 

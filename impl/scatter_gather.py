@@ -284,7 +284,7 @@ def _split_tensor(
 ) -> Sequence[Tensor]:
     # Use Scatter for CPU tensors even without gradients, because it copies them on side streams.
     if _needs_grad([tensor]) or is_on_cpu(tensor):
-        chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)
         return chunks
     pairs = zip(split_into_views(tensor, len(targets), sizes, dim), targets, strict=True)
     return [to_device(chunk, target) for chunk, target in pairs]
@@ -326,7 +326,7 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     # Gather handles gradients, scalars with a warning, inputs on the CPU, and the device -1.
     if is_minus_one(device) or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
-        whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        whole: Tensor = Gather.apply(device, dim, *tensors)
         return whole
     dim = check_gather_inputs(tensors, dim)
     return cat_on_device(tensors, dim, as_device_or_current(device))

@@ -1,6 +1,7 @@
 """impl.functions and impl.comm: chunks on the CPU, and the locations of warnings."""
 
 import inspect
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -9,6 +10,8 @@ from torch.autograd import forward_ad
 from impl import comm, functions, gather, scatter
 from impl._device.stream import current_stream
 from spec_tests.harness.concurrency.stream_log import streams_of
+
+MOCK = Mock(spec=torch.Tensor)
 
 
 @pytest.mark.parametrize("targets", [("cpu", "cpu"), ("cpu", 0), (0, "cpu")], ids=str)
@@ -73,3 +76,17 @@ def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(
         whole = gather(chunks, topology.device(0))
         tangents = [forward_ad.unpack_dual(dual).tangent.tolist() for dual in (*chunks, whole)]
     assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (functions.Broadcast, ([0, 1], MOCK)),
+        (functions.ReduceAddCoalesced, (0, 1, MOCK)),
+        (functions.Scatter, ([0, 1], None, MOCK, torch.ones(2))),
+        (functions.Gather, (MOCK, 0, torch.ones(2))),
+    ],
+)
+def test_an_object_that_only_claims_to_be_a_tensor_is_refused(function, arguments):
+    with pytest.raises(TypeError, match=f"{function.__name__}: a Mock is not a tensor"):
+        function.apply(*arguments)

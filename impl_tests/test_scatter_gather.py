@@ -130,3 +130,10 @@ def test_error_names_the_ragged_argument(topology):
         RuntimeError, match=r"^kwargs\['x'\]\[0\] cannot be split along its ragged"
     ):
         scatter_kwargs((), kwargs, topology.take(2), dim=1)
+
+
+@pytest.mark.parametrize("dim", [mock.Mock(spec=torch.Tensor), 0.0, "0"])
+def test_a_dim_that_is_not_an_int_is_refused(topology, dim):
+    x = torch.ones(2, device=topology.device(0))
+    with pytest.raises(TypeError, match="dim must be an int"):
+        scatter(x, topology.take(2), dim)

@@ -76,6 +76,8 @@ class InputLeaves:
     def _flatten_tensor(self, value: Tensor, dim: int | None, path: KeyPath) -> Node:
         if dim is None or value.dim() == 0:
             return self._add_copied(value)
+        if not hasattr(type(dim), "__index__"):
+            raise TypeError(f"dim must be an int, not {type(dim).__name__}")
         extent = value.size(dim)
         if not isinstance(extent, int) and value.layout is torch.jagged:
             raise RuntimeError(f"{format_path(path)} cannot be split along its ragged dim {dim}")
