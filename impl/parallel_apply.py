@@ -103,7 +103,9 @@ def parallel_apply(
             modules have ended.
         BaseException: A module raised a BaseException other than an Exception. The same object
             is raised. With ``in_turn``, later modules are not called.
-        RuntimeError: torch.jit.trace records a call of several modules.
+        RuntimeError: torch.jit.trace records a call of several modules; or the system refuses to
+            start another thread. In the second case, modules that have started run to their end,
+            and their results are discarded.
 
     Note:
         With ``in_turn``, a module that waits for a later one waits forever. The traceback of an
