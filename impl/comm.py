@@ -9,6 +9,7 @@ devices, ``n`` the number of tensors per device.
 """
 
 from collections.abc import Iterable, Sequence
+from numbers import Real
 
 from torch import Tensor
 
@@ -87,7 +88,7 @@ def broadcast(
     if out is not None:
         check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
-    targets = [device_at(ordinal) for ordinal in map(device_index, devices or ())]
+    targets = [device_at(ordinal) for ordinal in map(device_index, devices)]  # type: ignore[arg-type] # not None
     return [
         tensor if tensor.device == target else row_major_copy(tensor, target) for target in targets
     ]
@@ -116,7 +117,9 @@ def broadcast_coalesced(
     Raises:
         ValueError: ``devices`` is empty; a device has no index or is the CPU.
         RuntimeError: A tensor is not on ``devices[0]``, or an ordinal is negative.
+        TypeError: ``buffer_size`` is no number.
     """
+    _check_buffer_size(buffer_size)
     tensors = list(tensors)
     ordinals = [device_index(device) for device in devices]
     if not ordinals:
@@ -174,7 +177,9 @@ def reduce_add_coalesced(
         ValueError: The lists differ in length; two tensors with one index differ in size.
         AssertionError: An input is on the CPU.
         RuntimeError: No list is on ``destination``.
+        TypeError: ``buffer_size`` is no number.
     """
+    _check_buffer_size(buffer_size)
     columns = list(zip(*inputs, strict=True))
     if not columns:
         return ()
@@ -286,6 +291,11 @@ def gather(
     dim = check_gather_inputs(tensors, dim)
     check_gather_output(out, cat_shape(tensors, dim))
     return copy_into_slices(out, tensors, dim)
+
+
+def _check_buffer_size(size: object) -> None:
+    if not isinstance(size, Real):
+        raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:

@@ -126,6 +126,8 @@ def scatter_kwargs(
     """
     roots = [(inputs, "args"), (kwargs, "kwargs")]
     present = [root for root in roots if root[0]]
+    if inputs and not hasattr(type(inputs), "__len__"):
+        raise TypeError(f"inputs must be a sequence of arguments, not {type(inputs).__name__}")
     columns = iter(_scatter_together(present, target_gpus, dim, chunk_sizes))
     all_args = next(columns) if inputs else []
     all_kwargs = next(columns) if kwargs else []
@@ -184,6 +186,8 @@ def _scatter_together(
     ``chunk_sizes`` of ``scatter``.
     """
     targets = list(devices)
+    if dim is None:  # InputLeaves would copy each tensor.
+        raise TypeError("dim must be an int, not None")
     if weights is not None:
         check_weights(weights, len(targets))
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,

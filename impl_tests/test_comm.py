@@ -46,3 +46,24 @@ def test_error_names_the_devices_of_the_stream_and_the_chunk(topology):
     text = rf"at index 0 \(was {other.index}\) .* \(expected {device.index}\)"
     with pytest.raises(RuntimeError, match=text):
         comm.scatter(torch.ones(2), [device], streams=[torch.Stream(other)])
+
+
+@pytest.mark.parametrize("function", [comm.broadcast_coalesced, comm.reduce_add_coalesced])
+def test_a_buffer_size_that_is_no_number_is_refused(topology, function):
+    x = torch.ones(2, device=topology.device(0))
+    arguments = ([x], [0]) if function is comm.broadcast_coalesced else ([[x]], 0)
+    with pytest.raises(TypeError, match="buffer_size must be a number of bytes, not str"):
+        function(*arguments, "1")
+
+
+def test_an_ordinal_that_does_not_fit_into_an_index_is_refused(topology):
+    # torch.device("cuda", 256) is torch.device("cuda", 0).
+    x = torch.ones(2, device=topology.device(0))
+    with pytest.raises(RuntimeError, match="no device with the index 256"):
+        comm.reduce_add([x, x], 256)
+
+
+@pytest.mark.parametrize("devices", [0, False])
+def test_devices_that_are_no_iterable_are_refused(topology, devices):
+    with pytest.raises(TypeError):
+        comm.broadcast(torch.ones(2, device=topology.device(0)), devices)

@@ -132,8 +132,14 @@ def test_error_names_the_ragged_argument(topology):
         scatter_kwargs((), kwargs, topology.take(2), dim=1)
 
 
-@pytest.mark.parametrize("dim", [mock.Mock(spec=torch.Tensor), 0.0, "0"])
+@pytest.mark.parametrize("dim", [mock.Mock(spec=torch.Tensor), 0.0, "0", None])
 def test_a_dim_that_is_not_an_int_is_refused(topology, dim):
     x = torch.ones(2, device=topology.device(0))
     with pytest.raises(TypeError, match="dim must be an int"):
         scatter(x, topology.take(2), dim)
+
+
+@pytest.mark.parametrize("inputs", [1, iter([1])])
+def test_arguments_that_are_no_sequence_are_refused(topology, inputs):
+    with pytest.raises(TypeError, match="inputs must be a sequence of arguments, not"):
+        scatter_kwargs(inputs, {}, topology.take(2))

@@ -188,11 +188,14 @@ def device_index(device: DeviceLike) -> int:
 def device_at(ordinal: int, kind: str | None = None) -> torch.device:
     """Return the device of the type ``kind``, by default of the accelerator, with this ordinal.
 
-    Raise RuntimeError if ``ordinal`` is negative or there is no accelerator.
+    Raise RuntimeError if ``ordinal`` is negative or too large, or there is no accelerator.
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
-    return torch.device(kind or _require_accelerator(), ordinal)
+    device = torch.device(kind or _require_accelerator(), ordinal)
+    if device.index != ordinal:  # The index has 8 bits: PyTorch takes 256 for 0.
+        raise RuntimeError(f"There is no device with the index {ordinal}")
+    return device
 
 
 def as_device(device: DeviceLike) -> torch.device:
