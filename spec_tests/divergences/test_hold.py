@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.hold_changes import CHANGES
+from spec_tests.divergences.hold_changes import CHANGES, reorder_devices
 from spec_tests.divergences.hold_sequences import (
     LATE_CHANGE,
     LATE_GRADIENTS,
@@ -143,6 +143,7 @@ def test_a_failed_forward_keeps_the_replicas(target, topology):
 
 @HELD_CLAUSE
 def test_the_next_forward_retries_a_failed_replicate(target, topology):
+    topology.require(2)
     module, x = wrapped(target, topology)
     other_device = topology.device(1)
     with torch.no_grad(), module.hold():
@@ -217,6 +218,8 @@ def test_a_forward_in_grad_mode_is_refused_inside_hold(target, topology):
 @CHANGED_CLAUSE
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
 def test_a_change_inside_hold_raises_an_error_that_names_it(target, topology, change):
+    if change is reorder_devices:
+        topology.require(2)
     module, x = wrapped(target, topology)
     with torch.no_grad():
         with module.hold():

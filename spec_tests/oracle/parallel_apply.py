@@ -32,11 +32,12 @@ def parallel_apply(
     check_lengths(modules, inputs=inputs, kwargs_tup=kwargs_tup, devices=devices)
     keywords = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = list(map(_device_of, inputs) if devices is None else map(as_device, devices))
+    streams = [*map(_current_stream, targets)]
     grad_enabled = torch.is_grad_enabled()
     with ThreadPoolExecutor(len(modules)) as threads:
         calls = [
             threads.submit(_call, *arguments, grad_enabled)
-            for arguments in zip(modules, inputs, keywords, targets, strict=True)
+            for arguments in zip(modules, inputs, keywords, targets, streams, strict=True)
         ]
     for index, (call, device) in enumerate(zip(calls, targets, strict=False)):
         error = call.exception()
@@ -60,14 +61,21 @@ def _device_of(value: Any) -> torch.device:
     return as_device(None) if tensor is None else tensor.device
 
 
+def _current_stream(device: torch.device) -> torch.Stream | None:
+    return None if device.type == "cpu" else torch.accelerator.current_stream(device)
+
+
 def _call(
     module: nn.Module,
     args: Any,
     kwargs: Mapping[str, Any],
     device: torch.device,
+    stream: torch.Stream | None,
     grad_enabled: bool,
 ) -> Any:
     arguments = args if isinstance(args, (list, tuple)) else (args,)
+    if stream is not None and stream != _current_stream(device):
+        torch.accelerator.set_stream(stream)
     with torch.set_grad_enabled(grad_enabled), torch.accelerator.device_index(device.index):
         return module(*arguments, **kwargs)
 
