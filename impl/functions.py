@@ -47,6 +47,7 @@ __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 class _CheckedFunction(Function):
     @classmethod
+    @exclude_from_compilation
     def apply(cls, *args: Any) -> Any:
         """Check the arguments and call :meth:`forward` with them."""
         # PyTorch takes any object whose `__class__` is Tensor for a tensor. If the object is not
