@@ -30,6 +30,7 @@ PAGES = {
     "bench/README.md": "results.md",
     "impl/distributed/README.md": "many_processes.md",
     "impl/drop-in.md": "from_data_parallel/programs.md",
+    "impl/faults.md": "faults.md",
     "reports/MATRIX.md": "results.md",
     "reports/others/README.md": "validate/others.md",
     "spec_tests/BACK_ENDS.md": "validate/back_ends.md",

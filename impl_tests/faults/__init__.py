@@ -20,7 +20,8 @@ the next call are checked.
 * ``soak.py``, ``callers.py``: steps without faults, and the growth of memory, threads, files and
   objects.
 * ``wrong_versions.toml``: wrong versions of impl, for the option ``--wrong-version NAME``.
-* ``results.py``: the results that ``--write`` saves.
+* ``results.py``: the results that ``--write`` saves; ``page.py``: the page ``impl/faults.md`` of
+  them.
 """
 
 from pathlib import Path
