@@ -117,7 +117,7 @@ def broadcast_coalesced(
     Raises:
         ValueError: ``devices`` is empty; a device has no index or is the CPU.
         RuntimeError: A tensor is not on ``devices[0]``, or an ordinal is negative.
-        TypeError: ``buffer_size`` is no number.
+        TypeError: ``buffer_size`` is not a number.
     """
     _check_buffer_size(buffer_size)
     tensors = list(tensors)
@@ -177,7 +177,7 @@ def reduce_add_coalesced(
         ValueError: The lists differ in length; two tensors with one index differ in size.
         AssertionError: An input is on the CPU.
         RuntimeError: No list is on ``destination``.
-        TypeError: ``buffer_size`` is no number.
+        TypeError: ``buffer_size`` is not a number.
     """
     _check_buffer_size(buffer_size)
     columns = list(zip(*inputs, strict=True))

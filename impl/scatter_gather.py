@@ -186,7 +186,7 @@ def _scatter_together(
     ``chunk_sizes`` of ``scatter``.
     """
     targets = list(devices)
-    if dim is None:  # InputLeaves would copy each tensor.
+    if dim is None:  # InputLeaves would copy each tensor instead of splitting it.
         raise TypeError("dim must be an int, not None")
     if weights is not None:
         check_weights(weights, len(targets))

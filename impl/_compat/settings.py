@@ -27,6 +27,6 @@ def call_with_setting(
     finally:
         try:
             set_value(before)
-        except KeyboardInterrupt:  # `set_value` may not have restored the value yet.
+        except BaseException:  # An interrupt may have stopped `set_value`.
             set_value(before)
             raise

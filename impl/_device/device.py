@@ -188,7 +188,7 @@ def device_index(device: DeviceLike) -> int:
 def device_at(ordinal: int, kind: str | None = None) -> torch.device:
     """Return the device of the type ``kind``, by default of the accelerator, with this ordinal.
 
-    Raise RuntimeError if ``ordinal`` is negative or too large, or there is no accelerator.
+    Raise RuntimeError if ``ordinal`` is negative or above 127, or there is no accelerator.
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from .._comm import detached_copies
-from .._compat import call_outside_inference_mode, version_counters
+from .._compat import call_outside_inference_mode, register_fork_handler, version_counters
 from .._device import DeviceId, as_device_or_current, current_stream, has_streams
 from .module_tree import check_source
 
@@ -170,8 +170,8 @@ class _Replicas:
         changed = {id(buffer): buffer for buffer in map(self._source_buffer, indices)}
         if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
-        buffers = [*changed.values()]
-        copies = call_outside_inference_mode(lambda: detached_copies(buffers, self._targets))
+        sources = [*changed.values()]
+        copies = call_outside_inference_mode(lambda: detached_copies(sources, self._targets))
         for slots, tensors in zip(self._slots[1:], copies, strict=True):
             copies_by_id = dict(zip(changed, tensors, strict=True))
             for index, (buffers, key) in slots.items():
@@ -357,8 +357,9 @@ def _cache_replicas(wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> Gener
 
 def _begin(block: object, wrapper: nn.Module, device_ids: Sequence[DeviceId]) -> None:
     with _lock:
-        cache = _caches.setdefault(id(wrapper), ReplicaCache(device_ids))
+        cache = _caches.get(id(wrapper)) or ReplicaCache(device_ids)
         cache.blocks.add(block)
+        _caches[id(wrapper)] = cache
 
 
 def _end(block: object, wrapper: nn.Module) -> None:
@@ -369,4 +370,15 @@ def _end(block: object, wrapper: nn.Module) -> None:
             return
         cache.blocks.discard(block)
         if not cache.blocks:
-            del _caches[id(wrapper)]
+            # A signal handler that entered and left a block may have removed the cache already.
+            _caches.pop(id(wrapper), None)
+
+
+def _reset_after_fork() -> None:
+    """Remove all caches in a forked child, which has only one of the parent's threads."""
+    global _lock
+    _lock = RLock()  # Another thread of the parent may have held the old lock.
+    _caches.clear()
+
+
+register_fork_handler(_reset_after_fork)

@@ -5,19 +5,21 @@ import torch
 
 from impl import comm
 from impl._comm import grad_mode
+from impl._compat import call_with_setting
 from impl._device import call_on_device, call_on_stream
 
 
 class InterruptedSetter:
-    """A setter whose first call that sets ``value`` raises KeyboardInterrupt, without effect."""
+    """A setter whose first call that sets ``value`` raises an error, without effect."""
 
-    def __init__(self, setter, value):
-        self.setter, self.value, self.is_interrupted = setter, value, False
+    def __init__(self, setter, value, error=KeyboardInterrupt):
+        self.setter, self.value, self.error = setter, value, error
+        self.is_interrupted = False
 
     def __call__(self, value):
         if value == self.value and not self.is_interrupted:
             self.is_interrupted = True
-            raise KeyboardInterrupt
+            raise self.error
         self.setter(value)
 
 
@@ -72,3 +74,11 @@ def test_a_function_without_grad_mode_keeps_its_arguments_and_result():
 def test_a_function_that_is_called_on_the_cpu_gets_all_arguments():
     found = call_on_device(torch.device("cpu"), lambda left, *, right: (left, right), 1, right=2)
     assert found == (1, 2)
+
+
+def test_a_signal_handler_that_ends_the_process_does_not_stop_the_restoration():
+    values = []
+    setter = InterruptedSetter(values.append, "before", SystemExit)
+    with pytest.raises(SystemExit):
+        call_with_setting(setter, "value", "before", int)
+    assert values == ["value", "before"]

@@ -1,5 +1,7 @@
 """impl._replica.cache: detection of changes to the module, and updates of cached buffers."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from torch import nn
@@ -273,4 +275,34 @@ def test_a_block_can_be_entered_again():
         with block:
             pass
         assert replica_cache.find_replica_cache(wrapper) is not None
+    assert replica_cache.find_replica_cache(wrapper) is None
+
+
+def test_a_signal_handler_may_enter_a_block_at_the_end_of_a_block():
+    class ReentrantSet(set):
+        def discard(self, block):
+            super().discard(block)
+            if not is_reentered:
+                is_reentered.append(True)
+                with replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+                    pass
+
+    wrapper, is_reentered = nn.Identity(), []
+    with replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+        cache = replica_cache.find_replica_cache(wrapper)
+        cache.blocks = ReentrantSet(cache.blocks)
+    assert is_reentered
+    assert replica_cache.find_replica_cache(wrapper) is None
+
+
+def test_a_forked_child_can_hold_if_another_thread_held_the_lock(monkeypatch):
+    monkeypatch.setattr(replica_cache, "_lock", replica_cache.RLock())
+    monkeypatch.setattr(replica_cache, "_caches", {})
+    wrapper = nn.Identity()
+    with ThreadPoolExecutor(1) as other_thread, replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+        other_thread.submit(replica_cache._lock.acquire).result()
+        replica_cache._reset_after_fork()
+        assert replica_cache.find_replica_cache(wrapper) is None
+        with replica_cache.ReplicaCacheBlock(wrapper, CPUS):
+            assert replica_cache.find_replica_cache(wrapper) is not None
     assert replica_cache.find_replica_cache(wrapper) is None

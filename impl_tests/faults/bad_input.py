@@ -1,7 +1,7 @@
 """Every argument of every public function, replaced by each wrong value.
 
 ``python -m impl_tests.faults.bad_input`` runs impl and torch.nn.parallel. It prints the counts of
-the outcomes, each bad outcome, and the values that impl accepts and torch.nn.parallel refuses. It
+the outcomes, each bad outcome, and the values that one accepts and the other refuses. It
 returns 1 if an outcome of impl is bad.
 
 A process tries all values of one argument. If the process hangs or dies at a value, a new process
@@ -160,7 +160,8 @@ def main() -> int:
         if options.write:
             counts = Counter(each.verdict for each in found)
             results.write("wrong arguments", name, {"values": len(values), "counts": counts})
-    _print_accepted(outcomes["impl"], outcomes["torch.nn.parallel"])
+    _print_accepted(outcomes, "impl", "torch.nn.parallel")
+    _print_accepted(outcomes, "torch.nn.parallel", "impl")
     return int(any(each.verdict in _BAD for each in outcomes["impl"].values()))
 
 
@@ -174,15 +175,15 @@ def _print_outcomes(name: str, outcomes: Sequence[Outcome]) -> None:
 
 
 def _print_accepted(
-    ours: dict[tuple[str, str], Outcome], theirs: dict[tuple[str, str], Outcome]
+    outcomes: dict[str, dict[tuple[str, str], Outcome]], name: str, other_name: str
 ) -> None:
-    """Print for each argument the values that only the first target accepts."""
+    """Print for each argument the values that ``name`` accepts and ``other_name`` refuses."""
     found: dict[str, list[str]] = {}
-    for (argument, value), outcome in ours.items():
-        other = theirs.get((argument, value))
+    for (argument, value), outcome in outcomes[name].items():
+        other = outcomes[other_name].get((argument, value))
         if outcome.verdict == "accepted" and other is not None and other.verdict == "refused":
             found.setdefault(argument, []).append(f"{value} [{other.detail[:80]}]")
-    print("accepted by impl, refused by torch.nn.parallel [its error]:")
+    print(f"accepted by {name}, refused by {other_name} [its error]:")
     for argument, values in found.items():
         print(f"  {argument}: {len(values)}\n    " + "\n    ".join(values))
 
