@@ -202,7 +202,7 @@ def _find_devices(
         as_device_or_current(device)
         if device is not None
         else _find_device(inputs[index], all_kwargs[index])
-        for index, device in enumerate(devices or [None] * len(inputs))
+        for index, device in enumerate([None] * len(inputs) if devices is None else devices)
     ]
 
 

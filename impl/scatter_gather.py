@@ -91,6 +91,7 @@ def scatter(
         IndexError: A tensor has no dimension ``dim``.
         RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
             torch.jit.trace records the call.
+        TypeError: ``dim`` is not an int.
     """
     (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
@@ -123,6 +124,7 @@ def scatter_kwargs(
         ValueError: See :func:`scatter`.
         IndexError: See :func:`scatter`.
         RuntimeError: See :func:`scatter`.
+        TypeError: ``inputs`` is not a sequence; ``dim`` is not an int.
     """
     roots = [(inputs, "args"), (kwargs, "kwargs")]
     present = [root for root in roots if root[0]]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import DataParallel
+from impl import DataParallel, data_parallel
 
 
 class Counting(DataParallel):
@@ -96,3 +96,12 @@ def test_several_devices_break_the_graph(topology):
     assert len(graphs) == 2
     with pytest.raises(Exception, match="several_devices"):
         torch.compile(net, fullgraph=True, backend="eager")(x)
+
+
+def test_device_ids_may_be_an_iterator(topology):
+    ordinals = [device.index for device in topology.take(2)]
+    net = torch.nn.Linear(2, 2).to(topology.device(0))
+    x = torch.ones(4, 2, device=topology.device(0))
+    wrapper = DataParallel(net, iter(ordinals))
+    assert wrapper.device_ids == ordinals
+    assert torch.equal(wrapper(x), data_parallel(net, x, iter(ordinals)))

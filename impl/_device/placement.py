@@ -51,6 +51,8 @@ def choose_devices(
         ValueError: ``device_ids`` mixes the CPU and the accelerator's devices.
         RuntimeError: A device string is invalid.
     """
+    if device_ids is not None:
+        device_ids = list(device_ids)  # It may be an iterator.
     if device_ids is not None and _are_cpu_only(device_ids):
         output = _as_device_id(CPU if output_device is None else output_device)
         return Placement([CPU] * len(device_ids), output, CPU)
