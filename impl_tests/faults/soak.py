@@ -25,13 +25,13 @@ from .callers import THREADS, Callers
 from .state import read_memory
 from .target import Target
 
-__all__ = ["Slope", "fit_slope", "run_soak"]
+__all__ = ["WARM_UP", "Slope", "fit_slope", "run_soak"]
 
 #: Seconds between two samples. Each sample runs a garbage collection.
 _INTERVAL = 1.0
 #: The fraction of the samples at the beginning that is ignored: caches fill, and worker threads
 #: start.
-_WARM_UP = 1 / 3
+WARM_UP = 1 / 3
 #: The slope of a growing resource exceeds this number of standard errors.
 _ERRORS = 4
 #: Resource -> the tolerated growth during the run, as a fraction of the mean. The default is 0.
@@ -99,7 +99,7 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
                 next_sample = time.monotonic() + _INTERVAL
         samples.seek(0)
         lines = samples.readlines()
-    measured = [*map(json.loads, lines[int(len(lines) * _WARM_UP) :])]
+    measured = [*map(json.loads, lines[int(len(lines) * WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
     slopes = _without_most_types(dict(_fit_all(measured)))

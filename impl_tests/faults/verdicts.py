@@ -11,12 +11,12 @@ __all__ = ["BAD", "VERDICTS", "Finding", "are_equal", "have_same_elements"]
 #: Verdict -> its meaning. A verdict in ``BAD`` makes the run fail.
 VERDICTS = {
     "not reached": "the place was not reached, or the call ended before the interrupt",
-    "right": "the call returned the right result, as documented for this fault",
-    "error": "the call raised the error that is documented for this fault",
+    "right": "the call returned the right result; in a forked child it raised the right error",
+    "error": "the call raised the error that reports this fault",
     "other error": "the call raised another error, or an error that does not report the fault",
     "lost": "the fault occurred, and the call returned as if it had not",
     "wrong result": "this call or the next one returned a wrong result, or the next one failed",
-    "state left": "after the call the thread's state, a module or a device's memory differs",
+    "state left": "after the call a setting, a module or the memory differs, or a thread runs",
     "hang": "the call, or the next one, did not end in time",
     "crash": "the process died",
 }
