@@ -1,7 +1,5 @@
 """impl._replica.cache: detection of changes to the module, and updates of cached buffers."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from torch import nn
@@ -9,6 +7,7 @@ from torch import nn
 import impl
 from impl._replica import cache as replica_cache
 from impl._replica.cache import ReplicaCache, _ModuleSnapshot, _Replicas
+from impl_tests.samples import run_python
 
 CPUS = [torch.device("cpu")] * 2
 
@@ -295,14 +294,28 @@ def test_a_signal_handler_may_enter_a_block_at_the_end_of_a_block():
     assert replica_cache.find_replica_cache(wrapper) is None
 
 
-def test_a_forked_child_can_hold_if_another_thread_held_the_lock(monkeypatch):
-    monkeypatch.setattr(replica_cache, "_lock", replica_cache.RLock())
-    monkeypatch.setattr(replica_cache, "_caches", {})
-    wrapper = nn.Identity()
-    with ThreadPoolExecutor(1) as other_thread, replica_cache.ReplicaCacheBlock(wrapper, CPUS):
-        other_thread.submit(replica_cache._lock.acquire).result()
-        replica_cache._reset_after_fork()
-        assert replica_cache.find_replica_cache(wrapper) is None
-        with replica_cache.ReplicaCacheBlock(wrapper, CPUS):
-            assert replica_cache.find_replica_cache(wrapper) is not None
-    assert replica_cache.find_replica_cache(wrapper) is None
+FORK = """
+import os, signal, threading
+from torch import nn
+from impl._replica import cache
+
+def hold_the_lock():
+    with cache._lock:
+        is_held.set()
+        is_forked.wait()
+
+is_held, is_forked = threading.Event(), threading.Event()
+threading.Thread(target=hold_the_lock).start()
+is_held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    with cache.ReplicaCacheBlock(nn.Identity(), ["cpu", "cpu"]):
+        os._exit(0)
+is_forked.set()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+def test_a_forked_child_can_hold_if_another_thread_held_the_lock():
+    assert run_python(FORK).stdout == "0\n"
