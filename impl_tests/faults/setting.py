@@ -125,7 +125,7 @@ def compute_with_grads(function: Callable[[], Any], leaves: Iterable[Tensor]) ->
 
 def _run_backward(losses: list[Tensor]) -> None:
     # `torch.autograd.backward` removes the default device for a moment. After an interrupt in
-    # this moment the default device would be lost. This function of PyTorch does not remove it.
+    # this moment the default device would be lost. `_engine_run_backward` does not remove it.
     ones = (*map(torch.ones_like, losses),)
     options = {"allow_unreachable": True, "accumulate_grad": True}
     _engine_run_backward(tuple(losses), ones, False, False, (), **options)

@@ -54,7 +54,7 @@ def run_without_threads(target: Target, rng: random.Random) -> Iterator[Finding]
     trigger = Trigger("forward", ValueError, (), 0)
     call = CALLS[name](Setting(target, ordinals, trigger, rng.random() < 0.3, rng))
     print(f"{name} on {ordinals}: {allowed} new threads, in {names}", flush=True)
-    # A replica that has started may still run in its thread when the next call begins.
+    # Replicas that have started may still run when the next call starts threads of its own.
     kept_threads = len(ordinals) + allowed
     run = partial(inject, call, partial(_run, call, allowed), kept_threads)
     yield call_in_contexts(names, run)
