@@ -9,16 +9,17 @@ devices, ``n`` the number of tensors per device.
 """
 
 from collections.abc import Iterable, Sequence
-from numbers import Real
 
 from torch import Tensor
 
+from ._arguments import argument, as_tensors, check_tensor
 from ._comm import (
     DEFAULT_BUFFER_SIZE,
     Streams,
     cat_on_device,
     cat_shape,
     check_broadcast_outputs,
+    check_buffer_size,
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,
@@ -79,19 +80,27 @@ def broadcast(
         RuntimeError: Both or neither of ``devices`` and ``out`` are given; an ordinal is
             negative; a member of ``out`` is not on the accelerator or has another shape.
         ValueError: A device has no index or is the CPU.
+        TypeError: An object is not a tensor.
     """
     if (devices is None) == (out is None):
-        raise RuntimeError(
-            "Exactly one of 'devices' and 'out' must be specified, "
-            f"but got devices={devices} and out={out}"
-        )
+        with argument("devices or out"):
+            raise RuntimeError(
+                "Exactly one of 'devices' and 'out' must be specified, "
+                f"but got devices={devices} and out={out}"
+            )
+    check_tensor("tensor", tensor)
     if out is not None:
-        check_broadcast_outputs(tensor, out)
-        return [output.copy_(tensor, non_blocking=True) for output in out]
-    targets = [device_at(ordinal) for ordinal in map(device_index, devices)]  # type: ignore[arg-type] # not None
-    return [
-        tensor if tensor.device == target else row_major_copy(tensor, target) for target in targets
-    ]
+        out = as_tensors("out", out)
+        with argument("tensor or out"):
+            check_broadcast_outputs(tensor, out)
+            return [output.copy_(tensor, non_blocking=True) for output in out]
+    with argument("devices"):
+        targets = [device_at(ordinal) for ordinal in map(device_index, devices)]  # type: ignore[arg-type] # not None
+    with argument("tensor"):
+        return [
+            tensor if tensor.device == target else row_major_copy(tensor, target)
+            for target in targets
+        ]
 
 
 @exclude_from_compilation
@@ -117,17 +126,21 @@ def broadcast_coalesced(
     Raises:
         ValueError: ``devices`` is empty; a device has no index or is the CPU.
         RuntimeError: A tensor is not on ``devices[0]``, or an ordinal is negative.
-        TypeError: ``buffer_size`` is not a number.
+        TypeError: An object is not a tensor, or ``buffer_size`` is not a number.
     """
-    _check_buffer_size(buffer_size)
-    tensors = list(tensors)
-    ordinals = [device_index(device) for device in devices]
+    check_buffer_size(buffer_size)
+    tensors = as_tensors("tensors", tensors)
+    with argument("devices"):
+        ordinals = [device_index(device) for device in devices]
     if not ordinals:
         raise ValueError("Expected at least one device to broadcast to")
     if any(tensor.get_device() != ordinals[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
     targets = [device_at(ordinal) for ordinal in ordinals]
-    return call_on_device(targets[0], detached_copies, tensors, targets, buffer_size=buffer_size)
+    with argument("tensors"):
+        return call_on_device(
+            targets[0], detached_copies, tensors, targets, buffer_size=buffer_size
+        )
 
 
 @exclude_from_compilation
@@ -148,8 +161,15 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
         ValueError: ``inputs`` is empty; two shapes differ; ``destination`` is the CPU.
         AssertionError: An input is on the CPU.
         RuntimeError: No input is on ``destination``.
+        TypeError: An object is not a tensor, or ``destination`` is no device.
     """
-    return reduce_tensors(inputs, _ordinal_or_current(destination))
+    with argument("inputs"):
+        len(inputs)  # Raises TypeError for an iterator.
+    addends = as_tensors("inputs", inputs)
+    with argument("destination"):
+        ordinal = _ordinal_or_current(destination)
+    with argument("inputs or destination"):
+        return reduce_tensors(addends, ordinal)
 
 
 @exclude_from_compilation
@@ -177,27 +197,19 @@ def reduce_add_coalesced(
         ValueError: The lists differ in length; two tensors with one index differ in size.
         AssertionError: An input is on the CPU.
         RuntimeError: No list is on ``destination``.
-        TypeError: ``buffer_size`` is not a number.
+        TypeError: An object is not a tensor, ``destination`` is no device, or ``buffer_size`` is
+            not a number.
     """
-    _check_buffer_size(buffer_size)
-    columns = list(zip(*inputs, strict=True))
+    check_buffer_size(buffer_size)
+    with argument("inputs"):
+        rows = [as_tensors(f"inputs[{index}]", row) for index, row in enumerate(inputs)]
+        columns = list(zip(*rows, strict=True))
     if not columns:
         return ()
-    ordinal = _ordinal_or_current(destination)
-    sums = {
-        index: reduce_tensors(addends, ordinal)
-        for index, addends in enumerate(columns)
-        if all(tensor.is_sparse for tensor in addends)
-    }
-    rest = [index for index in range(len(columns)) if index not in sums]
-    if rest:
-        dense = [
-            [tensor.to_dense() if tensor.is_sparse else tensor for tensor in columns[index]]
-            for index in rest
-        ]
-        lists = list(zip(*dense, strict=True))
-        sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
-    return tuple([sums[index] for index in range(len(columns))])
+    with argument("destination"):
+        ordinal = _ordinal_or_current(destination)
+    with argument("inputs or destination"):
+        return tuple(_reduce_columns(columns, ordinal, buffer_size))
 
 
 @exclude_from_compilation
@@ -230,7 +242,8 @@ def scatter(
 
     Raises:
         ValueError: A device has no index or is the CPU; ``tensor`` and ``out`` are 0-dim.
-        TypeError: Neither ``devices`` nor ``out`` is given.
+        TypeError: Neither ``devices`` nor ``out`` is given; an object is not a tensor; ``dim`` is
+            not an int.
         IndexError: ``tensor`` has no dimension ``dim``.
         RuntimeError: ``devices`` or ``out`` is empty; ``out`` is given beside ``devices`` or
             ``chunk_sizes``; a member of ``out`` is not on the accelerator or has another shape;
@@ -238,17 +251,24 @@ def scatter(
             ``N``; ``tensor`` is 0-dim; the ordinal of a chunk to copy is negative; a member of
             ``streams`` is no stream, or a stream of another device than its chunk.
     """
-    check_streams(streams)
+    with argument("streams"):
+        check_streams(streams)
+    check_tensor("tensor", tensor)
     if out is not None:
         _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
-        dim = check_scatter_outputs(tensor, out, dim)
-        chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
-        return copy_chunks(chunks, out, streams)
-    ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
-    check_chunk_count(chunk_sizes, len(ordinals))
-    return chunks_to_devices(
-        split_into_views(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams
-    )
+        out = as_tensors("out", out)
+        with argument("tensor, out or streams"):
+            dim = check_scatter_outputs(tensor, out, dim)
+            chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
+            return copy_chunks(chunks, out, streams)
+    with argument("devices"):
+        ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
+    with argument("chunk_sizes"):
+        check_chunk_count(chunk_sizes, len(ordinals))
+    with argument("tensor, devices or streams"):
+        return chunks_to_devices(
+            split_into_views(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams
+        )
 
 
 @exclude_from_compilation
@@ -281,21 +301,42 @@ def gather(
             another dimension than ``dim``; ``out`` is given beside ``destination`` or has
             another shape than the result; ``out`` is given, and an input requires grad while
             grad mode is on.
+        TypeError: An object is not a tensor, ``destination`` is no device, or ``dim`` is not an
+            int.
     """
-    tensors = list(tensors)
+    tensors = as_tensors("tensors", tensors)
     if out is None:
-        device = as_target(destination)
-        dim = check_gather_inputs(tensors, dim)
-        return cat_on_device(tensors, dim, device)
+        with argument("destination"):
+            device = as_target(destination)
+        with argument("tensors"):
+            dim = check_gather_inputs(tensors, dim)
+            return cat_on_device(tensors, dim, device)
     _check_not_given_with_out(destination=destination)
-    dim = check_gather_inputs(tensors, dim)
-    check_gather_output(out, cat_shape(tensors, dim))
-    return copy_into_slices(out, tensors, dim)
+    check_tensor("out", out)
+    with argument("tensors, dim or out"):
+        dim = check_gather_inputs(tensors, dim)
+        check_gather_output(out, cat_shape(tensors, dim))
+        return copy_into_slices(out, tensors, dim)
 
 
-def _check_buffer_size(size: object) -> None:
-    if not isinstance(size, Real):
-        raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
+def _reduce_columns(
+    columns: Sequence[Sequence[Tensor]], ordinal: int, buffer_size: int
+) -> list[Tensor]:
+    """Return the sum of each column on the device ``ordinal``."""
+    sums = {
+        index: reduce_tensors(addends, ordinal)
+        for index, addends in enumerate(columns)
+        if all(tensor.is_sparse for tensor in addends)
+    }
+    rest = [index for index in range(len(columns)) if index not in sums]
+    if rest:
+        dense = [
+            [tensor.to_dense() if tensor.is_sparse else tensor for tensor in columns[index]]
+            for index in rest
+        ]
+        lists = list(zip(*dense, strict=True))
+        sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
+    return [sums[index] for index in range(len(columns))]
 
 
 def _ordinal_or_current(device: DeviceLike | None) -> int:

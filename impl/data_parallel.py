@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
+from ._arguments import argument, as_int
 from ._comm import check_weights, to_device
 from ._compat import (
     ProfilerSpan,
@@ -82,6 +83,7 @@ class DataParallel(nn.Module, Generic[T]):
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
             ``k`` entries, has a negative or infinite one, or only zeros.
+        TypeError: ``dim`` is not an int; an object names no device.
 
     Note:
         Attributes that a replica sets are lost with the replica. The buffers of the replica on
@@ -92,6 +94,7 @@ class DataParallel(nn.Module, Generic[T]):
         ``module`` instead. With one device, both record ``module`` as if it were not wrapped.
     """
 
+    module: T
     #: Defaults are class attributes, so that a wrapper pickled without them can be loaded.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
@@ -109,18 +112,21 @@ class DataParallel(nn.Module, Generic[T]):
         in_turn: bool = False,
     ) -> None:
         super().__init__()
-        self.module = module
+        with argument("module"):
+            self.module = module
         self.device_ids: list[DeviceId] = []
         placement = choose_devices(device_ids, output_device, module)
         if placement is None:
             return
-        self.dim = dim
+        self.dim = as_int("dim", dim)
         self.device_ids, self.output_device, self.src_device_obj = placement
         if chunk_sizes is not None:
-            check_weights(chunk_sizes, len(self.device_ids))
+            with argument("chunk_sizes"):
+                check_weights(chunk_sizes, len(self.device_ids))
             self.chunk_sizes = chunk_sizes
-        if in_turn:
-            self.in_turn = in_turn
+        with argument("in_turn"):
+            if in_turn:
+                self.in_turn = True
         if is_cuda(self.src_device_obj):
             _check_balance(self.device_ids)
         if len(self.device_ids) == 1:
@@ -290,7 +296,7 @@ def data_parallel(
     placement = choose_devices(device_ids, output_device, module)
     if placement is None:
         raise RuntimeError("device type could not be determined")
-    if not isinstance(inputs, tuple):
+    if not issubclass(type(inputs), tuple):
         inputs = () if inputs is None else (inputs,)
     if len(placement.device_ids) > 1:
         return _DataParallelCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
@@ -307,7 +313,9 @@ class _DataParallelCall(DataParallel[nn.Module]):
     @exclude_from_compilation
     def __init__(self, module: nn.Module, placement: Placement, dim: int) -> None:
         nn.Module.__init__(self)
-        self.module, self.dim = module, dim
+        with argument("module"):
+            self.module = module
+        self.dim = as_int("dim", dim)
         self.device_ids, self.output_device, self.src_device_obj = placement
 
     def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
+from ._arguments import argument, as_int, as_tensors, is_tensor
 from ._comm import (
     attached_copies,
     cat_on_device,
@@ -46,20 +47,27 @@ __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 
 class _CheckedFunction(Function):
+    #: The names of the first arguments of ``forward``, and then the name of its tensors.
+    _names: tuple[str, ...]
+
     @classmethod
     @exclude_from_compilation
     def apply(cls, *args: Any) -> Any:
         """Check the arguments and call :meth:`forward` with them."""
-        # PyTorch takes any object whose `__class__` is Tensor for a tensor. If the object is not
-        # one, for example a mock, the process crashes.
-        for argument in args:
-            if isinstance(argument, Tensor) and not issubclass(type(argument), Tensor):
-                raise TypeError(f"{cls.__name__}: a {type(argument).__name__} is not a tensor")
+        *names, tensors = cls._names
+        for name, value in zip(names, args, strict=False):
+            with argument(name):
+                # PyTorch takes a mock of a tensor for a tensor, and crashes.
+                if isinstance(value, Tensor) and not is_tensor(value):
+                    raise TypeError(f"{name}: a {type(value).__name__} is not a tensor")
+        as_tensors(tensors, args[len(names) :])
         return super().apply(*args)  # type: ignore[no-untyped-call] # in torch
 
 
 class Broadcast(_CheckedFunction):
     """Copies of ``n`` tensors on ``k`` devices. Backward adds the gradients of all copies."""
+
+    _names = ("target_gpus", "inputs")
 
     @staticmethod
     @exclude_from_compilation
@@ -82,15 +90,18 @@ class Broadcast(_CheckedFunction):
             AssertionError: An input is on the CPU.
             RuntimeError: An input is not on the first device.
             ValueError: ``target_gpus`` is empty.
+            TypeError: An object is not a tensor, or names no device.
         """
         if any(map(is_on_cpu, inputs)):
             raise AssertionError("Broadcast function not implemented for CPU tensors")
-        devices = [as_device_or_current(device) for device in target_gpus]
+        with argument("target_gpus"):
+            devices = [as_device_or_current(device) for device in target_gpus]
         if not inputs:
             return ()
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         save_streams(ctx, devices)
-        rows = broadcast_coalesced(inputs, devices)
+        with argument("inputs"):
+            rows = broadcast_coalesced(inputs, devices)
         # Without `mark_non_differentiable`, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
@@ -107,6 +118,8 @@ class Broadcast(_CheckedFunction):
 
 class ReduceAddCoalesced(_CheckedFunction):
     """Sums of ``k`` lists of ``n`` tensors. Each addend gets the gradient of its sum."""
+
+    _names = ("destination", "num_inputs", "grads")
 
     @staticmethod
     @exclude_from_compilation
@@ -129,12 +142,15 @@ class ReduceAddCoalesced(_CheckedFunction):
             ValueError: The number of ``grads`` is not a multiple of ``n``, or two addends differ
                 in size.
             RuntimeError: No list is on ``destination``.
+            TypeError: An object is not a tensor, or ``destination`` is no device.
         """
-        starts = range(0, len(grads), num_inputs)
+        with argument("num_inputs"):
+            starts = range(0, len(grads), as_int("num_inputs", num_inputs))
         ctx.devices = [grads[start].device for start in starts]
-        return reduce_add_coalesced(
-            [grads[start : start + num_inputs] for start in starts], destination
-        )
+        with argument("grads or num_inputs"):
+            return reduce_add_coalesced(
+                [grads[start : start + num_inputs] for start in starts], destination
+            )
 
     @staticmethod
     @exclude_from_compilation
@@ -146,6 +162,8 @@ class ReduceAddCoalesced(_CheckedFunction):
 
 class Scatter(_CheckedFunction):
     """Chunks of one tensor on ``k`` devices. Backward concatenates the gradients of the chunks."""
+
+    _names = ("target_gpus", "chunk_sizes", "dim", "input")
 
     @staticmethod
     @exclude_from_compilation
@@ -176,13 +194,19 @@ class Scatter(_CheckedFunction):
             RuntimeError: ``target_gpus`` is empty; ``chunk_sizes`` does not have ``k`` entries,
                 has a negative one, or does not sum to ``N``; ``input`` is 0-dim; an ordinal is
                 negative.
+            TypeError: ``input`` is not a tensor, ``dim`` is not an int, or an object names no
+                device.
         """
-        devices = [as_device_or_current(device) for device in target_gpus]
+        with argument("target_gpus"):
+            devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device
         save_streams(ctx, [*devices, input.device])
-        check_chunk_count(chunk_sizes, len(devices))
-        chunks = split_into_views(input, len(devices), chunk_sizes, dim)
-        return tuple([_copy_on_side_stream(*pair) for pair in zip(chunks, devices, strict=False)])
+        with argument("chunk_sizes"):
+            check_chunk_count(chunk_sizes, len(devices))
+        with argument("input"):
+            chunks = split_into_views(input, len(devices), chunk_sizes, dim)
+            pairs = zip(chunks, devices, strict=False)
+            return tuple([_copy_on_side_stream(*pair) for pair in pairs])
 
     @staticmethod
     @with_saved_streams
@@ -201,6 +225,8 @@ class Scatter(_CheckedFunction):
 
 class Gather(_CheckedFunction):
     """The concatenation of tensors from ``k`` devices. Backward splits the gradient among them."""
+
+    _names = ("target_device", "dim", "inputs")
 
     @staticmethod
     @exclude_from_compilation
@@ -224,7 +250,10 @@ class Gather(_CheckedFunction):
             AssertionError: Some inputs are on the CPU and others are not.
             IndexError: An input has no dimension ``dim``.
             RuntimeError: ``inputs`` is empty, or shapes differ in another dimension than ``dim``.
+            TypeError: An object is not a tensor, ``dim`` is not an int, or ``target_device`` is no
+                device.
         """
+        dim = as_int("dim", dim)
         on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
             raise AssertionError("Gather function not implemented for CPU tensors")
@@ -238,10 +267,13 @@ class Gather(_CheckedFunction):
                 stacklevel=2,
             )
             inputs = tuple([tensor.view(1) for tensor in inputs])
-        ctx.sizes = [tensor.size(dim) for tensor in inputs]
-        target = CPU if any(on_cpu) else as_target(target_device)
-        dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
-        return cat_on_device(inputs, dim, target)
+        with argument("inputs or dim"):
+            ctx.sizes = [tensor.size(dim) for tensor in inputs]
+        with argument("target_device"):
+            target = CPU if any(on_cpu) else as_target(target_device)
+        with argument("inputs or dim"):
+            dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
+            return cat_on_device(inputs, dim, target)
 
     @staticmethod
     @exclude_from_compilation

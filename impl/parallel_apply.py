@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ._arguments import argument
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
@@ -96,6 +97,7 @@ def parallel_apply(
     Raises:
         AssertionError: The lengths differ.
         IndexError: ``modules`` is empty.
+        TypeError: A sequence has no length, or an object names no device.
         Exception: A module raised an exception. If several modules did, the exception of the
             first one in ``modules`` is raised. The raised exception is new. It has the original
             class if that can be built from a text, else it is a RuntimeError. Its text names the
@@ -116,6 +118,8 @@ def parallel_apply(
         modules, the interrupt is raised at once; these modules finish, and their results are
         discarded.
     """
+    with argument("in_turn"):
+        in_turn = bool(in_turn)
     _check_length(modules, "inputs", inputs)
     if kwargs_tup is not None:
         _check_length(modules, "kwargs_tup", kwargs_tup)
@@ -123,7 +127,8 @@ def parallel_apply(
         _check_length(modules, "devices", devices)
     if len(modules) > 1:
         check_not_traced()  # A trace would record the outputs of other threads as constants.
-    _ = modules[0]  # Raises IndexError if `modules` is empty.
+    with argument("modules"):
+        _ = modules[0]  # Raises IndexError if `modules` is empty.
     # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     targets = _find_devices(inputs, all_kwargs, devices)
@@ -182,6 +187,8 @@ def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
 
 
 def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> None:
+    with argument(f"modules or {name}"):
+        len(modules), len(values)
     if len(modules) != len(values):
         raise AssertionError(
             f"The number of modules {len(modules)} is not equal to "

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._comm import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
+from ._arguments import argument
+from ._comm import REPLICA_BUFFER_SIZE, attached_copies, check_buffer_size, detached_copies
 from ._compat import exclude_from_compilation, pause_gc
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
@@ -66,22 +67,28 @@ def replicate(
         AssertionError: ``detach`` is False, and a parameter is on the CPU while ``devices[0]``
             is not.
         ValueError: A parameter or buffer is not initialized.
+        TypeError: ``buffer_size`` is not a number; an object names no device.
 
     Note:
         Changes that a forward makes to its replica are lost when the replica is freed. Exceptions
         are in-place changes to the first replica's buffers and, under ``no_grad``, to its
         parameters, since these share the memory of ``network``.
     """
-    tree = collect_tree(network)
+    check_buffer_size(buffer_size)
+    with argument("network"):
+        tree = collect_tree(network)
     if not _are_replicatable(tree.modules):
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
         )
-    targets = [as_device_or_current(device) for device in devices]
+    with argument("devices"):
+        targets = [as_device_or_current(device) for device in devices]
     if not targets:
         return []
-    attached, detached = _partition_tensors(tree, detach=detach)
-    _check_tensors(attached, detached, targets[0])
+    with argument("detach"):
+        attached, detached = _partition_tensors(tree, detach=detach)
+    with argument("network"):
+        _check_tensors(attached, detached, targets[0])
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.
     with pause_gc():
@@ -92,7 +99,8 @@ def replicate(
             [left + right for left, right in zip(attached_rows, detached_rows, strict=True)],
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
-        build_replicas(tree.modules, replica_map, targets)
+        with argument("network"):
+            build_replicas(tree.modules, replica_map, targets)
     return [*replica_map.modules[network]]
 
 

@@ -8,11 +8,13 @@ Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of device
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from ._arguments import argument, as_int
 from ._comm import (
     attached_copies,
     cat_on_device,
@@ -91,7 +93,7 @@ def scatter(
         IndexError: A tensor has no dimension ``dim``.
         RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
             torch.jit.trace records the call.
-        TypeError: ``dim`` is not an int.
+        TypeError: ``dim`` is not an int, or an object names no device.
     """
     (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
@@ -101,7 +103,7 @@ def scatter(
 def scatter_kwargs(
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    target_gpus: Iterable[DeviceLike],
+    target_gpus: Sequence[DeviceLike],
     dim: int = 0,
     *,
     chunk_sizes: Sequence[float] | None = None,
@@ -124,15 +126,19 @@ def scatter_kwargs(
         ValueError: See :func:`scatter`.
         IndexError: See :func:`scatter`.
         RuntimeError: See :func:`scatter`.
-        TypeError: ``inputs`` is not a sequence; ``dim`` is not an int.
+        TypeError: ``inputs`` or ``target_gpus`` is not a sequence; ``dim`` is not an int; an
+            object names no device.
     """
-    roots = [(inputs, "args"), (kwargs, "kwargs")]
-    present = [root for root in roots if root[0]]
-    if inputs and not hasattr(type(inputs), "__len__"):
+    with argument("target_gpus"):
+        len(target_gpus)  # Raises TypeError for an iterator.
+    with argument("inputs or kwargs"):
+        has_inputs, has_kwargs = bool(inputs), bool(kwargs)
+    if has_inputs and not hasattr(type(inputs), "__len__"):
         raise TypeError(f"inputs must be a sequence of arguments, not {type(inputs).__name__}")
+    present = [(inputs, "args")] * has_inputs + [(kwargs, "kwargs")] * has_kwargs
     columns = iter(_scatter_together(present, target_gpus, dim, chunk_sizes))
-    all_args = next(columns) if inputs else []
-    all_kwargs = next(columns) if kwargs else []
+    all_args = next(columns) if has_inputs else []
+    all_kwargs = next(columns) if has_kwargs else []
     all_args += [() for _ in all_kwargs[len(all_args) :]]
     all_kwargs += [{} for _ in all_args[len(all_kwargs) :]]
     return tuple(all_args), tuple(all_kwargs)
@@ -164,12 +170,14 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
             packed sequence, and others did not; or dictionaries or sequences differ in length.
         KeyError: A dictionary lacks a key of the first replica's dictionary.
         RuntimeError: Tensors differ in another dimension than ``dim``.
+        TypeError: ``dim`` is not an int, or ``target_device`` is no device.
 
     Warns:
         UserWarning: Scalars became a vector; iterables that cannot be rebuilt became lists.
     """
     found = OutputLeaves()
-    root = found.flatten(outputs, "output")
+    with argument("outputs"):
+        root = found.flatten(outputs, "output")
     pieces: dict[Leaf, list[Any]] = {
         leaf: [_cat_leaf(leaf, target_device, dim)] for leaf in found.gathered
     }
@@ -187,15 +195,19 @@ def _scatter_together(
     Return for each root a list with one part for each replica. ``weights`` is the argument
     ``chunk_sizes`` of ``scatter``.
     """
-    targets = list(devices)
-    if dim is None:  # InputLeaves would copy each tensor instead of splitting it.
-        raise TypeError("dim must be an int, not None")
+    with argument("target_gpus"):
+        targets = list(devices)
+    dim = as_int("dim", dim)
     if weights is not None:
-        check_weights(weights, len(targets))
+        with argument("chunk_sizes"):
+            check_weights(weights, len(targets))
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
     leaves = InputLeaves()
-    nodes = [leaves.flatten(value, dim, name) for value, name in roots]
+    nodes = []
+    for value, name in roots:
+        with argument(f"{name} or dim"):
+            nodes.append(leaves.flatten(value, dim, name))
     count, pieces = _split_leaves(leaves, targets, weights)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 
@@ -209,14 +221,17 @@ def _split_leaves(
     check_not_traced()  # A trace would record the chunk sizes as constants.
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
-    targets = [as_device_or_current(device) for device in devices]
+    with argument("target_gpus"):
+        targets = [as_device_or_current(device) for device in devices]
     shares = split_lengths(leaves.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
-    pieces: dict[Leaf, Sequence[Any]] = {
-        split: split_leaf(split, targets, lengths, even=weights is None)
-        for split, lengths in zip(leaves.splits, shares, strict=True)
-    }
-    pieces.update(_copy_leaves(leaves.copied, targets[:count]))
+    pieces: dict[Leaf, Sequence[Any]] = {}
+    for split, lengths in zip(leaves.splits, shares, strict=True):
+        with argument(partial(format_path, split.path)):
+            pieces[split] = split_leaf(split, targets, lengths, even=weights is None)
+    if leaves.copied:
+        with argument("inputs"):
+            pieces.update(_copy_leaves(leaves.copied, targets[:count]))
     return count, pieces
 
 
@@ -330,12 +345,17 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
+    with argument("target_device"):
+        is_cpu = is_minus_one(device)
     # Gather handles gradients, scalars with a warning, inputs on the CPU, and the device -1.
-    if is_minus_one(device) or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
+    if is_cpu or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)
         return whole
-    dim = check_gather_inputs(tensors, dim)
-    return cat_on_device(tensors, dim, as_device_or_current(device))
+    with argument("target_device"):
+        target = as_device_or_current(device)
+    with argument("outputs or dim"):
+        dim = check_gather_inputs(tensors, dim)
+        return cat_on_device(tensors, dim, target)
 
 
 def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:

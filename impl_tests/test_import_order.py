@@ -8,8 +8,9 @@ import pytest
 IMPL = Path(__file__).resolve().parents[1] / "impl"
 #: impl's packages and modules. A package imports only from packages of earlier levels.
 LEVELS = (
-    {"_compat"},
-    {"_device", "_pytree"},
+    {"_arguments"},
+    {"_compat", "_pytree"},
+    {"_device"},
     {"_legacy_names"},
     {"_comm", "_threads"},
     {"_replica", "comm"},

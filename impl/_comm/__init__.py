@@ -1,12 +1,13 @@
 """Splits, concatenations, copies and sums of tensors on several devices.
 
-This package imports ``_compat`` and ``_device``.
+This package imports ``_arguments``, ``_compat`` and ``_device``.
 """
 
 from .broadcast import attached_copies, detached_copies
 from .buckets import DEFAULT_BUFFER_SIZE, REPLICA_BUFFER_SIZE
 from .checks import (
     check_broadcast_outputs,
+    check_buffer_size,
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,

@@ -1,6 +1,7 @@
 """Checks of the arguments of ``comm``, with the error messages of torch.nn.parallel."""
 
 from collections.abc import Iterator, Sequence
+from numbers import Real
 
 from torch import Tensor
 
@@ -95,6 +96,12 @@ def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
             "Expected devices and chunk_sizes to be of same length, but got len(devices) = "
             f"{count} and len(chunk_sizes) = {len(chunk_sizes)}"
         )
+
+
+def check_buffer_size(size: object) -> None:
+    """Raise TypeError if ``size`` is not a number."""
+    if not issubclass(type(size), Real):
+        raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
 
 
 def _enumerate_on_accelerator(

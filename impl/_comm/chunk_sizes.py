@@ -29,7 +29,8 @@ def check_weights(weights: Sequence[float], count: int) -> None:
     """Raise ValueError unless ``weights`` are ``count`` finite numbers >= 0, and one is > 0."""
     if len(weights) != count:
         raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
-    if not all(0 <= weight < math.inf for weight in weights):
+    # A set or an iterator cannot be sliced.
+    if not all(0 <= weight < math.inf for weight in weights[:]):
         raise ValueError(f"negative or infinite chunk size in {list(weights)}")
     if not any(weights):
         raise ValueError(f"every chunk size is 0 in {list(weights)}")

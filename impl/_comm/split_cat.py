@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
+from .._arguments import argument, as_int
 from .._device import is_cpu
 
 
@@ -23,7 +24,9 @@ def wrap_dim(dim: int, num_dims: int) -> int:
 
     Raises:
         IndexError: The tensor has no dimension ``dim``.
+        TypeError: ``dim`` is not an int.
     """
+    dim = as_int("dim", dim)
     # As in PyTorch, a 0-dim tensor has the dimensions 0 and -1.
     extent = max(num_dims, 1)
     if not -extent <= dim < extent:
@@ -48,7 +51,8 @@ def split_into_views(
     dim = wrap_dim(dim, tensor.dim())
     if chunk_sizes is None:
         return torch.chunk(tensor, count, dim)
-    return torch.split_with_sizes(tensor, list(chunk_sizes), dim)
+    with argument("chunk_sizes"):
+        return torch.split_with_sizes(tensor, list(chunk_sizes), dim)
 
 
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:

@@ -1,6 +1,6 @@
 """Compatibility with PyTorch and Python: private names, compilation, installation, GC, forks.
 
-This package imports torch only.
+This package imports ``_arguments``.
 """
 
 from .forks import register_fork_handler

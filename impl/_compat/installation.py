@@ -16,6 +16,8 @@ from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
+from .._arguments import argument
+
 #: The name of the package impl, which may be vendored under another name.
 _PACKAGE = __name__.rpartition("._compat.")[0]
 
@@ -134,6 +136,8 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
 
 
 def _install(*, rebind: bool, stacklevel: int) -> None:
+    with argument("rebind"):
+        rebind = bool(rebind)
     with _lock:
         new = [change for change in _list_changes() if change.before is not change.after]
         replacements = _map_replacements([*_changes, *new])

@@ -23,6 +23,9 @@ _R = TypeVar("_R")
 
 CPU = torch.device("cpu")
 
+#: The largest index of a device. PyTorch keeps 8 bits of an index: it takes 256 for 0.
+_MAX_INDEX = 127
+
 
 def accelerator_type() -> str | None:
     """Return the type of the accelerator, such as ``"cuda"``, or None if none is available."""
@@ -150,7 +153,7 @@ def is_on_accelerator(tensor: Tensor) -> bool:
 
 def is_minus_one(device: DeviceLike | None) -> bool:
     """Return whether ``device`` is -1, the deprecated name of the CPU as a target."""
-    return device == -1
+    return isinstance(device, int) and device == -1
 
 
 def is_of_type(device: torch.device, device_type: str | None) -> bool:
@@ -172,7 +175,7 @@ def device_index(device: DeviceLike) -> int:
     Raise ValueError if ``device`` is the CPU or has no index, RuntimeError for an invalid string.
     """
     if isinstance(device, int):
-        return int(device)
+        return device
     if isinstance(device, str):
         device = torch.device(device)
     if is_cpu(device):
@@ -192,10 +195,9 @@ def device_at(ordinal: int, kind: str | None = None) -> torch.device:
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
-    device = torch.device(kind or _require_accelerator(), ordinal)
-    if device.index != ordinal:  # The index has 8 bits: PyTorch takes 256 for 0.
+    if ordinal > _MAX_INDEX:
         raise RuntimeError(f"There is no device with the index {ordinal}")
-    return device
+    return torch.device(kind or _require_accelerator(), ordinal)
 
 
 def as_device(device: DeviceLike) -> torch.device:
@@ -207,14 +209,20 @@ def as_device(device: DeviceLike) -> torch.device:
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Convert ``device`` as :func:`as_device` does; without an index, to the current device."""
+    """Convert ``device`` as :func:`as_device` does; without an index, to the current device.
+
+    Raise TypeError if ``device`` is an object that names no device.
+    """
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, int):
         return device_at(device)
     if is_cpu(device):
         return CPU
-    index = device.index if isinstance(device, torch.device) else None
+    if device is not None and not isinstance(device, torch.device):
+        name = type(device).__name__
+        raise TypeError(f"a device must be an int, a str, a torch.device or None, not {name}")
+    index = None if device is None else device.index
     kind = type_to_use(device)
     return current_device(kind) if index is None else device_at(index, kind)
 

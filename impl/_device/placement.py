@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
+from .._arguments import argument
 from .._compat import exclude_from_compilation
 from .device import (
     CPU,
@@ -50,21 +51,26 @@ def choose_devices(
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU and the accelerator's devices.
         RuntimeError: A device string is invalid.
+        TypeError: ``device_ids`` is not iterable, or an object names no device.
     """
     if device_ids is not None:
-        device_ids = list(device_ids)  # It may be an iterator.
-    if device_ids is not None and _are_cpu_only(device_ids):
-        output = _as_device_id(CPU if output_device is None else output_device)
-        return Placement([CPU] * len(device_ids), output, CPU)
+        with argument("device_ids"):
+            device_ids = list(device_ids)  # It may be an iterator.
+            is_on_cpu = _are_cpu_only(device_ids)
+        if is_on_cpu:
+            output = _as_output_device(CPU if output_device is None else output_device)
+            return Placement([CPU] * len(device_ids), output, CPU)
     first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
     kind = type_to_use(first)
     if kind is None or not has_indices(kind):
         return None
     devices = all_devices(kind) if device_ids is None else device_ids
-    output = _as_device_id(devices[0] if output_device is None else output_device)
-    ids = [*map(_as_device_id, devices)]
-    ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
-    return Placement(ids, output, torch.device(kind, ordinals[0]))
+    with argument("device_ids"):
+        ids = [*map(_as_device_id, devices)]
+        ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
+        source = torch.device(kind, ordinals[0])
+    output = _as_output_device(devices[0] if output_device is None else output_device)
+    return Placement(ids, output, source)
 
 
 def _first_device(module: nn.Module | None) -> torch.device | None:
@@ -73,9 +79,14 @@ def _first_device(module: nn.Module | None) -> torch.device | None:
     return None if parameter is None else parameter.device
 
 
+def _as_output_device(device: DeviceLike | None) -> DeviceId:
+    with argument("output_device"):
+        return _as_device_id(device)
+
+
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
-    if isinstance(device, int):
-        return int(device)
+    if isinstance(device, int) and not isinstance(device, bool):
+        return device
     found = as_device_or_current(device)
     return found.index if is_of_type(found, accelerator_type()) else found
 

@@ -1,6 +1,6 @@
 """Pytrees: nested inputs and outputs are flattened into leaves, and unflattened.
 
-This package imports torch only.
+This package imports ``_arguments``.
 """
 
 from .containers import Leaf, Node, Pieces, format_path, is_named_tuple

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .._arguments import check_tensor
 from .containers import (
     Branch,
     Constant,
@@ -76,8 +77,6 @@ class InputLeaves:
     def _flatten_tensor(self, value: Tensor, dim: int | None, path: KeyPath) -> Node:
         if dim is None or value.dim() == 0:
             return self._add_copied(value)
-        if not hasattr(type(dim), "__index__"):
-            raise TypeError(f"dim must be an int, not {type(dim).__name__}")
         extent = value.size(dim)
         if not isinstance(extent, int) and value.layout is torch.jagged:
             raise RuntimeError(f"{format_path(path)} cannot be split along its ragged dim {dim}")
@@ -172,6 +171,8 @@ _BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dic
 def _find_handler(value: object) -> _Handler:
     for kind, handler in _HANDLERS.items():
         if isinstance(value, kind):
+            if kind is Tensor:
+                check_tensor("an input", value)
             return handler
     if is_dataclass_instance(value) and not isinstance(value, nn.Module):
         return InputLeaves._flatten_dataclass

@@ -8,6 +8,8 @@ receive the values of the markers, never the markers.
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .._arguments import as_int
+
 T = TypeVar("T")
 
 
@@ -33,7 +35,13 @@ class SplitAlong(Generic[T]):
     Args:
         value: A tensor, or any nested value whose tensors are all split along ``dim``.
         dim: The dimension to split. Negative values count from the last one.
+
+    Raises:
+        TypeError: ``dim`` is not an int.
     """
 
     value: T
     dim: int
+
+    def __post_init__(self) -> None:
+        as_int("dim", self.dim)

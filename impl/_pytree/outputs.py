@@ -129,7 +129,7 @@ class OutputLeaves:
         return _IterableBranch(values, self._flatten_container(members, path).children)
 
     def _flatten_tensors(self, values: Sequence[Tensor], path: KeyPath) -> Node:
-        return self._add_leaf(GatheredLeaf(values))
+        return self._add_leaf(GatheredLeaf(tuple(values)))
 
     def _flatten_packed(self, values: Sequence[PackedSequence], path: KeyPath) -> Node:
         return self._add_leaf(GatheredLeaf([value.data for value in values], values))

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from .._arguments import argument
 from .._compat import exclude_from_compilation
 
 
@@ -48,7 +49,8 @@ def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
 def check_source(module: nn.Module, source: torch.device) -> None:
     """Raise RuntimeError if a parameter or buffer of ``module`` is not on ``source``."""
     # `module.parameters()` would take three times as long, because it builds names.
-    tree = collect_tree(module)
+    with argument("module"):
+        tree = collect_tree(module)
     for tensor in (*tree.parameters, *tree.buffers):
         if tensor.device != source:
             raise RuntimeError(

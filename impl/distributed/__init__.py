@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from .._arguments import argument, as_int, check_tensor
 from .._comm import check_weights
 from .._device import CPU, DeviceLike, as_device
 from ..scatter_gather import gather
@@ -72,6 +73,7 @@ class DataParallel(nn.Module, Generic[T]):
         NotImplementedError: A submodule has sparse gradients.
         ValueError: There are not ``k`` chunk sizes, one is negative or infinite, or all are 0;
             ``source`` is not a rank.
+        TypeError: ``dim`` or ``source`` is not an int.
 
     Note:
         Errors, and values other than tensors, are pickled, sent to the other ranks of the job, and
@@ -95,21 +97,25 @@ class DataParallel(nn.Module, Generic[T]):
         **options: Any,
     ) -> None:
         super().__init__()
+        with argument("module or device"):
+            self.device = _place_module(module, device)
         self.module = module
-        self.device = _place_module(module, device)
-        self.dim = dim
-        self.chunk_sizes = chunk_sizes
-        self.source = source
-        self.gather_output = gather_output
-        self.check_inputs = check_inputs
-        self._comm = get_communicator(process_group, self.device)
+        self.dim = as_int("dim", dim)
+        with argument("process_group"):
+            self._comm = get_communicator(process_group, self.device)
         if chunk_sizes is not None:
-            check_weights(chunk_sizes, self.size)
+            with argument("chunk_sizes"):
+                check_weights(chunk_sizes, self.size)
+        self.chunk_sizes = chunk_sizes
+        self.source = source if source is None else as_int("source", source)
         if source is not None and not 0 <= source < self.size:
             raise ValueError(f"source {source} is not a rank of a group of {self.size} ranks")
+        with argument("gather_output or check_inputs"):
+            self.gather_output, self.check_inputs = bool(gather_output), bool(check_inputs)
         self._options = options
         self._require_grad_sync = True
-        self._get_reducer()
+        with argument("module"):
+            self._get_reducer()
 
     @property
     def rank(self) -> int:
@@ -185,8 +191,10 @@ class DataParallel(nn.Module, Generic[T]):
         Raises:
             ValueError: Two tensors have different numbers of chunks.
         """
-        sharded = ShardedInputs(self._comm, (value,), {}, self.device, self.dim, self.chunk_sizes)
-        ((chunk,), _) = sharded.local_inputs()
+        options = self.device, self.dim, self.chunk_sizes
+        with argument("value"):
+            sharded = ShardedInputs(self._comm, (value,), {}, *options)
+            ((chunk,), _) = sharded.local_inputs()
         return chunk
 
     def mean(self, losses: Tensor) -> Tensor:
@@ -200,7 +208,9 @@ class DataParallel(nn.Module, Generic[T]):
             A scalar, the same on every rank. Its backward computes the gradients of the mean over
             the whole batch.
         """
-        mean: Tensor = _MeanOverRanks.apply(self._comm, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        check_tensor("losses", losses)
+        with argument("losses"):
+            mean: Tensor = _MeanOverRanks.apply(self._comm, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return mean
 
     def _get_reducer(self) -> GradientReducer:
@@ -234,10 +244,12 @@ def data_parallel(
     Raises:
         Exception: As for :class:`DataParallel` and its forward.
     """
-    if not isinstance(inputs, tuple):
+    if not issubclass(type(inputs), tuple):
         inputs = () if inputs is None else (inputs,)
+    with argument("module_kwargs"):
+        kwargs = {} if module_kwargs is None else dict(module_kwargs)
     net = DataParallel(module, process_group, device=device, dim=dim, **options)
-    return net(*inputs, **(module_kwargs or {}))
+    return net(*inputs, **kwargs)
 
 
 class _MeanOverRanks(Function):

@@ -182,8 +182,9 @@ class OutOfMemory:
 def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, parts):
     monkeypatch.setattr(OutOfMemory, "error", error)
     values = [OutOfMemory(parts, is_original=True) for _ in range(2)]
-    with pytest.raises(type(error), match=r"^m$"):
+    with pytest.raises(type(error)) as caught:
         gather(values, "cpu")
+    assert str(caught.value) == "m"
 
 
 def test_warning_has_the_type_of_an_error_that_cannot_be_printed():
@@ -200,7 +201,7 @@ def test_none_beside_a_tensor_raises_at_the_outermost_level():
 
 
 def test_tensors_of_two_classes_are_one_leaf():
-    values = [torch.ones(1), torch.nn.Parameter(torch.ones(1))]
+    values = (torch.ones(1), torch.nn.Parameter(torch.ones(1)))
     leaves = OutputLeaves()
     leaves.flatten(values, "output")
     assert [leaf.tensors for leaf in leaves.gathered] == [values]

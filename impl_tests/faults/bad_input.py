@@ -2,7 +2,8 @@
 
 ``python -m impl_tests.faults.bad_input`` runs impl and torch.nn.parallel. It prints the counts of
 the outcomes, each bad outcome, and the values that one accepts and the other refuses. It
-returns 1 if an outcome of impl is bad.
+returns 1 if an outcome of impl is bad: also if an error does not name the argument. The arguments
+that only impl has are tried with impl only.
 
 A process tries all values of one argument. If the process hangs or dies at a value, a new process
 tries all other values of the argument.
@@ -10,6 +11,7 @@ tries all other values of the argument.
 
 import argparse
 import faulthandler
+import re
 import sys
 import warnings
 from collections import Counter
@@ -24,6 +26,7 @@ from impl_tests import forks
 
 from . import results
 from .cases import CASES, Case
+from .cases_of_impl import CASES_OF_IMPL
 from .injection import describe
 from .setting import leaves_of
 from .state import find_changes, read_state
@@ -34,10 +37,13 @@ from .wrong_values import VALUES
 
 __all__ = ["Outcome", "try_values"]
 
+_ALL_CASES = CASES | CASES_OF_IMPL
 #: Seconds after which a process that tries one value counts as hung.
 _LIMIT = 60
 #: The outcomes that are bad.
-_BAD = ("no Exception", "state left", "next call wrong", "hang", "crash")
+_BAD = ("no name", "no Exception", "state left", "next call wrong", "hang", "crash")
+#: An error with this text was raised by a module, and parallel_apply names the replica.
+_IN_REPLICA = re.compile(r"Caught \w+ in replica \d+ on device")
 
 
 class Outcome(NamedTuple):
@@ -46,7 +52,8 @@ class Outcome(NamedTuple):
     Args:
         argument: The function and its argument, such as ``comm.scatter(dim)``.
         value: The name of the value.
-        verdict: ``refused``, ``accepted``, or one of ``_BAD``.
+        verdict: ``refused``, ``accepted``, or one of ``_BAD``. ``no name`` means that the call
+            was refused with an error that does not name the argument.
         detail: The error, or what is wrong.
     """
 
@@ -96,7 +103,7 @@ def try_values(
 
 
 def _list_arguments(cases: Sequence[str], _: Path) -> dict[str, list[str]]:
-    return {name: [*CASES[name].arguments()] for name in cases}
+    return {name: [*_ALL_CASES[name].arguments()] for name in cases}
 
 
 def _last_value(log: str) -> str:
@@ -108,7 +115,7 @@ def _last_value(log: str) -> str:
 def _run(target: Target, task: _Task, _: Path) -> list[Outcome]:
     faulthandler.enable(2)
     warnings.simplefilter("ignore")
-    case = CASES[task.case]
+    case = _ALL_CASES[task.case]
     expected = _compute(target, case, case.arguments())
     outcomes = []
     for name in task.values:
@@ -128,8 +135,8 @@ def _try_value(
         case.call(target, **(case.arguments() | replaced))
         verdict, detail = "accepted", ""
     except Exception as error:
-        verdict = "no Exception" if isinstance(error, SystemError) else "refused"
-        detail = describe(error)
+        (argument,) = replaced
+        verdict, detail = _judge(error, case.names.get(argument, argument)), describe(error)
     except BaseException as error:
         verdict, detail = "no Exception", describe(error)
     changes = [*find_changes(before, read_state())]
@@ -143,6 +150,14 @@ def _try_value(
     return verdict, detail
 
 
+def _judge(error: Exception, name: str) -> str:
+    if isinstance(error, SystemError):
+        return "no Exception"
+    text = "\n".join([describe(error, limit=None), *getattr(error, "__notes__", ())])
+    is_named = re.search(rf"\b({name})", text, re.IGNORECASE) or _IN_REPLICA.search(text)
+    return "refused" if is_named else "no name"
+
+
 def _compute(target: Target, case: Case, arguments: dict[str, Any]) -> list[torch.Tensor]:
     return [each.detach().cpu() for each in leaves_of(case.call(target, **arguments))]
 
@@ -150,11 +165,12 @@ def _compute(target: Target, case: Case, arguments: dict[str, Any]) -> list[torc
 def main() -> int:
     """Try all values with impl and torch.nn.parallel. Return 1 if an outcome of impl is bad."""
     options = _parser().parse_args()
-    cases = [*CASES] if options.cases is None else options.cases.split(",")
+    cases = [*_ALL_CASES] if options.cases is None else options.cases.split(",")
     values = [*VALUES][:: options.every]
     outcomes = {}
     for name in ("impl", "torch.nn.parallel"):
-        found = [*try_values(prepare(name), cases, values, options.processes)]
+        known = [each for each in cases if name == "impl" or each in CASES]
+        found = [*try_values(prepare(name), known, values, options.processes)]
         outcomes[name] = {(each.argument, each.value): each for each in found}
         _print_outcomes(name, found)
         if options.write:
@@ -181,7 +197,8 @@ def _print_accepted(
     found: dict[str, list[str]] = {}
     for (argument, value), outcome in outcomes[name].items():
         other = outcomes[other_name].get((argument, value))
-        if outcome.verdict == "accepted" and other is not None and other.verdict == "refused":
+        is_refused = other is not None and other.verdict in ("refused", "no name")
+        if outcome.verdict == "accepted" and other is not None and is_refused:
             found.setdefault(argument, []).append(f"{value} [{other.detail[:80]}]")
     print(f"accepted by {name}, refused by {other_name} [its error]:")
     for argument, values in found.items():

@@ -1,7 +1,7 @@
 """The public functions with valid arguments, each of which can be replaced by a wrong value."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from impl_tests.stress.sharing import create_tensor
 
 from .target import Target
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "DEVICES", "INPUTS", "Case", "call_replicate", "net", "pair", "x"]
 
 
 @dataclass(frozen=True)
@@ -21,34 +21,39 @@ class Case:
         call: A function that calls the public function of a target with keyword arguments. It also
             runs modules that the public function returns.
         arguments: A function that returns new valid arguments.
+        names: For arguments that errors call by another name: a regular expression.
     """
 
     call: Callable[..., Any]
     arguments: Callable[[], dict[str, Any]]
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
-def _net() -> nn.Module:
-    net = nn.Linear(3, 2).double()
-    for parameter in net.parameters():
+def net() -> nn.Module:
+    """Return a linear module on sim:0."""
+    linear = nn.Linear(3, 2).double()
+    for parameter in linear.parameters():
         parameter.data = create_tensor(*parameter.shape)
-    return net.to("sim:0")
+    return linear.to("sim:0")
 
 
-def _x(ordinal: int = 0, rows: int = 4) -> Tensor:
+def x(ordinal: int = 0, rows: int = 4) -> Tensor:
+    """Return an input of :func:`net`."""
     return create_tensor(rows, 3, device=f"sim:{ordinal}")
 
 
 def _construct(target: Target, **arguments: Any) -> Any:
-    return target.data_parallel.DataParallel(**arguments)(_x())
+    return target.data_parallel.DataParallel(**arguments)(x())
 
 
 def _construct_arguments() -> dict[str, Any]:
-    return {"module": _net(), "device_ids": [0, 1], "output_device": 0, "dim": 0}
+    return {"module": net(), "device_ids": [0, 1], "output_device": 0, "dim": 0}
 
 
-def _replicate(target: Target, *, devices: Any, network: Any, detach: Any) -> Any:
-    replicas = target.replicate.replicate(network, devices, detach)
-    return [replica(_x(index)) for index, replica in enumerate(replicas)]
+def call_replicate(target: Target, **arguments: Any) -> Any:
+    """Call ``replicate``. Return the parameters of the replicas."""
+    replicas = target.replicate.replicate(**arguments)
+    return [list(replica._former_parameters.values()) for replica in replicas]
 
 
 def _of(part: str, name: str) -> Callable[..., Any]:
@@ -66,100 +71,138 @@ def _apply(name: str) -> Callable[..., Any]:
     return call
 
 
-def _pair() -> list[Tensor]:
-    return [_x(0), _x(1)]
+def pair() -> list[Tensor]:
+    """Return an input on each of two devices."""
+    return [x(0), x(1)]
 
+
+#: torch.nn.parallel and PyTorch call these arguments devices in errors.
+DEVICES = dict.fromkeys(
+    ["devices", "device_ids", "output_device", "target_device", "target_gpus", "destination"],
+    r"\w*device|target_gpus|destination",
+)
+#: DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``.
+INPUTS = dict.fromkeys(
+    ["input", "inputs", "kwargs", "module_kwargs"],
+    "inputs|args|kwargs|module_kwargs|keywords|argument",
+)
+
+
+#: DataParallel passes its module to ``replicate`` as ``network``.
+MODULE = {"module": "module|network"}
 
 #: Name of a public function -> its case.
 CASES: dict[str, Case] = {
-    "DataParallel": Case(_construct, _construct_arguments),
+    "DataParallel": Case(_construct, _construct_arguments, DEVICES | MODULE),
     "DataParallel.forward": Case(
-        lambda target, **inputs: target.data_parallel.DataParallel(_net(), [0, 1])(**inputs),
-        lambda: {"input": _x()},
+        lambda target, **inputs: target.data_parallel.DataParallel(net(), [0, 1])(**inputs),
+        lambda: {"input": x()},
+        INPUTS,
     ),
     "data_parallel": Case(
         _of("data_parallel", "data_parallel"),
         lambda: {
-            "module": _net(),
+            "module": net(),
             "inputs": (),
             "device_ids": [0, 1],
             "output_device": 0,
             "dim": 0,
-            "module_kwargs": {"input": _x()},
+            "module_kwargs": {"input": x()},
         },
+        DEVICES | INPUTS | MODULE,
     ),
     "parallel_apply": Case(
         _of("parallel_apply", "parallel_apply"),
         lambda: {
             "modules": [nn.Identity(), nn.Identity()],
-            "inputs": _pair(),
+            "inputs": pair(),
             "kwargs_tup": ({}, {}),
             "devices": [0, 1],
         },
+        DEVICES,
     ),
-    "replicate": Case(_replicate, lambda: {"network": _net(), "devices": [0, 1], "detach": False}),
+    "replicate": Case(
+        call_replicate, lambda: {"network": net(), "devices": [0, 1], "detach": False}, DEVICES
+    ),
     "scatter": Case(
         _of("scatter_gather", "scatter"),
-        lambda: {"inputs": (_x(),), "target_gpus": [0, 1], "dim": 0},
+        lambda: {"inputs": (x(),), "target_gpus": [0, 1], "dim": 0},
+        DEVICES,
     ),
     "scatter_kwargs": Case(
         _of("scatter_gather", "scatter_kwargs"),
-        lambda: {"inputs": (_x(),), "kwargs": {"x": _x()}, "target_gpus": [0, 1], "dim": 0},
+        lambda: {"inputs": (x(),), "kwargs": {"x": x()}, "target_gpus": [0, 1], "dim": 0},
+        DEVICES | INPUTS,
     ),
     "gather": Case(
         _of("scatter_gather", "gather"),
-        lambda: {"outputs": _pair(), "target_device": 0, "dim": 0},
+        lambda: {"outputs": pair(), "target_device": 0, "dim": 0},
+        DEVICES | {"outputs": "output|input"},
     ),
     "comm.broadcast": Case(
-        _of("comm", "broadcast"), lambda: {"tensor": _x(), "devices": [0, 1], "out": None}
+        _of("comm", "broadcast"),
+        lambda: {"tensor": x(), "devices": [0, 1], "out": None},
+        DEVICES,
     ),
     "comm.broadcast into out": Case(
-        _of("comm", "broadcast"), lambda: {"tensor": _x(), "out": _pair()}
+        _of("comm", "broadcast"), lambda: {"tensor": x(), "out": pair()}
     ),
     "comm.broadcast_coalesced": Case(
         _of("comm", "broadcast_coalesced"),
-        lambda: {"tensors": [_x(), _x()], "devices": [0, 1], "buffer_size": 100},
+        lambda: {"tensors": [x(), x()], "devices": [0, 1], "buffer_size": 100},
+        DEVICES,
     ),
     "comm.reduce_add": Case(
-        _of("comm", "reduce_add"), lambda: {"inputs": _pair(), "destination": 0}
+        _of("comm", "reduce_add"), lambda: {"inputs": pair(), "destination": 0}, DEVICES
     ),
     "comm.reduce_add_coalesced": Case(
         _of("comm", "reduce_add_coalesced"),
-        lambda: {"inputs": [[_x(0)], [_x(1)]], "destination": 0, "buffer_size": 100},
+        lambda: {"inputs": [[x(0)], [x(1)]], "destination": 0, "buffer_size": 100},
+        DEVICES,
     ),
     "comm.scatter": Case(
         _of("comm", "scatter"),
         lambda: {
-            "tensor": _x(),
+            "tensor": x(),
             "devices": [0, 1],
             "chunk_sizes": [1, 3],
             "dim": 0,
             "streams": None,
         },
+        DEVICES | {"chunk_sizes": "chunk_sizes|split_sizes", "streams": "stream"},
     ),
     "comm.scatter into out": Case(
         _of("comm", "scatter"),
-        lambda: {"tensor": _x(), "dim": 0, "out": [_x(0, 2), _x(1, 2)]},
+        lambda: {"tensor": x(), "dim": 0, "out": [x(0, 2), x(1, 2)]},
+        {"out": "out|devices"},  # Without `out`, devices are missing.
     ),
     "comm.gather": Case(
-        _of("comm", "gather"), lambda: {"tensors": _pair(), "dim": 0, "destination": 0}
+        _of("comm", "gather"),
+        lambda: {"tensors": pair(), "dim": 0, "destination": 0},
+        DEVICES,
     ),
     "comm.gather into out": Case(
-        _of("comm", "gather"), lambda: {"tensors": _pair(), "dim": 0, "out": _x(0, 8)}
+        _of("comm", "gather"), lambda: {"tensors": pair(), "dim": 0, "out": x(0, 8)}
     ),
     "functions.Broadcast": Case(
-        _apply("Broadcast"), lambda: {"target_gpus": [0, 1], "input": _x()}
+        _apply("Broadcast"),
+        lambda: {"target_gpus": [0, 1], "input": x()},
+        # The simulator has no views of sparse tensors.
+        DEVICES | {"input": "input|CPU tensors|aten::view"},
     ),
     "functions.ReduceAddCoalesced": Case(
         _apply("ReduceAddCoalesced"),
-        lambda: {"destination": 0, "num_inputs": 1, "first": _x(0), "second": _x(1)},
+        lambda: {"destination": 0, "num_inputs": 1, "first": x(0), "second": x(1)},
+        DEVICES | dict.fromkeys(["first", "second"], "grads|input|CPU tensors"),
     ),
     "functions.Scatter": Case(
         _apply("Scatter"),
-        lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": _x()},
+        lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": x()},
+        DEVICES | {"chunk_sizes": "chunk_sizes|split_sizes"},
     ),
     "functions.Gather": Case(
         _apply("Gather"),
-        lambda: {"target_device": 0, "dim": 0, "first": _x(0), "second": _x(1)},
+        lambda: {"target_device": 0, "dim": 0, "first": x(0), "second": x(1)},
+        DEVICES | dict.fromkeys(["first", "second"], "input|CPU tensors"),
     ),
 }

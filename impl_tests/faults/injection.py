@@ -69,10 +69,13 @@ def _find_problem(call: Call, expected: Sequence[Tensor], kind: str) -> Finding 
     return None if is_right else Finding("wrong result", kind, "of a call without a fault")
 
 
-def describe(error: BaseException) -> str:
-    """Return the class and the end of the text of an exception, even if ``__str__`` raises."""
+def describe(error: BaseException, limit: int | None = _TEXT_LENGTH) -> str:
+    """Return the class and the end of the text of an exception, even if ``__str__`` raises.
+
+    ``limit`` is the largest length of the text.
+    """
     try:
         text = str(error)
     except BaseException as reason:
         text = f"<{type(reason).__name__} in __str__>"
-    return f"{type(error).__name__}: {text[-_TEXT_LENGTH:]}"
+    return f"{type(error).__name__}: {text if limit is None else text[-limit:]}"

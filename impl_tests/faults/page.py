@@ -47,11 +47,18 @@ The columns:
 _BAD_INPUT = """
 ## Wrong arguments
 
-Each argument that torch.nn.parallel's functions have was replaced by each of {values} values that
-are wrong for most arguments. After each call the harness compared the state of the thread, and
-the result of the next call. *refused* calls raised an error. *accepted* calls returned a result.
+Each argument of each public function, also of impl.distributed, was replaced by each of {values}
+values that are wrong for most arguments. After each call the harness compared the state of the
+thread, and the result of the next call. torch.nn.parallel has fewer arguments.
 
 """
+#: Verdict -> its meaning.
+_BAD_INPUT_VERDICTS = {
+    "refused": "the call raised an error that names the argument, the replica or the device",
+    "accepted": "the call returned a result",
+    "no name": "the call raised an error that does not name the argument",
+    "crash": "the process died",
+}
 _ACCEPTED = """
 impl accepts these values, and torch.nn.parallel refuses them:
 
@@ -60,17 +67,18 @@ impl accepts these values, and torch.nn.parallel refuses them:
 * an empty list of devices, and any iterable without elements: CO-3;
 * tensors without dimensions: SG-4;
 * numbers and other objects among the outputs: SG-6 and SG-7;
-* True and False as the output device or as the `dim` of `gather`, a tensor of ordinals as the
-  devices of `replicate`, and an iterator as the devices of `scatter_kwargs`. No clause covers
-  these. impl treats True as 1 and False as 0, and reads an iterator once.
+* tensors of different dtypes in a sum: `comm.reduce-add.mixed-dtypes`, which torch.nn.parallel's
+  `reduce_add_coalesced` fulfils for some orders of the dtypes only.
 
 torch.nn.parallel accepts these values, and impl refuses them; no clause covers them:
 
+* objects that name no device, such as floats, lists, tensors and NumPy integers:
+  torch.nn.parallel takes each of them for the current device;
 * ordinals above 127, of which PyTorch keeps only 8 bits;
-* True and False as the `dim` of `scatter` and as devices in a list;
-* a tensor as the outputs of `gather`, the inputs of `reduce_add`, or a target device;
+* True and False as a dimension or a device;
 * an object that can be compared with numbers, but is none, as `buffer_size`;
-* None, False and 0 as the devices of `replicate`.
+* None, False and 0 as the devices of `replicate`;
+* an iterator without tensors as the inputs of `reduce_add_coalesced`.
 """
 _RANKS = """
 ## Lost ranks of impl.distributed
@@ -127,12 +135,15 @@ def _render_faults(results: Mapping[str, Any]) -> Iterator[str]:
 
 def _render_bad_input(results: Mapping[str, Any]) -> Iterator[str]:
     yield _BAD_INPUT.format(values=results["impl"]["values"])
-    verdicts = sorted({name for each in results.values() for name in each["counts"]})
+    found = {name for each in results.values() for name in each["counts"]}
+    verdicts = [name for name in _BAD_INPUT_VERDICTS if name in found]
     yield _format_row(["library", "calls", *verdicts])
     yield _format_row(["---"] * (2 + len(verdicts)))
     for name in _TARGETS:
         numbers = [results[name]["counts"].get(verdict, 0) for verdict in verdicts]
         yield _format_row([name, sum(numbers), *numbers])
+    yield _VERDICTS
+    yield from _describe(verdicts, _BAD_INPUT_VERDICTS, ("no name", "crash"))
     yield _ACCEPTED
 
 

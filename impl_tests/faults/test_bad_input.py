@@ -3,6 +3,7 @@
 import pytest
 
 from impl_tests.faults.cases import CASES
+from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
 from impl_tests.faults.wrong_values import VALUES
 from impl_tests.samples import run_python
 
@@ -39,7 +40,7 @@ def test_outcomes_name_argument_value_and_verdict():
         "comm.reduce_add(inputs) float nan refused",
         "comm.reduce_add(destination) None accepted",
         "comm.reduce_add(destination) int 1 accepted",
-        "comm.reduce_add(destination) float nan accepted",
+        "comm.reduce_add(destination) float nan refused",
     ]
 
 
@@ -68,8 +69,31 @@ original, target.comm.reduce_add = target.comm.reduce_add, reduce_add
     assert "comm.reduce_add(inputs) None state left" in run_program(change)
 
 
+def test_an_error_that_does_not_name_the_argument_is_found():
+    change = """
+def reduce_add(inputs, destination):
+    if inputs is None or destination is None:
+        raise TypeError("a wrong destination")
+    return original(inputs, destination)
+original, target.comm.reduce_add = target.comm.reduce_add, reduce_add
+"""
+    lines = run_program(change)
+    assert "comm.reduce_add(inputs) None no name" in lines
+    assert "comm.reduce_add(destination) None refused" in lines
+
+
 def test_every_public_function_has_a_case():
     names = {name.split(" ")[0] for name in CASES}
     assert {"DataParallel", "data_parallel", "replicate", "parallel_apply"} <= names
     assert len([name for name in names if name.startswith("comm.")]) == 6
     assert len([name for name in names if name.startswith("functions.")]) == 4
+
+
+def test_errors_of_all_functions_name_the_argument():
+    change = f"""
+names = {[*CASES, *CASES_OF_IMPL]}
+for each in try_values(target, names, ["object()", "mock of Tensor", "closed generator"], 2):
+    if each.verdict not in ("refused", "accepted"):
+        print("bad", each)
+"""
+    assert not [line for line in run_program(change) if line.startswith("bad")]

@@ -19,7 +19,8 @@ _INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
-page. The meaning of an id does not change. Its letters name the functions that differ: **CO**
+page. [impl under faults](impl/faults.md#wrong-arguments) lists wrong arguments that only impl
+refuses. The meaning of an id does not change. Its letters name the functions that differ: **CO**
 comm, **FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
 parallel_apply, **DP** DataParallel and data_parallel.
 

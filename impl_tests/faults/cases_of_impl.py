@@ -1,0 +1,130 @@
+"""Cases, as in ``cases.py``, of the functions and options that torch.nn.parallel lacks."""
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import impl
+
+from .cases import INPUTS, Case, call_replicate, net, pair, x
+from .target import Target
+
+__all__ = ["CASES_OF_IMPL"]
+
+
+def _call_in_hold(target: Target, **inputs: Any) -> Any:
+    wrapper = target.data_parallel.DataParallel(net(), [0, 1])
+    with torch.no_grad(), wrapper.hold():
+        return [wrapper(**inputs), wrapper(**inputs)]
+
+
+def _install(target: Target, **options: Any) -> Any:
+    with impl.installed(**options):
+        return nn.DataParallel(net(), [0, 1])(x())
+
+
+def _on_one_rank() -> ModuleType:
+    """Return impl.distributed in a process group of this process alone."""
+    if not dist.is_initialized():
+        store = dist.HashStore()  # type: ignore[attr-defined] # public, but not exported
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return importlib.import_module("impl.distributed")
+
+
+def _construct_on_one_rank(target: Target, **arguments: Any) -> Any:
+    return _on_one_rank().DataParallel(**arguments)(x().cpu())
+
+
+def _options(**arguments: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: {
+        name: list(value) if isinstance(value, list) else value
+        for name, value in arguments.items()
+    }
+
+
+#: Name of a function or of a group of options -> its case.
+CASES_OF_IMPL: dict[str, Case] = {
+    "DataParallel with options": Case(
+        lambda target, **options: target.data_parallel.DataParallel(net(), [0, 1], **options)(x()),
+        _options(chunk_sizes=[1, 3], in_turn=True),
+        {"chunk_sizes": "chunk.sizes?"},
+    ),
+    "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),
+    "parallel_apply with options": Case(
+        lambda target, **options: target.parallel_apply.parallel_apply(
+            [nn.Identity(), nn.Identity()], pair(), **options
+        ),
+        _options(in_turn=True),
+    ),
+    "replicate with options": Case(
+        lambda target, **options: call_replicate(
+            target, network=net(), devices=[0, 1], detach=False, **options
+        ),
+        _options(buffer_size=100),
+    ),
+    "scatter with options": Case(
+        lambda target, **options: target.scatter_gather.scatter((x(),), [0, 1], **options),
+        _options(chunk_sizes=[1, 3]),
+        {"chunk_sizes": "chunk.sizes?"},
+    ),
+    "scatter_kwargs with options": Case(
+        lambda target, **options: target.scatter_gather.scatter_kwargs(
+            (x(),), {}, [0, 1], **options
+        ),
+        _options(chunk_sizes=[1, 3]),
+        {"chunk_sizes": "chunk.sizes?"},
+    ),
+    "Whole": Case(
+        lambda target, value: target.scatter_gather.scatter((x(), impl.Whole(value)), [0, 1]),
+        lambda: {"value": x()},
+        {"value": "inputs"},
+    ),
+    "SplitAlong": Case(
+        lambda target, **arguments: target.scatter_gather.scatter(
+            (x(), impl.SplitAlong(**arguments)), [0, 1]
+        ),
+        lambda: {"value": x(), "dim": 1},
+        {"value": "inputs"},
+    ),
+    "install": Case(_install, _options(rebind=False)),
+    "distributed.DataParallel": Case(
+        _construct_on_one_rank,
+        lambda: {
+            "module": net().cpu(),
+            "process_group": None,
+            "device": "cpu",
+            "dim": 0,
+            "chunk_sizes": [1],
+            "source": 0,
+            "gather_output": True,
+            "check_inputs": True,
+        },
+        {"device": "device", "chunk_sizes": "chunk.sizes?"},
+    ),
+    "distributed.data_parallel": Case(
+        lambda target, **arguments: _on_one_rank().data_parallel(**arguments),
+        lambda: {
+            "module": net().cpu(),
+            "inputs": (),
+            "process_group": None,
+            "device": "cpu",
+            "dim": 0,
+            "module_kwargs": {"input": x().cpu()},
+        },
+        INPUTS,
+    ),
+    "distributed.DataParallel.part": Case(
+        lambda target, value: _on_one_rank().DataParallel(net().cpu()).part(value),
+        lambda: {"value": x().cpu()},
+        {"value": "value|args"},
+    ),
+    "distributed.DataParallel.mean": Case(
+        lambda target, losses: _on_one_rank().DataParallel(net().cpu()).mean(losses),
+        lambda: {"losses": x().cpu()},
+    ),
+}
