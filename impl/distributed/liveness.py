@@ -108,7 +108,7 @@ def _describe_store(store: Any) -> str:
     while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined] # not in the stubs
         store = store.underlying_store
     if isinstance(store, dist.FileStore):  # type: ignore[attr-defined] # not in the stubs
-        return "the file of the group's store does not exist, because another rank has ended"
+        return "the file of the group's store does not exist, or another process has locked it"
     return (
         "the process that hosts the group's store, usually rank 0, has ended or does not respond"
     )

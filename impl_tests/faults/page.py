@@ -86,9 +86,7 @@ _RANKS = """
 {cases} trials with {ranks} ranks. In each, one or two ranks exit, are killed or stopped, raise an
 error or stay away, in the constructor, in forward, in backward or between two steps. In the row
 *fails* a collective fails although all ranks respond. The ranks are processes on the CPU, with
-gloo. The table counts the other ranks by the error that they raise. The errors that name no rank
-occurred with a FileStore: a rank that ends with an error had deleted the store's file, and the
-other ranks could then not find out which rank was lost.
+gloo. The table counts the other ranks by the error that they raise.
 
 """
 _SOAK = """

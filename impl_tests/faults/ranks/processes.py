@@ -3,6 +3,7 @@
 import faulthandler
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import tempfile
@@ -77,14 +78,16 @@ class _Rank:
 def run_case(case: Case, limits: TimeLimits) -> list[RankEnd]:
     """Run ``case``; return the ends of all ranks. Make hung processes print stacks and end."""
     faulthandler.enable(2)
-    with tempfile.TemporaryDirectory() as folder:
-        ranks = _start_ranks(case, limits, Path(folder))
-        try:
-            _wait_for_ends(case, limits, ranks)
-        finally:
-            for rank in ranks:
-                rank.process.kill()
-                rank.process.join()
+    # A forked process that finalizes its interpreter would delete a TemporaryDirectory.
+    folder = Path(tempfile.mkdtemp())
+    ranks = _start_ranks(case, limits, folder)
+    try:
+        _wait_for_ends(case, limits, ranks)
+    finally:
+        for rank in ranks:
+            rank.process.kill()
+            rank.process.join()
+        shutil.rmtree(folder)
     return [rank.end for rank in ranks]
 
 
