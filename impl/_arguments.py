@@ -3,18 +3,26 @@
 This module imports torch only.
 """
 
+import operator
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from numbers import Integral
 from types import TracebackType
+from typing import Any
 
+import torch
 from torch import Tensor
+
+#: The beginning of a note with names.
+_PREFIX = "Argument: "
 
 
 class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
     """A context manager that adds the names of arguments to the errors of a ``with`` block.
 
-    The names are in a note of the error. Its type and text do not change.
+    The names are in a note of the error. Its type and text do not change. If a function of impl
+    calls another one, the note has the names of the caller's arguments. An OutOfMemoryError
+    of PyTorch gets no note.
 
     Args:
         names: One or more names, or a function that returns them.
@@ -34,10 +42,17 @@ class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
         error: BaseException | None,
         _: TracebackType | None,
     ) -> None:
-        if error is not None and kind is not None and issubclass(kind, Exception):
+        if kind is None or error is None or not issubclass(kind, Exception):
+            return
+        if not issubclass(kind, torch.OutOfMemoryError):
             with suppress(Exception):  # A class of exceptions may refuse notes.
-                names = self._names if isinstance(self._names, str) else self._names()
-                error.add_note(f"Argument: {names}")
+                self._add_note(error)
+
+    def _add_note(self, error: BaseException) -> None:
+        names = self._names if isinstance(self._names, str) else self._names()
+        notes = getattr(error, "__notes__", [])
+        notes[:] = [note for note in notes if not note.startswith(_PREFIX)]
+        error.add_note(_PREFIX + names)
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -56,13 +71,18 @@ def as_tensors(name: str, values: Iterable[Tensor]) -> list[Tensor]:
     return tensors
 
 
-def as_int(name: str, value: object) -> int:
-    """Return ``value`` as an int. Raise TypeError if it is no integer of Python or NumPy."""
-    if type(value) is int:
-        return value
-    if issubclass(type(value), bool) or not issubclass(type(value), Integral):
-        raise TypeError(f"{name} must be an int, not {type(value).__name__}")
-    return int(value)  # type: ignore[call-overload,no-any-return] # mypy ignores the check
+def as_int(name: str, value: Any) -> int:
+    """Return ``value`` as an int.
+
+    Raise TypeError unless it is an integer of Python or NumPy, or a tensor with one integer.
+    """
+    kind = type(value)
+    if kind is int:
+        return int(value)
+    if issubclass(kind, bool) or not issubclass(kind, Integral | Tensor):
+        raise TypeError(f"{name} must be an int, not {kind.__name__}")
+    with argument(name):
+        return operator.index(value)
 
 
 def is_tensor(value: object) -> bool:

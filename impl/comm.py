@@ -96,7 +96,7 @@ def broadcast(
             return [output.copy_(tensor, non_blocking=True) for output in out]
     with argument("devices"):
         targets = [device_at(ordinal) for ordinal in map(device_index, devices)]  # type: ignore[arg-type] # not None
-    with argument("tensor"):
+    with argument("tensor or devices"):
         return [
             tensor if tensor.device == target else row_major_copy(tensor, target)
             for target in targets
@@ -136,8 +136,9 @@ def broadcast_coalesced(
         raise ValueError("Expected at least one device to broadcast to")
     if any(tensor.get_device() != ordinals[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
-    targets = [device_at(ordinal) for ordinal in ordinals]
-    with argument("tensors"):
+    with argument("devices"):
+        targets = [device_at(ordinal) for ordinal in ordinals]
+    with argument("tensors or devices"):
         return call_on_device(
             targets[0], detached_copies, tensors, targets, buffer_size=buffer_size
         )
@@ -257,18 +258,18 @@ def scatter(
     if out is not None:
         _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         out = as_tensors("out", out)
-        with argument("tensor, out or streams"):
+        with argument("tensor, dim, out or streams"):
             dim = check_scatter_outputs(tensor, out, dim)
             chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
             return copy_chunks(chunks, out, streams)
     with argument("devices"):
         ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
-    with argument("chunk_sizes"):
+    with argument("devices or chunk_sizes"):
         check_chunk_count(chunk_sizes, len(ordinals))
+    with argument("tensor, chunk_sizes or dim"):
+        chunks = split_into_views(tensor, len(ordinals), chunk_sizes, dim)
     with argument("tensor, devices or streams"):
-        return chunks_to_devices(
-            split_into_views(tensor, len(ordinals), chunk_sizes, dim), ordinals, streams
-        )
+        return chunks_to_devices(chunks, ordinals, streams)
 
 
 @exclude_from_compilation
@@ -308,7 +309,7 @@ def gather(
     if out is None:
         with argument("destination"):
             device = as_target(destination)
-        with argument("tensors"):
+        with argument("tensors, dim or destination"):
             dim = check_gather_inputs(tensors, dim)
             return cat_on_device(tensors, dim, device)
     _check_not_given_with_out(destination=destination)

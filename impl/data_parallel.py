@@ -94,7 +94,6 @@ class DataParallel(nn.Module, Generic[T]):
         ``module`` instead. With one device, both record ``module`` as if it were not wrapped.
     """
 
-    module: T
     #: Defaults are class attributes, so that a wrapper pickled without them can be loaded.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
@@ -130,7 +129,8 @@ class DataParallel(nn.Module, Generic[T]):
         if is_cuda(self.src_device_obj):
             _check_balance(self.device_ids)
         if len(self.device_ids) == 1:
-            self.module.to(self.src_device_obj)
+            with argument("module"):
+                self.module.to(self.src_device_obj)
 
     @compile_only_inlined
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from ._arguments import argument, as_int, as_tensors, is_tensor
+from ._arguments import argument, as_int, as_tensors, check_tensor, is_tensor
 from ._comm import (
     attached_copies,
     cat_on_device,
@@ -47,27 +47,21 @@ __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 
 class _CheckedFunction(Function):
-    #: The names of the first arguments of ``forward``, and then the name of its tensors.
-    _names: tuple[str, ...]
-
     @classmethod
     @exclude_from_compilation
     def apply(cls, *args: Any) -> Any:
         """Check the arguments and call :meth:`forward` with them."""
-        *names, tensors = cls._names
-        for name, value in zip(names, args, strict=False):
-            with argument(name):
+        index = 0
+        with argument(lambda: f"number {index} of {cls.__name__}.apply"):
+            for index, value in enumerate(args):  # noqa: B007 - the note contains the index
                 # PyTorch takes a mock of a tensor for a tensor, and crashes.
                 if isinstance(value, Tensor) and not is_tensor(value):
-                    raise TypeError(f"{name}: a {type(value).__name__} is not a tensor")
-        as_tensors(tensors, args[len(names) :])
+                    raise TypeError(f"a {type(value).__name__} is not a tensor")
         return super().apply(*args)  # type: ignore[no-untyped-call] # in torch
 
 
 class Broadcast(_CheckedFunction):
     """Copies of ``n`` tensors on ``k`` devices. Backward adds the gradients of all copies."""
-
-    _names = ("target_gpus", "inputs")
 
     @staticmethod
     @exclude_from_compilation
@@ -92,6 +86,7 @@ class Broadcast(_CheckedFunction):
             ValueError: ``target_gpus`` is empty.
             TypeError: An object is not a tensor, or names no device.
         """
+        as_tensors("inputs", inputs)
         if any(map(is_on_cpu, inputs)):
             raise AssertionError("Broadcast function not implemented for CPU tensors")
         with argument("target_gpus"):
@@ -100,7 +95,7 @@ class Broadcast(_CheckedFunction):
             return ()
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
         save_streams(ctx, devices)
-        with argument("inputs"):
+        with argument("inputs or target_gpus"):
             rows = broadcast_coalesced(inputs, devices)
         # Without `mark_non_differentiable`, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
@@ -118,8 +113,6 @@ class Broadcast(_CheckedFunction):
 
 class ReduceAddCoalesced(_CheckedFunction):
     """Sums of ``k`` lists of ``n`` tensors. Each addend gets the gradient of its sum."""
-
-    _names = ("destination", "num_inputs", "grads")
 
     @staticmethod
     @exclude_from_compilation
@@ -144,10 +137,12 @@ class ReduceAddCoalesced(_CheckedFunction):
             RuntimeError: No list is on ``destination``.
             TypeError: An object is not a tensor, or ``destination`` is no device.
         """
+        as_tensors("grads", grads)
+        num_inputs = as_int("num_inputs", num_inputs)
         with argument("num_inputs"):
-            starts = range(0, len(grads), as_int("num_inputs", num_inputs))
+            starts = range(0, len(grads), num_inputs)
         ctx.devices = [grads[start].device for start in starts]
-        with argument("grads or num_inputs"):
+        with argument("grads, num_inputs or destination"):
             return reduce_add_coalesced(
                 [grads[start : start + num_inputs] for start in starts], destination
             )
@@ -162,8 +157,6 @@ class ReduceAddCoalesced(_CheckedFunction):
 
 class Scatter(_CheckedFunction):
     """Chunks of one tensor on ``k`` devices. Backward concatenates the gradients of the chunks."""
-
-    _names = ("target_gpus", "chunk_sizes", "dim", "input")
 
     @staticmethod
     @exclude_from_compilation
@@ -197,14 +190,16 @@ class Scatter(_CheckedFunction):
             TypeError: ``input`` is not a tensor, ``dim`` is not an int, or an object names no
                 device.
         """
+        check_tensor("input", input)
         with argument("target_gpus"):
             devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device
         save_streams(ctx, [*devices, input.device])
-        with argument("chunk_sizes"):
+        with argument("target_gpus or chunk_sizes"):
             check_chunk_count(chunk_sizes, len(devices))
-        with argument("input"):
+        with argument("input, chunk_sizes or dim"):
             chunks = split_into_views(input, len(devices), chunk_sizes, dim)
+        with argument("input or target_gpus"):
             pairs = zip(chunks, devices, strict=False)
             return tuple([_copy_on_side_stream(*pair) for pair in pairs])
 
@@ -225,8 +220,6 @@ class Scatter(_CheckedFunction):
 
 class Gather(_CheckedFunction):
     """The concatenation of tensors from ``k`` devices. Backward splits the gradient among them."""
-
-    _names = ("target_device", "dim", "inputs")
 
     @staticmethod
     @exclude_from_compilation
@@ -253,6 +246,7 @@ class Gather(_CheckedFunction):
             TypeError: An object is not a tensor, ``dim`` is not an int, or ``target_device`` is no
                 device.
         """
+        as_tensors("inputs", inputs)
         dim = as_int("dim", dim)
         on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
@@ -271,7 +265,7 @@ class Gather(_CheckedFunction):
             ctx.sizes = [tensor.size(dim) for tensor in inputs]
         with argument("target_device"):
             target = CPU if any(on_cpu) else as_target(target_device)
-        with argument("inputs or dim"):
+        with argument("inputs, dim or target_device"):
             dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
             return cat_on_device(inputs, dim, target)
 

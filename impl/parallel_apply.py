@@ -131,7 +131,8 @@ def parallel_apply(
         _ = modules[0]  # Raises IndexError if `modules` is empty.
     # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    targets = _find_devices(inputs, all_kwargs, devices)
+    with argument("inputs, kwargs_tup or devices"):
+        targets = _find_devices(inputs, all_kwargs, devices)
     calls = [
         partial(state.context.run, call_in, state, module, _as_args(args), kwargs)
         for state, module, args, kwargs in zip(

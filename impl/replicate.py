@@ -87,7 +87,7 @@ def replicate(
         return []
     with argument("detach"):
         attached, detached = _partition_tensors(tree, detach=detach)
-    with argument("network"):
+    with argument("network or devices"):
         _check_tensors(attached, detached, targets[0])
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.

@@ -8,7 +8,6 @@ Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of device
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -35,6 +34,7 @@ from ._pytree import (
     CopiedLeaf,
     GatheredLeaf,
     InputLeaves,
+    KeyPath,
     Leaf,
     OutputLeaves,
     Pieces,
@@ -103,7 +103,7 @@ def scatter(
 def scatter_kwargs(
     inputs: Sequence[Any],
     kwargs: Mapping[str, Any] | None,
-    target_gpus: Sequence[DeviceLike],
+    target_gpus: Iterable[DeviceLike],
     dim: int = 0,
     *,
     chunk_sizes: Sequence[float] | None = None,
@@ -126,11 +126,8 @@ def scatter_kwargs(
         ValueError: See :func:`scatter`.
         IndexError: See :func:`scatter`.
         RuntimeError: See :func:`scatter`.
-        TypeError: ``inputs`` or ``target_gpus`` is not a sequence; ``dim`` is not an int; an
-            object names no device.
+        TypeError: ``inputs`` has no length; ``dim`` is not an int; an object names no device.
     """
-    with argument("target_gpus"):
-        len(target_gpus)  # Raises TypeError for an iterator.
     with argument("inputs or kwargs"):
         has_inputs, has_kwargs = bool(inputs), bool(kwargs)
     if has_inputs and not hasattr(type(inputs), "__len__"):
@@ -178,9 +175,10 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     found = OutputLeaves()
     with argument("outputs"):
         root = found.flatten(outputs, "output")
-    pieces: dict[Leaf, list[Any]] = {
-        leaf: [_cat_leaf(leaf, target_device, dim)] for leaf in found.gathered
-    }
+    with argument("outputs, target_device or dim"):
+        pieces: dict[Leaf, list[Any]] = {
+            leaf: [_cat_leaf(leaf, target_device, dim)] for leaf in found.gathered
+        }
     return root.unflatten(1, pieces)[0]
 
 
@@ -226,11 +224,13 @@ def _split_leaves(
     shares = split_lengths(leaves.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
     pieces: dict[Leaf, Sequence[Any]] = {}
-    for split, lengths in zip(leaves.splits, shares, strict=True):
-        with argument(partial(format_path, split.path)):
+    path: KeyPath = ""
+    with argument(lambda: f"{format_path(path)} or target_gpus"):
+        for split, lengths in zip(leaves.splits, shares, strict=True):
+            path = split.path
             pieces[split] = split_leaf(split, targets, lengths, even=weights is None)
     if leaves.copied:
-        with argument("inputs"):
+        with argument("inputs, kwargs or target_gpus"):
             pieces.update(_copy_leaves(leaves.copied, targets[:count]))
     return count, pieces
 
@@ -345,17 +345,12 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
-    with argument("target_device"):
-        is_cpu = is_minus_one(device)
     # Gather handles gradients, scalars with a warning, inputs on the CPU, and the device -1.
-    if is_cpu or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
+    if is_minus_one(device) or _needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)
         return whole
-    with argument("target_device"):
-        target = as_device_or_current(device)
-    with argument("outputs or dim"):
-        dim = check_gather_inputs(tensors, dim)
-        return cat_on_device(tensors, dim, target)
+    dim = check_gather_inputs(tensors, dim)
+    return cat_on_device(tensors, dim, as_device_or_current(device))
 
 
 def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:

@@ -61,3 +61,16 @@ def test_an_overridden_scatter_receives_and_passes_all_arguments(x, topology, ki
     if kind == "attribute":
         parallel.scatter = scatter
     torch.testing.assert_close(parallel(x, scale=3.0), parallel.module(2 * x, scale=3.0))
+
+
+class Scriptable(impl.DataParallel):
+    def forward(self, x):
+        return self.module(x)
+
+
+@pytest.mark.filterwarnings("ignore")  # TorchScript is deprecated, and warns of annotations.
+def test_a_subclass_can_be_scripted(topology):
+    net = nn.Linear(2, 1)
+    scripted = torch.jit.script(Scriptable(net, topology.take(1)))
+    x = torch.ones(3, 2, device=topology.device(0))
+    assert torch.equal(scripted(x), net(x))

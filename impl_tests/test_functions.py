@@ -79,14 +79,26 @@ def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(
 
 
 @pytest.mark.parametrize(
-    ("function", "arguments", "text"),
+    ("function", "arguments", "index"),
     [
-        (functions.Broadcast, ([0, 1], MOCK), r"inputs\[0\] must be a tensor, not Mock"),
-        (functions.ReduceAddCoalesced, (0, 1, MOCK), r"grads\[0\] must be a tensor, not Mock"),
-        (functions.Scatter, ([0, 1], None, MOCK, torch.ones(2)), "dim: a Mock is not a tensor"),
-        (functions.Gather, (MOCK, 0, torch.ones(2)), "target_device: a Mock is not a tensor"),
+        (functions.Broadcast, ([0, 1], MOCK), 1),
+        (functions.ReduceAddCoalesced, (0, 1, MOCK), 2),
+        (functions.Scatter, ([0, 1], None, MOCK, torch.ones(2)), 2),
+        (functions.Gather, (MOCK, 0, torch.ones(2)), 0),
     ],
 )
-def test_an_object_that_only_claims_to_be_a_tensor_is_refused(function, arguments, text):
-    with pytest.raises(TypeError, match=text):
+def test_an_object_that_only_claims_to_be_a_tensor_is_refused(function, arguments, index):
+    with pytest.raises(TypeError, match="a Mock is not a tensor") as caught:
         function.apply(*arguments)
+    assert caught.value.__notes__ == [f"Argument: number {index} of {function.__name__}.apply"]
+
+
+def test_a_subclass_may_have_other_arguments(topology):
+    class WithOption(functions.Gather):
+        @staticmethod
+        def forward(ctx, target_device, dim, option, *inputs):
+            assert option == "option"
+            return functions.Gather.forward(ctx, target_device, dim, *inputs)
+
+    x = torch.ones(2, device=topology.device(0))
+    assert WithOption.apply("cpu", 0, "option", x, x).tolist() == [1] * 4

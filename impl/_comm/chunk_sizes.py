@@ -22,15 +22,14 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
         length = math.ceil(extent / count)
         full, remainder = divmod(extent, length)
         return [length] * full + [remainder] * (remainder > 0)
-    return _weighted_lengths(extent, weights)
+    return _weighted_lengths(extent, list(weights))
 
 
 def check_weights(weights: Sequence[float], count: int) -> None:
     """Raise ValueError unless ``weights`` are ``count`` finite numbers >= 0, and one is > 0."""
     if len(weights) != count:
         raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
-    # A set or an iterator cannot be sliced.
-    if not all(0 <= weight < math.inf for weight in weights[:]):
+    if not all(0 <= weight < math.inf for weight in weights):
         raise ValueError(f"negative or infinite chunk size in {list(weights)}")
     if not any(weights):
         raise ValueError(f"every chunk size is 0 in {list(weights)}")

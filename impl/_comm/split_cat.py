@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor
 
-from .._arguments import argument, as_int
+from .._arguments import as_int
 from .._device import is_cpu
 
 
@@ -51,8 +51,7 @@ def split_into_views(
     dim = wrap_dim(dim, tensor.dim())
     if chunk_sizes is None:
         return torch.chunk(tensor, count, dim)
-    with argument("chunk_sizes"):
-        return torch.split_with_sizes(tensor, list(chunk_sizes), dim)
+    return torch.split_with_sizes(tensor, list(chunk_sizes), dim)
 
 
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:

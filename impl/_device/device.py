@@ -10,8 +10,9 @@ accelerator is available, such as CUDA beside a vendor's back end, its devices k
 import warnings
 from collections.abc import Callable
 from functools import cache
+from numbers import Integral
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
@@ -153,7 +154,7 @@ def is_on_accelerator(tensor: Tensor) -> bool:
 
 def is_minus_one(device: DeviceLike | None) -> bool:
     """Return whether ``device`` is -1, the deprecated name of the CPU as a target."""
-    return isinstance(device, int) and device == -1
+    return is_ordinal(device) and device == -1
 
 
 def is_of_type(device: torch.device, device_type: str | None) -> bool:
@@ -174,8 +175,8 @@ def device_index(device: DeviceLike) -> int:
 
     Raise ValueError if ``device`` is the CPU or has no index, RuntimeError for an invalid string.
     """
-    if isinstance(device, int):
-        return device
+    if is_ordinal(device):
+        return int(device)
     if isinstance(device, str):
         device = torch.device(device)
     if is_cpu(device):
@@ -186,6 +187,12 @@ def device_index(device: DeviceLike) -> int:
             f"Expected a torch.device with a specified index or an integer, but got:{device}"
         )
     return index
+
+
+def is_ordinal(device: object) -> TypeGuard[int]:
+    """Return whether ``device`` is an integer of Python or NumPy, and not True or False."""
+    kind = type(device)
+    return kind is int or (issubclass(kind, Integral) and not issubclass(kind, bool))
 
 
 def device_at(ordinal: int, kind: str | None = None) -> torch.device:
@@ -215,8 +222,8 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     """
     if isinstance(device, str):
         device = torch.device(device)
-    if isinstance(device, int):
-        return device_at(device)
+    if is_ordinal(device):
+        return device_at(int(device))
     if is_cpu(device):
         return CPU
     if device is not None and not isinstance(device, torch.device):

@@ -18,6 +18,7 @@ from .device import (
     has_indices,
     is_cpu,
     is_of_type,
+    is_ordinal,
     type_to_use,
 )
 
@@ -85,8 +86,8 @@ def _as_output_device(device: DeviceLike | None) -> DeviceId:
 
 
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
-    if isinstance(device, int) and not isinstance(device, bool):
-        return device
+    if is_ordinal(device):
+        return int(device)
     found = as_device_or_current(device)
     return found.index if is_of_type(found, accelerator_type()) else found
 

@@ -3,7 +3,7 @@
 This package imports ``_arguments``.
 """
 
-from .containers import Leaf, Node, Pieces, format_path, is_named_tuple
+from .containers import KeyPath, Leaf, Node, Pieces, format_path, is_named_tuple
 from .inputs import CopiedLeaf, InputLeaves, SplitLeaf, remove_markers
 from .markers import SplitAlong, Whole
 from .outputs import GatheredLeaf, OutputLeaves

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._arguments import check_tensor
+from .._arguments import is_tensor
 from .containers import (
     Branch,
     Constant,
@@ -81,6 +81,12 @@ class InputLeaves:
         if not isinstance(extent, int) and value.layout is torch.jagged:
             raise RuntimeError(f"{format_path(path)} cannot be split along its ragged dim {dim}")
         return self._add_split(value, dim, extent, path)
+
+    def _flatten_mock(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        """Flatten a mock of a tensor, which cannot be split."""
+        if dim is not None:
+            raise TypeError(f"{format_path(path)}: a {type(value).__name__} is not a tensor")
+        return Constant(value)
 
     def _flatten_packed(self, value: PackedSequence, dim: int | None, path: KeyPath) -> Node:
         if dim is None:
@@ -171,9 +177,8 @@ _BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dic
 def _find_handler(value: object) -> _Handler:
     for kind, handler in _HANDLERS.items():
         if isinstance(value, kind):
-            if kind is Tensor:
-                check_tensor("an input", value)
-            return handler
+            is_mock = kind is Tensor and not is_tensor(value)
+            return InputLeaves._flatten_mock if is_mock else handler
     if is_dataclass_instance(value) and not isinstance(value, nn.Module):
         return InputLeaves._flatten_dataclass
     return InputLeaves._flatten_constant

@@ -44,4 +44,4 @@ class SplitAlong(Generic[T]):
     dim: int
 
     def __post_init__(self) -> None:
-        as_int("dim", self.dim)
+        object.__setattr__(self, "dim", as_int("dim", self.dim))

@@ -97,6 +97,8 @@ class DataParallel(nn.Module, Generic[T]):
         **options: Any,
     ) -> None:
         super().__init__()
+        if not issubclass(type(module), nn.Module):
+            raise TypeError(f"module must be a Module, not {type(module).__name__}")
         with argument("module or device"):
             self.device = _place_module(module, device)
         self.module = module
@@ -114,8 +116,7 @@ class DataParallel(nn.Module, Generic[T]):
             self.gather_output, self.check_inputs = bool(gather_output), bool(check_inputs)
         self._options = options
         self._require_grad_sync = True
-        with argument("module"):
-            self._get_reducer()
+        self._get_reducer()
 
     @property
     def rank(self) -> int:
@@ -207,10 +208,13 @@ class DataParallel(nn.Module, Generic[T]):
         Returns:
             A scalar, the same on every rank. Its backward computes the gradients of the mean over
             the whole batch.
+
+        Raises:
+            TypeError: ``losses`` is not a tensor.
+            ValueError: The losses of all ranks have no elements.
         """
         check_tensor("losses", losses)
-        with argument("losses"):
-            mean: Tensor = _MeanOverRanks.apply(self._comm, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        mean: Tensor = _MeanOverRanks.apply(self._comm, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return mean
 
     def _get_reducer(self) -> GradientReducer:
@@ -257,10 +261,15 @@ class _MeanOverRanks(Function):
 
     @staticmethod
     def forward(ctx: Any, comm: Communicator, losses: Tensor) -> Tensor:
-        sums = comm.all_gather_object((losses.double().sum().item(), losses.numel()))
+        with argument("losses"):
+            local = losses.double().sum().item(), losses.numel()
+        sums = comm.all_gather_object(local)
         ctx.count = sum(count for _, count in sums)
+        if ctx.count == 0:
+            raise ValueError("all ranks have passed losses without elements to mean")
         ctx.shape = losses.shape
-        return losses.new_tensor(sum(total for total, _ in sums) / ctx.count)
+        with argument("losses"):
+            return losses.new_tensor(sum(total for total, _ in sums) / ctx.count)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Any:

@@ -2,10 +2,13 @@
 
 import pkgutil
 import warnings
+from enum import IntEnum
 
+import numpy as np
 import pytest
 import torch
 
+from impl._device import choose_devices
 from impl._device import device as device_module
 from impl._device import stream as stream_module
 from impl.functions import Scatter
@@ -106,3 +109,20 @@ def test_as_target_converts_minus_one_to_the_cpu_and_warns():
 def test_only_devices_of_usable_accelerators_have_streams(topology, device, expected):
     device = topology.device(0) if device == "sim:0" else torch.device(device)
     assert device_module.has_streams(device) == expected
+
+
+@pytest.mark.parametrize("ordinal", [0, np.int64(0), IntEnum("Ordinal", {"FIRST": 0}).FIRST])
+def test_integers_of_numpy_and_enums_are_ordinals(topology, ordinal):
+    expected = torch.device(topology.device(0).type, 0)
+    assert device_module.as_device_or_current(ordinal) == expected
+    placement = choose_devices([ordinal, ordinal], ordinal)
+    assert [*map(type, placement.device_ids)] == [int, int]
+    assert type(placement.output_device) is int
+
+
+@pytest.mark.parametrize("device", [True, 0.0, [0], torch.tensor(0), np.bool_(True)])
+def test_other_objects_name_no_device(topology, device):
+    with pytest.raises(TypeError, match="a device must be an int, a str"):
+        device_module.as_device_or_current(device)
+    with pytest.raises(TypeError, match="a device must be an int, a str"):
+        choose_devices([0], device)

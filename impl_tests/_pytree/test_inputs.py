@@ -2,6 +2,7 @@
 
 import dataclasses
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -148,3 +149,10 @@ def test_dataclass_that_contains_itself_keeps_the_inner_reference(leaves):
     node = leaves.flatten(record, 0, "x")
     assert len(leaves.splits) == 1
     assert node.children[1].value is record
+
+
+def test_a_mock_of_a_tensor_is_passed_by_reference_and_cannot_be_split():
+    mock = Mock(spec=torch.Tensor)
+    assert InputLeaves().flatten(mock, None, "x") == Constant(mock)
+    with pytest.raises(TypeError, match=r"x\[0\]: a Mock is not a tensor"):
+        InputLeaves().flatten([mock], 0, "x")

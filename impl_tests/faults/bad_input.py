@@ -153,9 +153,10 @@ def _try_value(
 def _judge(error: Exception, name: str) -> str:
     if isinstance(error, SystemError):
         return "no Exception"
-    text = "\n".join([describe(error, limit=None), *getattr(error, "__notes__", ())])
-    is_named = re.search(rf"\b({name})", text, re.IGNORECASE) or _IN_REPLICA.search(text)
-    return "refused" if is_named else "no name"
+    # The text may name the argument by chance. A note says which argument is wrong.
+    text = "\n".join(getattr(error, "__notes__", ())) or describe(error, limit=None)
+    is_named = re.search(rf"\b({name})\b", text.removeprefix("Argument:"))
+    return "refused" if is_named or _IN_REPLICA.search(text) else "no name"
 
 
 def _compute(target: Target, case: Case, arguments: dict[str, Any]) -> list[torch.Tensor]:

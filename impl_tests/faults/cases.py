@@ -77,17 +77,33 @@ def pair() -> list[Tensor]:
 
 
 #: torch.nn.parallel and PyTorch call these arguments devices in errors.
-DEVICES = dict.fromkeys(
-    ["devices", "device_ids", "output_device", "target_device", "target_gpus", "destination"],
-    r"\w*device|target_gpus|destination",
-)
-#: DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``.
+DEVICES = {
+    name: rf"{name}|device|devices"
+    for name in ("devices", "target_gpus", "target_device", "destination")
+} | {
+    # DataParallel passes its devices to scatter and gather.
+    "device_ids": "device_ids|device|devices|target_gpus",
+    "output_device": "output_device|device|target_device",
+}
+#: DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
 INPUTS = dict.fromkeys(
-    ["input", "inputs", "kwargs", "module_kwargs"],
-    "inputs|args|kwargs|module_kwargs|keywords|argument",
+    ["input", "inputs", "kwargs", "module_kwargs"], "input|inputs|args|kwargs|module_kwargs"
 )
 
-
+#: The method ``apply`` of a Function names the position of some wrong arguments.
+_OF_FUNCTIONS = {
+    name: rf"{pattern}|number \d"
+    for name, pattern in {
+        **DEVICES,
+        "num_inputs": "num_inputs",
+        "dim": "dim",
+        "chunk_sizes": "chunk_sizes|split_sizes",
+        # The simulator has no views of sparse tensors.
+        "input": "input|inputs|CPU tensors|aten::view",
+        "first": "inputs|grads|CPU tensors",
+        "second": "inputs|grads|CPU tensors",
+    }.items()
+}
 #: DataParallel passes its module to ``replicate`` as ``network``.
 MODULE = {"module": "module|network"}
 
@@ -137,7 +153,7 @@ CASES: dict[str, Case] = {
     "gather": Case(
         _of("scatter_gather", "gather"),
         lambda: {"outputs": pair(), "target_device": 0, "dim": 0},
-        DEVICES | {"outputs": "output|input"},
+        DEVICES | {"outputs": "outputs|output"},
     ),
     "comm.broadcast": Case(
         _of("comm", "broadcast"),
@@ -169,7 +185,7 @@ CASES: dict[str, Case] = {
             "dim": 0,
             "streams": None,
         },
-        DEVICES | {"chunk_sizes": "chunk_sizes|split_sizes", "streams": "stream"},
+        DEVICES | {"chunk_sizes": "chunk_sizes|split_sizes"},
     ),
     "comm.scatter into out": Case(
         _of("comm", "scatter"),
@@ -187,22 +203,21 @@ CASES: dict[str, Case] = {
     "functions.Broadcast": Case(
         _apply("Broadcast"),
         lambda: {"target_gpus": [0, 1], "input": x()},
-        # The simulator has no views of sparse tensors.
-        DEVICES | {"input": "input|CPU tensors|aten::view"},
+        _OF_FUNCTIONS,
     ),
     "functions.ReduceAddCoalesced": Case(
         _apply("ReduceAddCoalesced"),
         lambda: {"destination": 0, "num_inputs": 1, "first": x(0), "second": x(1)},
-        DEVICES | dict.fromkeys(["first", "second"], "grads|input|CPU tensors"),
+        _OF_FUNCTIONS,
     ),
     "functions.Scatter": Case(
         _apply("Scatter"),
         lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": x()},
-        DEVICES | {"chunk_sizes": "chunk_sizes|split_sizes"},
+        _OF_FUNCTIONS,
     ),
     "functions.Gather": Case(
         _apply("Gather"),
         lambda: {"target_device": 0, "dim": 0, "first": x(0), "second": x(1)},
-        DEVICES | dict.fromkeys(["first", "second"], "input|CPU tensors"),
+        _OF_FUNCTIONS,
     ),
 }

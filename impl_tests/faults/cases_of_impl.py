@@ -104,7 +104,7 @@ CASES_OF_IMPL: dict[str, Case] = {
             "gather_output": True,
             "check_inputs": True,
         },
-        {"device": "device", "chunk_sizes": "chunk.sizes?"},
+        {"module": "module|parameter", "chunk_sizes": "chunk.sizes?"},
     ),
     "distributed.data_parallel": Case(
         lambda target, **arguments: _on_one_rank().data_parallel(**arguments),
@@ -116,7 +116,8 @@ CASES_OF_IMPL: dict[str, Case] = {
             "dim": 0,
             "module_kwargs": {"input": x().cpu()},
         },
-        INPUTS,
+        INPUTS
+        | {"module": "module|parameter", "module_kwargs": "module_kwargs|keywords|input|self"},
     ),
     "distributed.DataParallel.part": Case(
         lambda target, value: _on_one_rank().DataParallel(net().cpu()).part(value),

@@ -49,14 +49,15 @@ _BAD_INPUT = """
 
 Each argument of each public function, also of impl.distributed, was replaced by each of {values}
 values that are wrong for most arguments. After each call the harness compared the state of the
-thread, and the result of the next call. torch.nn.parallel has fewer arguments.
+thread, and the result of the next call. Arguments that only impl has were not tried with
+torch.nn.parallel.
 
 """
 #: Verdict -> its meaning.
 _BAD_INPUT_VERDICTS = {
-    "refused": "the call raised an error that names the argument, the replica or the device",
+    "refused": "an error names the argument or, if a module raised the error, the replica",
     "accepted": "the call returned a result",
-    "no name": "the call raised an error that does not name the argument",
+    "no name": "an error does not name the argument",
     "crash": "the process died",
 }
 _ACCEPTED = """
@@ -67,18 +68,22 @@ impl accepts these values, and torch.nn.parallel refuses them:
 * an empty list of devices, and any iterable without elements: CO-3;
 * tensors without dimensions: SG-4;
 * numbers and other objects among the outputs: SG-6 and SG-7;
-* tensors of different dtypes in a sum: `comm.reduce-add.mixed-dtypes`, which torch.nn.parallel's
-  `reduce_add_coalesced` fulfils for some orders of the dtypes only.
+* tensors of different dtypes in a sum: clause `comm.reduce-add.mixed-dtypes`.
+  torch.nn.parallel's `reduce_add_coalesced` refuses some orders of the dtypes;
+* integers of NumPy as devices, and an iterator as the devices of `scatter_kwargs`:
+  [divergences without a clause](../DIVERGENCES.md#divergences-without-a-clause).
 
-torch.nn.parallel accepts these values, and impl refuses them; no clause covers them:
+torch.nn.parallel accepts these values, and impl refuses them. No clause covers them:
 
-* objects that name no device, such as floats, lists, tensors and NumPy integers:
-  torch.nn.parallel takes each of them for the current device;
+* objects that name no device, such as floats, lists and tensors. Where torch.nn.parallel accepts
+  them, it takes them for the current device;
 * ordinals above 127, of which PyTorch keeps only 8 bits;
 * True and False as a dimension or a device;
-* an object that can be compared with numbers, but is none, as `buffer_size`;
+* as `buffer_size`, an object that is not a number but can be compared with numbers, such as a
+  tensor;
 * None, False and 0 as the devices of `replicate`;
-* an iterator without tensors as the inputs of `reduce_add_coalesced`.
+* an iterator without tensors as the inputs of `reduce_add_coalesced`;
+* a mock of a tensor.
 """
 _RANKS = """
 ## Lost ranks of impl.distributed

@@ -19,10 +19,10 @@ _INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
-page. [impl under faults](impl/faults.md#wrong-arguments) lists wrong arguments that only impl
-refuses. The meaning of an id does not change. Its letters name the functions that differ: **CO**
-comm, **FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
-parallel_apply, **DP** DataParallel and data_parallel.
+page and the [wrong arguments](impl/faults.md#wrong-arguments) that only impl refuses. The meaning
+of an id does not change. Its letters name the functions that differ: **CO** comm, **FN**
+functions, **SG** scatter and gather of nested values, **RE** replicate, **PA** parallel_apply,
+**DP** DataParallel and data_parallel.
 
 Each section lists the behaviour of torch.nn.parallel, the behaviour of impl and the reason for the
 divergence: torch.nn.parallel is wrong, torch.nn.parallel refuses a call that impl supports, or the
@@ -32,6 +32,17 @@ pull requests of pytorch/pytorch, unless a link names another repository.
 
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
+"""
+_WITHOUT_CLAUSE = """
+## Divergences without a clause
+
+The tests of impl check these divergences. The suite has no clause for them, so it accepts both
+behaviours.
+
+* Integers of NumPy as devices. impl takes them for ordinals. torch.nn.parallel takes them for the
+  current device, and its `comm` refuses them.
+* An iterator as the devices of `scatter_kwargs`. torch.nn.parallel has read it when it splits the
+  keyword arguments, and raises an error.
 """
 #: For each kind of record in the register: the reason that DIVERGENCES.md states.
 _REASONS = {
@@ -47,7 +58,9 @@ def divergences() -> str:
     found = _group_by_id(register.load(REGISTER))
     contents = [f"| [{name}](#{name.lower()}) | {titles[name]} |" for name in found]
     sections = [_section(name, titles[name], each) for name, each in found.items()]
-    return "\n".join([_INTRODUCTION, "| id | subject |", "|---|---|", *contents, *sections]) + "\n"
+    return "\n".join(
+        [_INTRODUCTION, "| id | subject |", "|---|---|", *contents, *sections, _WITHOUT_CLAUSE]
+    )
 
 
 def _group_by_id(records: Iterable[register.Divergence]) -> dict[str, list[register.Divergence]]:
