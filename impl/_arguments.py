@@ -7,7 +7,6 @@ import operator
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from numbers import Integral
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -34,21 +33,15 @@ class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
         self._names = names
 
     def __enter__(self) -> None:
-        return
+        """Do nothing."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        _: TracebackType | None,
-    ) -> None:
-        if kind is None or error is None or not issubclass(kind, Exception):
-            return
-        if not issubclass(kind, torch.OutOfMemoryError):
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        kind = type(error)
+        if issubclass(kind, Exception) and not issubclass(kind, torch.OutOfMemoryError):
             with suppress(Exception):  # A class of exceptions may refuse notes.
                 self._add_note(error)
 
-    def _add_note(self, error: BaseException) -> None:
+    def _add_note(self, error: Any) -> None:
         names = self._names if isinstance(self._names, str) else self._names()
         notes = getattr(error, "__notes__", [])
         notes[:] = [note for note in notes if not note.startswith(_PREFIX)]
