@@ -12,16 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: The beginning of a note with names.
-_PREFIX = "Argument: "
+
+class _Note(str):
+    """A note that a block has added."""
+
+    __slots__ = ()
 
 
 class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
     """A context manager that adds the names of arguments to the errors of a ``with`` block.
 
-    The names are in a note of the error. Its type and text do not change. If a function of impl
-    calls another one, the note has the names of the caller's arguments. An OutOfMemoryError
-    of PyTorch gets no note.
+    The names are in a note. The type and the text of the error do not change. Of nested blocks,
+    the outermost one names the arguments. An OutOfMemoryError of PyTorch gets no note.
 
     Args:
         names: One or more names, or a function that returns them.
@@ -44,8 +46,8 @@ class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
     def _add_note(self, error: Any) -> None:
         names = self._names if isinstance(self._names, str) else self._names()
         notes = getattr(error, "__notes__", [])
-        notes[:] = [note for note in notes if not note.startswith(_PREFIX)]
-        error.add_note(_PREFIX + names)
+        notes[:] = [note for note in notes if not isinstance(note, _Note)]
+        error.add_note(_Note(f"Argument: {names}"))
 
 
 def check_tensor(name: str, value: object) -> None:
@@ -67,14 +69,15 @@ def as_tensors(name: str, values: Iterable[Tensor]) -> list[Tensor]:
 def as_int(name: str, value: Any) -> int:
     """Return ``value`` as an int.
 
-    Raise TypeError unless it is an integer of Python or NumPy, or a tensor with one integer.
+    Raise TypeError unless it is an integer of Python or NumPy, or a 0-dim tensor of integers.
     """
     kind = type(value)
     if kind is int:
         return int(value)
-    if issubclass(kind, bool) or not issubclass(kind, Integral | Tensor):
-        raise TypeError(f"{name} must be an int, not {kind.__name__}")
     with argument(name):
+        is_scalar = issubclass(kind, Tensor) and value.dim() == 0 and value.dtype is not torch.bool
+        if issubclass(kind, bool) or not (is_scalar or issubclass(kind, Integral)):
+            raise TypeError(f"{name} must be an int, not {kind.__name__}")
         return operator.index(value)
 
 

@@ -132,8 +132,8 @@ def broadcast_coalesced(
     tensors = as_tensors("tensors", tensors)
     with argument("devices"):
         ordinals = [device_index(device) for device in devices]
-    if not ordinals:
-        raise ValueError("Expected at least one device to broadcast to")
+        if not ordinals:
+            raise ValueError("Expected at least one device to broadcast to")
     if any(tensor.get_device() != ordinals[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
     with argument("devices"):

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.profiler import record_function
 
-from ._arguments import argument, as_int
+from ._arguments import argument
 from ._comm import check_weights, to_device
 from ._compat import (
     ProfilerSpan,
@@ -83,7 +83,7 @@ class DataParallel(nn.Module, Generic[T]):
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
             ``k`` entries, has a negative or infinite one, or only zeros.
-        TypeError: ``dim`` is not an int; an object names no device.
+        TypeError: An object names no device.
 
     Note:
         Attributes that a replica sets are lost with the replica. The buffers of the replica on
@@ -117,7 +117,8 @@ class DataParallel(nn.Module, Generic[T]):
         placement = choose_devices(device_ids, output_device, module)
         if placement is None:
             return
-        self.dim = as_int("dim", dim)
+        with argument("dim"):
+            self.dim = dim
         self.device_ids, self.output_device, self.src_device_obj = placement
         if chunk_sizes is not None:
             with argument("chunk_sizes"):
@@ -129,7 +130,7 @@ class DataParallel(nn.Module, Generic[T]):
         if is_cuda(self.src_device_obj):
             _check_balance(self.device_ids)
         if len(self.device_ids) == 1:
-            with argument("module"):
+            with argument("module or device_ids"):
                 self.module.to(self.src_device_obj)
 
     @compile_only_inlined
@@ -313,9 +314,8 @@ class _DataParallelCall(DataParallel[nn.Module]):
     @exclude_from_compilation
     def __init__(self, module: nn.Module, placement: Placement, dim: int) -> None:
         nn.Module.__init__(self)
-        with argument("module"):
-            self.module = module
-        self.dim = as_int("dim", dim)
+        with argument("module or dim"):
+            self.module, self.dim = module, dim
         self.device_ids, self.output_device, self.src_device_obj = placement
 
     def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:

@@ -52,7 +52,7 @@ class _CheckedFunction(Function):
     def apply(cls, *args: Any) -> Any:
         """Check the arguments and call :meth:`forward` with them."""
         index = 0
-        with argument(lambda: f"number {index} of {cls.__name__}.apply"):
+        with argument(lambda: f"args[{index}] of {cls.__name__}.apply"):
             for index, value in enumerate(args):  # noqa: B007 - the note contains the index
                 # PyTorch takes a mock of a tensor for a tensor, and crashes.
                 if isinstance(value, Tensor) and not is_tensor(value):
@@ -88,7 +88,8 @@ class Broadcast(_CheckedFunction):
         """
         as_tensors("inputs", inputs)
         if any(map(is_on_cpu, inputs)):
-            raise AssertionError("Broadcast function not implemented for CPU tensors")
+            with argument("inputs"):
+                raise AssertionError("Broadcast function not implemented for CPU tensors")
         with argument("target_gpus"):
             devices = [as_device_or_current(device) for device in target_gpus]
         if not inputs:
@@ -250,7 +251,8 @@ class Gather(_CheckedFunction):
         dim = as_int("dim", dim)
         on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
-            raise AssertionError("Gather function not implemented for CPU tensors")
+            with argument("inputs"):
+                raise AssertionError("Gather function not implemented for CPU tensors")
         ctx.scalars = dim == 0 and all(tensor.dim() == 0 for tensor in inputs)
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
         ctx.complex = [tensor.is_complex() for tensor in inputs]

@@ -92,8 +92,9 @@ def replicate(
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.
     with pause_gc():
-        attached_rows = attached_copies(attached, targets, buffer_size=buffer_size)
-        detached_rows = detached_copies(detached, targets, buffer_size=buffer_size)
+        with argument("network or devices"):
+            attached_rows = attached_copies(attached, targets, buffer_size=buffer_size)
+            detached_rows = detached_copies(detached, targets, buffer_size=buffer_size)
         replica_map = ReplicaMap(
             attached + detached,
             [left + right for left, right in zip(attached_rows, detached_rows, strict=True)],

@@ -217,9 +217,9 @@ def _split_leaves(
     if not (leaves.splits or leaves.copied):
         return len(devices), {}
     check_not_traced()  # A trace would record the chunk sizes as constants.
-    if not devices:
-        raise RuntimeError("Expected at least one device to scatter to")
     with argument("target_gpus"):
+        if not devices:
+            raise RuntimeError("Expected at least one device to scatter to")
         targets = [as_device_or_current(device) for device in devices]
     shares = split_lengths(leaves.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)

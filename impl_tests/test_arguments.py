@@ -9,6 +9,8 @@ import torch
 
 import impl
 from impl._arguments import argument, as_int, as_tensors
+from impl.functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+from impl.scatter_gather import scatter_kwargs
 
 
 class NoNotesError(ValueError):
@@ -36,11 +38,11 @@ def test_an_interrupt_and_an_error_that_refuses_notes_do_not_change(error):
 
 def test_the_note_has_the_names_of_the_outermost_block():
     error = ValueError("text")
-    error.add_note("another note")
+    error.add_note("Argument: of the caller")
     for _ in range(2):  # The error may be raised again.
         with pytest.raises(ValueError, match="text"), argument("outer"), argument("inner"):
             raise error
-    assert error.__notes__ == ["another note", "Argument: outer"]
+    assert error.__notes__ == ["Argument: of the caller", "Argument: outer"]
 
 
 def test_an_out_of_memory_error_gets_no_note():
@@ -56,10 +58,15 @@ def test_as_int_refuses_other_objects_than_integers(value):
         as_int("dim", value)
 
 
-@pytest.mark.parametrize("value", [torch.tensor([1, 1]), torch.tensor(1.0)])
-def test_as_int_refuses_a_tensor_without_an_integer_and_names_the_argument(value):
-    with pytest.raises(TypeError) as caught:
+@pytest.mark.parametrize("value", [torch.tensor([1]), torch.tensor(True)])
+def test_as_int_refuses_tensors_of_other_values(value):
+    with pytest.raises(TypeError, match="dim must be an int, not Tensor"):
         as_int("dim", value)
+
+
+def test_as_int_names_the_argument_if_a_tensor_has_no_integer():
+    with pytest.raises(TypeError) as caught:
+        as_int("dim", torch.tensor(1.5))
     assert caught.value.__notes__ == ["Argument: dim"]
 
 
@@ -74,28 +81,95 @@ def test_as_tensors_names_the_index_of_an_object_that_is_no_tensor():
     assert as_tensors("inputs", iter([x])) == [x]
     with pytest.raises(TypeError, match=r"inputs\[1\] must be a tensor, not Mock"):
         as_tensors("inputs", [x, Mock(spec=torch.Tensor)])
+    with pytest.raises(TypeError) as caught:
+        as_tensors("inputs", 5)
+    assert caught.value.__notes__ == ["Argument: inputs"]
 
 
-@pytest.mark.parametrize(
-    ("call", "note"),
-    [
-        (partial(impl.scatter, torch.ones(2), 5), "Argument: target_gpus"),
-        (partial(impl.scatter, torch.ones(2), [0, 1], chunk_sizes=1), "Argument: chunk_sizes"),
-        (partial(impl.comm.broadcast, torch.ones(2), [object()]), "Argument: devices"),
-        (partial(impl.comm.gather, [torch.ones(2)], 0, object()), "Argument: destination"),
-        (partial(impl.parallel_apply, 5, [1]), "Argument: modules or inputs"),
-        (
-            partial(impl.parallel_apply, [abs], [1], devices=[1.5]),
-            "Argument: inputs, kwargs_tup or devices",
-        ),
-        (partial(impl.replicate, 5, [0, 1]), "Argument: network"),
-    ],
-)
+X = torch.ones(4, 2)
+NET = torch.nn.Linear(2, 1)
+#: A wrong argument of each public function: the names in the error's note -> the call.
+CALLS = {
+    "target_gpus of scatter": partial(impl.scatter, X, 5),
+    "target_gpus of scatter, a float": partial(impl.scatter, X, [1.5]),
+    "target_gpus of scatter, empty": partial(impl.scatter, X, []),
+    "chunk_sizes of scatter": partial(impl.scatter, X, [0, 1], chunk_sizes=1),
+    "inputs or dim of scatter": partial(impl.scatter, X, [0, 1], 2),
+    "inputs or kwargs of scatter_kwargs": partial(scatter_kwargs, X, None, [0, 1]),
+    "kwargs['x'] or target_gpus of scatter": partial(
+        scatter_kwargs, (), {"x": X.to_sparse_coo()}, ["cpu"]
+    ),
+    "inputs, kwargs or target_gpus of scatter": partial(
+        impl.scatter, impl.Whole(X.to("meta")), ["cpu"]
+    ),
+    "outputs of gather": partial(impl.gather, 5, "cpu"),
+    "outputs, target_device or dim of gather": partial(impl.gather, [X, X], "cpu", 2),
+    "network of replicate": partial(impl.replicate, 5, [0]),
+    "devices of replicate": partial(impl.replicate, NET, 5),
+    "detach of replicate": partial(impl.replicate, NET, [0, 1], X),
+    "network or devices of replicate": partial(impl.replicate, NET, [0, 1]),
+    "modules or inputs of parallel_apply": partial(impl.parallel_apply, 5, [1]),
+    "modules of parallel_apply": partial(impl.parallel_apply, {abs}, [1]),
+    "in_turn of parallel_apply": partial(impl.parallel_apply, [abs], [1], in_turn=X),
+    "inputs, kwargs_tup or devices of parallel_apply": partial(
+        impl.parallel_apply, [abs], [1], devices=[1.5]
+    ),
+    "device_ids of DataParallel": partial(impl.DataParallel, NET, 5),
+    "device_ids of DataParallel, a float": partial(impl.DataParallel, NET, [1.5]),
+    "device_ids of DataParallel, empty": partial(impl.DataParallel, NET, []),
+    "output_device of DataParallel": partial(impl.DataParallel, NET, [0, 1], 1.5),
+    "output_device of DataParallel on the CPU": partial(impl.DataParallel, NET, ["cpu"], 1.5),
+    "chunk_sizes of DataParallel": partial(impl.DataParallel, NET, [0, 1], chunk_sizes=1),
+    "in_turn of DataParallel": partial(impl.DataParallel, NET, [0, 1], in_turn=X),
+    "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
+    "module of data_parallel": partial(impl.data_parallel, abs, X, [0, 1]),
+    "devices or out of broadcast": partial(impl.comm.broadcast, X),
+    "devices of broadcast": partial(impl.comm.broadcast, X, [object()]),
+    "tensor or out of broadcast": partial(impl.comm.broadcast, X, out=[X]),
+    "tensor or devices of broadcast": partial(impl.comm.broadcast, X.to("meta"), [0]),
+    "tensors of broadcast_coalesced": partial(impl.comm.broadcast_coalesced, 5, [0]),
+    "devices of broadcast_coalesced": partial(impl.comm.broadcast_coalesced, [], [object()]),
+    "devices of broadcast_coalesced, empty": partial(impl.comm.broadcast_coalesced, [], []),
+    "inputs of reduce_add": partial(impl.comm.reduce_add, iter([X])),
+    "destination of reduce_add": partial(impl.comm.reduce_add, [X], 1.5),
+    "inputs or destination of reduce_add": partial(impl.comm.reduce_add, [X, X], 0),
+    "inputs of reduce_add_coalesced": partial(impl.comm.reduce_add_coalesced, [[X], []]),
+    "destination of reduce_add_coalesced": partial(
+        impl.comm.reduce_add_coalesced, [[X], [X]], 1.5
+    ),
+    "inputs or destination of reduce_add_coalesced": partial(
+        impl.comm.reduce_add_coalesced, [[X], [X]], 0
+    ),
+    "streams of comm.scatter": partial(impl.comm.scatter, X, [0], streams=5),
+    "devices of comm.scatter": partial(impl.comm.scatter, X),
+    "tensor, dim, out or streams of comm.scatter": partial(impl.comm.scatter, X, out=[X]),
+    "devices or chunk_sizes of comm.scatter": partial(impl.comm.scatter, X, [0], [1, 3]),
+    "tensor, chunk_sizes or dim of comm.scatter": partial(impl.comm.scatter, X, [0], [1]),
+    "tensor, devices or streams of comm.scatter": partial(impl.comm.scatter, X, [-2]),
+    "destination of comm.gather": partial(impl.comm.gather, [X], 0, object()),
+    "tensors, dim or destination of comm.gather": partial(impl.comm.gather, [X], 0),
+    "tensors, dim or out of comm.gather": partial(impl.comm.gather, [X], 0, out=X),
+    "inputs of Broadcast": partial(Broadcast.apply, [0], X),
+    "target_gpus of Broadcast": partial(Broadcast.apply, 5),
+    "num_inputs of ReduceAddCoalesced": partial(ReduceAddCoalesced.apply, 0, 0, X),
+    "grads, num_inputs or destination of ReduceAddCoalesced": partial(
+        ReduceAddCoalesced.apply, 0, 1, X, X
+    ),
+    "target_gpus of Scatter": partial(Scatter.apply, 5, None, 0, X),
+    "target_gpus or chunk_sizes of Scatter": partial(Scatter.apply, [0], [1, 3], 0, X),
+    "input, chunk_sizes or dim of Scatter": partial(Scatter.apply, [0], [1], 0, X),
+    "target_device of Gather": partial(Gather.apply, 1.5, 0, X.to("meta")),
+    "inputs or dim of Gather": partial(Gather.apply, "cpu", 2, X),
+    "inputs, dim or target_device of Gather": partial(Gather.apply, "cpu", 0, X, X[0]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
 @pytest.mark.usefixtures("topology")
-def test_errors_of_public_functions_name_the_argument(call, note):
-    with pytest.raises((TypeError, AttributeError, ValueError)) as caught:
-        call()
-    assert note in caught.value.__notes__
+def test_errors_of_public_functions_name_the_argument(name):
+    with pytest.raises(Exception) as caught:
+        CALLS[name]()
+    assert caught.value.__notes__ == [f"Argument: {name.split(' of ')[0]}"]
 
 
 @pytest.mark.usefixtures("topology")

@@ -90,7 +90,7 @@ def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(
 def test_an_object_that_only_claims_to_be_a_tensor_is_refused(function, arguments, index):
     with pytest.raises(TypeError, match="a Mock is not a tensor") as caught:
         function.apply(*arguments)
-    assert caught.value.__notes__ == [f"Argument: number {index} of {function.__name__}.apply"]
+    assert caught.value.__notes__ == [f"Argument: args[{index}] of {function.__name__}.apply"]
 
 
 def test_a_subclass_may_have_other_arguments(topology):

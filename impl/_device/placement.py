@@ -14,6 +14,7 @@ from .device import (
     accelerator_type,
     all_devices,
     as_device_or_current,
+    device_at,
     device_index,
     has_indices,
     is_cpu,
@@ -69,7 +70,7 @@ def choose_devices(
     with argument("device_ids"):
         ids = [*map(_as_device_id, devices)]
         ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
-        source = torch.device(kind, ordinals[0])
+        source = device_at(ordinals[0], kind)
     output = _as_output_device(devices[0] if output_device is None else output_device)
     return Placement(ids, output, source)
 

@@ -126,3 +126,16 @@ def test_other_objects_name_no_device(topology, device):
         device_module.as_device_or_current(device)
     with pytest.raises(TypeError, match="a device must be an int, a str"):
         choose_devices([0], device)
+
+
+def test_the_largest_index_of_a_device_is_127(topology):
+    kind = topology.device(0).type
+    assert device_module.device_at(127) == torch.device(kind, 127)
+    with pytest.raises(RuntimeError, match="There is no device with the index 128"):
+        device_module.device_at(128)
+    with pytest.raises(RuntimeError, match="There is no device with the index 1000"):
+        choose_devices([1000], None)
+
+
+def test_a_tensor_is_not_minus_one():
+    assert not device_module.is_minus_one(torch.tensor([-1, -1]))

@@ -38,8 +38,8 @@ def test_errors_name_the_argument(tmp_path):
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout.splitlines()[:7] == [
         "TypeError: module must be a Module, not builtin_function_or_method []",
-        "TypeError: dim must be an int, not Mock []",
-        "TypeError: source must be an int, not bool []",
+        "TypeError: dim must be an int, not Mock ['Argument: dim']",
+        "TypeError: source must be an int, not bool ['Argument: source']",
         "ValueError: source 1 is not a rank of a group of 1 ranks []",
         "TypeError: object of type 'int' has no len() ['Argument: chunk_sizes']",
         "TypeError: losses must be a tensor, not Mock []",

@@ -90,9 +90,9 @@ INPUTS = dict.fromkeys(
     ["input", "inputs", "kwargs", "module_kwargs"], "input|inputs|args|kwargs|module_kwargs"
 )
 
-#: The method ``apply`` of a Function names the position of some wrong arguments.
+#: The method ``apply`` of a Function names the index of some wrong arguments.
 _OF_FUNCTIONS = {
-    name: rf"{pattern}|number \d"
+    name: rf"{pattern}|args"
     for name, pattern in {
         **DEVICES,
         "num_inputs": "num_inputs",

@@ -47,15 +47,15 @@ The columns:
 _BAD_INPUT = """
 ## Wrong arguments
 
-Each argument of each public function, also of impl.distributed, was replaced by each of {values}
-values that are wrong for most arguments. After each call the harness compared the state of the
-thread, and the result of the next call. Arguments that only impl has were not tried with
-torch.nn.parallel.
+In each call, one argument of a public function was replaced by one of {values} values, such as
+None, a closed generator or a sparse tensor. Each argument was replaced by each value, also the
+arguments of impl.distributed. After each call the harness compared the state of the thread, and
+the result of the next call. Arguments that only impl has were not tried with torch.nn.parallel.
 
 """
 #: Verdict -> its meaning.
 _BAD_INPUT_VERDICTS = {
-    "refused": "an error names the argument or, if a module raised the error, the replica",
+    "refused": "an error names the argument, the device or, if a module raised it, the replica",
     "accepted": "the call returned a result",
     "no name": "an error does not name the argument",
     "crash": "the process died",
@@ -75,14 +75,15 @@ impl accepts these values, and torch.nn.parallel refuses them:
 
 torch.nn.parallel accepts these values, and impl refuses them. No clause covers them:
 
-* objects that name no device, such as floats, lists and tensors. Where torch.nn.parallel accepts
-  them, it takes them for the current device;
+* objects that name no device, such as floats, lists and tensors. torch.nn.parallel takes them for
+  the current device;
 * ordinals above 127, of which PyTorch keeps only 8 bits;
-* True and False as a dimension or a device;
-* as `buffer_size`, an object that is not a number but can be compared with numbers, such as a
-  tensor;
+* True and False as a dimension or a device, and an array of NumPy as a dimension;
+* a dimension that is not an integer, in a call without tensors to split;
+* as `buffer_size`, an object other than an int or a float that can be compared with numbers, such
+  as a Decimal or a tensor;
 * None, False and 0 as the devices of `replicate`;
-* an iterator without tensors as the inputs of `reduce_add_coalesced`;
+* an iterator of objects that are not tensors as the inputs of `reduce_add_coalesced`;
 * a mock of a tensor.
 """
 _RANKS = """

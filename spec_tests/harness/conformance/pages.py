@@ -19,8 +19,8 @@ _INTRODUCTION = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
-page and the [wrong arguments](impl/faults.md#wrong-arguments) that only impl refuses. The meaning
-of an id does not change. Its letters name the functions that differ: **CO** comm, **FN**
+page. It also refuses some [wrong arguments](impl/faults.md#wrong-arguments). The meaning of an id
+does not change. Its letters name the functions that differ: **CO** comm, **FN**
 functions, **SG** scatter and gather of nested values, **RE** replicate, **PA** parallel_apply,
 **DP** DataParallel and data_parallel.
 
@@ -39,10 +39,10 @@ _WITHOUT_CLAUSE = """
 The tests of impl check these divergences. The suite has no clause for them, so it accepts both
 behaviours.
 
-* Integers of NumPy as devices. impl takes them for ordinals. torch.nn.parallel takes them for the
-  current device, and its `comm` refuses them.
-* An iterator as the devices of `scatter_kwargs`. torch.nn.parallel has read it when it splits the
-  keyword arguments, and raises an error.
+* Integers of NumPy as devices. impl takes them for ordinals, and -1 for the CPU as a target.
+  torch.nn.parallel takes them for the current device, or refuses them.
+* An iterator as the devices of `scatter_kwargs`. In torch.nn.parallel the positional arguments
+  exhaust the iterator, and tensors among the keyword arguments raise an error.
 """
 #: For each kind of record in the register: the reason that DIVERGENCES.md states.
 _REASONS = {
