@@ -192,3 +192,11 @@ def test_scatter_kwargs_reads_an_iterator_of_devices_once():
     x = torch.ones(2)
     inputs, kwargs = impl.scatter_gather.scatter_kwargs((x,), {"x": x}, iter(["cpu", "cpu"]))
     assert [len(inputs), len(kwargs)] == [2, 2]
+
+
+def test_broadcast_fills_an_iterator_of_outputs(topology):
+    x = torch.ones(2, device=topology.device(0))
+    outputs = [torch.zeros_like(x), torch.zeros_like(x)]
+    filled = impl.comm.broadcast(x, out=iter(outputs))
+    assert all(map(torch.equal, filled, [x, x]))
+    assert [*map(id, filled)] == [*map(id, outputs)]
