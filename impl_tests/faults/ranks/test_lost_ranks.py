@@ -29,6 +29,8 @@ CASES = [
     (1, {"where": "forward", "lost": ((1, "raises"),)}),
     (2, {"where": "part", "lost": ((0, "killed"), (2, "os._exit"))}),
     (3, {"where": "mean", "lost": ((2, "sys.exit"),)}),
+    # Rank 1 finalizes its interpreter, and must leave the file of the store.
+    (132, {"where": "part", "lost": ((1, "raises"),)}),
     (4, {"where": "between", "lost": ((0, "killed"),)}),
 ]
 CASE = draw_case(0, 3, where="forward", lost=((1, "killed"),), raising=-1)
@@ -48,6 +50,7 @@ def test_lost_ranks_are_named_and_errors_without_a_name_are_found():
     assert completed.returncode == 0, completed.stderr
     assert sorted(completed.stdout.splitlines()) == [
         "1,named,own error,named",
+        "132,named,own error,named",
         "2,own error,named,own error",
         "3,named,named,own error",
         "4,own error,no name,no name",
