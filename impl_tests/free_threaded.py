@@ -44,11 +44,11 @@ print(json.dumps({
 CHECK_GIL = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
 
 _PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
-_SUITE = ("spec_tests", "--ignore", "spec_tests/meta_tests", "--accelerator", "sim")
+_SUITE = ("spec_tests", "--accelerator", "sim")
 #: For each part of the run: a module for ``python -m``, and the arguments of the module.
 PARTS = {
     "suite": (*_PYTEST, *_SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl"),
-    "impl": (*_PYTEST, "spec_tests/meta_tests", "impl_tests"),
+    "impl": (*_PYTEST, "spec_tests/tests", "impl_tests"),
     "stress": ("impl_tests.stress", "--minutes", "10", "--threads", "2-16"),
 }
 

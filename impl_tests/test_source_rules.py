@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from impl_tests.samples import run_python
-from spec_tests.meta_tests.python_source import (
+from spec_tests.tests.python_source import (
     comparisons_with,
     dotted_names,
     imported_modules,

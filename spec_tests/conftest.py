@@ -115,8 +115,8 @@ def _raise_if_any(problem: str, ids: set[str]) -> None:
 
 
 def _is_in_chapter(path: Path) -> bool:
-    """Return whether the tests of a file check a target. Tests in ``meta_tests`` do not."""
-    return HERE in path.parents and HERE / "meta_tests" not in path.parents
+    """Return whether the tests of a file check a target. A folder ``tests`` checks the suite."""
+    return HERE in path.parents and "tests" not in path.relative_to(HERE).parts
 
 
 def _check_clauses_of(item: pytest.Item, known_clauses: dict[str, clauses.Clause]) -> set[str]:

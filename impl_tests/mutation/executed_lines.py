@@ -24,7 +24,7 @@ from impl_tests import forks
 from impl_tests.mutants import IMPL
 from impl_tests.mutation.changes import first_line_of
 from impl_tests.mutation.session import CollectedTests, import_impl_from
-from spec_tests.meta_tests.import_order import ROOT
+from spec_tests.tests.import_order import ROOT
 
 #: A test's duration in ``seconds``, and the ``lines`` that it executes in each file.
 Record = dict[str, Any]

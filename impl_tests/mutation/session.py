@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.meta_tests.import_order import CHAPTERS, ROOT
+from spec_tests.tests.import_order import CHAPTERS, ROOT
 
 #: The folders of the conformance suite. ``distributed`` is excluded: its tests start processes,
 #: whose lines are not recorded, so the tests would run for every change.

@@ -45,8 +45,6 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     """Return arguments that make pytest run the suite without settings of the current project."""
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
     settings += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
-    # The meta tests check the suite itself, not the target.
-    settings += ["--ignore", str(SUITE / "meta_tests")]
     output = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
     return [
         str(SUITE),

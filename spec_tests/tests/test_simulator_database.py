@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spec_tests.meta_tests.operator_sweep import allowed_differences
-from spec_tests.meta_tests.operator_sweep.allowed_differences import (
+from spec_tests.tests.operator_sweep import allowed_differences
+from spec_tests.tests.operator_sweep.allowed_differences import (
     AllowedDifferences,
     AllowedError,
 )
-from spec_tests.meta_tests.operator_sweep.trial import DEVICE, Comparison, Outcome, compare
+from spec_tests.tests.operator_sweep.trial import DEVICE, Comparison, Outcome, compare
 
 pytestmark = pytest.mark.machinery
 
@@ -36,7 +36,7 @@ def sweep(*arguments):
             "-X",
             "faulthandler",
             "-m",
-            "spec_tests.meta_tests.operator_sweep",
+            "spec_tests.tests.operator_sweep",
             *arguments,
         ],
         cwd=ROOT,

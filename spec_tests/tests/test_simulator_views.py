@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same
+from spec_tests.tests.simulator_tables.agreement import DEVICE, assert_same
 
 pytestmark = pytest.mark.usefixtures("sim")
 

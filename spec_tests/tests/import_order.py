@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from spec_tests.meta_tests.python_source import imported_modules
+from spec_tests.tests.python_source import imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = (
@@ -32,7 +32,7 @@ LEVELS = (
     (*CHAPTERS, "divergences", "cpp_front_end"),
     ("site",),
     ("conftest", "cli"),
-    ("meta_tests",),
+    ("tests",),
 )
 LEVEL_OF = {package: level for level, packages in enumerate(LEVELS) for package in packages}
 

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
 ROOT = Path(__file__).resolve().parents[2]
-FUNCTIONS = "spec_tests.meta_tests.historic_bugs"
+FUNCTIONS = "spec_tests.tests.historic_bugs"
 
 #: For each bug: the replaced function, the buggy function, the clause that fails, and a text that
 #: the failing run prints.

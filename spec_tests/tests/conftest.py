@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.meta_tests.fork_server import ForkServer
-from spec_tests.meta_tests.small_suite import CLAUSES, CONFTEST, HEADER
+from spec_tests.tests.fork_server import ForkServer
+from spec_tests.tests.small_suite import CLAUSES, CONFTEST, HEADER
 
 ROOT = Path(__file__).resolve().parents[2]
 HOME = Path.home()

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spec_tests.meta_tests.simulator_tables import OPERATORS
-from spec_tests.meta_tests.simulator_tables.agreement import assert_same, assert_same_call
+from spec_tests.tests.simulator_tables import OPERATORS
+from spec_tests.tests.simulator_tables.agreement import assert_same, assert_same_call
 
 pytestmark = pytest.mark.usefixtures("sim")
 

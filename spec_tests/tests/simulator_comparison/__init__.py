@@ -1,6 +1,6 @@
 """Comparison of the simulator with a real accelerator, on the same randomly drawn calls.
 
-``python -m spec_tests.meta_tests.simulator_comparison --accelerator cuda --device-ids 0,0,0,0``
+``python -m spec_tests.tests.simulator_comparison --accelerator cuda --device-ids 0,0,0,0``
 prints the first 20 calls whose outcomes differ between the accelerator and the simulator: the
 result, the error, the warnings, the gradients, or the inputs after the call. It also prints the
 number of such calls. Each difference is a bug of the

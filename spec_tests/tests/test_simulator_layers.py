@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.meta_tests.simulator_tables.agreement import DEVICE, assert_same
-from spec_tests.meta_tests.simulator_tables.layers import LAYERS
+from spec_tests.tests.simulator_tables.agreement import DEVICE, assert_same
+from spec_tests.tests.simulator_tables.layers import LAYERS
 
 pytestmark = pytest.mark.usefixtures("sim", "one_thread")
 

@@ -6,7 +6,7 @@ import tomllib
 import pytest
 
 from spec_tests.harness.conformance import clauses, register
-from spec_tests.meta_tests.small_suite import RECORD, TWO_TESTS
+from spec_tests.tests.small_suite import RECORD, TWO_TESTS
 
 pytestmark = pytest.mark.machinery
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.meta_tests.race_programs import PROGRAMS
-from spec_tests.meta_tests.race_programs.program import NUMBERS
+from spec_tests.tests.race_programs import PROGRAMS
+from spec_tests.tests.race_programs.program import NUMBERS
 
 pytestmark = pytest.mark.usefixtures("sim")
 get_name = "{0.name}".format

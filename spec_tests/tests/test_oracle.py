@@ -7,8 +7,6 @@ import pytest
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.meta_tests.shared_bugs import wrong_target
-from spec_tests.meta_tests.without_reference import ERROR_TEXT
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
@@ -16,6 +14,8 @@ from spec_tests.strategies.jit_modules import ScriptCall, ScriptSpec
 from spec_tests.strategies.modules import Layer, ModuleSpec, ResidualSpec, SharedLayer
 from spec_tests.strategies.parallel_apply import PassthroughCall
 from spec_tests.strategies.replicate import ReplicateCall
+from spec_tests.tests.shared_bugs import wrong_target
+from spec_tests.tests.without_reference import ERROR_TEXT
 
 ROOT = Path(__file__).resolve().parents[2]
 TWO = [DeviceAt(0), DeviceAt(1)]
@@ -88,7 +88,7 @@ def test_oracle_and_reference_agree_on_calls_that_an_earlier_oracle_got_wrong(
 def run_with_torch_nn_parallel_removed(fork_server, clauses, *options):
     command = ["spec_tests.cli.main", "run", "impl", "--accelerator=sim"]
     command += [f"--clause={name}" for name in clauses] + list(options)
-    command += ["--", "--hypothesis-profile=few", "-p", "spec_tests.meta_tests.without_reference"]
+    command += ["--", "--hypothesis-profile=few", "-p", "spec_tests.tests.without_reference"]
     return fork_server.run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 

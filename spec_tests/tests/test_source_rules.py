@@ -2,14 +2,14 @@
 
 import pytest
 
-from spec_tests.meta_tests.import_order import (
+from spec_tests.tests.import_order import (
     LEVEL_OF,
     ROOT,
     misplaced_imports,
     package_of,
     python_files,
 )
-from spec_tests.meta_tests.python_source import function_lengths, imported_modules
+from spec_tests.tests.python_source import function_lengths, imported_modules
 
 #: Packages that the suite must not import: implementations, and other folders of the repository.
 FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")

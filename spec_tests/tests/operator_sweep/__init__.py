@@ -1,6 +1,6 @@
 """Comparison of every operator in PyTorch's OpInfo database on a simulated device and on the CPU.
 
-``python -m spec_tests.meta_tests.operator_sweep`` runs all sample inputs of every operator that
+``python -m spec_tests.tests.operator_sweep`` runs all sample inputs of every operator that
 the CPU supports, in five dtypes, with gradients. It also runs in-place variants.
 The sweep takes two minutes of one core. ``--quick`` runs two samples in two dtypes, and no
 in-place variants. Names of operators as arguments restrict the sweep to these operators. The exit

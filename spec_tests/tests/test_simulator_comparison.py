@@ -9,11 +9,11 @@ import torch
 
 from spec_tests.harness.compare.snapshot import TensorSnapshot
 from spec_tests.harness.environment.target import Target
-from spec_tests.meta_tests.simulator_comparison import __main__ as program
-from spec_tests.meta_tests.simulator_comparison.calls import STRATEGIES, draw_calls
-from spec_tests.meta_tests.simulator_comparison.records import find_differences, record_outcomes
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
+from spec_tests.tests.simulator_comparison import __main__ as program
+from spec_tests.tests.simulator_comparison.calls import STRATEGIES, draw_calls
+from spec_tests.tests.simulator_comparison.records import find_differences, record_outcomes
 
 
 @pytest.fixture

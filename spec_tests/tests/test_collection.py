@@ -9,7 +9,7 @@ import torch
 
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import read
-from spec_tests.meta_tests.small_suite import RECORD, TWO_TESTS
+from spec_tests.tests.small_suite import RECORD, TWO_TESTS
 
 pytestmark = pytest.mark.machinery
 
@@ -195,11 +195,11 @@ def test_without_resume_the_verdict_file_is_overwritten(run_suite, pytester):
 
 def test_a_meta_test_without_a_clause_has_a_verdict(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
-    tests = pytester.mkdir("meta_tests")
+    tests = pytester.mkdir("tests")
     tests.joinpath("test_suite.py").write_text("def test_it(): pass")
     run_suite(TWO_TESTS.format(one="True", two="pass"), "--verdicts", str(path))
     verdicts = {line["test"]: line.get("clause") for line in _verdicts(path)}
-    assert verdicts["meta_tests/test_suite.py::test_it"] is None
+    assert verdicts["tests/test_suite.py::test_it"] is None
 
 
 def test_a_test_of_a_known_divergence_fails_the_run_if_it_passes(run_suite, pytester):
