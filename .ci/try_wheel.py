@@ -20,7 +20,7 @@ CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")
 OPTIONS = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 
 #: A package with two bugs. Its names differ from those of torch.nn.parallel.
-PACKAGE = Path(__file__).parents[1] / "spec_tests" / "tests" / "renamed_target"
+PACKAGE = Path(__file__).parents[1] / "spec_tests" / "harness" / "tests" / "renamed_target"
 #: Clauses to check on the package.
 PACKAGE_CLAUSES = ("comm.gather", "comm.reduce-add")
 #: Clauses that fail because of the two bugs.

@@ -49,7 +49,7 @@ _IMPL_TESTS = (
     "impl_tests/_comm/test_copy.py",
 )
 _STAND_INS_TESTS = (
-    "spec_tests/tests/test_stand_ins_streams.py",
+    "spec_tests/cuda_stand_ins/tests/test_streams.py",
     "spec_tests/comm/test_scatter_streams.py",
 )
 #: For each changed package: the tests to run, besides test_ordering.py of the folders of

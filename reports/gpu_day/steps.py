@@ -87,7 +87,7 @@ def list_steps(setup: Setup) -> list[Step]:
 
 def _verdict_steps(setup: Setup) -> list[Step]:
     suite = ("spec_tests", "--deselect=spec_tests/cpp_front_end")
-    stand_ins = ("spec_tests/tests/test_stand_ins_against_cuda.py",)
+    stand_ins = ("spec_tests/cuda_stand_ins/tests/test_against_cuda.py",)
     # The first test compiles the C++ front end while the other tests wait.
     front_end = ("spec_tests/cpp_front_end", "--timeout=140")
     suite_on_reference = (*suite, "--target=torch.nn.parallel")
@@ -106,7 +106,7 @@ def _verdict_steps(setup: Setup) -> list[Step]:
 
 
 def _comparison_steps(setup: Setup) -> list[Step]:
-    program = (sys.executable, "-m", "spec_tests.tests.simulator_comparison")
+    program = (sys.executable, "-m", "spec_tests.simulator.tests.comparison")
     devices = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
     output = ("--json", str(setup.out / "differences.json"))
     comparison = (*program, *devices, *output, "--examples=40")

@@ -7,7 +7,8 @@ wait on real hardware. A device and the CPU draw the same random numbers from th
 
 An unsupported operator raises NotImplementedError with its name. Quantized and MKL-DNN tensors are
 unsupported. Operators of other libraries than PyTorch and torchvision need a kernel for ``sim``.
-``python -m spec_tests.tests.operator_sweep`` compares the supported operators with the CPU.
+``python -m spec_tests.simulator.tests.operator_sweep`` compares the supported operators with the
+CPU.
 """
 
 import atexit

@@ -1,1 +1,1 @@
-"""Tests of the suite's own code, such as harness and simulator. The wheel does not have them."""
+"""Rules for all files of the repository."""

@@ -64,7 +64,12 @@ def misplaced_imports(path: Path) -> set[str]:
 
 
 def _package_name(module_parts: Sequence[str]) -> str:
-    """Return the package of a module: ``comm``, or two names as in ``harness.compare``."""
+    """Return the package of a module: ``comm``, or two names as in ``harness.compare``.
+
+    All folders ``tests`` count as one package.
+    """
+    if "tests" in module_parts:
+        return "tests"
     if module_parts[-1] == "__init__":
         module_parts = module_parts[:-1] or module_parts
     return ".".join(module_parts[: 2 if module_parts[0] == "harness" else 1])

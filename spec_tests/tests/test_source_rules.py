@@ -1,5 +1,7 @@
 """Rules that no linter checks: which packages a file may import, and sizes."""
 
+import configparser
+
 import pytest
 
 from spec_tests.tests.import_order import (
@@ -21,6 +23,9 @@ FILES_WITHOUT_TESTS = [
     for path in python_files("impl_tests", "spec_tests", "bench", "reports")
     if not path.name.startswith(("test_", "bench_"))
 ]
+
+
+TEST_FOLDERS = [path for path in (ROOT / "spec_tests").rglob("tests") if path.is_dir()]
 
 
 def path_id(path):
@@ -45,6 +50,13 @@ def test_imports_from_other_packages_are_absolute(path):
 
 def test_every_package_has_a_level():
     assert {package_of(path) for path in SUITE} - {"__init__", "harness"} == set(LEVEL_OF)
+
+
+def test_the_gate_runs_every_folder_of_tests():
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    named = tox["tests"]["folders"].replace("\\", "").split()
+    assert {path_id(path) for path in TEST_FOLDERS} <= set(named)
 
 
 @pytest.mark.parametrize("path", FILES_WITHOUT_TESTS, ids=path_id)

@@ -1,0 +1,250 @@
+"""Features that the simulator can lack, the checks that find them, and tests that need them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.cli import back_end as command
+from spec_tests.harness.conformance.missing_features import find_missing
+from spec_tests.harness.environment import back_end, capabilities
+from spec_tests.simulator import native
+from spec_tests.strategies import computed_modules
+
+pytestmark = pytest.mark.usefixtures("sim")
+pytest_plugins = ["pytester"]
+
+#: For each feature of the simulator: the features and dtypes that the checks report as missing if
+#: this feature is switched off.
+MISSING = {
+    "new-streams": {"new-streams", "distinct-streams"},
+    "events": {"events"},
+    "record-stream": {"record-stream"},
+    "half-precision": {"float16", "bfloat16", "autocast"},
+    "double-precision": {"float64", "complex128"},
+    "complex-numbers": {"complex64", "complex128"},
+    "sparse": {"sparse"},
+    "pinned-memory": {"pinned-memory"},
+    "kept-parameters": {"kept-parameters"},
+}
+
+
+@pytest.fixture
+def switch_off():
+    """Return a function that switches features of the simulator off until the test ends."""
+    yield lambda *names: native.extension().set_missing_features(list(names))
+    native.extension().set_missing_features([])
+
+
+def find(topology):
+    return capabilities.find.__wrapped__(topology)
+
+
+def missing_names(topology):
+    offered = find(topology)
+    names = {*back_end.FEATURES, *map(capabilities.dtype_name, back_end.DTYPES)}
+    return {name for name in names if not offered.offers(name)}
+
+
+def test_full_simulator_has_every_feature(topology):
+    assert find(topology).summary() == "all"
+
+
+def test_simulator_computes_every_layer(topology):
+    assert computed_modules.find_errors(topology.device(0)) == {}
+
+
+def test_layers_that_the_devices_compute_wrong_are_not_drawn(topology, monkeypatch):
+    forward = torch.nn.GRU.forward
+    monkeypatch.setattr(
+        torch.nn.GRU, "forward", lambda self, x: _zeros_on_devices(forward, self, x)
+    )
+    computed_modules._find_error.cache_clear()
+    try:
+        assert computed_modules.computed(["linear", "gru"]) == ["linear"]
+        with pytest.raises(pytest.skip.Exception, match="do not compute the layer gru as the CPU"):
+            computed_modules.computed(["gru"])
+    finally:
+        computed_modules._find_error.cache_clear()
+
+
+def _zeros_on_devices(forward, module, x):
+    """Return the outputs of a recurrent layer; on an accelerator they are zero."""
+    outputs, state = forward(module, x)
+    return (outputs if x.device.type == "cpu" else outputs * 0), state
+
+
+def test_each_feature_can_be_switched_off():
+    assert {*MISSING, "autocast"} == simulator.FEATURES.keys()
+
+
+@pytest.mark.parametrize("feature", MISSING)
+def test_checks_find_the_feature_that_is_switched_off(topology, switch_off, feature):
+    switch_off(feature)
+    assert missing_names(topology) == MISSING[feature]
+
+
+def test_checks_find_a_device_that_copies_zeros(topology):
+    topology.require(distinct=2)
+    with simulator.fault("garbled-peers"):
+        found = {each.check.name: each.state for each in back_end.find_all(topology.devices)}
+    assert found["copies between devices"] == "wrong"
+    assert found["new tensors"] == "there"
+
+
+def test_unknown_feature_is_refused():
+    with pytest.raises(ValueError, match="sim has no feature 'wings'; it has new-streams, "):
+        simulator.switch_off(["wings"])
+
+
+def test_strategies_draw_offered_dtypes_only(topology, switch_off):
+    used = capabilities._used.copy()
+    switch_off("double-precision")
+    capabilities.use(find(topology))
+    try:
+        assert capabilities.offered([torch.float64, torch.float32]) == [torch.float32]
+        with pytest.raises(pytest.skip.Exception, match="the devices offer none of float64"):
+            capabilities.offered([torch.float64])
+    finally:
+        capabilities._used[:] = used
+
+
+#: Makes a float64 tensor in a module whose name is the value of ``__name__``.
+SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=device)"
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "expected"),
+    [
+        ("spec_tests.chapter", "impl", "float64"),
+        ("impl.comm", "impl", None),
+        ("torch.nn.parallel.comm", "torch.nn.parallel", None),
+        ("torch.nn.modules.linear", "torch.nn.parallel", "float64"),
+        ("package_of_target_map.comm", "impl", None),
+    ],
+)
+def test_only_the_suite_may_use_missing_features(topology, switch_off, module, target, expected):
+    switch_off("double-precision")
+    offered = find(topology)
+    scope = {"__name__": module, "torch": torch}
+    exec(SOURCE, scope)
+    with pytest.raises(TypeError) as caught:
+        scope["make"](topology.device(0))
+    assert find_missing(caught.value, offered, target) == expected
+
+
+@pytest.mark.parametrize(
+    ("back_end_name", "expected"), [("sim", "aten::add"), ("Meta", None), ("SparseCPU", None)]
+)
+def test_operator_is_missing_only_if_the_error_names_the_back_end(
+    topology, back_end_name, expected
+):
+    text = f"Could not run 'aten::add' with arguments from the '{back_end_name}' backend."
+    scope = {"__name__": "spec_tests.chapter", "error": NotImplementedError(text)}
+    exec("def fail(): raise error", scope)
+    with pytest.raises(NotImplementedError) as caught:
+        scope["fail"]()
+    assert find_missing(caught.value, find(topology), "impl") == expected
+
+
+def test_other_errors_are_no_missing_features(topology):
+    with pytest.raises(ZeroDivisionError) as caught:
+        1 / 0  # noqa: B018
+    assert find_missing(caught.value, find(topology), "impl") is None
+
+
+def test_doctor_prints_each_function_of_a_back_end(topology, switch_off, capfd):
+    switch_off("new-streams")
+    capabilities.find.cache_clear()
+    assert command.main("sim", ["json"]) == 0
+    capabilities.find.cache_clear()
+    printed = capfd.readouterr().out
+    assert "copies between devices  there" in printed
+    assert "Backend doesn't support create a new Stream" in printed
+    assert "optional; used by impl; without it, impl copies on the current stream" in printed
+    assert printed.count("\n") > len(back_end.CHECKS)
+
+
+def test_doctor_names_a_module_that_cannot_be_imported(capsys):
+    assert command.main("sim", ["no_such_module"]) == 1
+    assert "No module named 'no_such_module'" in capsys.readouterr().out
+
+
+def test_doctor_fails_without_the_back_end(capsys):
+    assert command.main("no_such_type", []) == 1
+    assert "import the back end with -p MODULE" in capsys.readouterr().out
+
+
+TESTS = """
+import torch
+from spec_tests.strategies.tensors import TensorSpec
+@clause("a.one")
+def test_suite(topology): TensorSpec((1,), torch.float64).build(topology)
+@clause("a.two")
+def test_offered(topology): torch.ones(1, device=topology.device(0))
+"""
+
+
+@pytest.mark.parametrize("option", ["--without=double-precision", "--profile=lean"])
+def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
+    result = run_suite(TESTS, option, "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
+
+
+def test_missing_features_are_known_in_a_run_without_a_header(run_suite):
+    run_suite(TESTS, "--profile=lean", "-q").assert_outcomes(passed=1, skipped=1)
+
+
+def test_dtypes_option_restricts_the_dtypes(run_suite):
+    result = run_suite(TESTS.replace("torch.float64", "torch.float32"), "--dtypes=float32,int64")
+    result.stdout.fnmatch_lines(["*features: all except float64, float16, *"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["--without=wings"], "sim has no feature 'wings'"),
+        (["--profile=lean", "--accelerator=cuda"], "only sim can lack features on demand"),
+        (["--dtypes=float32,float23"], "--dtypes: 'float23' is not one of the dtypes float32"),
+    ],
+    ids=["unknown feature", "real devices", "unknown dtype"],
+)
+def test_options_that_cannot_be_met_are_refused(run_suite, options, text):
+    result = run_suite(TESTS, *options)
+    result.stderr.fnmatch_lines([f"*{text}*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+CHILD = """
+import sys
+from spec_tests.harness.environment.scripts import run_script
+@clause("a.one")
+def test_child(target, topology):
+    done = run_script("import sys; print('my_back_end' in sys.modules)", target, topology)
+    assert done.stdout == "True\\n", done.stderr
+@clause("a.two")
+def test_two(): pass
+"""
+
+
+def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester):
+    pytester.path.joinpath("my_back_end.py").write_text("")
+    result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")
+    result.assert_outcomes(passed=2)
+
+
+def test_the_saved_command_has_the_options_without_and_dtypes(run_suite, pytester):
+    options = ["--without=sparse", "--dtypes=float32", "--verdicts=verdicts.jsonl"]
+    run_suite(TESTS.replace("torch.float64", "torch.float32"), *options)
+    first = pytester.path.joinpath("verdicts.jsonl").read_text().splitlines()[0]
+    assert json.loads(first)["run"]["command"].endswith(" -- --without=sparse --dtypes=float32")
+
+
+@pytest.mark.parametrize("check", back_end.CHECKS, ids=lambda check: check.name)
+def test_page_lists_each_function_of_a_back_end(check):
+    need = "required" if check.is_required else "optional"
+    page = (Path(__file__).parents[2] / "BACK_ENDS.md").read_text()
+    assert f"| {check.name}: `{check.function}` | {need} | {check.users} |\n" in page

@@ -1,0 +1,342 @@
+"""The command parallel-conformance: output, files and exit status in an empty folder."""
+
+import os
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from spec_tests.cli import doctor, progress, report
+from spec_tests.cli.draft import draft
+from spec_tests.cli.main import main
+from spec_tests.harness.conformance import clauses, register, verdicts
+from spec_tests.harness.environment.topology import make_topology
+from spec_tests.simulator import build
+
+pytestmark = pytest.mark.machinery
+
+ROOT = Path(__file__).resolve().parents[3]
+ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
+#: The headings of a failing example in the output of older and newer releases of Hypothesis.
+EXAMPLE = re.compile("Falsifying example|Failing test case")
+#: The module ``comm`` of a package with two bugs: scatter reverses the chunks, and all other
+#: functions are missing.
+WRONG_COMM = """
+from torch.nn.parallel import comm
+def scatter(*args, **kwargs):
+    return tuple(comm.scatter(*args, **kwargs))[::-1]
+"""
+
+
+@pytest.fixture
+def command(tmp_path, fork_server):
+    """Return a function that runs the command in a folder with only the package ``wrong``."""
+    package = tmp_path / "wrong"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "comm.py").write_text(WRONG_COMM)
+
+    def call(*arguments):
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return fork_server.run("spec_tests.cli.main", *arguments, cwd=tmp_path, env=env)
+
+    return call
+
+
+def test_a_failure_is_printed_in_at_most_ten_lines(command):
+    done = command("run", "wrong", *ONE_CLAUSE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
+    assert len(lines) <= 10
+    assert lines[0].startswith("FAIL comm.scatter.slices  spec_tests/comm/test_scatter.py::")
+    assert clauses.load()["comm.scatter.slices"].says in lines[1]
+    assert any("comm.scatter(tensor=" in line for line in lines)
+    assert any("expected" in line for line in lines)
+    repeat = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
+    assert lines[-1] == f"  repeat: {repeat}"
+    assert not EXAMPLE.search(done.stdout)
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_verbose_prints_the_output_of_pytest(command):
+    done = command("run", "wrong", *ONE_CLAUSE, "-v")
+    assert done.returncode == 1
+    assert EXAMPLE.search(done.stdout)
+    assert "repeat:" not in done.stdout
+
+
+def test_verdicts_are_saved_and_reported(command, tmp_path):
+    done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
+    assert saved == {"comm.scatter.slices": "pass"}
+    table = "\n".join(verdicts.table(saved))
+    assert table in done.stdout
+    assert "to make web pages: parallel-conformance report all.jsonl" in done.stdout
+    reported = command("report", "all.jsonl").stdout
+    assert reported.startswith(table)
+    assert reported.splitlines()[-1].endswith("site/index.html")
+    assert "comm.scatter.slices" in (tmp_path / "site" / "matrix.html").read_text()
+
+
+def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
+    assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
+    resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--", "--resume")
+    assert resumed.returncode == 1, resumed.stdout + resumed.stderr
+    (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
+    (record,) = register.load(tmp_path / "known.toml")
+    assert record.clause == "comm.scatter.slices"
+    assert record.specified == clauses.load()["comm.scatter.slices"].says
+    done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "known  comm.scatter.slices" in done.stdout
+
+
+def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail():
+    verdict_of = {"a.py::one[1]": "fail", "a.py::one[2]": "pass", "a.py::two[1]": "fail"}
+    tests = [
+        {
+            "clause": "comm.scatter.slices",
+            "test": f"spec_tests/{test}",
+            "verdict": verdict,
+            "reason": 'E: "\x7f"',
+        }
+        for test, verdict in verdict_of.items()
+    ]
+    (record,) = tomllib.loads(draft(tests))["divergence"]
+    assert record["tests"] == ["a.py::one[1]", "a.py::two"]
+    assert record["failures"] == ['E: "\x7f"']
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["run", "no.such.package"], 4),
+        (["run", "impl", "--accelerator", "no_such_name"], 4),
+        (["run", "impl", "--accelerator", "sim", "--clause", "comm.no-such-clause"], 4),
+    ],
+)
+def test_wrong_option_values_exit_with_status_4(command, arguments, status):
+    done = command(*arguments)
+    assert done.returncode == status, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["no_such_name"], ["run"], ["doctor", "--"]])
+def test_wrong_arguments_exit_with_status_2(arguments):
+    if arguments == ["doctor", "--"]:
+        arguments = [*arguments, "-n", "2"]
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
+    assert main(["clauses", "comm.scatter.slices"]) == 0
+    printed = capsys.readouterr().out
+    assert "comm.scatter.slices" in printed
+    assert printed.endswith("\n1 clause\n")
+    assert main(["clauses", "comm.scatt"]) == 1
+
+
+def test_a_report_without_a_run_exits_with_status_4(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 4
+    assert "there is no run to show" in capsys.readouterr().err
+    assert main(["report", "none"]) == 4
+    assert "none cannot be read" in capsys.readouterr().err
+
+
+def test_a_file_that_is_not_json_is_refused_in_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("page.html").write_text("<html>")
+    assert main(["report", "page.html"]) == 4
+    assert capsys.readouterr().err.splitlines() == [
+        "page.html, line 1 is not JSON: Expecting value: line 1 column 1 (char 0)"
+    ]
+    assert not Path("site").exists()
+
+
+def test_a_report_names_missing_modules_and_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(report, "MODULES", ("no_such_name",))
+    assert main(["report"]) == 1
+    remedy = "remedy: pip install 'torch-parallel-spec[report]'"
+    assert capsys.readouterr().err == f"missing: no_such_name\n{remedy}\n"
+
+
+def test_doctor_finds_nothing_missing_in_the_test_environment(capsys):
+    assert doctor.main() == 0
+    assert "MISSING" not in capsys.readouterr().out
+
+
+def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(doctor, "MODULES", ("no_such_name", *doctor.MODULES))
+    assert doctor.main() == 1
+    assert main(["run", "impl"]) == 1
+    done = capsys.readouterr()
+    assert "MISSING modules     no_such_name; remedy: pip install" in done.out
+    assert "missing: no_such_name\nremedy: pip install" in done.err
+
+
+def test_doctor_reports_a_missing_compiler_if_the_simulator_is_not_built(
+    monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    assert doctor.main() == 0
+    assert "not built yet" in capsys.readouterr().out
+    monkeypatch.setenv("CXX", "no-such-c++")
+    assert [line.split()[:2] for line in _doctor_output(capsys) if "MISSING" in line] == [
+        ["MISSING", "no-such-c++"]
+    ]
+
+
+def test_doctor_reports_a_compiler_without_cpp20(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setenv("CXX", "false")
+    assert any("MISSING false" in line and "C++20" in line for line in _doctor_output(capsys))
+
+
+def test_doctor_reports_missing_python_headers(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
+    assert any(
+        "MISSING Python.h" in line and "python3-dev" in line for line in _doctor_output(capsys)
+    )
+
+
+def test_doctor_reports_a_cache_folder_that_cannot_be_written(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/dev/null/below")
+    lines = [line for line in _doctor_output(capsys) if "MISSING" in line]
+    assert [line.split()[1] for line in lines] == ["cache"]
+    assert "TORCH_EXTENSIONS_DIR" in lines[0]
+
+
+def test_doctor_reports_a_cache_folder_whose_name_is_too_long(monkeypatch, capsys):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "n" * 5000)
+    assert doctor.main() in (0, 1)
+    assert "cache" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("module", ["", ".comm", "../up", "a\0b", "<script>", "broken"])
+def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
+    monkeypatch, tmp_path, capsys, module
+):
+    (tmp_path / "broken.py").write_text("raise OSError('no\\nlibrary')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert doctor.main("sim", [module]) == 1
+    line = capsys.readouterr().out.splitlines()[-1]
+    assert re.match(r"\w+Error: .", line)
+    assert module != "broken" or line == "OSError: no library"
+
+
+@pytest.mark.parametrize("accelerator", ["<script>", "../up", "a\0b", "\x1b[31m", "n" * 5000])
+def test_doctor_refuses_an_unknown_accelerator_in_one_line(capsys, accelerator):
+    assert doctor.main(accelerator) == 1
+    *_, line, hint = capsys.readouterr().out.splitlines()
+    assert line.startswith("UsageError: --accelerator ")
+    assert line.isprintable()
+    assert hint.startswith("import the back end with -p")
+
+
+def test_doctor_reports_an_old_torch(monkeypatch, capsys):
+    monkeypatch.setattr("torch.__version__", "2.4.1+cpu")
+    monkeypatch.delattr("torch.accelerator")
+    assert any(
+        "MISSING torch" in line and "pip install 'torch>=2.11'" in line
+        for line in _doctor_output(capsys)
+    )
+
+
+def test_doctor_reports_the_error_of_importing_torch(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(doctor, "MODULES", ())
+    assert any(
+        "MISSING torch" in line and "import of torch halted" in line
+        for line in _doctor_output(capsys)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        (
+            "TORCH_EXTENSIONS_DIR",
+            "/dev/null/below",
+            "set TORCH_EXTENSIONS_DIR to a writable folder",
+        ),
+        ("CXX", "no-such-c++", "install g++ 11 or newer"),
+    ],
+)
+def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(
+    command, monkeypatch, tmp_path, name, value, text
+):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv(name, value)
+    done = command("run", "torch.nn.parallel", *ONE_CLAUSE)
+    assert done.returncode == 4
+    assert text in done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
+
+
+def _doctor_output(capsys):
+    doctor.main()
+    return capsys.readouterr().out.splitlines()
+
+
+class RecordingTerminal:
+    """A terminal that records new lines in ``lines``, and replaced lines in ``rewritten``."""
+
+    def __init__(self):
+        self.lines, self.rewritten = [], []
+
+    def write_line(self, line):
+        self.lines.append(line)
+
+    def rewrite(self, line, *, erase):
+        self.rewritten.append(line)
+
+
+def _test_report(outcome, name="t", seconds=0):
+    result = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call", duration=seconds)
+    result.user_properties = [("clause", "comm.scatter.slices")]
+    return result
+
+
+def test_slowest_tests_are_listed():
+    plugin = progress.Progress("the command")
+    plugin._terminal = RecordingTerminal()
+    for name, seconds in [("fast", 0.1), ("slow", 1.5), ("slowest", 70)]:
+        plugin.pytest_runtest_logreport(_test_report("passed", name, seconds))
+    rows = ["slowest tests:", "    70.0 s  slowest", "     1.5 s  slow"]
+    assert plugin._slowest_lines() == rows
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
+    monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    plugin, terminal = progress.Progress("the command"), RecordingTerminal()
+    plugin._terminal = terminal
+    plugin.pytest_xdist_node_collection_finished(["t"] * 201)
+    for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
+        plugin.pytest_runtest_logreport(_test_report(outcome, f"t{number}"))
+    if is_terminal:
+        assert len(terminal.rewritten) == 201
+        assert "200 of 201 tests, 1 min left; " in terminal.rewritten[-2]
+        assert "201 of 201 tests; clauses: 1 fail" in terminal.rewritten[-1]
+        assert not terminal.lines
+    else:
+        assert not terminal.rewritten
+        counts = [line.split(",")[0] for line in terminal.lines]
+        assert counts == ["100 of 201 tests", "200 of 201 tests"]
+        assert "0 fail" in terminal.lines[0]
+        assert "1 pass" in terminal.lines[0]
+
+
+def test_lines_announce_that_the_simulator_is_built(topology, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(build, "build", lambda: lines.append("built"))
+    lines = []
+    make_topology("sim", None, lines.append)
+    assert lines[0].startswith("building the simulated accelerator")
+    assert lines[1:] == ["built", "built in 0 s"]

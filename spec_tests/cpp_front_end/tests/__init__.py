@@ -1,0 +1,1 @@
+"""Tests of cpp_front_end."""

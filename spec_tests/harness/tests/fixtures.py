@@ -1,0 +1,41 @@
+"""Fixtures that run the suite, or a small suite with two clauses, in a new process."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness.tests.fork_server import ForkServer
+from spec_tests.harness.tests.small_suite import CLAUSES, CONFTEST, HEADER
+
+ROOT = Path(__file__).resolve().parents[3]
+HOME = Path.home()
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Yield a server that runs ``python -m MODULE`` in forked processes with torch imported."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run_suite(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, fork_server: ForkServer
+) -> Callable[..., pytest.RunResult]:
+    """Return a function that runs the text of a test file as a suite with two clauses."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
+    monkeypatch.setenv("HOME", str(HOME))
+    pytester.makeconftest(CONFTEST)
+    pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
+
+    def run(body: str, *options: str, target: str = "impl") -> pytest.RunResult:
+        pytester.path.joinpath("test_it.py").write_text(HEADER + body)
+        arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
+        arguments += ["-p", "no:cacheprovider", *options]
+        return fork_server.run_pytest(*arguments, cwd=pytester.path, env=os.environ)
+
+    return run

@@ -1,0 +1,135 @@
+"""The suite finds historic bugs of targets, and names faults of devices."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
+ROOT = Path(__file__).resolve().parents[3]
+FUNCTIONS = "spec_tests.harness.tests.historic_bugs"
+
+#: For each bug: the replaced function, the buggy function, the clause that fails, and a text that
+#: the failing run prints.
+BUGS = {
+    "zero-is-current": (
+        "comm.broadcast",
+        "broadcast_to_current",
+        "comm.devices.whichever-is-current",
+        "device(type='sim', index=0)",
+    ),
+    "device-left": (
+        "comm.gather",
+        "gather_without_restoring_device",
+        "comm.devices.current-device-kept",
+        "assert 2 == 0",
+    ),
+    "missing-primitives": (
+        "comm.scatter",
+        "scatter_by_private_function",
+        "comm.scatter.slices",
+        "module 'torch._C' has no attribute '_scatter'",
+    ),
+    "dirty-memory": ("comm.reduce_add", "reduce_add_into_empty", "comm.reduce-add.sum", "nan"),
+    "dirty-memory-in-backward": (
+        "functions.Scatter",
+        "ScatterWithEmptyGradients",
+        "functions.scatter.gradient-of-unused-chunks",
+        "[2.0, nan, nan]",
+    ),
+    "no-memory": (
+        "comm.scatter",
+        "scatter_ignoring_no_memory",
+        "comm.no-memory",
+        "DID NOT RAISE",
+    ),
+    "no-memory-in-a-replica": (
+        "parallel_apply.parallel_apply",
+        "parallel_apply_raising_runtime_error",
+        "parallel_apply.errors.no-memory",
+        "RuntimeError: Caught OutOfMemoryError in replica 0 on device 0.",
+    ),
+    "garbled-peers": (
+        "comm.gather",
+        "gather_zeros_from_other_devices",
+        "comm.gather.joined",
+        "0.",
+    ),
+}
+#: Stream bugs of earlier PyTorch releases. The keys are the numbers of PyTorch's issues.
+BUGS |= {
+    "78824": (
+        "parallel_apply.parallel_apply",
+        "parallel_apply_on_default_streams",
+        "parallel_apply.queue-order",
+        "remedy  let the default stream of sim:0 wait for stream",
+    ),
+    "16966": (
+        "functions.Scatter",
+        "ScatterWithoutWait",
+        "functions.scatter.cpu-input-is-ready",
+        "remedy  let the default stream of sim:0 wait for stream",
+    ),
+    "18465": (
+        "functions.Scatter",
+        "ScatterWithoutRecord",
+        "functions.scatter.cpu-input-may-be-freed",
+        "call tensor.record_stream(the default stream of sim:0) before the last reference is",
+    ),
+}
+#: For some bugs: the pytest options without which the bug has no effect.
+OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
+#: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector does,
+#: too, so the fault would not be tested.
+OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}
+
+#: For each fault that ends the run before the first test: a text that the run prints.
+BROKEN_DEVICES = {
+    "zero-is-current": "machine broken: with sim:1 current, a tensor for sim:0 is on sim:1",
+    "device-left": "changes the current device. No implementation can be judged here",
+    "no-memory": "has no memory left (sim out of memory: sim:0 has no memory left)",
+    "garbled-peers": "64 bytes copied from sim:0 to sim:1 arrived with other values",
+}
+
+
+@pytest.fixture
+def run_clause(fork_server):
+    """Return a function that runs a clause's tests and returns the exit status and the output."""
+
+    def run(clause, *options):
+        chapter = f"spec_tests/{clause.partition('.')[0]}"
+        command = ["pytest", chapter, "--accelerator=sim", "-q", "-x", "-p", "no:cacheprovider"]
+        command += ["--hypothesis-profile=few", f"--clause={clause}", *options]
+        done = fork_server.run(*command, cwd=ROOT, env=os.environ)
+        return done.returncode, done.stdout + done.stderr
+
+    return run
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_target_with_a_historic_bug_fails_the_clause(run_clause, name):
+    replaced, function, clause, message = BUGS[name]
+    mapped = f"--target-map={replaced}={FUNCTIONS}:{function}"
+    status, text = run_clause(clause, mapped, *OPTIONS.get(name, []))
+    assert status == 1, text
+    assert f"fail  {clause}" in text
+    assert message in text
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_target_without_the_bug_passes_on_faulty_devices(run_clause, name):
+    status, text = run_clause(BUGS[name][2], *OPTIONS[name])
+    assert status == 0, text
+
+
+@pytest.mark.parametrize("name", BROKEN_DEVICES)
+def test_a_broken_device_ends_the_run(run_clause, name):
+    status, text = run_clause("comm.signatures", f"--fault={name}")
+    assert status == 3
+    assert BROKEN_DEVICES[name] in text
+
+
+def test_scatter_by_private_function_passes_if_torch_has_that_function(run_clause):
+    replaced, function, clause, _ = BUGS["missing-primitives"]
+    status, text = run_clause(clause, f"--target-map={replaced}={FUNCTIONS}:{function}")
+    assert status == 0, text

@@ -1,0 +1,309 @@
+"""Files that users supply: any fault raises an error with one sentence that names the file."""
+
+import copy
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from spec_tests.cli.main import main
+from spec_tests.harness import input_files
+from spec_tests.harness.conformance import clauses, register, verdicts
+from spec_tests.harness.environment import target_map
+from spec_tests.harness.environment.target import PARTS
+from spec_tests.site import floors, saved_runs
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT_FIELDS = ("id", "clause", "specified", "observed", "versions")
+RECORD = {
+    **dict.fromkeys(TEXT_FIELDS, "text"),
+    "kind": "fix",
+    "tests": ["a.py::test"],
+    "failures": ["E"],
+    "threads": ["https://example.org"],
+    "review_by": "2030-01-01",
+}
+QUARTILES = {"q1": 1.0, "median": 1.0, "q3": 1.0}
+BENCHMARK = {
+    "group": "g",
+    "fullname": "f",
+    "extra_info": {"library": "impl", "pairs": QUARTILES, "peak_bytes": 1},
+    "stats": {**QUARTILES, "min": 1.0, "rounds": 5},
+}
+RUN = {
+    "datetime": "2026-01-01",
+    "commit_info": {"id": "abc", "dirty": False},
+    "machine_info": {
+        "cpu": {"brand_raw": "P", "count": 2},
+        **{"python_version": "3.11.7", "torch": "2.13.0", "devices": ["sim:0"], "threads": 1},
+    },
+    "benchmarks": [BENCHMARK],
+}
+MACHINE = {"processor": "P", "python": "3.11", "threads": 1, "floors": {"row": 1.5}}
+
+
+def load_register(path):
+    """Read a register with each function that reads registers; return the records."""
+    register.titles(path)
+    register.load_lacks(path, clauses.load())
+    return register.load(path)
+
+
+#: For each kind of file: the function that reads it, and the value of a valid file.
+TOML_READERS = {
+    "register": (
+        load_register,
+        {"inherits": "base", "lacks": ["comm"], "titles": {"X": "t"}, "repaired": []}
+        | {"divergence": [RECORD]},
+    ),
+    "target-map": (
+        lambda path: target_map.load([str(path)], PARTS),
+        {"functions": {"Gather": "torch:add"}, "comm": "torch.nn.parallel.comm"},
+    ),
+    "clauses": (clauses.load, {"comm": {"one": {"says": "s", "basis": "law", "source": ""}}}),
+    "floors": (floors.load, {"machine": [MACHINE]}),
+}
+JSON_READERS = {
+    "saved-run": (saved_runs.load, RUN),
+    "verdicts": (verdicts.read, {"test": "t", "verdict": "fail", "clause": "a.b", "reason": "r"}),
+}
+READERS = {**TOML_READERS, **JSON_READERS}
+#: Contents that no reader accepts.
+CONTENTS = {
+    "html": b"<html><script>alert(1)</script></html>",
+    "binary": bytes(range(256)),
+    "invalid-utf-8": b"\xff\xfe",
+    "nul": b"\0" * 100,
+    "text-of-30-MB": b"x" * 30_000_000,
+    "file-of-40-MB": b" " * 40_000_000,
+}
+TOML_CONTENTS = {
+    **CONTENTS,
+    "nested-lists": b"a = " + b"[" * 100_000,
+    "nested-tables": b"a = " + b"{a = " * 100_000,
+    "key-with-100,000-parts": b"a" + b".a" * 100_000 + b" = 1",
+    "key-with-quotes": b'"a"' + b" . 'a'" * 100_000 + b" = 1",
+    "header-with-100,000-parts": b"[a" + b".a" * 100_000 + b"]",
+    "number-of-5,000-digits": b"a = " + b"1" * 5000,
+    "repeated-key": b"a = 1\na = 2",
+    "comments-of-30-MB": b"# x\n" * 7_500_000,
+    "string-of-30-MB": b'a = "' + b"x" * 30_000_000 + b'"',
+}
+JSON_CONTENTS = {
+    **CONTENTS,
+    "nested-lists": b"[" * 100_000,
+    "nested-tables": b'{"a":' * 100_000,
+    "number-of-5,000-digits": b"1" * 5000,
+    "number-1e999": b'{"run": 1e999}',
+    "infinity": b'{"run": -Infinity}',
+    "not-a-number": b'{"run": NaN}',
+    "repeated-key": b'{"run": 1, "run": 2}',
+    "half-of-a-surrogate-pair": rb'{"run": "\uD800"}',
+    "list": b"[]",
+    "null": b"null",
+}
+#: Values that are wrong in place of any text, number, list or table.
+WRONG_VALUES = (True, "text", [{}], {"a\nb": [1]}, [["a"]])
+
+
+@pytest.fixture(autouse=True)
+def base_register(tmp_path, monkeypatch):
+    """Write the register that the register in `TOML_READERS` inherits."""
+    monkeypatch.setattr(register, "FOLDER", tmp_path / "registers")
+    register.FOLDER.mkdir()
+    (register.FOLDER / "base.toml").touch()
+
+
+@pytest.fixture
+def path(tmp_path):
+    """Yield the path of a file, which is removed after the test because it may be large."""
+    yield tmp_path / "file"
+    (tmp_path / "file").unlink(missing_ok=True)
+
+
+def find_refusal(read, path):
+    """Return the text of the error that a reader raises. It is one line that names the file."""
+    with pytest.raises((input_files.RefusedError, pytest.UsageError)) as caught:
+        read(path)
+    text = str(caught.value)
+    assert str(path) in text
+    assert text.isprintable()
+    assert len(text) < len(str(path)) + 300
+    return text
+
+
+@pytest.mark.parametrize("content", TOML_CONTENTS)
+@pytest.mark.parametrize("reader", TOML_READERS)
+def test_toml_file_with_wrong_content_is_refused(path, reader, content):
+    path.write_bytes(TOML_CONTENTS[content])
+    find_refusal(TOML_READERS[reader][0], path)
+
+
+@pytest.mark.parametrize("content", JSON_CONTENTS)
+@pytest.mark.parametrize("reader", JSON_READERS)
+def test_json_file_with_wrong_content_is_refused(path, reader, content):
+    path.write_bytes(JSON_CONTENTS[content])
+    find_refusal(JSON_READERS[reader][0], path)
+
+
+@pytest.mark.parametrize("reader", [each for each in READERS if each != "target-map"])
+def test_anything_but_a_regular_file_is_refused(tmp_path, reader):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "device").symlink_to("/dev/zero")
+    (tmp_path / "loop").symlink_to("loop")
+    for name in ("", "pipe", "device", "loop"):
+        assert "cannot be read: " in find_refusal(READERS[reader][0], tmp_path / name)
+
+
+@pytest.mark.parametrize("option", ["", "pipe", "/dev/zero", "n" * 5000])
+def test_target_map_option_that_names_no_regular_file_is_refused(tmp_path, option):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(pytest.UsageError, match="neither NAME=PLACE nor a file"):
+        target_map.load([str(tmp_path / option)], PARTS)
+
+
+def _format_toml(value):
+    if isinstance(value, dict):
+        pairs = (f"{json.dumps(key)} = {_format_toml(each)}" for key, each in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_format_toml, value)) + "]"
+    if value == 2**20_000:
+        return hex(value)  # Python refuses decimal numbers with more than 4300 digits
+    return "inf" if value == 1e999 else json.dumps(value)
+
+
+def _write(path, reader, value):
+    if reader in JSON_READERS:
+        text = json.dumps(value, default=str)
+    else:
+        text = "\n".join(f"{key} = {_format_toml(each)}" for key, each in value.items())
+    path.write_text(text)
+
+
+def _places(value, place=()):
+    """Yield each value that is nested in ``value``, after its place, a tuple of keys."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, each in items:
+        yield (*place, key), each
+        if isinstance(each, (dict, list)):
+            yield from _places(each, (*place, key))
+
+
+def _replace(value, place, new):
+    value = copy.deepcopy(value)
+    inner = value
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = new
+    return value
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_valid_file_is_accepted(path, reader):
+    read, value = READERS[reader]
+    _write(path, reader, value)
+    assert read(path)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_value_of_a_wrong_type_is_refused_in_every_place(path, reader):
+    read, value = READERS[reader]
+    for place, old in _places(value):
+        for wrong in WRONG_VALUES:
+            if type(wrong) is not type(old) or isinstance(wrong, list):
+                _write(path, reader, _replace(value, place, wrong))
+                text = _error_text(read, path)
+                assert text, (place, wrong)
+                assert _is_short_line(text), (place, wrong)
+
+
+def _error_text(read, path):
+    """Return the text of the error that a reader raises; an empty text if it accepts the file."""
+    try:
+        read(path)
+    except (input_files.RefusedError, pytest.UsageError) as error:
+        return str(error)
+    return ""
+
+
+def _is_short_line(text):
+    return text.isprintable() and len(text) < 600
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_refusal_of_a_hostile_text_is_one_short_line(path, reader):
+    read, value = READERS[reader]
+    for place, old in _places(value):
+        for text in ("\x1b[31m\n\0", "x" * 5_000) if isinstance(old, str) else ():
+            _write(path, reader, _replace(value, place, text))
+            assert _is_short_line(_error_text(read, path)), place
+
+
+@pytest.mark.parametrize(
+    "number", [2**20_000, -(10**19), 1e999, 1e300], ids=["hex", "negative", "infinite", "1e300"]
+)
+@pytest.mark.parametrize("place", [("threads",), ("floors", "row")], ids=".".join)
+def test_number_out_of_range_is_refused(path, place, number):
+    machine = _replace(MACHINE, place, number)
+    _write(path, "floors", {"machine": [machine]})
+    find_refusal(floors.load, path)
+
+
+@pytest.mark.parametrize("place", ["../base", "/dev/zero", "a\0b", "n" * 5000, "<script>", "own"])
+def test_register_inherits_only_another_register_of_the_suite(tmp_path, place):
+    (tmp_path / "base.toml").touch()
+    path = register.FOLDER / "own.toml"
+    path.write_text(f"inherits = {json.dumps(place)}")
+    assert "the suite has no other register" in find_refusal(register.load, path)
+
+
+@pytest.mark.parametrize("clause_id", ['"../up".one', '"/etc".one', '"a\\u0000".one', "one"])
+def test_clause_id_that_is_no_name_of_a_file_is_refused(path, clause_id):
+    path.write_text(f'[{clause_id}]\nsays = "s"\nbasis = "law"')
+    assert "the id has another form" in find_refusal(clauses.load, path)
+
+
+@pytest.mark.parametrize("place", [".comm", "..", "", "../up", "a\0b", "n" * 5000, "os:\x1b[31m"])
+def test_target_map_with_a_place_that_is_no_module_is_refused(path, place):
+    path.write_text(f"comm = {json.dumps(place)}")
+    with pytest.raises(pytest.UsageError) as caught:
+        target_map.load([str(path)], PARTS)
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 600
+
+
+@pytest.mark.parametrize("content", ["", "<html>", '{"test": "t", "verdict": "?"}', "[" * 100_000])
+def test_draft_of_a_file_that_is_no_file_of_verdicts_exits_with_status_4(path, capsys, content):
+    path.write_text(content)
+    assert main(["draft", str(path)]) == 4
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{path}, line 1" if content else f"{path} contains no verdicts")
+
+
+def test_draft_of_a_failed_test_of_an_unknown_clause_exits_with_status_4(path, capsys):
+    path.write_text('{"test": "t", "verdict": "fail", "clause": "a.\\u001b", "reason": "r"}')
+    assert main(["draft", str(path)]) == 4
+    assert capsys.readouterr().err == f"{path}: no clause has the name a.\n"
+
+
+OPTIONS = ["--divergences=page.html", "--target-map=page.html", "--verdicts=page.html"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_run_with_a_file_of_html_prints_one_line_and_exits_with_status_4(
+    tmp_path, fork_server, option
+):
+    (tmp_path / "page.html").write_text("<html><script>alert(1)</script></html>")
+    resume = ["--", "--resume"] if "verdicts" in option else []
+    arguments = ["run", "torch.nn.parallel", "--accelerator=sim", "--clause=comm.scatter.slices"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = fork_server.run(
+        "spec_tests.cli.main", *arguments, option, *resume, cwd=tmp_path, env=env
+    )
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = filter(None, done.stderr.splitlines())
+    assert line.startswith("ERROR: page.html")
+    assert "Traceback" not in done.stdout
+    assert [each.name for each in tmp_path.glob("*.html")] == ["page.html"]

@@ -1,0 +1,47 @@
+"""The code in the README runs, generated pages are up to date, and links lead to files."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness.conformance import pages, register
+
+ROOT = Path(__file__).resolve().parents[3]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CODE = "\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
+PAGES = [path for path in ROOT.rglob("*.md") if not {".tox", ".venv"} & set(path.parts)]
+
+
+def test_examples_of_the_readme_run():
+    # In a new interpreter, because an example may replace torch.nn.DataParallel.
+    subprocess.run([sys.executable, "-W", "error", "-c", CODE], cwd=ROOT, check=True)
+
+
+def test_generated_pages_are_up_to_date():
+    assert not list(pages.stale()), "run python -m spec_tests.harness.conformance.pages --write"
+
+
+def test_stale_returns_missing_and_outdated_pages(monkeypatch, tmp_path):
+    page = tmp_path / "PAGE.md"
+    monkeypatch.setattr(pages, "PAGES", {page: lambda: "new"})
+    assert pages.stale() == {page: "new"}
+    page.write_text("new")
+    assert pages.stale() == {}
+
+
+def test_every_divergence_has_a_title():
+    records = register.load(pages.REGISTER)
+    assert {each.id for each in records} == set(register.titles(pages.REGISTER))
+
+
+def test_readme_has_at_most_120_lines():
+    assert len(README.splitlines()) <= 120
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_an_existing_file(page):
+    links = re.findall(r"\]\(([^)#:]+)\)", page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (page.parent / link).exists()]

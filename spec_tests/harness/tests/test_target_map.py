@@ -1,0 +1,146 @@
+"""``--target-map``: targets with other names than torch.nn.parallel, or with missing names."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness.environment import target_map
+from spec_tests.harness.environment.target import PARTS, NotOffered, Target
+
+pytestmark = pytest.mark.machinery
+
+ROOT = Path(__file__).resolve().parents[3]
+#: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
+VENDOR = """
+from torch.nn.parallel import comm
+copies = comm.broadcast
+def split(*args, **kwargs):
+    return tuple(comm.scatter(*args, **kwargs))[::-1]
+def concatenate(tensors, dim=0, destination=None, *, out=None):
+    return comm.gather(tensors[::-1], dim, destination, out=out)
+"""
+MAP = """
+[comm]
+broadcast = "vendor.functions:copies"
+scatter = "vendor.functions:split"
+gather = "vendor.functions:concatenate"
+"""
+VERDICTS = {
+    "comm.scatter.slices": "fail",
+    "comm.gather.joined": "fail",
+    "comm.broadcast.copies": "pass",
+    "comm.reduce-add.sum": "not-offered",
+}
+
+
+@pytest.fixture
+def vendor(tmp_path, monkeypatch):
+    """Write a package with the module ``VENDOR``, and ``map.toml``; return their folder."""
+    package = tmp_path / "vendor"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "functions.py").write_text(VENDOR)
+    (tmp_path / "map.toml").write_text(MAP)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run_command(fork_server):
+    """Return a function that runs the suite on a package in ``folder`` with ``map.toml``."""
+
+    def run(folder, *clauses, target="vendor", options=()):
+        names = [f"--clause={name}" for name in clauses]
+        command = ["run", target, "--accelerator=sim", "--target-map=map.toml"]
+        command += [*options, *names]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return fork_server.run("spec_tests.cli.main", *command, cwd=folder, env=env)
+
+    return run
+
+
+def test_the_two_bugs_of_a_mapped_target_are_the_only_failures(run_command, tmp_path):
+    shutil.copytree(Path(__file__).with_name("renamed_target"), tmp_path, dirs_exist_ok=True)
+    done = run_command(tmp_path, "comm.gather", "comm.reduce-add", target="buggy_functions")
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines() if "  comm." in line]
+    assert [words for words in lines if len(words) == 2 and words[0] != "FAIL"] == [
+        ["fail", "comm.gather.minus-one-is-the-cpu"],
+        ["fail", "comm.reduce-add.refuses-other-shapes"],
+    ]
+
+
+def test_verdicts_describe_the_mapped_functions(run_command, vendor):
+    done = run_command(vendor, *VERDICTS)
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    printed = {name: verdict for verdict, name in (line for line in lines if len(line) == 2)}
+    assert {name: printed.get(name, "pass") for name in VERDICTS} == VERDICTS
+    assert "--target-map=map.toml --clause=" in done.stdout
+
+
+def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run_command, vendor):
+    done = run_command(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
+    assert done.returncode == 6, done.stdout + done.stderr
+
+
+def test_a_run_with_only_declared_missing_names_has_exit_status_0(run_command, vendor):
+    (vendor / "own.toml").write_text('lacks = ["comm.reduce-add.sum"]')
+    names = "comm.broadcast.copies", "comm.reduce-add.sum"
+    done = run_command(vendor, *names, options=["--divergences=own.toml"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "as the register declares: 1 clause (comm.reduce-add.sum)" in done.stdout
+
+
+def test_a_run_with_an_offered_name_declared_missing_has_exit_status_1(run_command, vendor):
+    (vendor / "own.toml").write_text('lacks = ["comm.broadcast.copies", "comm.reduce-add.sum"]')
+    names = "comm.broadcast.copies", "comm.reduce-add.sum"
+    done = run_command(vendor, *names, options=["--divergences=own.toml"])
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert '"comm.broadcast.copies" as lacking, but the target offers it' in done.stdout
+
+
+def test_warnings_during_the_import_of_the_target_fail_no_test(run_command, vendor):
+    module = vendor / "vendor" / "functions.py"
+    module.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
+    done = run_command(vendor, "comm.broadcast.copies")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_target_map_replaces_submodules_and_single_names(vendor):
+    options = ["comm=torch.nn.parallel.comm", "functions.Gather=vendor.functions:concatenate"]
+    target = Target("vendor", target_map.load(options, PARTS))
+    assert callable(target.comm.scatter)
+    assert target.functions.Gather.__name__ == "concatenate"
+    with pytest.raises(NotOffered, match=r"does not define comm\.no_such_name"):
+        _ = target.comm.no_such_name
+    with pytest.raises(NotOffered, match=r"does not define functions\.Scatter"):
+        _ = target.functions.Scatter
+    with pytest.raises(NotOffered, match="has no submodule replicate"):
+        _ = target.replicate.replicate
+    with pytest.raises(NotOffered, match="has no submodule _functions"):
+        target.submodule("_functions")
+
+
+def test_a_later_target_map_option_overrides_the_map_file(vendor):
+    options = [str(vendor / "map.toml"), "comm.scatter=torch.nn.parallel.comm:scatter"]
+    mapping = target_map.load(options, PARTS)
+    assert mapping["comm.scatter"] == "torch.nn.parallel.comm:scatter"
+    assert mapping["comm.gather"] == "vendor.functions:concatenate"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("comm", "neither NAME=PLACE nor a file"),
+        ("com.scatter=vendor.functions:split", "unknown part; the parts are comm, "),
+        ("comm.scatter=vendor.no_such_module:split", "No module named"),
+        ("comm.scatter=vendor.functions:no_such_name", "has no attribute"),
+        ("comm.scatter=", "Empty module name"),
+    ],
+)
+def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):
+    with pytest.raises(pytest.UsageError, match=text):
+        target_map.load([option], PARTS)

@@ -1,0 +1,248 @@
+"""The simulated accelerator in a process: build, enable, fork and exit."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.simulator import build
+
+pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
+
+ROOT = Path(__file__).parents[3]
+FORK_ERROR = "Cannot re-initialize sim in forked subprocess"
+
+
+def run(code, **environment):
+    """Run Python code in a new process, where every warning is an error."""
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def run_in_forked_child(function):
+    """Call ``function`` in a forked child and return the error as text."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+            text = "no error"
+        except BaseException as error:
+            text = f"{type(error).__name__}: {error}"
+        os.write(writing, text.encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    return text
+
+
+def test_second_enable_with_the_same_device_count_does_nothing():
+    simulator.enable(device_count=4)
+    assert torch.sim.device_count() == 4
+
+
+def test_enable_rejects_another_device_count():
+    with pytest.raises(RuntimeError, match="sim already has 4 devices and cannot change to 3"):
+        simulator.enable(device_count=3)
+
+
+@pytest.mark.parametrize("count", [0, -1, 65])
+def test_enable_rejects_out_of_range_device_count(count):
+    with pytest.raises(ValueError, match=f"sim can have 1 to 64 devices, not {count}"):
+        simulator.enable(device_count=count)
+
+
+@pytest.mark.parametrize(("text", "count"), [("2", 2), (None, 4)])
+def test_environment_sets_device_count(monkeypatch, text, count):
+    monkeypatch.delenv("SIM_DEVICE_COUNT", raising=False)
+    if text:
+        monkeypatch.setenv("SIM_DEVICE_COUNT", text)
+    assert simulator._device_count_from_environment() == count
+
+
+def test_enable_rejects_environment_without_number(monkeypatch):
+    monkeypatch.setenv("SIM_DEVICE_COUNT", "many")
+    with pytest.raises(
+        ValueError, match="SIM_DEVICE_COUNT must be a number of devices, not 'many'"
+    ):
+        simulator.enable()
+
+
+def test_new_process_enables_quickly_and_exits_without_error():
+    done = run(
+        """
+        import time, torch
+        from spec_tests import simulator
+        begin = time.process_time()
+        simulator.enable(7)
+        elapsed = time.process_time() - begin
+        x = torch.ones(3, device="sim:6", requires_grad=True)
+        (x * 2).sum().backward()
+        print(torch.accelerator.device_count(), elapsed)
+        """
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    count, elapsed = done.stdout.split()
+    assert count == "7"
+    assert float(elapsed) < 0.9
+
+
+def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
+    done = run(
+        """
+        import torch
+        from spec_tests import simulator
+        simulator.enable(2)
+        x = torch.ones(3, device="sim:1", requires_grad=True)
+        (x * 2).sum().backward()
+        raise SystemExit(3)
+        """
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+@pytest.mark.parametrize(
+    ("compiler", "message"),
+    [
+        ("/nonexistent", "needs /nonexistent to be built: install g++ 11 or newer"),
+        ("false", "could not be built with false"),
+    ],
+)
+def test_error_names_missing_compiler_and_remedy(tmp_path, compiler, message):
+    code = "from spec_tests import simulator; simulator.enable()"
+    done = run(code, TORCH_EXTENSIONS_DIR=str(tmp_path), CXX=compiler)
+    assert done.returncode == 1
+    assert message in done.stderr
+    assert not list(tmp_path.rglob("*.so"))
+
+
+def test_error_names_missing_ninja_and_remedy(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    monkeypatch.setattr(build.shutil, "which", lambda tool, path: tool != "ninja" or None)
+    with pytest.raises(RuntimeError, match="needs ninja to be built: install it with `pip"):
+        build.load()
+
+
+def test_build_searches_ninja_beside_the_interpreter(tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    searched = []
+    monkeypatch.setattr(build.shutil, "which", lambda tool, path: searched.append(path))
+    with pytest.raises(RuntimeError):
+        build.load()
+    assert searched[0].split(os.pathsep)[0] == str(Path(sys.executable).parent)
+
+
+def test_cache_key_depends_on_torch_version(monkeypatch):
+    key = build.SIMULATOR.cache_key
+    assert key == build.SIMULATOR.cache_key
+    monkeypatch.setattr(torch, "__version__", "another")
+    assert build.SIMULATOR.cache_key != key
+
+
+def test_lock_excludes_other_processes(tmp_path):
+    program = f"""
+    import time
+    from pathlib import Path
+    from spec_tests.simulator import build
+    with build._lock_file(Path({str(tmp_path / "lock")!r})):
+        begin = time.monotonic()
+        time.sleep(0.3)
+        print(begin, time.monotonic())
+    """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
+    processes = [subprocess.Popen(command, **options) for _ in range(2)]
+    times = sorted(tuple(map(float, process.communicate()[0].split())) for process in processes)
+    assert times[0][1] <= times[1][0]
+
+
+def test_child_process_keeps_the_lock(tmp_path):
+    with build._lock_file(tmp_path / "lock") as lock:
+        compiler = subprocess.Popen(["sleep", "0.5"], pass_fds=[lock])
+    begin = time.monotonic()
+    with build._lock_file(tmp_path / "lock"):
+        assert time.monotonic() - begin > 0.3
+    assert compiler.wait() == 0
+
+
+def test_forked_child_of_a_process_that_used_devices_raises():
+    x = torch.ones(3, device="sim:1")
+    uses = {
+        "operator": lambda: x + 1,
+        "memory": lambda: torch.empty(1, device="sim:0"),
+        "copy": lambda: x.cpu(),
+        "read": lambda: x[0].item(),
+        "device": lambda: torch.sim.set_device(1),
+        "stream": lambda: torch.Stream("sim:0"),
+    }
+    raised = {name: run_in_forked_child(use) for name, use in uses.items()}
+    assert [name for name, text in raised.items() if FORK_ERROR not in text] == []
+
+
+def test_forked_child_computes_on_the_cpu():
+    torch.ones(3, device="sim:1")
+
+    def compute():
+        torch.manual_seed(0)  # does not seed devices that this process cannot use
+        assert torch.sim._is_in_bad_fork()
+        assert not torch.sim.is_initialized()
+        assert torch.ones(3).sum().item() == 3
+
+    assert run_in_forked_child(compute) == "no error"
+
+
+def test_forked_child_of_a_process_that_used_no_device_can_use_devices():
+    done = run(
+        """
+        import os, torch
+        from spec_tests import simulator
+        simulator.enable(2)
+        child = os.fork()
+        if child == 0:
+            os._exit(int(torch.ones(3, device="sim:1").sum().item()))
+        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert (done.returncode, done.stderr) == (3, "")
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 64, None])
+def test_every_source_is_compiled_once(monkeypatch, tmp_path, cores):
+    monkeypatch.setattr(build.os, "cpu_count", lambda: cores)
+    sources = sorted(build.SIMULATOR.folder.glob("*.cpp"))
+    files = build._write_unity_sources(sources, tmp_path)
+    assert len(set(files)) == min(cores or 1, len(sources))
+    text = "".join(Path(file).read_text() for file in files)
+    assert sorted(text.split('"')[1::2]) == [str(path) for path in sources]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
+def test_operators_start_no_openmp_threads():
+    code = """
+        import os
+        import torch
+        from spec_tests import simulator
+        simulator.enable(device_count=2)
+        torch.ones(1, device="sim") + 1  # The first operator may start threads.
+        for device in ("sim", "cpu"):
+            before = len(os.listdir("/proc/self/task"))
+            torch.ones(2048, 2048, device=device).softmax(1)
+            print(device, len(os.listdir("/proc/self/task")) - before)
+    """
+    done = run(code, OMP_NUM_THREADS="2")
+    assert (done.stdout, done.stderr) == ("sim 0\ncpu 1\n", "")
