@@ -76,10 +76,10 @@ assert threading.active_count() == 1
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
 def test_only_the_installation_contains_strings_with_names_of_the_reference(path):
-    # Code could pass such a string to `import_module`. impl_tests/_compat/test_installation.py
+    # Code could pass such a string to `import_module`. impl_tests/test_installation.py
     # checks that the installation calls no object of the reference.
     found = [text for text in strings(path) if text.startswith(FORBIDDEN)]
-    assert bool(found) == (name_of(path) == "_compat/installation.py")
+    assert bool(found) == (name_of(path) == "installation.py")
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

@@ -1,11 +1,10 @@
-"""Compatibility with PyTorch and Python: private names, compilation, installation, GC, forks.
+"""Compatibility with PyTorch and Python: private names, compilation, GC, forks.
 
 This package imports ``_arguments``.
 """
 
 from .forks import register_fork_handler
 from .gc_pause import pause_gc
-from .installation import install, installed, uninstall
 from .recording import (
     ProfilerSpan,
     break_graph,

@@ -16,10 +16,10 @@ from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .._arguments import argument
+from ._arguments import argument
 
 #: The name of the package impl, which may be vendored under another name.
-_PACKAGE = __name__.rpartition("._compat.")[0]
+_PACKAGE = __name__.rpartition(".")[0]
 
 #: For each package: the names in it that are replaced. impl defines the same names.
 _NAMES = {

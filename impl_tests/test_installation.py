@@ -1,4 +1,4 @@
-"""impl._compat.installation: install() and uninstall() replace and restore names."""
+"""impl.installation: install() and uninstall() replace and restore names."""
 
 import contextlib
 import importlib
@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import impl
-from impl._compat import installation
+from impl import installation
 from impl_tests.samples import run_python
 
 #: torch.nn.parallel (the reference) before any installation: the name of the package, the package,
