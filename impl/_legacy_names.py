@@ -25,45 +25,30 @@ scatter_gather
     _is_namedtuple                   nncore and torch.distributed
     is_namedtuple                    copies of scatter, which use this older name
 
-``_broadcast_coalesced_reshape`` and ``_replicatable_module`` are defined in ``replicate``, because
-they need its functions. Some software replaces names. Of these names, impl itself uses only
-``_check_balance``: a replacement of another one does not change impl.
+Five names are names of functions that impl calls, so a replacement of them changes impl:
+``_check_balance`` in ``data_parallel``; ``_is_jit_enabled`` and ``_is_script_module`` in
+``replicate``, which also defines ``_broadcast_coalesced_reshape`` and ``_replicatable_module``. A
+replacement of another name does not change impl.
 """
-
-import warnings
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from ._compat import is_torchscript_enabled
 from ._device import (
     DeviceLike,
     accelerator_type,
     as_device_or_current,
     check_device_type,
-    current_device,
     device_index,
     is_cpu,
+    ordinal_or_current,
     side_stream,
-    type_to_use,
 )
 from ._pytree import is_named_tuple
-
-#: A warning is issued if the ratio of the memory, or of the cores, of two devices is smaller.
-_BALANCED = 0.75
-
-_IMBALANCE = """
-    There is an imbalance between your GPUs. You may want to exclude GPU {} which
-    has less than 75% of the memory or cores of GPU {}. You can do so by setting
-    the device_ids argument to DataParallel, or by setting the CUDA_VISIBLE_DEVICES
-    environment variable."""
 
 is_namedtuple = _is_namedtuple = is_named_tuple
 
 _get_available_device_type = accelerator_type
-
-_is_jit_enabled = is_torchscript_enabled
 
 #: Always None, as in torch.nn.parallel before its first copy. impl keeps its streams in
 #: ``_device.stream``.
@@ -92,21 +77,14 @@ def _get_device_index(
     """
     if is_cpu(device) and allow_cpu:
         return -1
-    try:
-        return device_index(device)  # type: ignore[arg-type] # None raises ValueError
-    except ValueError:
-        if is_cpu(device) or not optional:
-            raise
-    return current_device().index
+    if optional:
+        return ordinal_or_current(device)
+    return device_index(device)  # type: ignore[arg-type] # None raises ValueError
 
 
 def _handle_complex(tensor: Tensor) -> Tensor:
     """Return a real view of a complex tensor; return any other tensor itself."""
     return torch.view_as_real(tensor) if tensor.is_complex() else tensor
-
-
-def _is_script_module(module: object) -> bool:
-    return isinstance(module, torch.jit.ScriptModule)
 
 
 def _is_script_method(module: object) -> bool:
@@ -115,23 +93,3 @@ def _is_script_method(module: object) -> bool:
 
 def _init_script_module() -> torch.jit.ScriptModule:
     return torch.jit.ScriptModule()
-
-
-def _check_balance(device_ids: Sequence[DeviceLike]) -> None:
-    """Warn if the devices differ much in memory or cores.
-
-    The warning points to the caller of the calling function. A device without index is the current
-    device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
-    """
-    ordinals = [_get_device_index(device, optional=True) for device in device_ids]
-    kind = type_to_use(next(iter(device_ids), None))
-    get_properties = torch.get_device_module(kind).get_device_properties
-    properties = [*map(get_properties, ordinals)]
-    for sizes in (
-        [device.total_memory for device in properties],
-        [device.multi_processor_count for device in properties],
-    ):
-        if min(sizes) < _BALANCED * max(sizes):
-            small, large = (ordinals[sizes.index(size)] for size in (min(sizes), max(sizes)))
-            warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
-            return

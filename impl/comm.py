@@ -37,12 +37,11 @@ from ._comm import (
 from ._compat import exclude_from_compilation
 from ._device import (
     DeviceLike,
-    as_device_or_current,
     as_target,
     call_on_device,
     device_at,
     device_index,
-    is_cpu,
+    ordinal_or_current,
 )
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _handle_complex as _handle_complex
@@ -168,7 +167,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
         len(inputs)  # Raises TypeError for an iterator.
     addends = as_tensors("inputs", inputs)
     with argument("destination"):
-        ordinal = _ordinal_or_current(destination)
+        ordinal = ordinal_or_current(destination)
     with argument("inputs or destination"):
         return reduce_tensors(addends, ordinal)
 
@@ -208,7 +207,7 @@ def reduce_add_coalesced(
     if not columns:
         return ()
     with argument("destination"):
-        ordinal = _ordinal_or_current(destination)
+        ordinal = ordinal_or_current(destination)
     with argument("inputs or destination"):
         return tuple(_reduce_columns(columns, ordinal, buffer_size))
 
@@ -338,16 +337,6 @@ def _reduce_columns(
         lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
     return [sums[index] for index in range(len(columns))]
-
-
-def _ordinal_or_current(device: DeviceLike | None) -> int:
-    """Return the ordinal of ``device``, or of the current device if ``device`` has no index.
-
-    Raise ValueError if ``device`` is the CPU.
-    """
-    if is_cpu(device):
-        raise ValueError(f"Expected a non cpu device, but got: {device}")
-    return as_device_or_current(device).index
 
 
 def _check_not_given_with_out(**kwargs: object) -> None:

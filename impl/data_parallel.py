@@ -31,7 +31,7 @@ from ._compat import (
     move_tensors,
 )
 from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices, is_cuda
-from ._legacy_names import _check_balance
+from ._device import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._pytree import InputLeaves, Leaf, remove_markers
 from ._replica import ReplicaCacheBlock, check_source, find_replica_cache

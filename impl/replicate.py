@@ -13,12 +13,13 @@ from torch.nn.parameter import is_lazy
 from ._arguments import argument
 from ._comm import REPLICA_BUFFER_SIZE, attached_copies, check_buffer_size, detached_copies
 from ._compat import exclude_from_compilation, pause_gc
+from ._compat import is_torchscript_enabled as _is_jit_enabled
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
-from ._legacy_names import _is_jit_enabled, _is_script_module
 from ._legacy_names import _is_script_method as _is_script_method
 from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
+from ._replica import is_script_module as _is_script_module
 from .comm import broadcast_coalesced
 from .functions import Broadcast
 

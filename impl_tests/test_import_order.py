@@ -1,25 +1,18 @@
-"""impl's packages import only from packages of earlier levels, and only from package roots."""
+"""impl's modules import what the table in impl/README.md says, and only from package roots."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
 
 IMPL = Path(__file__).resolve().parents[1] / "impl"
-#: impl's packages and modules. A package imports only from packages of earlier levels.
-LEVELS = (
-    {"_arguments"},
-    {"_compat", "_pytree"},
-    {"_device"},
-    {"_legacy_names"},
-    {"_comm", "_threads"},
-    {"_replica", "comm"},
-    {"functions", "parallel_apply"},
-    {"_functions", "replicate", "scatter_gather"},
-    {"data_parallel"},
-    {"distributed"},
-)
-LEVEL = {name: level for level, names in enumerate(LEVELS) for name in names}
+#: The rows of the table: the modules, and the modules that they import beside ``_arguments``.
+ROWS = [
+    [set(re.findall(r"`(\w+)`", cell)) for cell in line.strip("|").split("|")]
+    for line in (IMPL / "README.md").read_text().splitlines()
+    if line.startswith("| `")
+]
 FILES = {
     path.relative_to(IMPL).as_posix(): path
     for path in sorted(IMPL.rglob("*.py"))
@@ -39,15 +32,27 @@ def imports_from_other_packages(file):
             yield from [node.module] if node.module else [alias.name for alias in node.names]
 
 
-def test_every_module_has_a_level():
-    assert {package_of(file) for file in FILES} == LEVEL.keys()
+def packages_imported_by(package):
+    files = [file for file in FILES if package_of(file) == package]
+    names = {name for file in files for name in imports_from_other_packages(file)}
+    return {name.split(".")[0] for name in names} - {package, "_arguments"}
 
 
-@pytest.mark.parametrize("file", FILES)
-def test_module_imports_only_from_earlier_levels(file):
-    level = LEVEL[package_of(file)]
-    names = {name.split(".")[0] for name in imports_from_other_packages(file)}
-    assert not [name for name in names - {package_of(file)} if LEVEL[name] >= level]
+def test_each_module_stands_in_one_row():
+    named = [name for modules, _ in ROWS for name in modules]
+    assert sorted(named) == sorted({package_of(file) for file in FILES})
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(sorted(row[0])))
+def test_a_row_lists_the_imports_of_its_modules(row):
+    modules, imported = row
+    assert set().union(*map(packages_imported_by, modules)) == imported
+
+
+@pytest.mark.parametrize("index", range(len(ROWS)))
+def test_a_row_imports_only_from_rows_above(index):
+    above = {name for modules, _ in ROWS[:index] for name in modules}
+    assert ROWS[index][1] <= above
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -24,9 +24,10 @@ from .device import (
     is_minus_one,
     is_on_accelerator,
     is_on_cpu,
+    ordinal_or_current,
     type_to_use,
 )
-from .placement import DeviceId, Placement, choose_devices
+from .placement import DeviceId, Placement, check_balance, choose_devices
 from .saved_streams import save_streams, wait_for_grad, with_saved_streams
 from .stream import (
     call_on_stream,

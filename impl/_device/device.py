@@ -179,8 +179,7 @@ def device_index(device: DeviceLike) -> int:
         return int(device)
     if isinstance(device, str):
         device = torch.device(device)
-    if is_cpu(device):
-        raise ValueError(f"Expected a non cpu device, but got: {device}")
+    _check_not_cpu(device)
     index = device.index if isinstance(device, torch.device) else None
     if index is None:
         raise ValueError(
@@ -234,6 +233,15 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     return current_device(kind) if index is None else device_at(index, kind)
 
 
+def ordinal_or_current(device: DeviceLike | None) -> int:
+    """Return the ordinal of ``device``, or of the current device if ``device`` has no index.
+
+    Raise ValueError if ``device`` is the CPU.
+    """
+    _check_not_cpu(device)
+    return as_device_or_current(device).index
+
+
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
     """Convert ``device`` as :func:`as_device_or_current` does, and the deprecated -1 to the CPU.
 
@@ -284,6 +292,11 @@ def call_on_device(
 def has_streams(device: torch.device) -> bool:
     """Return whether kernels on ``device`` run on streams that impl can choose."""
     return device.type != "mps" and _is_usable(device.type)
+
+
+def _check_not_cpu(device: DeviceLike | None) -> None:
+    if is_cpu(device):
+        raise ValueError(f"Expected a non cpu device, but got: {device}")
 
 
 def _require_accelerator() -> str:

@@ -1,5 +1,6 @@
-"""Selection of the devices of a data-parallel module."""
+"""Selection of the devices of a data-parallel module, and comparison of their sizes."""
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -20,8 +21,18 @@ from .device import (
     is_cpu,
     is_of_type,
     is_ordinal,
+    ordinal_or_current,
     type_to_use,
 )
+
+#: A warning is issued if the ratio of the memory, or of the cores, of two devices is smaller.
+_BALANCED = 0.75
+
+_IMBALANCE = """
+    There is an imbalance between your GPUs. You may want to exclude GPU {} which
+    has less than 75% of the memory or cores of GPU {}. You can do so by setting
+    the device_ids argument to DataParallel, or by setting the CUDA_VISIBLE_DEVICES
+    environment variable."""
 
 #: An ordinal of the accelerator, a device of a second accelerator, or the CPU. The device need not
 #: exist.
@@ -73,6 +84,26 @@ def choose_devices(
         source = device_at(ordinals[0], kind)
     output = _as_output_device(devices[0] if output_device is None else output_device)
     return Placement(ids, output, source)
+
+
+def check_balance(device_ids: Sequence[DeviceLike]) -> None:
+    """Warn if the devices differ much in memory or cores.
+
+    The warning points to the caller of the calling function. A device without index is the current
+    device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
+    """
+    ordinals = [*map(ordinal_or_current, device_ids)]
+    kind = type_to_use(next(iter(device_ids), None))
+    get_properties = torch.get_device_module(kind).get_device_properties
+    properties = [*map(get_properties, ordinals)]
+    for sizes in (
+        [device.total_memory for device in properties],
+        [device.multi_processor_count for device in properties],
+    ):
+        if min(sizes) < _BALANCED * max(sizes):
+            small, large = (ordinals[sizes.index(size)] for size in (min(sizes), max(sizes)))
+            warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
+            return
 
 
 def _first_device(module: nn.Module | None) -> torch.device | None:

@@ -6,4 +6,4 @@ This package imports ``_comm``, ``_compat``, ``_device`` and ``_pytree``.
 from .build import ReplicaMap, build_replicas
 from .cache import ReplicaCacheBlock, find_replica_cache
 from .compiled import has_compiled_code
-from .module_tree import Tree, check_source, collect_tree
+from .module_tree import Tree, check_source, collect_tree, is_script_module

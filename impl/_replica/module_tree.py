@@ -41,6 +41,11 @@ def collect_tree(network: nn.Module) -> Tree:
     return Tree(list(modules), _without_nones(parameters), _without_nones(buffers))
 
 
+def is_script_module(module: object) -> bool:
+    """Return whether ``module`` is a module of TorchScript."""
+    return isinstance(module, torch.jit.ScriptModule)
+
+
 def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
     return [tensor for tensor in found.values() if tensor is not None]
 

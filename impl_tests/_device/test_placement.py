@@ -10,7 +10,6 @@ import torch
 from torch import nn
 
 from impl import DataParallel
-from impl import _legacy_names as legacy_names
 from impl._device import placement
 from impl._device.device import as_device, as_device_or_current
 
@@ -34,7 +33,7 @@ def set_sizes(monkeypatch, topology):
 def balance_warnings(device_ids):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        legacy_names._check_balance(device_ids)
+        placement.check_balance(device_ids)
     return [str(warning.message) for warning in caught]
 
 
@@ -82,7 +81,7 @@ def test_unequal_devices_that_are_not_cuda_do_not_warn(set_sizes):
 
 def test_warning_of_imbalance_names_the_line_of_the_caller(set_sizes):
     def construct():
-        legacy_names._check_balance(ordinals)
+        placement.check_balance(ordinals)
 
     ordinals = set_sizes(LARGE, SMALL)
     with pytest.warns(UserWarning, match="imbalance") as caught:
