@@ -73,7 +73,8 @@ class DataParallel(nn.Module, Generic[T]):
         module: The wrapped module.
         device_ids: Ordinals, CPU devices or devices of a second accelerator; empty if a forward
             only calls ``module``.
-        output_device: The device of the outputs, in the form of an entry of ``device_ids``.
+        output_device: The device of the outputs, in the form of an entry of ``device_ids``. This
+            attribute, ``dim`` and ``src_device_obj`` are missing if ``device_ids`` is empty.
         dim: The argument ``dim``.
         src_device_obj: The first device.
         chunk_sizes: The argument ``chunk_sizes``.
@@ -113,20 +114,21 @@ class DataParallel(nn.Module, Generic[T]):
         super().__init__()
         with argument("module"):
             self.module = module
-        self.device_ids: list[DeviceId] = []
         placement = choose_devices(device_ids, output_device, module)
-        if placement is None:
-            return
-        with argument("dim"):
-            self.dim = dim
-        self.device_ids, self.output_device, self.src_device_obj = placement
+        self.device_ids: list[DeviceId] = [] if placement is None else placement.device_ids
         if chunk_sizes is not None:
             with argument("chunk_sizes"):
-                check_weights(chunk_sizes, len(self.device_ids))
+                # Without devices any number of sizes is accepted.
+                check_weights(chunk_sizes, len(self.device_ids) or len(chunk_sizes))
             self.chunk_sizes = chunk_sizes
         with argument("in_turn"):
             if in_turn:
                 self.in_turn = True
+        if placement is None:
+            return
+        with argument("dim"):
+            self.dim = dim
+        _, self.output_device, self.src_device_obj = placement
         if is_cuda(self.src_device_obj):
             _check_balance(self.device_ids)
         if len(self.device_ids) == 1:

@@ -10,6 +10,7 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.scripts import run_without_accelerator
 
 SIZES_CLAUSE = clause("divergences.SG-5.chunk-sizes")
 WEIGHTS_CLAUSE = clause("divergences.SG-5.chunk-weights")
@@ -89,6 +90,26 @@ class RowCount(nn.Module):
 def test_constructor_refuses_invalid_chunk_sizes(target, topology, sizes, text):
     with pytest.raises(ValueError, match=text):
         target.data_parallel.DataParallel(RowCount(), topology.take(2), chunk_sizes=sizes)
+
+
+@REFUSED_BY_MODULE_CLAUSE
+def test_constructor_refuses_invalid_chunk_sizes_without_an_accelerator(target):
+    done = run_without_accelerator(
+        """
+        for sizes in ([-1, 2], [0, 0], [1, 2, 3]):
+            try:
+                net = target.data_parallel.DataParallel(nn.ReLU(), [0, 1], chunk_sizes=sizes)
+                print(net.chunk_sizes)
+            except ValueError as error:
+                print(error)
+        """,
+        target,
+    )
+    assert done.stdout.splitlines() == [
+        "negative or infinite chunk size in [-1, 2]",
+        "every chunk size is 0 in [0, 0]",
+        "[1, 2, 3]",
+    ], done.stderr
 
 
 @OF_MODULE_CLAUSE
