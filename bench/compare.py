@@ -2,9 +2,10 @@
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
 of the ratios of single turns: the time of torch.nn.parallel divided by that of impl. The command
-measures a row below its floor up to twice more, each time in a new process, because other
-processes may have used the processor. The exit status is 1 if a row is below its floor every time.
-The command also prints the three rows that differ most from the last published run.
+measures a row below its floor up to twice more, each time in a new process. The exit status is 1
+if a row is below its floor every time. A row is noisy, and not judged, if other processes used the
+processors during its measurement. The command also prints the number of judged rows, and the three
+rows that differ most from the last published run.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from spec_tests.harness import input_files
 from spec_tests.site import floors, saved_runs
 from spec_tests.site.ratios import Ratio, ratios
 
-__all__ = ["FLOORS", "find_rows_below", "format_row", "largest_moves", "main"]
+__all__ = ["FLOORS", "Verdict", "format_row", "judge_rows", "largest_moves", "main"]
 
 FLOORS = Path(__file__).with_name("floors.toml")
 
@@ -44,22 +46,44 @@ MOVES = 3
 BAR, MAX_BAR = 8, 32
 
 
+class Verdict(Enum):
+    """The verdict on a row of the table."""
+
+    OK = "ok"
+    BELOW = "BELOW"
+    NOISY = "noisy"
+
+
+def _judge(ratio: Ratio) -> Verdict:
+    if ratio.is_noisy:
+        return Verdict.NOISY
+    return Verdict.OK if ratio.passes else Verdict.BELOW
+
+
 def format_row(ratio: Ratio) -> str:
     """Return the line for ``ratio`` in the printed table. On a terminal it ends with a bar."""
     floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
-    verdict = "ok" if ratio.passes else "BELOW"
+    verdict = _judge(ratio)
     spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
     bar = "█" * min(MAX_BAR, round(BAR * ratio.value)) if sys.stdout.isatty() else ""
-    row = f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {verdict:<5}  {bar}"
-    return row.rstrip()
+    word = verdict.value
+    row = f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {word:<5}  {bar}"
+    return _in_yellow(row.rstrip()) if verdict is Verdict.NOISY else row.rstrip()
 
 
-def find_rows_below(
+def _in_yellow(text: str) -> str:
+    """Return ``text``, in yellow on a terminal."""
+    return f"\x1b[33m{text}\x1b[0m" if sys.stdout.isatty() else text
+
+
+def judge_rows(
     run: Mapping[str, Any],
     floor_of: Mapping[str, float],
     measure: Callable[[Collection[str]], Mapping[str, Any]],
-) -> list[str]:
+) -> dict[str, Verdict]:
     """Print the table of ``run``, and measure rows that are below their floors again.
+
+    A row that is noisy is not measured again: the machine is probably still busy.
 
     Args:
         run: A run saved by pytest-benchmark.
@@ -67,13 +91,14 @@ def find_rows_below(
         measure: Runs the benchmarks with the given names and returns the saved run.
 
     Returns:
-        The rows that were below their floors ``ATTEMPTS`` times.
+        The verdict on each row: `Verdict.BELOW` if the row was below its floor ``ATTEMPTS`` times.
 
     Raises:
         ValueError: No benchmark in ``run`` was run for both libraries.
     """
-    below = _print_table(list(ratios(run, floor_of)))
+    verdicts = _print_table(list(ratios(run, floor_of)))
     for attempt in range(1, ATTEMPTS):
+        below = [row for row, verdict in verdicts.items() if verdict is Verdict.BELOW]
         if not below:
             break
         print(f"\nmeasured again, {attempt} of {ATTEMPTS - 1}:")
@@ -83,18 +108,18 @@ def find_rows_below(
             if each["group"] in _groups_of(below) and each["extra_info"]["library"] == "impl"
         ]
         again = list(ratios(measure(names), floor_of))
-        below = _print_table([ratio for ratio in again if ratio.group in below])
-    return below
+        verdicts |= _print_table([ratio for ratio in again if ratio.group in below])
+    return verdicts
 
 
-def _print_table(table: list[Ratio]) -> list[str]:
-    """Print the ratios; return the names of the rows that are below their floors."""
+def _print_table(table: list[Ratio]) -> dict[str, Verdict]:
+    """Print the ratios; return the verdict on each row."""
     if not table:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
     print(f"{'reference / impl':<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
     for ratio in table:
         print(format_row(ratio))
-    return [ratio.group for ratio in table if not ratio.passes]
+    return {ratio.group: _judge(ratio) for ratio in table}
 
 
 def _find_floors(info: Mapping[str, Any]) -> Mapping[str, float]:
@@ -142,6 +167,17 @@ def largest_moves(run: Mapping[str, Any], published: Mapping[str, Any]) -> list[
     ]
 
 
+def _print_verdicts(verdicts: Mapping[str, Verdict]) -> None:
+    """Print the number of judged rows, and the rows that were below their floors every time."""
+    noisy = [row for row, verdict in verdicts.items() if verdict is Verdict.NOISY]
+    print(f"\njudged {len(verdicts) - len(noisy)} of {len(verdicts)} rows")
+    if noisy:
+        reason = "other processes used the processors"
+        print(_in_yellow(f"too noisy to judge: {len(noisy)} row(s), because {reason}"))
+    if below := [row for row, verdict in verdicts.items() if verdict is Verdict.BELOW]:
+        print(f"below their floors {ATTEMPTS} times: {', '.join(below)}")
+
+
 def _print_moves(run: Mapping[str, Any]) -> None:
     published = json.loads((PUBLISHED / "benchmark.json").read_text(encoding="utf-8"))
     machine, last = published["machine"], published["runs"][-1]
@@ -178,15 +214,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = parser.parse_args(arguments).file
     try:
         run = saved_runs.load(path)
-        below = find_rows_below(run, _find_floors(run["machine_info"]), _run_benchmarks)
+        verdicts = judge_rows(run, _find_floors(run["machine_info"]), _run_benchmarks)
     except input_files.RefusedError as error:
         parser.exit(2, f"{error}\n")
     except (OSError, ValueError) as error:
         parser.exit(2, f"{path}: {error}\n")
     _print_moves(run)
-    if below:
-        print(f"\nbelow their floors {ATTEMPTS} times: {', '.join(below)}")
-    return int(bool(below))
+    _print_verdicts(verdicts)
+    return int(Verdict.BELOW in verdicts.values())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,8 @@ from typing import Any
 
 from pytest_benchmark.stats import Stats
 
+from .noise import ProcessorShare
+
 __all__ = ["add_other_libraries", "time_in_turn"]
 
 #: The library that pytest-benchmark itself times.
@@ -38,8 +40,10 @@ def time_in_turn(
     """
     others = {library: call for library, call in calls.items() if library != _IMPL}
     times: dict[str, list[float]] = {library: [] for library in others}
+    share = ProcessorShare()
 
     def time_others() -> None:
+        share.sample()
         for library, call in others.items():
             times[library].append(_time(call))
 
@@ -51,7 +55,7 @@ def time_in_turn(
     turn = sum(_time(call) for call in calls.values())
     benchmark.pedantic(call_impl, setup=time_others, rounds=max(_MIN_TURNS, int(seconds / turn)))
     if not benchmark.disabled:
-        benchmark.extra_info.update(_describe(_IMPL, info))
+        benchmark.extra_info.update(_describe(_IMPL, info), processor_share=share.value)
         benchmark.extra_info["others"] = [
             {"times": times[library], "extra_info": _describe(library, info)} for library in times
         ]

@@ -23,6 +23,7 @@ from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.environment import interpreter
 from spec_tests.site import floors, trend, validated_files
 from spec_tests.site.markdown import escape
+from spec_tests.site.ratios import ratios
 from spec_tests.site.slugs import slug
 
 __all__ = ["RESULTS", "publish"]
@@ -50,7 +51,7 @@ def publish(
 
     Raises:
         ValueError: A file is broken or has another format, or the files come from different
-            machines or benchmarks.
+            machines or benchmarks, or a row is too noisy to judge.
     """
     suffixes = {source.suffix for source in sources}
     if suffixes == {".json"}:
@@ -105,6 +106,7 @@ def _replace_report(report: Path, files: Mapping[str, str]) -> None:
 def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the environment of the runs, and the report's files (name -> text)."""
     data = validated_files.validate(benchmarks.read_runs(sources), "benchmark", sources[0])
+    _refuse_noise(data["runs"])
     rows = floors.find(floors.load(compare.FLOORS), data["machine"])
     machine, last = data["machine"], data["runs"][-1]
     environment = {
@@ -125,6 +127,15 @@ def _read_benchmarks(sources: Sequence[Path]) -> tuple[dict[str, Any], dict[str,
     if picture := benchmarks.draw_variants(data):
         files["variants.svg"] = picture
     return environment, files
+
+
+def _refuse_noise(runs: Sequence[Mapping[str, Any]]) -> None:
+    noisy = [ratio.group for run in runs for ratio in ratios(run, {}) if ratio.is_noisy]
+    if noisy:
+        raise ValueError(
+            f"rows too noisy to judge: {len(noisy)}, such as {noisy[0]}; other processes used the "
+            "processors: measure again on an idle machine"
+        )
 
 
 def _read_verdicts(source: Path) -> tuple[dict[str, Any], dict[str, str]]:

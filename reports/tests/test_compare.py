@@ -1,4 +1,7 @@
-"""`bench.compare` measures rows below their floors again, and fails if they stay below."""
+"""`bench.compare` measures rows below their floors again, and fails if they stay below.
+
+It does not judge noisy rows.
+"""
 
 import json
 import os
@@ -6,7 +9,7 @@ import os
 import pytest
 
 from bench import compare
-from bench.compare import ATTEMPTS, find_rows_below, format_row, largest_moves
+from bench.compare import ATTEMPTS, Verdict, format_row, judge_rows, largest_moves
 from reports.tests.samples import make_benchmark_run
 from spec_tests.site.ratios import Ratio
 
@@ -14,15 +17,17 @@ from spec_tests.site.ratios import Ratio
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
 
 
-def make_run(ratios, peaks=(300, 100)):
+def make_run(ratios, peaks=(300, 100), share=0.99):
     """Return a saved run with the given median of ratios for each group."""
     benchmarks = [
-        each for group, ratio in ratios.items() for each in make_benchmarks(group, ratio, peaks)
+        each
+        for group, ratio in ratios.items()
+        for each in make_benchmarks(group, ratio, peaks, share)
     ]
     return {"benchmarks": benchmarks}
 
 
-def make_benchmarks(group, ratio, peaks):
+def make_benchmarks(group, ratio, peaks, share):
     pairs = {"q1": 0.9 * ratio, "median": ratio, "q3": 1.1 * ratio}
     for library, peak in zip(("reference", "impl"), peaks, strict=True):
         yield {
@@ -31,7 +36,7 @@ def make_benchmarks(group, ratio, peaks):
             "extra_info": {
                 "library": library,
                 "peak_bytes": peak if group == "fast" else None,
-                **({"pairs": pairs} if library == "impl" else {}),
+                **({"pairs": pairs, "processor_share": share} if library == "impl" else {}),
             },
             "stats": {"median": 1.0, "q1": 1.0, "q3": 1.0},
         }
@@ -48,34 +53,57 @@ class FakeMeasure:
         return self.runs.pop(0)
 
 
+def rows_below(run, measure):
+    verdicts = judge_rows(run, FLOORS, measure)
+    return [row for row, verdict in verdicts.items() if verdict is Verdict.BELOW]
+
+
 def test_rows_at_or_above_their_floors_are_not_measured_again():
     measure = FakeMeasure()
-    assert find_rows_below(make_run({"slow": 2.0, "fast": 3.0}), FLOORS, measure) == []
+    assert rows_below(make_run({"slow": 2.0, "fast": 3.0}), measure) == []
     assert measure.calls == []
 
 
 def test_only_the_row_below_its_floor_is_measured_again():
     measure = FakeMeasure(make_run({"slow": 2.1}))
-    assert find_rows_below(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == []
+    assert rows_below(make_run({"slow": 1.9, "fast": 3.0}), measure) == []
     assert measure.calls == [["slow"]]
 
 
 def test_row_below_its_floor_in_every_measurement_is_returned():
     measure = FakeMeasure(*[make_run({"slow": 1.9})] * (ATTEMPTS - 1))
-    assert find_rows_below(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure) == ["slow"]
+    assert rows_below(make_run({"slow": 1.9, "fast": 3.0}), measure) == ["slow"]
     assert measure.runs == []
+
+
+@pytest.mark.parametrize("ratio", [1.0, 3.0])
+def test_time_measured_beside_busy_processes_is_noisy_and_its_memory_is_judged(ratio):
+    run, measure = make_run({"slow": ratio, "fast": ratio}, share=0.6), FakeMeasure()
+    assert judge_rows(run, FLOORS, measure) == {
+        "slow": Verdict.NOISY,
+        "fast": Verdict.NOISY,
+        "fast (bytes)": Verdict.OK,
+    }
+    assert measure.calls == []
+
+
+def test_row_whose_second_measurement_is_noisy_is_not_below():
+    measure = FakeMeasure(make_run({"slow": 1.0}, share=0.6))
+    verdicts = judge_rows(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure)
+    assert verdicts["slow"] is Verdict.NOISY
+    assert len(measure.calls) == 1
 
 
 def test_row_of_bytes_is_measured_again_with_the_benchmark_of_its_group():
     much_memory = make_run({"fast": 3.0}, peaks=(100, 100))
     measure = FakeMeasure(much_memory, make_run({"fast": 1.0}))
-    assert find_rows_below(much_memory, FLOORS, measure) == []
+    assert rows_below(much_memory, measure) == []
     assert measure.calls == [["fast"]] * 2
 
 
 def test_run_without_both_libraries_raises():
     with pytest.raises(ValueError, match="nothing to compare"):
-        find_rows_below({"benchmarks": []}, FLOORS, FakeMeasure())
+        judge_rows({"benchmarks": []}, FLOORS, FakeMeasure())
 
 
 @pytest.mark.parametrize(
@@ -85,6 +113,41 @@ def test_rows_end_with_a_bar_on_a_terminal_only(monkeypatch, is_terminal, end):
     monkeypatch.setattr(compare.sys.stdout, "isatty", lambda: is_terminal, raising=False)
     ratio = Ratio(group="scatter", value=1.5, low=1.4, high=1.6, floor=1.0)
     assert format_row(ratio).endswith(end)
+
+
+def test_noisy_row_is_yellow_on_a_terminal_only(monkeypatch):
+    ratio = Ratio("scatter", value=1.5, low=1.4, high=1.6, floor=2.0, processor_share=0.5)
+    assert format_row(ratio).endswith("noisy")
+    monkeypatch.setattr(compare.sys.stdout, "isatty", lambda: True, raising=False)
+    assert format_row(ratio).startswith("\x1b[33mscatter ")
+
+
+@pytest.mark.parametrize(
+    ("shares", "status", "printed"),
+    [
+        ((0.99, 0.99), 1, ["judged 2 of 2 rows", "below their floors 3 times: work"]),
+        ((0.6, 0.99), 0, ["judged 1 of 2 rows", "too noisy to judge: 1 row(s)"]),
+        ((0.6, 0.6), 0, ["judged 0 of 2 rows", "too noisy to judge: 2 row(s)"]),
+    ],
+    ids="shares={}".format,
+)
+def test_only_judged_rows_fail_and_their_number_is_printed(
+    tmp_path, monkeypatch, capsys, shares, status, printed
+):
+    path = tmp_path / "run.json"
+    run = make_benchmark_run()
+    more = make_benchmark_run()["benchmarks"]
+    for each in more:
+        each["group"] = "more"
+    for benchmarks, share in zip((run["benchmarks"], more), shares, strict=True):
+        benchmarks[-1]["extra_info"]["processor_share"] = share
+    run["benchmarks"] += more
+    path.write_text(json.dumps(run))
+    monkeypatch.setattr(compare, "_find_floors", lambda info: {"work": 9.0, "more": 1.0})
+    monkeypatch.setattr(compare, "_run_benchmarks", lambda names: run)
+    assert compare.main([str(path)]) == status
+    output = capsys.readouterr().out
+    assert all(text in output for text in printed)
 
 
 def test_floor_on_a_machine_without_floors_is_the_smallest_of_all_machines_and_1(

@@ -59,6 +59,15 @@ def test_publishing_runs_of_two_machines_together_raises(save_run, results):
     assert not results.exists()
 
 
+def test_publishing_a_noisy_run_raises(save_run, results):
+    noisy = make_benchmark_run()
+    noisy["benchmarks"][-1]["extra_info"]["processor_share"] = 0.5
+    paths = [save_run("a.json", make_benchmark_run()), save_run("b.json", noisy)]
+    with pytest.raises(ValueError, match="too noisy to judge: 1, such as work"):
+        publish(paths, folder=results)
+    assert not results.exists()
+
+
 def test_publishing_runs_of_different_benchmarks_together_raises(save_run, results):
     more = make_benchmark_run()
     more["benchmarks"].append({**more["benchmarks"][0], "fullname": "bench_more[impl]"})

@@ -28,6 +28,7 @@ _BENCHMARK = {
         "devices?": [str],
         "pairs?": dict.fromkeys(("q1", "median", "q3"), _RATIO),
         "peak_bytes?": (Number(1, 1e18), None),
+        "processor_share?": Number(0, 1),
     },
     "stats": {
         **dict.fromkeys(("q1", "median", "q3"), _SECONDS),
