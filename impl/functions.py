@@ -273,10 +273,10 @@ class Gather(_CheckedFunction):
 
     @staticmethod
     @exclude_from_compilation
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
         # No saved streams are needed: all copies start on the device of this node.
-        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad)
+        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad_output)
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]
         # The gradient of a real input is real, even if another input is complex.

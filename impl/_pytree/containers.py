@@ -173,9 +173,9 @@ def field_names(instance: Any) -> list[str]:
     return [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]
 
 
-def is_named_tuple(value: object) -> bool:
-    """Return whether ``value`` is an instance of a ``namedtuple`` or ``typing.NamedTuple``."""
-    return isinstance(value, tuple) and hasattr(value, "_asdict") and hasattr(value, "_fields")
+def is_named_tuple(obj: object) -> bool:
+    """Return whether ``obj`` is an instance of a ``namedtuple`` or ``typing.NamedTuple``."""
+    return isinstance(obj, tuple) and hasattr(obj, "_asdict") and hasattr(obj, "_fields")
 
 
 def is_dataclass_instance(value: object) -> TypeGuard[Any]:

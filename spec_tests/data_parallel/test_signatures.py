@@ -1,0 +1,30 @@
+"""data_parallel: the parameters of the public functions."""
+
+import pytest
+
+from spec_tests.harness.compare.signatures import accepts_calls_of, public_functions
+from spec_tests.harness.conformance.clauses import clause
+
+#: For each public name: a function with the documented parameters.
+DOCUMENTED = {
+    "DataParallel": lambda module, device_ids=None, output_device=None, dim=0: ...,
+    "DataParallel.forward": lambda self, *inputs, **kwargs: ...,
+    "DataParallel.scatter": lambda self, inputs, kwargs, device_ids: ...,
+    "DataParallel.replicate": lambda self, module, device_ids: ...,
+    "DataParallel.parallel_apply": lambda self, replicas, inputs, kwargs: ...,
+    "DataParallel.gather": lambda self, outputs, output_device: ...,
+    "data_parallel": (
+        lambda module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None: ...
+    ),
+}
+
+
+@clause("data_parallel.signatures")
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_function_has_the_documented_parameters(target, name):
+    accepts_calls_of(target.data_parallel, {name: DOCUMENTED[name]})
+
+
+@clause("data_parallel.signatures")
+def test_functions_have_the_parameters_of_torch_nn_parallel(target, reference):
+    accepts_calls_of(target.data_parallel, public_functions(reference.submodule("data_parallel")))
