@@ -78,7 +78,7 @@ def _sort_key(divergence_id: str) -> tuple[str, int]:
 def _section(divergence_id: str, title: str, records: list[register.Divergence]) -> str:
     reasons = "; ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
     clauses_of = ", ".join(dict.fromkeys(f"`{each.clause}`" for each in records))
-    versions = ", ".join(dict.fromkeys(each.versions for each in records))
+    versions = ", ".join(dict.fromkeys(f"`{each.versions}`" for each in records))
     links = dict.fromkeys(_thread_link(url) for each in records for url in each.threads)
     lines = [
         "",
@@ -93,7 +93,7 @@ def _section(divergence_id: str, title: str, records: list[register.Divergence])
     lines += ["", "In impl:", ""]
     lines += [f"* {text}" for text in dict.fromkeys(each.specified for each in records)]
     threads = ", ".join(links) or "none"
-    lines += ["", f"Observed on PyTorch {versions}. Threads: {threads}. Clauses: {clauses_of}."]
+    lines += ["", f"Versions: {versions}. Threads: {threads}. Clauses: {clauses_of}."]
     return "\n".join(lines)
 
 

@@ -7,12 +7,17 @@ The register of a package that is built on torch.nn.parallel begins with
 ``inherits = "torch.nn.parallel"``. It then has all records of torch.nn.parallel's register, except
 for the tests in its own list ``repaired``.
 
+``versions = "torch>=2.11,<2.16"`` of a record limits it to these versions of a distribution; other
+versions are expected to pass its tests. ``versions`` before the records is for all records of the
+register that have no ``versions`` of their own.
+
 ``lacks = ["distributed"]`` declares that tests of the clauses in the chapter ``distributed`` use
 names that the target lacks. An entry of ``lacks`` is a clause id or the beginning of clause ids;
 see `declared_lacks`. ``lacks`` is not inherited.
 """
 
 import datetime
+import functools
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -22,6 +27,7 @@ from typing import Any
 import pytest
 
 from spec_tests.harness import input_files
+from spec_tests.harness.conformance import versions
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.environment.target import missing_name
 
@@ -30,7 +36,8 @@ FOLDER = Path(__file__).parents[2] / "registers"
 _KNOWN = pytest.StashKey[list["Divergence"]]()
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 _RECORD = {
-    **dict.fromkeys(("id", "kind", "clause", "specified", "observed", "versions"), str),
+    **dict.fromkeys(("id", "kind", "clause", "specified", "observed"), str),
+    "versions?": str,
     **{key: [str] for key in ("tests", "failures", "threads")},
     "review_by": (str, datetime.date),
 }
@@ -38,6 +45,7 @@ _SHAPE = {
     "inherits?": str,
     "repaired?": [str],
     "lacks?": [str],
+    "versions?": str,
     "titles?": {...: str},
     "divergence?": [_RECORD],
 }
@@ -60,7 +68,7 @@ class Divergence:
         specified: The behaviour that the clause specifies.
         observed: The behaviour of the target.
         threads: Links of public threads.
-        versions: The versions of the target on which the divergence was observed.
+        versions: The versions to which the record applies, such as ``torch>=2.11``.
         review_by: The ISO date of the next review.
     """
 
@@ -81,6 +89,12 @@ class Divergence:
             raise ValueError(f"kind {kind!r} is none of {KINDS}")
         if not self.failures:
             raise ValueError("there are no failures")
+        versions.parse(self.versions)
+
+    @functools.cached_property
+    def applies(self) -> bool:
+        """Whether the record applies to the installed version."""
+        return versions.is_satisfied(self.versions)
 
     def explains(self, error: BaseException) -> bool:
         """Return whether ``error`` is one of the expected failures."""
@@ -98,7 +112,8 @@ def load(path: Path) -> list[Divergence]:
             one.
     """
     tables = input_files.read_toml(path, _SHAPE)
-    own = [_parse_record(table, path) for table in tables.get("divergence", [])]
+    default = {"versions": tables.get("versions", "")}
+    own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
     return [*_inherited_records(tables, path), *own]
 
 
@@ -175,7 +190,7 @@ def path_of(target: str, divergences_option: str | None) -> Path | None:
 def mark(
     items: Iterable[pytest.Item], records: list[Divergence], root: Path, *, whole: bool
 ) -> None:
-    """Mark the tests of ``records`` as expected failures.
+    """Mark the tests of ``records`` that apply to the installed version as expected failures.
 
     Args:
         items: The collected tests.
@@ -196,6 +211,8 @@ def mark(
         for place in sorted({place for name in names for place in places.get(name, ())}):
             record = records[place]
             unused -= {(record.id, name) for name in names}
+            if not record.applies:
+                continue
             item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
             item.stash.setdefault(_KNOWN, []).append(record)
     if whole and unused:

@@ -34,6 +34,6 @@ failures = ["{failure}"]
 specified = "s"
 observed = "o"
 threads = []
-versions = "1"
+versions = "torch>=2.11"
 review_by = 2030-01-01
 """

@@ -225,6 +225,50 @@ def test_a_test_of_a_known_divergence_fails_if_its_failure_differs_from_the_reco
     result.stdout.fnmatch_lines(f"*known: X-1, but the records expect *{failure}*")
 
 
+@pytest.mark.parametrize("versions", ["torch<2", "pytest>=99"])
+def test_a_record_of_other_versions_expects_no_failure(run_suite, pytester, versions):
+    record = pytester.path / "known.toml"
+    text = RECORD.format(test="test_one", failure="AssertionError: assert False")
+    record.write_text(text.replace("torch>=2.11", versions))
+    options = ("--divergences", str(record))
+    run_suite(TWO_TESTS.format(one="True", two="pass"), *options).assert_outcomes(passed=2)
+    run_suite(TWO_TESTS.format(one="False", two="pass"), *options).assert_outcomes(
+        failed=1, passed=1
+    )
+
+
+def test_versions_before_the_records_are_for_records_without_versions(run_suite, pytester):
+    record = pytester.path / "known.toml"
+    text = RECORD.format(test="test_one", failure="AssertionError: assert False")
+    without = text.replace('versions = "torch>=2.11"\n', "")
+    options = ("--divergences", str(record))
+    record.write_text(f'versions = "torch<2"\n{without}')
+    run_suite(TWO_TESTS.format(one="True", two="pass"), *options).assert_outcomes(passed=2)
+    record.write_text(f'versions = "torch<2"\n{text}')
+    run_suite(TWO_TESTS.format(one="False", two="pass"), *options).assert_outcomes(
+        xfailed=1, passed=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("versions", "error"),
+    [
+        ("2.13.0", "divergence X-1: versions '2.13.0' is not like 'torch>=2.11'"),
+        ("torch", "divergence X-1: versions 'torch' is not like 'torch>=2.11'"),
+        ("no-such-package>=1", "versions 'no-such-package>=1': no-such-package is not installed"),
+    ],
+    ids=["number", "no-specifier", "not-installed"],
+)
+def test_a_record_whose_versions_cannot_be_compared_is_refused(
+    run_suite, pytester, versions, error
+):
+    record = pytester.path / "known.toml"
+    text = RECORD.format(test="test_one", failure="AssertionError: ")
+    record.write_text(text.replace("torch>=2.11", versions))
+    result = run_suite(TWO_TESTS.format(one="True", two="pass"), "--divergences", str(record))
+    result.stderr.fnmatch_lines(f"*{error}*")
+
+
 @pytest.fixture
 def inherits(pytester):
     """Return a function that writes a register that inherits, and returns the option for it.

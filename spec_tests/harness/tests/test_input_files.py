@@ -15,10 +15,11 @@ from spec_tests.harness.environment.target import PARTS
 from spec_tests.site import floors, saved_runs
 
 ROOT = Path(__file__).resolve().parents[3]
-TEXT_FIELDS = ("id", "clause", "specified", "observed", "versions")
+TEXT_FIELDS = ("id", "clause", "specified", "observed")
 RECORD = {
     **dict.fromkeys(TEXT_FIELDS, "text"),
     "kind": "fix",
+    "versions": "torch>=2.11",
     "tests": ["a.py::test"],
     "failures": ["E"],
     "threads": ["https://example.org"],
