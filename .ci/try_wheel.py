@@ -13,7 +13,8 @@ import venv
 from collections.abc import Callable
 from pathlib import Path
 
-TORCH = os.environ.get("TORCH_VERSION", "2.13.0")
+RELEASES = json.loads(Path(__file__).with_name("releases.json").read_text(encoding="utf-8"))
+TORCH = os.environ.get("TORCH_VERSION", RELEASES["torch"]["gate"][0])
 #: Clauses to check; a few are enough to test the installation. FN-6 is one of them because it
 #: compares an error text, which pytest's assertion rewriting once changed in an installed suite.
 CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")

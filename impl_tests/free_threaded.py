@@ -21,10 +21,9 @@ from reports.others.environments import install_torch, pip
 ROOT = Path(__file__).resolve().parents[1]
 #: The environment variable with the path of the interpreter.
 VARIABLE = "FREE_THREADED_PYTHON"
-#: For a minor version of Python: the newest PyTorch release with a free-threaded build for it.
-TORCH_RELEASES = {13: "2.12.0"}
-#: The release of PyTorch for all other versions of Python.
-DEFAULT_TORCH = "2.13.0"
+#: The releases of PyTorch. ``free-threaded`` has the newest one for a version of Python, if it is
+#: not the default.
+RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
 REMEDY = (
     "Build one from Python's sources with `./configure --disable-gil && make && make install`; "
     "it takes ten minutes and needs the headers of OpenSSL, zlib, bz2, lzma, libffi and SQLite"
@@ -111,8 +110,9 @@ def _create_environment(base_python: str, folder: Path) -> Path:
         The environment's interpreter.
     """
     python = folder / "bin" / "python"
-    minor = _probe(base_python)["version"][1]
-    torch = os.environ.get("TORCH_VERSION") or TORCH_RELEASES.get(minor, DEFAULT_TORCH)
+    version = ".".join(map(str, _probe(base_python)["version"][:2]))
+    default = RELEASES["free-threaded"].get(version, RELEASES["gate"][0])
+    torch = os.environ.get("TORCH_VERSION") or default
     stamp, contents = folder / "made.json", json.dumps([base_python, torch, _read_requirements()])
     if not stamp.exists() or stamp.read_text() != contents:
         print(f"creating {folder}: torch {torch}", flush=True)

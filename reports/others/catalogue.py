@@ -1,5 +1,6 @@
-"""Read ``others.toml``, the list of other implementations of torch.nn.parallel."""
+"""The other implementations of torch.nn.parallel: its releases, and those of ``others.toml``."""
 
+import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,13 @@ __all__ = ["HERE", "ROOT", "Implementation", "load"]
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 REFERENCE = "torch.nn.parallel"
+#: The supported releases of PyTorch. The first release of ``gate`` is the default.
+RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
 
 
 @dataclass(frozen=True)
 class Implementation:
-    """An implementation to validate: one table of ``others.toml``.
+    """An implementation to validate: a release of PyTorch, or one table of ``others.toml``.
 
     Args:
         name: The name on the command line and in the optional file name ``maps/NAME.toml``.
@@ -34,7 +37,7 @@ class Implementation:
     title: str
     target: str
     differs: str
-    torch: str
+    torch: str = RELEASES["gate"][0]
     install: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -54,9 +57,21 @@ class Implementation:
 
 
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
-    """Return a dict from names to implementations, in the order of the file."""
+    """Return a dict from names to implementations: the releases, then those of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
-    return {name: _parse_implementation(name, table) for name, table in tables.items()}
+    releases = [_release_of_pytorch(torch) for torch in RELEASES["older"] + RELEASES["gate"]]
+    others = [_parse_implementation(name, table) for name, table in tables.items()]
+    return {each.name: each for each in releases + others}
+
+
+def _release_of_pytorch(torch: str) -> Implementation:
+    return Implementation(
+        name=f"torch-{torch}",
+        title=f"{REFERENCE} of PyTorch {torch}",
+        target=REFERENCE,
+        differs="The divergences of [DIVERGENCES.md](../../DIVERGENCES.md).",
+        torch=torch,
+    )
 
 
 def _parse_implementation(name: str, table: Mapping[str, Any]) -> Implementation:

@@ -1,0 +1,8 @@
+"""A plugin that tox loads: it reads the default release of PyTorch for ``tox.ini``."""
+
+import json
+import os
+from pathlib import Path
+
+RELEASES = json.loads(Path(__file__).with_name(".ci").joinpath("releases.json").read_text())
+os.environ["DEFAULT_TORCH_VERSION"] = RELEASES["torch"]["gate"][0]
