@@ -42,7 +42,6 @@ def entry_pages() -> Iterator[tuple[str, str]]:
     yield "matrix.html", "The matrix, clause by clause, with a filter"
     yield "differences.html", "Differences between two runs"
     yield "benchmarks.html", "Benchmarks, as charts"
-    yield "data.html", "The data as CSV, JSON lines and badges"
     for run in site.results.runs:
         yield f"runs/{run.name}.html", f"{run.target}, torch {run.release}, {run.hardware}"
 
@@ -51,7 +50,7 @@ def setup(app: Sphinx) -> None:
     """Add the pages, and the other files that they need."""
     app.connect("builder-inited", _render)
     app.connect("html-collect-pages", _collect_pages)
-    app.connect("build-finished", _copy_data)
+    app.connect("build-finished", _copy_static_files)
 
 
 def _render(app: Sphinx) -> None:
@@ -78,12 +77,11 @@ def _menu(text: str) -> str:
     return _MENU.search(text)[0].replace('"Pages"', '"Published runs"')  # type: ignore[index] # fails the build
 
 
-def _copy_data(app: Sphinx, error: Exception | None) -> None:
+def _copy_static_files(app: Sphinx, error: Exception | None) -> None:
     """Copy the files that are no pages. Pages without context in the text of Sphinx's search."""
     if error or app.builder.name != "html":
         return
-    for name in ("data", "static"):
-        shutil.copytree(_BUILT / name, Path(app.outdir) / FOLDER / name, dirs_exist_ok=True)
+    shutil.copytree(_BUILT / "static", Path(app.outdir) / FOLDER / "static", dirs_exist_ok=True)
 
 
 def _scope_styles(text: str) -> str:

@@ -335,13 +335,6 @@ def test_site_in_place_of_a_file_is_refused_in_one_line(tmp_path, capsys):
     assert verdicts.stat().st_size > 0
 
 
-def test_site_has_the_json_schemas_of_all_files_of_a_report(site):
-    names = {path.name for path in (site / "data").glob("*.schema.json")}
-    assert names == {
-        f"{each}.schema.json" for each in ("benchmark", "environment", "trend", "verdicts")
-    }
-
-
 def test_write_returns_the_number_of_written_pages(site, tmp_path):
     content = make.site_of(site.parent)
     assert write(content, tmp_path / "site") == len(list((tmp_path / "site").rglob("*.html")))

@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site import charts, evidence, exports, floors, ratios, speed, validated_files
+from spec_tests.site import charts, evidence, floors, ratios, speed, validated_files
 from spec_tests.site.floors import Floors
 from spec_tests.site.matrix import Matrix, differences, history
 from spec_tests.site.runs import Results, Run
@@ -64,7 +64,6 @@ class Site:
             address = f"differences/{difference_name(before, after)}.html"
             values = {"before": before, "after": after, "changes": changes}
             yield self._render_page(address, "difference", **values)
-        yield from self._data_files()
 
     def _single_pages(self) -> Iterator[tuple[str, str]]:
         matrix = self.matrix
@@ -80,7 +79,6 @@ class Site:
         yield self._render_page(
             "benchmarks.html", "benchmarks", machines=list(self._benchmark_sections())
         )
-        yield self._render_page("data.html", "data")
 
     def _count_differences(self, before: Run, after: Run) -> int:
         return len(differences(self.matrix.clauses.values(), before, after))
@@ -105,15 +103,6 @@ class Site:
                 "variants": variants,
                 "trends": trends(bench.history),
             }
-
-    def _data_files(self) -> Iterator[tuple[str, str]]:
-        yield "data/matrix.csv", exports.matrix_csv(self.matrix)
-        for run in self.results.runs:
-            yield f"data/{run.name}.csv", exports.run_csv(run)
-            yield f"data/{run.name}.jsonl", exports.run_jsonl(run)
-            yield f"data/{run.name}.badge.json", exports.badge(run)
-        for bench in self.results.benches:
-            yield f"data/{bench.name}.csv", exports.bench_csv(bench)
 
     def _render_page(self, address: str, template: str, **values: Any) -> tuple[str, str]:
         values["root"] = "../" * address.count("/")
@@ -182,6 +171,4 @@ def write(site: Site, folder: Path) -> int:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8", newline="\n")
     shutil.copytree(HERE / "static", folder / "static")
-    for schema in sorted(validated_files.SCHEMAS.glob("*.json")):
-        shutil.copy(schema, folder / "data" / schema.name)
     return sum(address.endswith(".html") for address in files)

@@ -249,7 +249,6 @@ PAGES = [
     "differences.html",
     "divergences.html",
     "benchmarks.html",
-    "data.html",
 ]
 
 

@@ -1,8 +1,4 @@
-"""Exported data (CSV, JSON lines, badges), MATRIX.md, and the command `python -m reports add`."""
-
-import csv
-import io
-import json
+"""MATRIX.md, and the command `python -m reports add`."""
 
 import pytest
 
@@ -10,7 +6,7 @@ from reports import __main__ as command
 from reports.publishing.pages import render_matrix
 from reports.tests import samples
 from spec_tests.harness.conformance import clauses
-from spec_tests.site import exports, markdown, runs, validated_files
+from spec_tests.site import markdown, runs
 from spec_tests.site.matrix import Matrix
 
 ONE, TWO = "comm.scatter.slices", "comm.scatter.zero-sizes"
@@ -25,58 +21,6 @@ def load_run(tmp_path):
         return runs.load(None, [path]).runs[0]
 
     return write_and_load
-
-
-def _csv_rows(text):
-    return list(csv.reader(io.StringIO(text, newline="")))
-
-
-def test_csv_of_a_run_has_a_row_for_each_test(load_run):
-    head, first, second = _csv_rows(exports.run_csv(load_run({ONE: "fail", TWO: "pass"})))
-    assert head == ["clause", "test", "verdict", "reason", "difference", "call"]
-    assert first == [ONE, first[1], "fail", "E", f"{ONE} differs", f"call({ONE!r})"]
-    assert second[2:] == ["pass", "", "", ""]
-
-
-def test_csv_of_the_matrix_has_a_column_for_each_run(load_run):
-    column = load_run({ONE: "fail"})
-    matrix = Matrix({name: clauses.load()[name] for name in (ONE, TWO)}, [column])
-    rows = _csv_rows(exports.matrix_csv(matrix))
-    assert rows[0] == ["clause", "says", "basis", "source", column.label]
-    assert [(row[0], row[-1]) for row in rows[1:]] == [(ONE, "fail"), (TWO, "")]
-
-
-@pytest.mark.parametrize("first_character", list("=+-@\t\r"))
-def test_csv_escapes_texts_that_a_spreadsheet_would_run(load_run, first_character):
-    original = load_run({ONE: "pass"})
-    test = {**original.tests[0], "call": f"{first_character}cmd()"}
-    changed = runs.Run("r", original.about, [test])
-    assert _csv_rows(exports.run_csv(changed))[1][-1] == f"'{first_character}cmd()"
-
-
-def test_exported_json_lines_are_a_valid_file_of_verdicts(load_run, tmp_path):
-    original = load_run({ONE: "fail", TWO: "not-run"})
-    (tmp_path / "again.jsonl").write_text(exports.run_jsonl(original))
-    header, tests = validated_files.read_verdicts(tmp_path / "again.jsonl")
-    assert tests == list(original.tests)
-    assert header["torch"] == original.about["torch"]
-
-
-@pytest.mark.parametrize(
-    ("verdicts", "message", "colour"),
-    [
-        (["pass", "pass"], "2 pass", "brightgreen"),
-        (["pass", "not-run"], "1 pass, 1 not-run", "brightgreen"),
-        (["known", "pass"], "1 pass, 1 known", "yellow"),
-        (["not-offered", "known"], "1 not-offered, 1 known", "orange"),
-        (["fail", "not-offered"], "1 fail, 1 not-offered", "red"),
-        (["not-run", "not-run"], "2 not-run", "lightgrey"),
-    ],
-)
-def test_badge_has_the_colour_of_the_worst_verdict(load_run, verdicts, message, colour):
-    badge = json.loads(exports.badge(load_run(dict(zip((ONE, TWO), verdicts, strict=True)))))
-    assert (badge["message"], badge["color"]) == (message, colour)
-    assert badge["schemaVersion"] == 1
 
 
 def test_committed_matrix_matches_the_published_runs():
