@@ -40,7 +40,6 @@ def entry_pages() -> Iterator[tuple[str, str]]:
     site = _site()
     yield "index.html", "All runs"
     yield "matrix.html", "The matrix, clause by clause, with a filter"
-    yield "differences.html", "Differences between two runs"
     yield "benchmarks.html", "Benchmarks, as charts"
     for run in site.results.runs:
         yield f"runs/{run.name}.html", f"{run.target}, torch {run.release}, {run.hardware}"

@@ -14,7 +14,7 @@ SITE = Path(__file__).resolve().parents[1] / "_build" / "html"
 #: Sizes of the window in pixels.
 SIZES = {"phone": {"width": 400, "height": 800}, "desk": {"width": 1300, "height": 900}}
 #: Pages of one kind; only the first is tested.
-KINDS = ("results/clauses/", "results/runs/", "results/differences/")
+KINDS = ("results/clauses/", "results/runs/")
 
 
 def addresses():

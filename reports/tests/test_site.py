@@ -12,7 +12,7 @@ from spec_tests.cli.main import main
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import make, runs, validated_files
 from spec_tests.site.build import write
-from spec_tests.site.matrix import Matrix, differences
+from spec_tests.site.matrix import Matrix
 
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
 
@@ -261,40 +261,6 @@ def test_missing_suite_version_is_computed_from_the_clauses_of_the_run(tmp_path)
     (run,) = runs.load(None, [path]).runs
     assert run.suite == clauses.suite_version([TWO, ONE])
     assert run.suite.startswith("2 clauses, ")
-
-
-def test_only_here_lists_clauses_that_exactly_one_implementation_fails(load_runs):
-    results = load_runs(
-        {ONE: "fail", TWO: "known", THREE: "not-offered"},
-        {ONE: "pass", TWO: "fail", THREE: "not-run"},
-        {ONE: "not-offered", TWO: "pass"},
-    )
-    matrix = Matrix.of(results, clauses.load())
-    only = matrix.only_here(lambda run: run.about["target"])
-    names = {target: [clause.id for clause in each] for target, each in only.items()}
-    assert names == {"target0": [ONE], "target1": [], "target2": []}
-
-
-def test_agreed_lists_clauses_with_equal_verdicts_of_two_or_more_implementations(load_runs):
-    results = load_runs(
-        {ONE: "pass", TWO: "fail", THREE: "pass"},
-        {ONE: "pass", TWO: "pass"},
-        {ONE: "not-offered", THREE: "not-offered"},
-    )
-    agreed = Matrix.of(results, clauses.load()).agreed()
-    assert {verdict: [each.id for each in members] for verdict, members in agreed.items()} == {
-        "pass": [ONE]
-    }
-
-
-def test_differences_of_two_runs_include_clauses_that_only_one_run_has(load_runs):
-    results = load_runs({ONE: "pass", TWO: "fail"}, {ONE: "pass", THREE: "pass"})
-    matrix = Matrix.of(results, clauses.load())
-    changes = differences(matrix.clauses.values(), *results.newest)
-    assert [(each.clause.id, each.before, each.after) for each in changes] == [
-        (TWO, "fail", ""),
-        (THREE, "", "pass"),
-    ]
 
 
 def test_run_shows_a_clause_missing_from_the_specification_as_removed(tmp_path):

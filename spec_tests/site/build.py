@@ -4,7 +4,6 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import charts, evidence, floors, ratios, speed, validated_files
 from spec_tests.site.floors import Floors
-from spec_tests.site.matrix import Matrix, differences, history
-from spec_tests.site.runs import Results, Run
+from spec_tests.site.matrix import Matrix
+from spec_tests.site.runs import Results
 from spec_tests.site.slugs import slug
 from spec_tests.site.trend import trends
 
@@ -59,29 +58,14 @@ class Site:
             )
         for run in self.results.runs:
             yield self._render_page(f"runs/{run.name}.html", "run", run=run)
-        for before, after in [*combinations(self.matrix.columns, 2), *history(self.results)]:
-            changes = differences(self.matrix.clauses.values(), before, after)
-            address = f"differences/{difference_name(before, after)}.html"
-            values = {"before": before, "after": after, "changes": changes}
-            yield self._render_page(address, "difference", **values)
 
     def _single_pages(self) -> Iterator[tuple[str, str]]:
-        matrix = self.matrix
         yield self._render_page("index.html", "index")
         yield self._render_page("matrix.html", "matrix")
-        by_target = matrix.only_here(lambda run: str(run.about["target"]))
-        by_column = matrix.only_here(lambda run: run.label)
-        kinds = {"implementation": by_target, "column": by_column}
-        yield self._render_page("only-here.html", "only_here", kinds=kinds)
-        yield self._render_page("all-agree.html", "all_agree", agreed=matrix.agreed())
-        yield self._render_page("differences.html", "differences", history=history(self.results))
         yield self._render_page("divergences.html", "divergences", records=self._records_by_id())
         yield self._render_page(
             "benchmarks.html", "benchmarks", machines=list(self._benchmark_sections())
         )
-
-    def _count_differences(self, before: Run, after: Run) -> int:
-        return len(differences(self.matrix.clauses.values(), before, after))
 
     def _records_by_id(self) -> dict[str, list[Divergence]]:
         found: dict[str, list[Divergence]] = {name: [] for name in self.titles}
@@ -131,18 +115,11 @@ class Site:
             ratios=ratios,
             keys=keys,
             slug=slug,
-            difference_name=difference_name,
-            count_differences=self._count_differences,
         )
         return environment
 
     def _divergences_of(self, clause: str) -> list[Divergence]:
         return [record for record in self.divergences if record.clause == clause]
-
-
-def difference_name(before: Run, after: Run) -> str:
-    """Return the name of the page that compares two runs."""
-    return f"{before.name}..{after.name}"
 
 
 def _column_letters(index: int) -> str:

@@ -9,12 +9,14 @@ const rows = [...matrix.querySelectorAll("tr[id]:not(.chapter)")];
 function matches(row, filter) {
   const chapter = row.parentElement.dataset.chapter;
   const cells = [...row.cells].slice(1).map((cell) => cell.className.slice("v-".length));
-  const selected = filter.column ? [cells[columns.indexOf(filter.column)]] : cells;
+  const verdictIn = (name) => cells[columns.indexOf(name)];
+  const selected = filter.column ? [verdictIn(filter.column)] : cells;
   const text = row.cells[0].textContent.toLowerCase();
   const judged = new Set(cells.filter((verdict) => verdict !== "none"));
   return (
     (!filter.chapter || filter.chapter === chapter) &&
     (!filter.verdict || selected.includes(filter.verdict)) &&
+    (!filter.other || selected.some((verdict) => verdict !== verdictIn(filter.other))) &&
     (!filter.differ || judged.size > 1) &&
     (filter.q || "").toLowerCase().split(/\s+/).every((word) => text.includes(word))
   );
