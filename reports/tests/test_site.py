@@ -113,16 +113,6 @@ def test_cell_of_a_clause_that_was_not_run_links_to_the_reason(site):
     assert "needs two devices" in _read_linked_section(site, THREE, "A")
 
 
-def test_clause_of_a_divergence_links_to_its_entry_and_to_github(tmp_path):
-    clause = "divergences.CO-1.complex-stays-complex"
-    file = samples.write_verdicts(tmp_path / "v.jsonl", {clause: "known"})
-    make.make(None, [file], tmp_path / "site")
-    page = (tmp_path / "site" / "clauses" / "divergences.html").read_text()
-    section = page[page.index(f'<section id="{clause}">') :].partition("</section>")[0]
-    assert 'href="../divergences.html#CO-1"' in section
-    assert "https://github.com/pytorch/pytorch/" in section
-
-
 def test_equal_differences_of_several_runs_are_shown_once(tmp_path):
     names = ("one", "two")
     files = [

@@ -10,7 +10,6 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import charts, evidence, floors, ratios, speed, validated_files
 from spec_tests.site.floors import Floors
@@ -33,15 +32,11 @@ class Site:
     Args:
         results: The runs and benchmarks.
         known: The clauses by id.
-        divergences: The records of the register of torch.nn.parallel.
-        titles: The titles of divergences by id.
         floors: The least allowed ratios of benchmarks, for each machine with such ratios.
     """
 
     results: Results
     known: Mapping[str, Clause]
-    divergences: Sequence[Divergence]
-    titles: Mapping[str, str]
     floors: Sequence[Floors]
 
     @cached_property
@@ -62,16 +57,9 @@ class Site:
     def _single_pages(self) -> Iterator[tuple[str, str]]:
         yield self._render_page("index.html", "index")
         yield self._render_page("matrix.html", "matrix")
-        yield self._render_page("divergences.html", "divergences", records=self._records_by_id())
         yield self._render_page(
             "benchmarks.html", "benchmarks", machines=list(self._benchmark_sections())
         )
-
-    def _records_by_id(self) -> dict[str, list[Divergence]]:
-        found: dict[str, list[Divergence]] = {name: [] for name in self.titles}
-        for record in self.divergences:
-            found.setdefault(record.id, []).append(record)
-        return found
 
     def _benchmark_sections(self) -> Iterator[Mapping[str, Any]]:
         """Yield the values for the section of each benchmark report on the page of benchmarks."""
@@ -108,8 +96,6 @@ class Site:
             results=self.results,
             matrix=self.matrix,
             verdicts=VERDICTS,
-            titles=self.titles,
-            divergences_of=self._divergences_of,
             charts=charts,
             evidence=evidence,
             ratios=ratios,
@@ -117,9 +103,6 @@ class Site:
             slug=slug,
         )
         return environment
-
-    def _divergences_of(self, clause: str) -> list[Divergence]:
-        return [record for record in self.divergences if record.clause == clause]
 
 
 def _column_letters(index: int) -> str:

@@ -1,9 +1,9 @@
-"""Build the site of a folder of reports, with the clauses and divergences of this suite."""
+"""Build the site of a folder of reports, with the clauses of this suite."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from spec_tests.harness.conformance import clauses, register
+from spec_tests.harness.conformance import clauses
 from spec_tests.site import floors, runs, validated_files
 from spec_tests.site.build import Site, write
 
@@ -11,7 +11,6 @@ __all__ = ["FOLDER", "make", "site_of"]
 
 #: The folder with the published results and the site, in the root of a checkout.
 FOLDER = "reports"
-_REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 
 
 def make(reports: Path | None, verdict_files: Sequence[Path], folder: Path) -> str:
@@ -41,8 +40,7 @@ def site_of(reports: Path | None, verdict_files: Sequence[Path] = ()) -> Site:
     Raises:
         validated_files.RefusedError: A file is not valid.
     """
-    records, titles = register.load(_REGISTER), register.titles(_REGISTER)
     results = runs.load(reports, verdict_files)
     # Only a checkout has floors.
     all_floors = floors.load(reports.parent / "bench" / "floors.toml") if reports else []
-    return Site(results, clauses.load(), records, titles, all_floors)
+    return Site(results, clauses.load(), all_floors)

@@ -247,7 +247,6 @@ PAGES = [
     "matrix.html",
     "clauses/comm.html",
     "runs/theirs.html",
-    "divergences.html",
     "benchmarks.html",
 ]
 
