@@ -24,7 +24,6 @@ class Implementation:
         name: The name on the command line and in the optional file name ``maps/NAME.toml``.
         title: Package and release, as the pages show them.
         target: The Python module that the suite tests.
-        differs: One sentence about the differences from torch.nn.parallel.
         torch: The release of PyTorch to install.
         install: Requirements for pip, in addition to PyTorch and the suite's requirements.
         build: Requirements for building ``install`` without build isolation.
@@ -36,7 +35,6 @@ class Implementation:
     name: str
     title: str
     target: str
-    differs: str
     torch: str = RELEASES["gate"][0]
     install: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
@@ -69,7 +67,6 @@ def _release_of_pytorch(torch: str) -> Implementation:
         name=f"torch-{torch}",
         title=f"{REFERENCE} of PyTorch {torch}",
         target=REFERENCE,
-        differs="The divergences of [DIVERGENCES.md](../../DIVERGENCES.md).",
         torch=torch,
     )
 
