@@ -9,7 +9,6 @@ rows that differ most from the last published run.
 """
 
 import argparse
-import json
 import math
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.harness import input_files
-from spec_tests.site import floors, saved_runs
+from spec_tests.site import benchmark_files, floors, saved_runs
 from spec_tests.site.ratios import Ratio, ratios
 
 __all__ = ["FLOORS", "Verdict", "format_row", "judge_rows", "largest_moves", "main"]
@@ -30,8 +29,8 @@ FLOORS = Path(__file__).with_name("floors.toml")
 #: The root of the checkout.
 ROOT = Path(__file__).parents[1]
 
-#: The folder of the published runs with which a run is compared.
-PUBLISHED = ROOT / "reports/results/impl/torch-2.13.0_sim_bench"
+#: The published runs with which a run is compared.
+PUBLISHED = ROOT / "reports/results/impl/torch-2.13.0_sim_bench.json"
 
 #: Number of measurements. A row fails if it is below its floor in all of them.
 ATTEMPTS = 3
@@ -179,7 +178,7 @@ def _print_verdicts(verdicts: Mapping[str, Verdict]) -> None:
 
 
 def _print_moves(run: Mapping[str, Any]) -> None:
-    published = json.loads((PUBLISHED / "benchmark.json").read_text(encoding="utf-8"))
+    _, published, _ = benchmark_files.read(PUBLISHED)
     machine, last = published["machine"], published["runs"][-1]
     name = f"{machine['cpu']}, Python {machine['python_version']}"
     print(f"\nmoved most since the published run of commit {last['commit'][:7]} ({name}):")

@@ -10,6 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs import accessibility, inventories, page_text, results_pages  # noqa: E402 - needs the path
+from spec_tests.site.pages import STATIC  # noqa: E402 - needs the path
 
 project = "torch-parallel-spec"
 copyright = "the contributors"  # noqa: A001 - Sphinx's name
@@ -42,7 +43,7 @@ intersphinx_mapping = inventories.mapping()
 intersphinx_timeout = 5
 
 html_theme = "furo"
-html_static_path = ["static"]
+html_static_path = ["static", str(STATIC)]
 html_css_files = ["site.css", "results.css"]
 html_copy_source = False
 html_show_sourcelink = False

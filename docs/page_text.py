@@ -5,10 +5,9 @@ A page includes text by a comment on a line of its own, so that each fact is wri
     <!-- include: README.md: Install; Use -->    two sections of a file
     <!-- include: DIVERGENCES.md -->             a whole file without its title
     <!-- clauses: comm -->                       the clauses of a chapter, each with an anchor
-    <!-- published runs -->                      links to the pages of published runs
 
 Links in included text lead to pages of the site. A link to a file that is on no page becomes the
-path of the file, and a link to the summary of a published run becomes its text.
+path of the file, and a link to a published run leads to its page.
 """
 
 import os
@@ -18,6 +17,7 @@ from itertools import groupby
 from pathlib import Path
 
 from spec_tests.harness.conformance import clauses
+from spec_tests.site import runs
 
 __all__ = ["FENCE", "expand", "included_files"]
 
@@ -27,10 +27,11 @@ ROOT = DOCS.parent
 PAGES = {
     "CHANGELOG.md": "changelog.md",
     "DIVERGENCES.md": "differences.md",
-    "bench/README.md": "results.md",
+    "bench/README.md": "benchmarks.md",
     "impl/distributed/README.md": "many_processes.md",
     "impl/drop-in.md": "from_data_parallel/programs.md",
     "impl/faults.md": "faults.md",
+    "reports/BENCHMARKS.md": "benchmarks.md",
     "reports/MATRIX.md": "results.md",
     "reports/others/README.md": "validate/others.md",
     "spec_tests/BACK_ENDS.md": "validate/back_ends.md",
@@ -40,7 +41,7 @@ PAGES = {
 }
 #: The start or the end of a code block.
 FENCE = re.compile(r"^ *(`{3,}|~{3,})")
-_COMMENT = re.compile(r"^<!-- (include|clauses|published runs)(?:: (.*?))? -->$", re.M)
+_COMMENT = re.compile(r"^<!-- (include|clauses): (.*?) -->$", re.M)
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
 _CODE = re.compile(r"`(divergences\.[\w.-]+|systems\.[\w.-]+)`")
 
@@ -50,10 +51,9 @@ def expand(page: Path) -> str:
     writers: dict[str, Callable[[str, Path], str]] = {
         "include": _include,
         "clauses": lambda chapter, page: "\n".join(_list_clauses(chapter)),
-        "published runs": lambda _, page: _list_runs(),
     }
     text = page.read_text(encoding="utf-8")
-    return _COMMENT.sub(lambda found: writers[found[1]](found[2] or "", page), text)
+    return _COMMENT.sub(lambda found: writers[found[1]](found[2], page), text)
 
 
 def included_files(page: Path) -> Iterator[Path]:
@@ -107,8 +107,9 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
         return f"![{label}]({_relative(f'../{path}', page)})"
     if path in PAGES:
         return f"[{label}]({_relative(PAGES[path], page)}{fragment})"
-    if path.startswith("reports/results/"):  # its page is in the list of published runs
-        return label
+    if path.startswith("reports/results/"):  # Sphinx does not know the page as a document
+        address = f"results/runs/{runs.name_of(Path(path))}.html"
+        return f'<a href="{_relative(address, page)}">{label}</a>'
     return f"`{path}`" if path.endswith(label.strip("`")) else f"{label} (`{path}`)"
 
 
@@ -143,14 +144,3 @@ def _escape(sentence: str) -> str:
     parts = sentence.split("`")
     parts[::2] = [re.sub(r"([*_\[\]<>|])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts) + "."
-
-
-def _list_runs() -> str:
-    """Return links to the pages of published runs, which Sphinx does not know as documents."""
-    from docs import results_pages
-
-    items = [
-        f'<li><a href="results/{address}">{title}</a></li>'
-        for address, title in results_pages.entry_pages()
-    ]
-    return "\n".join(["<ul>", *items, "</ul>"])

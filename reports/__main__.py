@@ -1,8 +1,8 @@
 """Publish runs and build the pages.
 
-``python -m reports add FILE [FILE ...]`` writes a report to ``reports/results`` and builds the
+``python -m reports add FILE [FILE ...]`` writes a file to ``reports/results`` and builds the
 pages. ``python -m reports build`` only builds the pages, ``reports/MATRIX.md`` and
-``reports/site``.
+``reports/BENCHMARKS.md``.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reports.publishing.pages import build
+from reports.publishing.publish import publish
 
 HERE = Path(__file__).resolve().parent
 
@@ -20,12 +21,9 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     options = _build_parser().parse_args(arguments)
     try:
         if options.command != "build":
-            # Imported here because the module needs py-cpuinfo, which `build` does not need.
-            from reports.publishing.publish import publish
-
             results = folder / "results"
             print(publish(options.files, options.target, options.hardware, folder=results))
-        print(build(folder))
+        print(*build(folder), sep="\n")
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -35,7 +33,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("build", help="build reports/MATRIX.md and reports/site")
+    commands.add_parser("build", help="build reports/MATRIX.md and reports/BENCHMARKS.md")
     add = commands.add_parser(
         "add", aliases=["publish"], help="publish runs, then build the pages"
     )

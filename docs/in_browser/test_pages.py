@@ -6,15 +6,12 @@
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import sync_playwright
-
-from reports.tests.in_browser import tools
 
 SITE = Path(__file__).resolve().parents[1] / "_build" / "html"
 #: Sizes of the window in pixels.
 SIZES = {"phone": {"width": 400, "height": 800}, "desk": {"width": 1300, "height": 900}}
 #: Pages of one kind; only the first is tested.
-KINDS = ("results/clauses/", "results/runs/")
+KINDS = ("results/runs/",)
 
 
 def addresses():
@@ -26,24 +23,6 @@ def addresses():
         if kind not in seen:
             seen.add(kind)
             yield address
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Yield Chromium without a window."""
-    options = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
-    options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
-    with sync_playwright() as playwright:
-        path = tools.find_chromium()
-        chromium = playwright.chromium.launch(executable_path=path, args=options)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture(scope="session")
-def axe(tmp_path_factory):
-    """Return the JavaScript source of axe-core."""
-    return tools.install_axe(tmp_path_factory.mktemp("npm"))
 
 
 @pytest.fixture(scope="module", params=["light", "dark"])

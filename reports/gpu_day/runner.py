@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from reports.publishing import benchmarks
+from spec_tests.site import benchmark_files
 
 from .process import run
 from .step_log import StepLog, StepResult
@@ -86,7 +86,7 @@ def _save_figures(step: Step, setup: Setup) -> str:
     if step.benchmark is None:
         return ""
     try:
-        figures = benchmarks.read_runs([step.benchmark])
+        figures = benchmark_files.combine([step.benchmark])
     except ValueError as error:
         return f"\nno figures: {error}"
     file = setup.out / "benchmark.json"

@@ -4,8 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from reports.others import catalogue, publishing, validation
+from reports.others import catalogue, validation
 from reports.others.environments import prepare_environment
+from reports.publishing.publish import publish
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def _validate(implementation: catalogue.Implementation, options: argparse.Namesp
     status = validation.run(implementation, python, verdicts, workers=options.workers)
     unexpected = list(validation.find_unexpected(verdicts, status))
     if options.publish and not unexpected:
-        print(publishing.publish(implementation, verdicts))
+        print(publish([verdicts], implementation.report_target))
     return unexpected
 
 

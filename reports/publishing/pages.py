@@ -1,21 +1,27 @@
-"""Build MATRIX.md and the web site from the reports in a folder."""
+"""Write the pages of published results: MATRIX.md and BENCHMARKS.md."""
 
 from pathlib import Path
 
-from spec_tests.site import markdown
-from spec_tests.site.make import make, site_of
+from reports.publishing import benchmarks
+from spec_tests.harness.conformance import clauses
+from spec_tests.site import matrix, runs
 from spec_tests.site.matrix import Matrix
 
-__all__ = ["build", "render_matrix"]
+__all__ = ["build", "render"]
 
 
-def build(folder: Path) -> str:
-    """Write ``MATRIX.md`` and ``site/`` to ``folder``; return a sentence about the site."""
-    (folder / "MATRIX.md").write_text(render_matrix(folder), encoding="utf-8")
-    return make(folder, (), folder / "site")
+def build(folder: Path) -> list[Path]:
+    """Write the pages to ``folder``; return their paths."""
+    pages = render(folder)
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
+    return list(pages)
 
 
-def render_matrix(folder: Path) -> str:
-    """Return the text of MATRIX.md, which shows only published runs."""
-    site = site_of(folder)
-    return markdown.page(Matrix.of(site.results.published, site.known))
+def render(folder: Path) -> dict[Path, str]:
+    """Return the text of each page of the results in ``folder``."""
+    results = runs.load(folder)
+    return {
+        folder / "MATRIX.md": matrix.format_page(Matrix(clauses.load(), results.runs)),
+        folder / "BENCHMARKS.md": benchmarks.format_page(results.benches),
+    }

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["Page", "find_broken_links", "read_page"]
+__all__ = ["Page", "read_page"]
 
 
 @dataclass
@@ -58,18 +58,3 @@ def read_page(path: Path) -> Page:
     page.feed(path.read_text(encoding="utf-8"))
     page.close()
     return page
-
-
-def find_broken_links(folder: Path) -> list[str]:
-    """Return the links in the site ``folder`` whose target file or anchor does not exist."""
-    pages = {path: read_page(path) for path in sorted(folder.rglob("*.html"))}
-    broken = []
-    for path, page in pages.items():
-        for link in page.links:
-            address, _, anchor = link.partition("#")
-            if ":" in address:
-                continue
-            target = (path.parent / address).resolve() if address else path
-            if not target.is_file() or (anchor and anchor not in pages[target].ids):
-                broken.append(f"{path.relative_to(folder)}: {link}")
-    return broken

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reports.publishing.publish import publish
+from spec_tests.site import benchmark_files
+
 __all__ = [
     "HOSTILE",
     "make_benchmark_run",
+    "publish_run",
     "write_benchmark_report",
-    "write_verdict_report",
     "write_verdicts",
 ]
 
@@ -59,34 +62,19 @@ def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
     return test
 
 
-def write_verdict_report(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) -> None:
-    """Write a report of one run of the suite to ``folder``."""
-    _write_environment(folder, **about)
-    write_verdicts(folder / "verdicts.jsonl", clause_verdicts, **about)
-
-
-def _write_environment(folder: Path, **about: Any) -> None:
-    fields = {
-        "date": "2026-01-02T03:04:05+00:00",
-        "target": "impl",
-        "version": "",
-        "hardware": "sim",
-        "torch": "2.12.0+cpu",
-        "python": "3.12.1",
-        **about,
-        "complete": True,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "environment.json").write_text(json.dumps(fields), encoding="utf-8")
+def publish_run(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
+    """Publish a run in the folder of reports; return the path of the published file."""
+    file = write_verdicts(folder / "sent.jsonl", clause_verdicts, **about)
+    return publish([file], folder=folder / "results")
 
 
 def write_benchmark_report(
-    folder: Path, groups: Mapping[str, Mapping[str, float]], **about: Any
+    path: Path, groups: Mapping[str, Mapping[str, float]], **about: Any
 ) -> None:
-    """Write a report of benchmarks.
+    """Write published benchmarks.
 
     Args:
-        folder: The folder of the report.
+        path: The file.
         groups: The median for each benchmark group and library. The quartiles are 10 % lower and
             10 % higher.
         about: Fields of ``machine`` that are added or replace the default fields.
@@ -103,14 +91,15 @@ def write_benchmark_report(
         {
             "group": group,
             "extra_info": {"library": library, "peak_bytes": 1000 * median},
-            "stats": {"q1": median * 0.9, "median": median, "q3": median * 1.1},
+            "stats": {"q1": median * 0.9, "median": median, "q3": median * 1.1, "rounds": 5},
         }
         for group, libraries in groups.items()
         for library, median in libraries.items()
     ]
-    run = {"datetime": "2026-01-02", "commit": "abc", "benchmarks": benchmarks}
-    _write_environment(folder)
-    (folder / "benchmark.json").write_text(json.dumps({"machine": machine, "runs": [run]}))
+    run = {"datetime": "2026-01-02", "commit": "abc", "dirty": False, "benchmarks": benchmarks}
+    report = {"target": "impl", "hardware": "sim"}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(benchmark_files.publish(report, {"machine": machine, "runs": [run]}, []))
 
 
 def make_benchmark_run(**machine: Any) -> dict[str, Any]:

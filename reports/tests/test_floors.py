@@ -1,6 +1,5 @@
 """The floors of the benchmarks, compared with the published ratios from which they are derived."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -8,14 +7,14 @@ from statistics import median
 import pytest
 
 from bench.compare import FLOORS, PUBLISHED
-from spec_tests.site import floors
+from spec_tests.site import benchmark_files, floors
 from spec_tests.site.ratios import ratios
 
 #: Rows in which impl is the slower library. floors.toml has the reasons.
 SLOWER_BY_DESIGN = "distributed step"
 #: The least share of the median of the published ratios that a floor must be.
 SHARE = 0.85
-DATA = json.loads((PUBLISHED / "benchmark.json").read_text(encoding="utf-8"))
+_, DATA, _ = benchmark_files.read(PUBLISHED)
 FLOOR_OF = floors.find(floors.load(FLOORS), DATA["machine"])
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from reports.others import catalogue, environments, publishing, validation
+from reports.others import catalogue, environments, validation
 from spec_tests.harness.conformance import register
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS
@@ -31,11 +31,9 @@ def test_every_map_belongs_to_an_implementation_and_every_source_folder_exists()
     assert all((catalogue.HERE / folder).is_dir() for folder in folders)
 
 
-def verdict_line(verdict, clause="comm.scatter.slices", reason=None, test="t.py::test"):
+def verdict_line(verdict, clause="comm.scatter.slices"):
     """Return a test with its verdict, as in a file of verdicts."""
-    return {"clause": clause, "test": test, "verdict": verdict} | (
-        {"reason": reason} if reason else {}
-    )
+    return {"clause": clause, "test": "t.py::test", "verdict": verdict}
 
 
 def find_unexpected(tmp_path, lines, status=0):
@@ -62,29 +60,6 @@ def test_verdicts_known_pass_and_declared_not_offered_are_expected(tmp_path):
 )
 def test_unexpected_verdicts_are_found(tmp_path, lines, status, expected):
     assert find_unexpected(tmp_path, lines, status) == expected
-
-
-def test_published_clause_has_its_first_failing_test():
-    tests = [
-        verdict_line("pass"),
-        verdict_line("fail", test="first"),
-        verdict_line("fail", test="second"),
-    ]
-    (published,) = publishing.reduce_to_clauses(tests)
-    assert (published["verdict"], published["test"]) == ("fail", "first")
-
-
-def test_published_reason_is_cut_to_160_characters():
-    (published,) = publishing.reduce_to_clauses([verdict_line("fail", reason="r" * 999)])
-    assert len(published["reason"]) == 160
-
-
-def test_published_reason_has_no_absolute_path():
-    reason = (
-        "[gw0] linux -- Python 3.11.7 /home/me/bin/python\nin /home/me/spec_tests/a.py:3 and/or b"
-    )
-    (published,) = publishing.reduce_to_clauses([verdict_line("fail", reason=reason)])
-    assert published["reason"] == "in a.py:3 and/or b"
 
 
 def test_cuda_libraries_and_triton_are_not_installed():

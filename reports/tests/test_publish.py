@@ -1,11 +1,14 @@
-"""Publishing: the published data of a run, refused files, and the replacement of older reports."""
+"""Published benchmarks: their data, their page, refused files, and earlier ratios."""
 
 import json
+import re
 
 import pytest
 
+from reports.publishing.benchmarks import format_page
 from reports.publishing.publish import publish
 from reports.tests.samples import HOSTILE, make_benchmark_run, write_verdicts
+from spec_tests.site import benchmark_files, runs
 
 
 @pytest.fixture
@@ -22,31 +25,63 @@ def save_run(tmp_path):
 
 @pytest.fixture
 def results(tmp_path):
-    """Return the path of the folder of all reports. The folder does not exist yet."""
+    """Return the path of the folder of published files. The folder does not exist yet."""
     return tmp_path / "results"
 
 
-def test_benchmark_report_has_no_samples_and_no_name_of_the_machine(save_run, results):
-    report = publish([save_run("a.json", make_benchmark_run())], folder=results)
-    text = (report / "benchmark.json").read_text()
+def page_of(results):
+    """Return the page of all published benchmarks."""
+    return format_page(runs.load(results.parent).benches)
+
+
+def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, results):
+    path = publish([save_run("a.json", make_benchmark_run())], folder=results)
+    text = path.read_text()
     assert "private" not in text
-    (published,) = json.loads(text)["runs"]
-    stats = {"min": 2.0, "q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
-    assert published["benchmarks"][0]["stats"] == stats
+    assert len(re.findall(r'^\{"run": 0, ', text, re.M)) == 2
+    _, data, _ = benchmark_files.read(path)
+    (run,) = data["runs"]
+    assert run["benchmarks"][0]["stats"] == {"q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
 
 
-def test_summary_has_date_machine_versions_and_milliseconds(save_run, results):
-    report = publish([save_run("a.json", make_benchmark_run())], "it", "sim", folder=results)
-    text = (report / "summary.md").read_text()
-    assert text.startswith("# it, torch 2, sim\n\n2026-01-02. Fast, 2 cores, sim:0; torch 2,")
+def test_page_has_date_machine_versions_and_milliseconds(save_run, results):
+    publish([save_run("a.json", make_benchmark_run())], "it", "sim", folder=results)
+    text = page_of(results)
+    assert "## it, torch 2, sim\n\n2026-01-02. Fast, 2 cores, sim:0; torch 2, Python 3" in text
     assert "| work | 2e+03 | 1e+03 | 2.00 | 2.00 to 2.00 | - |" in text
 
 
-def test_runs_of_one_machine_are_published_in_one_report(save_run, results):
+def test_runs_of_one_machine_are_published_together(save_run, results):
     paths = [save_run(f"{name}.json", make_benchmark_run()) for name in "abc"]
-    report = publish(paths, folder=results)
-    assert "| 2.00, 2.00, 2.00 |" in (report / "summary.md").read_text()
-    assert json.loads((report / "environment.json").read_text())["runs"] == 3
+    publish(paths, folder=results)
+    assert "| 2.00, 2.00, 2.00 |" in page_of(results)
+
+
+def test_later_benchmarks_keep_the_ratios_of_the_earlier_ones(save_run, results):
+    for commit in "abc":
+        run = {**make_benchmark_run(), "commit_info": {"id": commit}}
+        path = publish([save_run("a.json", run)], folder=results)
+    _, data, history = benchmark_files.read(path)
+    assert [each["commit"] for each in history] == ["a", "b"]
+    assert history[0]["ratios"] == {"work": [2.0]}
+    assert data["runs"][0]["commit"] == "c"
+
+
+def test_variants_of_a_call_have_a_chart_and_a_table(save_run, results):
+    run = make_benchmark_run()
+    times = {"reference": 4.0, "impl": 2.0, "impl held": 0.5}
+    run["benchmarks"] = [
+        {
+            **run["benchmarks"][0],
+            "fullname": library,
+            "extra_info": {"library": library, "peak_bytes": 2**20},
+            "stats": dict.fromkeys(("q1", "median", "q3"), time) | {"rounds": 3},
+        }
+        for library, time in times.items()
+    ]
+    path = publish([save_run("a.json", run)], folder=results)
+    assert "impl held" in path.with_suffix(".svg").read_text()
+    assert "| work | 4e+03 (4e+03 to 4e+03) [1.0] |" in page_of(results)
 
 
 def test_publishing_runs_of_two_machines_together_raises(save_run, results):
@@ -84,41 +119,13 @@ def test_publishing_a_file_of_another_format_raises(save_run, results):
         publish([save_run("a.txt", {})], folder=results)
 
 
-def test_path_of_a_report_has_target_release_and_hardware(save_run, tmp_path, results):
+def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_path, results):
     saved = write_verdicts(tmp_path / "v.jsonl", {"a.one": "pass"}, torch="2.12.0+cu130")
-    assert publish([saved], folder=results) == results / "theirs" / "torch-2.12.0_sim"
-    assert publish([saved], "it", "h 200", folder=results) == results / "it" / "torch-2.12.0_h-200"
+    assert publish([saved], folder=results) == results / "theirs" / "torch-2.12.0_sim.json"
+    named = publish([saved], "it", "h 200", folder=results)
+    assert named == results / "it" / "torch-2.12.0_h-200.json"
     bench = publish([save_run("a.json", make_benchmark_run())], folder=results)
-    assert bench == results / "impl" / "torch-2_sim_bench"
-
-
-def test_new_report_replaces_every_file_of_the_older_one(tmp_path, results):
-    verdict = {"a.one": "pass"}
-    old = publish(
-        [write_verdicts(tmp_path / "v.jsonl", {**verdict, "a.two": "fail"})], folder=results
-    )
-    (old / "leftover.txt").touch()
-    new = publish(
-        [write_verdicts(tmp_path / "v.jsonl", verdict, date="2026-02-03T00:00:00")], folder=results
-    )
-    assert new == old
-    assert sorted(path.name for path in new.iterdir()) == [
-        "environment.json",
-        "summary.md",
-        "verdicts.jsonl",
-    ]
-    assert json.loads((new / "environment.json").read_text())["date"].startswith("2026-02-03")
-    lines = [line.split() for line in (new / "summary.md").read_text().splitlines()]
-    assert ["all", "0", "0", "0", "1", "0"] in lines
-
-
-def test_refused_file_leaves_the_older_report_unchanged(tmp_path, results):
-    report = publish([write_verdicts(tmp_path / "v.jsonl", {"a.one": "pass"})], folder=results)
-    before = (report / "verdicts.jsonl").read_text()
-    (tmp_path / "v.jsonl").write_text(before + "{}\n")
-    with pytest.raises(ValueError, match="'test' is a required property"):
-        publish([tmp_path / "v.jsonl"], folder=results)
-    assert (report / "verdicts.jsonl").read_text() == before
+    assert bench == results / "impl" / "torch-2_sim_bench.json"
 
 
 def _hostile_run(text):
@@ -131,18 +138,18 @@ def _hostile_run(text):
     return run
 
 
-def test_summary_of_benchmarks_escapes_every_text(save_run, results):
+def test_page_of_benchmarks_escapes_every_text(save_run, results):
     text = HOSTILE.rstrip("\x07")
     run = _hostile_run(text)
     run["benchmarks"].append({**run["benchmarks"][0], "extra_info": {"library": text}})
-    report = publish([save_run("a.json", run)], "impl", text, folder=results)
-    text = (report / "summary.md").read_text()
-    assert "<" not in text
-    assert text.count("&lt;script>") >= 5
-    assert report.parent == results / "impl"
+    path = publish([save_run("a.json", run)], "impl", text, folder=results)
+    page = page_of(results)
+    assert "<" not in page
+    assert page.count("&lt;script>") >= 5
+    assert path.parent == results / "impl"
 
 
-def test_benchmark_report_cannot_be_written_outside_the_results_folder(save_run, tmp_path):
+def test_benchmarks_cannot_be_written_outside_the_results_folder(save_run, tmp_path):
     saved = save_run("a.json", _hostile_run("../../../up"))
     report = publish([saved], "../../up", "/etc", folder=tmp_path / "results")
     assert report.parent == tmp_path / "results" / "up"
@@ -152,16 +159,15 @@ def test_benchmark_report_cannot_be_written_outside_the_results_folder(save_run,
 @pytest.mark.parametrize(
     ("place", "value"),
     [
-        (("datetime",), "d"),
+        (("datetime",), 20260102),
         (("machine_info", "torch"), "2" * 300),
         (("benchmarks", 0, "group"), "g" * 30_000_000),
         (("benchmarks", 0, "group"), "\x1b[31m"),
         (("benchmarks", 1, "stats", "median"), 5e-324),
         (("benchmarks", 1, "stats", "median"), 1e308),
-        (("benchmarks", 1, "extra_info", "peak_bytes"), None),
         (("commit_info",), {}),
     ],
-    ids=["date", "version", "long", "control", "tiny", "huge", "null", "commit"],
+    ids=["date", "version", "long", "control", "tiny", "huge", "commit"],
 )
 def test_run_with_a_wrong_value_is_not_published(save_run, results, place, value):
     run = make_benchmark_run()

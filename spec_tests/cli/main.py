@@ -78,7 +78,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "name", nargs="*", help="ids of clauses, or their beginnings such as comm (default: all)"
     )
     _add_report_options(
-        commands.add_parser("report", help="print saved verdicts and make web pages")
+        commands.add_parser("report", help="print saved verdicts and write a web page")
     )
     draft = commands.add_parser("draft", help="print a register with the failures of a run")
     draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
@@ -144,8 +144,10 @@ def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_report_options(parser: argparse.ArgumentParser) -> None:
-    parser.description = "Print saved verdicts by chapter, and make web pages of all runs."
-    parser.add_argument("file", type=Path, nargs="*", help="files of `run --verdicts FILE`")
+    parser.description = "Print saved verdicts by chapter, and write a page that compares runs."
+    parser.add_argument(
+        "file", type=Path, nargs="*", help="files of `run --verdicts FILE`, or published runs"
+    )
     parser.add_argument(
         "--reports",
         type=Path,
@@ -155,8 +157,9 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to",
         type=Path,
-        metavar="FOLDER",
-        help="folder for the web pages (default: site, in the folder of published runs if any)",
+        metavar="PAGE",
+        default=Path("report.html"),
+        help="file to write (default: report.html)",
     )
 
 

@@ -1,4 +1,4 @@
-"""The command ``report``: print saved verdicts, and make web pages of all runs."""
+"""The command ``report``: print saved verdicts, and write a page that compares runs."""
 
 import argparse
 import sys
@@ -10,37 +10,38 @@ from spec_tests.harness.conformance import verdicts
 __all__ = ["report"]
 
 #: The modules that pip installs with ``[report]``.
-MODULES = ("jinja2", "jsonschema", "matplotlib")
+MODULES = ("jinja2",)
+#: The folder of published runs in a checkout.
+REPORTS = Path("reports")
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
 
 
 def report(options: argparse.Namespace) -> int:
-    """Print the table of each file, make the site, and return the exit status.
+    """Print the table of each file, write the page, and return the exit status.
 
     Raises:
-        validated_files.RefusedError: A file is not valid, or the site cannot be written.
+        input_files.RefusedError: A file is not valid, or the page cannot be written.
     """
     missing = doctor.missing(MODULES)
     if missing:
         print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
         return 1
-    from spec_tests.site import validated_files
+    from spec_tests.site import pages, runs
 
     for path in options.file:
-        _, tests = validated_files.read_verdicts(path)
-        declared = verdicts.declared_by_clause(tests)
-        print("\n".join(verdicts.table(verdicts.by_clause(tests), declared)))
-    try:
-        print(_make_site(options))
-    except OSError as error:  # the site cannot be written
-        raise validated_files.RefusedError(str(error)) from None
+        print("\n".join(_format_table(path)))
+    default = REPORTS if any(REPORTS.glob(runs.RESULTS)) else None
+    pages.write_report(options.file, options.reports or default, options.to)
+    print(f"wrote {options.to}")
     return 0
 
 
-def _make_site(options: argparse.Namespace) -> str:
-    from spec_tests.site import make, runs
+def _format_table(path: Path) -> list[str]:
+    """Return the lines of the table of a file of verdicts, or of a published run."""
+    from spec_tests.site import evidence
 
-    default = Path(make.FOLDER)
-    folder = options.reports or (default if any(default.glob(runs.RESULTS)) else None)
-    site = options.to or (folder / "site" if folder else Path("site"))
-    return make.make(folder, options.file, site)
+    if path.suffix == ".json":
+        _, found = evidence.read_published(path)
+        return verdicts.table({clause: each.verdict for clause, each in found.items()})
+    _, tests = verdicts.read_run(path)
+    return verdicts.table(verdicts.by_clause(tests), verdicts.declared_by_clause(tests))

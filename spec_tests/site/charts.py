@@ -80,8 +80,6 @@ _SETTINGS: Any = {
 }
 #: The ticks that the axis of ratios may have.
 _TICKS = (0.1, 0.2, 0.5, 1, 2, 3, 4, 5, 7, 10, 20, 50, 100)
-#: Control characters, and characters that XML forbids.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _Figure = tuple[Figure, Axes]
 
 
@@ -224,8 +222,7 @@ def _library_label(library: str) -> str:
 
 
 def _label_text(text: str, max_length: int = 56) -> str:
-    """Return ``text`` with control characters replaced, cut to ``max_length`` characters."""
-    text = _CONTROL.sub("\ufffd", text)
+    """Return ``text``, cut to ``max_length`` characters."""
     return text if len(text) <= max_length else f"{text[:max_length]} …"
 
 

@@ -1,74 +1,153 @@
-"""The evidence for a verdict: the difference, the smallest call and the command."""
+"""The evidence for the verdict of a clause, and the published form of a run.
 
-import shlex
-from collections.abc import Sequence
+The published form is a JSON document:
+
+* ``run``: the metadata of the run,
+* ``pass``: for each chapter the ids of the clauses that pass,
+* ``not-offered`` and ``not-run``: for each reason the ids of the clauses,
+* ``tests``: for each clause that fails or is known, one test with the difference and the smallest
+  failing call, and in ``others`` the number of other tests with this verdict.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site.runs import Run
+from spec_tests.harness import input_files
+from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.harness.shapes import Line
+from spec_tests.site import documents
 
-__all__ = ["Evidence", "SharedEvidence", "commands", "evidence_of", "group_evidence"]
+__all__ = ["Evidence", "find_evidence", "publish", "read_published"]
+
+#: The largest size of a published run in bytes.
+MAX_BYTES = 100_000
+#: Lengths in characters to which texts are cut until a published run is small enough.
+_LENGTHS = (1500, 800, 400, 160, 80, 0)
+_LISTED = ("not-offered", "not-run")
+_TEST = {
+    "clause": str,
+    "test": str,
+    "verdict": str,
+    "difference": str,
+    "call?": str,
+    "others?": int,
+}
+_IDS = {...: [str]}
+_SHAPE = {
+    "run": {**verdicts.HEADER, "hardware": Line(100)},
+    **dict.fromkeys(("pass", *_LISTED), _IDS),
+    "tests": [_TEST],
+}
+#: Matches the folders of an absolute path, which must not be published.
+_FOLDERS = re.compile(r"(?<![\w./:])/(?:[\w.+-]+/)+")
+#: Matches the line "[gw0] ..." that pytest-xdist adds to a failure in a worker process.
+_WORKER = re.compile(r"^\[gw\d+\] .*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence for the verdict of one clause in one run.
+    """The verdict of one clause in one run, with its evidence. A passing clause has none.
 
     Args:
         verdict: The verdict of the clause.
+        difference: The difference, or the reason why the clause is not offered or was not run.
         test: A test with the verdict of the clause, if possible one with a smallest failing call.
-        difference: The difference, or the reason why the test was not run.
-        call: The smallest failing call; empty if the file has none.
+        call: The smallest failing call; empty if the run has none.
         others: The number of other tests with the same verdict.
     """
 
     verdict: str
-    test: str
-    difference: str
-    call: str
-    others: int
+    difference: str = ""
+    test: str = ""
+    call: str = ""
+    others: int = 0
 
 
-@dataclass(frozen=True)
-class SharedEvidence:
-    """Evidence that is equal in several runs."""
+def find_evidence(tests: Iterable[dict[str, str]]) -> dict[str, Evidence]:
+    """Return the verdict of each clause with its evidence, from the tests of a run."""
+    tests = list(tests)
+    same: dict[str, list[dict[str, str]]] = {}
+    verdict_of = verdicts.by_clause(tests)
+    for test in tests:
+        name = test.get("clause", "")
+        if verdict_of.get(name) == test["verdict"]:
+            same.setdefault(name, []).append(test)
+    return {name: _make_evidence(same[name]) for name in verdict_of}
 
-    evidence: Evidence
-    runs: Sequence[Run]
 
-
-def evidence_of(run: Run, clause: str) -> Evidence | None:
-    """Return the evidence for a clause; None if the run has no verdict for the clause."""
-    verdict = run.verdicts.get(clause)
-    if verdict is None:
-        return None
-    same = [test for test in run.tests_of[clause] if test["verdict"] == verdict]
-    first = min(same, key=lambda test: "call" not in test)
+def _make_evidence(tests: Sequence[Mapping[str, str]]) -> Evidence:
+    if tests[0]["verdict"] == "pass":
+        return Evidence("pass")
+    first = min(tests, key=lambda test: "call" not in test)
     text, call = first.get("difference", first.get("reason", "")), first.get("call", "")
-    # The page shows the call above the difference, so the difference does not repeat it.
+    # The call is shown above the difference, so the difference does not repeat it.
     difference = text.replace(call, "the call above") if call else text
-    return Evidence(verdict, first["test"], difference, call, len(same) - 1)
+    return Evidence(first["verdict"], difference, first["test"], call, len(tests) - 1)
 
 
-def group_evidence(columns: Sequence[Run], clause: str) -> list[SharedEvidence]:
-    """Return the evidence for a clause, worst verdict first, with the runs that share it."""
-    found: dict[Evidence, list[Run]] = {}
-    for run in columns:
-        evidence = evidence_of(run, clause)
-        if evidence is not None:
-            found.setdefault(evidence, []).append(run)
-    ordered = sorted(found.items(), key=lambda pair: VERDICTS.index(pair[0].verdict))
-    return [SharedEvidence(evidence, runs) for evidence, runs in ordered]
+def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
+    """Return the published form of a run. Long texts are cut until it has `MAX_BYTES` bytes."""
+    texts = (documents.dump(_make_document(about, evidence, length)) for length in _LENGTHS)
+    text = next(texts)
+    while len(text) > MAX_BYTES and (shorter := next(texts, None)) is not None:
+        text = shorter
+    return text
 
 
-def commands(runs: Sequence[Run], clause: str) -> list[str]:
-    """Return the commands that repeat the tests of a clause on the targets of ``runs``."""
-    return list(dict.fromkeys(_format_repeat_command(run, clause) for run in runs))
+def _make_document(
+    about: Mapping[str, Any], evidence: Mapping[str, Evidence], max_length: int
+) -> dict[str, Any]:
+    document: dict[str, Any] = {"run": about, "pass": {}, "not-offered": {}, "not-run": {}}
+    tests = []
+    for name, each in sorted(evidence.items()):
+        if each.verdict in document:
+            reason = _clean(each.difference.partition("\n")[0], 200)
+            key = reason if each.verdict in _LISTED else name.partition(".")[0]
+            document[each.verdict].setdefault(key, []).append(name)
+        else:
+            tests.append(_make_test(name, each, max_length))
+    return {**document, "tests": tests}
 
 
-def _format_repeat_command(run: Run, clause: str) -> str:
-    about = run.about
-    default = ["parallel-conformance", "run", str(about["target"])]
-    accelerator = about.get("accelerator") or run.hardware.partition("-")[0]
-    command = about.get("command") or shlex.join([*default, f"--accelerator={accelerator}"])
-    return f"{command} --clause={shlex.quote(clause)}"
+def _make_test(clause: str, evidence: Evidence, max_length: int) -> dict[str, Any]:
+    test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
+    test["difference"] = _clean(evidence.difference, max_length)
+    if evidence.call and max_length:
+        test["call"] = _clean(evidence.call, max_length)
+    return {**test, "others": evidence.others} if evidence.others else test
+
+
+def _clean(text: str, max_length: int) -> str:
+    """Return the beginning of a text, without absolute folders and "[gw0]" lines."""
+    text = _FOLDERS.sub("", _WORKER.sub("", text))
+    return text if len(text) <= max_length else f"{text[:max_length]} …"
+
+
+def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
+    """Return the metadata of a published run, and the verdict of each clause with its evidence.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or is not valid.
+    """
+    document = documents.read(path, _SHAPE)
+    found = {name: Evidence("pass") for ids in document["pass"].values() for name in ids}
+    for verdict in _LISTED:
+        for reason, ids in document[verdict].items():
+            found |= dict.fromkeys(ids, Evidence(verdict, reason))
+    for test in document["tests"]:
+        found[test["clause"]] = Evidence(
+            test["verdict"],
+            test["difference"],
+            test["test"],
+            test.get("call", ""),
+            test.get("others", 0),
+        )
+    for name, each in found.items():
+        if not clauses.is_id(name):
+            raise input_files.refuse(path, f"{name!r} is not the id of a clause")
+        if each.verdict not in verdicts.VERDICTS:
+            raise input_files.refuse(path, f"{each.verdict!r} is not a verdict")
+    return document["run"], dict(sorted(found.items()))

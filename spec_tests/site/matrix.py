@@ -1,50 +1,50 @@
-"""The verdict of each clause for each implementation."""
+"""The verdict of each clause in each run, and the page reports/MATRIX.md."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spec_tests.harness.conformance.clauses import Clause, suite_version
-from spec_tests.site.runs import Results, Run
+from spec_tests.harness.conformance.clauses import Clause
+from spec_tests.harness.conformance.verdicts import VERDICTS
+from spec_tests.site.markdown import format_table
+from spec_tests.site.runs import Run
 
-__all__ = ["NOT_MET", "Matrix"]
+__all__ = ["Matrix", "format_page"]
 
-#: The verdicts of targets that do not satisfy a clause.
-NOT_MET = ("fail", "not-offered", "known")
+_HEAD = """\
+# The matrix
+
+Each column is the published run of an implementation on a release of PyTorch and a machine. The
+numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md). Clauses that the
+suite got after a run are *unknown* to the run.
+
+| verdict | meaning |
+| --- | --- |
+| fail | a test of the clause fails |
+| not-offered | the implementation lacks a name that a test of the clause uses |
+| known | tests fail as the register of the implementation records |
+| pass | all tests pass that were run |
+| not-run | no test was run |
+
+`python -m reports build` generates this page. The file of a run, behind its number, has the
+smallest failing call of each clause that fails or is known.
+"""
+#: The verdicts of implementations that have the names that a clause needs, but violate the clause.
+_VIOLATED = ("fail", "known")
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A table of verdicts with a row for each clause and a column for each run.
+    """The verdicts of runs: a row for each clause of the specification, a column for each run.
 
     Args:
-        clauses: The clauses by id. Clauses that have been removed come last.
-        columns: Runs of one version of the suite.
-        older: The newest runs of other versions of the suite.
+        clauses: The clauses by id.
+        columns: The runs.
     """
 
     clauses: Mapping[str, Clause]
     columns: Sequence[Run]
-    older: Sequence[Run] = ()
-
-    @classmethod
-    def of(cls, results: Results, known_clauses: Mapping[str, Clause]) -> "Matrix":
-        """Return the matrix of the newest run of each kind (`Run.kind`).
-
-        The columns are runs of the current suite if there are any, else of the suite of the newest
-        run.
-        """
-        judged = dict.fromkeys(name for run in results.runs for name in run.verdicts)
-        removed = sorted(set(judged) - set(known_clauses))
-        clauses = {**known_clauses, **{name: _removed_clause(name) for name in removed}}
-        newest = results.newest
-        suites = {run.suite for run in newest}
-        suite = suite_version(known_clauses)
-        if suites and suite not in suites:
-            suite = max(newest, key=lambda run: run.date).suite
-        columns = [run for run in newest if run.suite == suite]
-        return cls(clauses, columns, [run for run in newest if run.suite != suite])
 
     @cached_property
     def chapters(self) -> dict[str, list[Clause]]:
@@ -55,10 +55,53 @@ class Matrix:
         return found
 
     def counts(self, run: Run, chapter: str | None = None) -> Counter[str]:
-        """Return the number of clauses with each verdict, in one chapter or in all."""
-        inside = self.clauses if chapter is None else {each.id for each in self.chapters[chapter]}
-        return Counter(verdict for name, verdict in run.verdicts.items() if name in inside)
+        """Return the number of clauses with each verdict, in one chapter or in all.
+
+        The key of clauses without a verdict is an empty text.
+        """
+        members = self.clauses.values() if chapter is None else self.chapters[chapter]
+        return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
 
-def _removed_clause(clause_id: str) -> Clause:
-    return Clause(clause_id, "removed from the specification", "observed")
+def format_page(matrix: Matrix) -> str:
+    """Return the page with tables of runs, of chapters and of clauses that a run violates."""
+    numbers = [str(place) for place, _ in enumerate(matrix.columns, 1)]
+    parts = [
+        _HEAD,
+        *format_table(
+            ("", "implementation", "torch", "machine", *VERDICTS, "unknown"),
+            [_run_row(matrix, *pair) for pair in zip(numbers, matrix.columns, strict=True)],
+        ),
+        "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
+        *format_table(
+            ("chapter", *numbers), [_chapter_row(matrix, each) for each in matrix.chapters]
+        ),
+        "\n## Clauses that at least one run violates\n",
+        "A clause that a run did not know is blank.\n",
+        *format_table(("clause", *numbers), list(_violated_rows(matrix))),
+    ]
+    return "\n".join(parts) + "\n"
+
+
+def _run_row(matrix: Matrix, number: str, run: Run) -> Sequence[object]:
+    counts = matrix.counts(run)
+    link = f"[{number}]({run.file})"
+    numbers = (counts[each] for each in (*VERDICTS, ""))
+    return link, run.target, run.release, run.hardware, *numbers
+
+
+def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
+    counts = [matrix.counts(run, chapter) for run in matrix.columns]
+    return chapter, *map(_pass_ratio, counts)
+
+
+def _pass_ratio(counts: Counter[str]) -> str:
+    judged = sum(counts[each] for each in VERDICTS if each != "not-run")
+    return f"{counts['pass']} / {judged}" if judged else "-"
+
+
+def _violated_rows(matrix: Matrix) -> Iterator[Sequence[object]]:
+    for clause in matrix.clauses.values():
+        verdicts = [run.verdicts.get(clause.id, "") for run in matrix.columns]
+        if set(verdicts) & set(_VIOLATED):
+            yield f"`{clause.id}`", *verdicts

@@ -1,4 +1,4 @@
-"""Read runs and benchmarks from reports and from files of verdicts."""
+"""Read runs of the suite and published benchmarks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,19 +6,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness.conformance.clauses import suite_version
-from spec_tests.harness.conformance.verdicts import by_clause
-from spec_tests.site import validated_files
+from spec_tests.harness.conformance import verdicts
+from spec_tests.site import benchmark_files
+from spec_tests.site.evidence import Evidence, find_evidence, read_published
 from spec_tests.site.slugs import slug
 
-__all__ = ["RESULTS", "BenchmarkReport", "Results", "Run", "load"]
+__all__ = ["BENCH", "RESULTS", "BenchmarkReport", "Results", "Run", "load", "name_of", "read"]
 
-#: Pattern of the published reports, relative to the folder of reports.
-RESULTS = "results/*/*/environment.json"
-#: The subfolder of the folder of reports with unpublished runs of this machine.
-LOCAL = "local"
-#: The targets whose columns come first.
-_FIRST_TARGETS = ("torch.nn.parallel", "impl")
+#: Pattern of the published files, relative to the folder of reports.
+RESULTS = "results/*/*.json"
+#: The end of the names of published benchmarks.
+BENCH = "_bench"
+#: The target with the first column, and the one with the last.
+REFERENCE, IMPL = "torch.nn.parallel", "impl"
 
 
 @dataclass(frozen=True)
@@ -26,40 +26,26 @@ class Run:
     """One run of the suite.
 
     Args:
-        name: The name in addresses of pages, made from the name of the folder or file.
+        name: The name in addresses of pages, made from the name of the file.
         about: The metadata, at least ``target``, ``torch``, ``hardware`` and ``date``.
-        tests: The tests as in the file of verdicts.
-        folder: The report's path below the folder of reports; empty for an unpublished run.
+        evidence: The verdict of each clause, with its evidence.
+        file: The path of a published run below the folder of reports; empty for other runs.
     """
 
     name: str
     about: Mapping[str, Any]
-    tests: Sequence[Mapping[str, Any]] = field(repr=False)
-    folder: str = ""
+    evidence: Mapping[str, Evidence] = field(repr=False)
+    file: str = ""
 
     @property
     def published(self) -> bool:
-        """Whether the run has a report in the folder of reports."""
-        return bool(self.folder)
-
-    @property
-    def suite(self) -> str:
-        """The version of the suite; computed from the run's clauses if the file has none."""
-        return str(self.about.get("suite") or suite_version(self.verdicts))
+        """Whether the run is in the folder of reports."""
+        return bool(self.file)
 
     @cached_property
     def verdicts(self) -> dict[str, str]:
         """The verdict of each clause of the run."""
-        return by_clause([dict(test) for test in self.tests])
-
-    @cached_property
-    def tests_of(self) -> dict[str, list[Mapping[str, Any]]]:
-        """The tests of each clause."""
-        found: dict[str, list[Mapping[str, Any]]] = {}
-        for test in self.tests:
-            if "clause" in test:
-                found.setdefault(test["clause"], []).append(test)
-        return found
+        return {clause: each.verdict for clause, each in self.evidence.items()}
 
     @property
     def target(self) -> str:
@@ -94,24 +80,15 @@ class Run:
         label = f"{self.target} · torch {self.release} · {self.hardware}"
         return label if self.published else f"{label} · not published"
 
-    @property
-    def kind(self) -> tuple[str, str, str, bool]:
-        """Implementation, release of PyTorch, machine, and whether the run is published.
-
-        Only the newest run of a kind has a column. An unpublished run does not replace a published
-        one, because it may have few clauses.
-        """
-        return self.target, self.release, self.hardware, self.published
-
 
 @dataclass(frozen=True)
 class BenchmarkReport:
-    """A report of benchmarks: several runs on one machine.
+    """Published benchmarks: several runs on one machine.
 
     Args:
-        name: The name in addresses of pages, made from the name of the folder.
+        name: The name in ids of charts, made from the name of the file.
         about: The metadata.
-        data: The runs.
+        data: The machine and the runs.
         history: The ratios of this and of earlier reports, oldest first.
     """
 
@@ -123,28 +100,21 @@ class BenchmarkReport:
 
 @dataclass(frozen=True)
 class Results:
-    """All runs and benchmarks, oldest first."""
+    """Runs in the order of the columns of the matrix, and benchmarks by name."""
 
     runs: Sequence[Run]
     benches: Sequence[BenchmarkReport]
 
-    @property
-    def published(self) -> "Results":
-        """The published runs, and all benchmarks."""
-        return Results([run for run in self.runs if run.published], self.benches)
 
-    @property
-    def newest(self) -> list[Run]:
-        """The newest run of each kind: implementation, release of PyTorch, machine."""
-        newest = {run.kind: run for run in self.runs}
-        return sorted(newest.values(), key=_column_sort_key)
+def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], str]:
+    """Return the sort key of a column.
 
-
-def _column_sort_key(run: Run) -> tuple[int, str, list[tuple[int, str]], str, bool]:
-    """Return the sort key of a column: reference, impl, other targets; older releases first."""
+    torch.nn.parallel comes first, then the other implementations, then impl, then runs that are
+    not published; older releases first.
+    """
     name = str(run.about["target"])
-    first = _FIRST_TARGETS.index(name) if name in _FIRST_TARGETS else len(_FIRST_TARGETS)
-    return first, run.target, _release_key(run.release), run.hardware, not run.published
+    place = {REFERENCE: 0, IMPL: 2}.get(name, 1)
+    return not run.published, place, run.target, _release_key(run.release), run.hardware
 
 
 def _release_key(release: str) -> list[tuple[int, str]]:
@@ -153,55 +123,51 @@ def _release_key(release: str) -> list[tuple[int, str]]:
 
 
 def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
-    """Return the reports in ``folder``, and unpublished runs in ``folder/local`` and ``files``.
+    """Return the published runs and benchmarks in ``folder``, and the runs in ``files``.
 
     Raises:
-        validated_files.RefusedError: A file is not valid, or contains no results.
+        input_files.RefusedError: A file is not valid, or contains no results.
     """
-    reports = sorted(path.parent for path in folder.glob(RESULTS)) if folder else []
-    local = sorted((folder / LOCAL).glob("*.jsonl")) if folder else []
-    runs = [_load_published(report) for report in reports if (report / "verdicts.jsonl").exists()]
-    for path in dict.fromkeys(path.resolve() for path in [*local, *files]):
+    published = sorted(folder.glob(RESULTS)) if folder else []
+    runs = [_load_published(path) for path in published if not path.stem.endswith(BENCH)]
+    for path in dict.fromkeys(path.resolve() for path in files):
         runs.append(_load_unpublished(path, {run.name for run in runs}))
-    benches = [
-        _load_benchmarks(report) for report in reports if (report / "benchmark.json").exists()
-    ]
-    return Results(
-        sorted(runs, key=lambda run: (run.date, run.name)),
-        sorted(benches, key=lambda bench: (str(bench.about["date"]), bench.name)),
-    )
+    benches = [_load_benchmarks(path) for path in published if path.stem.endswith(BENCH)]
+    return Results(sorted(runs, key=_column_sort_key), benches)
 
 
-def _load_published(report: Path) -> Run:
-    about = validated_files.document(report / "environment.json", "environment")
-    header, tests = validated_files.read_verdicts(report / "verdicts.jsonl")
-    folder = "/".join(report.parts[-3:])
-    return Run(_report_name(report), {**header, **about}, tests, folder)
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
+    """Return the metadata of a run, and the verdict of each clause with its evidence.
+
+    Args:
+        path: A file of verdicts (``.jsonl``), or a published run (``.json``).
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or is not valid.
+    """
+    if path.suffix == ".json":
+        return read_published(path)
+    header, tests = verdicts.read_run(path)
+    return {"hardware": header["accelerator"], **header, "tests": len(tests)}, find_evidence(tests)
 
 
-def _report_name(report: Path) -> str:
-    """Return the name of a report in addresses: ``impl.torch-2.13.0_sim``."""
-    return slug(".".join(report.parts[-2:]))
+def _load_published(path: Path) -> Run:
+    return Run(name_of(path), *read_published(path), "/".join(path.parts[-3:]))
+
+
+def name_of(path: Path) -> str:
+    """Return the name of a published file in addresses: ``impl.torch-2.13.0_sim``."""
+    return slug(f"{path.parent.name}.{path.stem}")
 
 
 def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
-    header, tests = validated_files.read_verdicts(path)
-    if not header:
-        raise validated_files.RefusedError(
-            f"{path} has no header: publish it with python -m reports add, "
-            "which takes --target and --hardware"
-        )
     name = stem = slug(path.stem)
     count = 1
     while name in taken_names:
         count += 1
         name = f"{stem}-{count}"
-    return Run(name, {"hardware": header["accelerator"], **header}, tests)
+    return Run(name, *read(path))
 
 
-def _load_benchmarks(folder: Path) -> BenchmarkReport:
-    about = validated_files.document(folder / "environment.json", "environment")
-    data = validated_files.document(folder / "benchmark.json", "benchmark")
-    trend = folder / "trend.json"
-    history = validated_files.document(trend, "trend") if trend.exists() else ()
-    return BenchmarkReport(_report_name(folder), about, data, history)
+def _load_benchmarks(path: Path) -> BenchmarkReport:
+    return BenchmarkReport(name_of(path), *benchmark_files.read(path))

@@ -6,6 +6,7 @@ from statistics import median
 from typing import Any
 
 from spec_tests.site.ratios import ratios
+from spec_tests.site.runs import BenchmarkReport
 
 __all__ = ["Trend", "TrendPoint", "summarize", "trends"]
 
@@ -46,7 +47,7 @@ def summarize(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the date, the commit and the processor of a report, and the ratios of each row.
 
     Args:
-        data: A report on benchmarks (``benchmark.json``).
+        data: The runs, as `benchmark_files.combine` returns them.
     """
     values: dict[str, list[float]] = {}
     for run in data["runs"]:
@@ -61,14 +62,10 @@ def summarize(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def trends(reports: Sequence[Mapping[str, Any]]) -> list[Trend]:
-    """Return the trend of each row that the newest report and an older report have.
-
-    Args:
-        reports: Reports as `summarize` returns them, oldest first.
-    """
-    rows = reports[-1]["ratios"] if reports else ()
-    found = [Trend(row, _find_series(row, reports)) for row in rows]
+def trends(bench: BenchmarkReport) -> list[Trend]:
+    """Return the trend of each row that a report and an earlier report of its name have."""
+    reports = [*bench.history, summarize(bench.data)]
+    found = [Trend(row, _find_series(row, reports)) for row in reports[-1]["ratios"]]
     return [each for each in found if sum(map(len, each.series.values())) > 1]
 
 

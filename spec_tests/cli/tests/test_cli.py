@@ -74,11 +74,11 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert saved == {"comm.scatter.slices": "pass"}
     table = "\n".join(verdicts.table(saved))
     assert table in done.stdout
-    assert "to make web pages: parallel-conformance report all.jsonl" in done.stdout
+    assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
     assert reported.startswith(table)
-    assert reported.splitlines()[-1].endswith("site/index.html")
-    assert "comm.scatter.slices" in (tmp_path / "site" / "matrix.html").read_text()
+    assert reported.splitlines()[-1] == "wrote report.html"
+    assert "comm.scatter.slices" in (tmp_path / "report.html").read_text()
 
 
 def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
@@ -155,7 +155,7 @@ def test_a_file_that_is_not_json_is_refused_in_one_line(tmp_path, capsys, monkey
     assert capsys.readouterr().err.splitlines() == [
         "page.html, line 1 is not JSON: Expecting value: line 1 column 1 (char 0)"
     ]
-    assert not Path("site").exists()
+    assert not Path("report.html").exists()
 
 
 def test_a_report_names_missing_modules_and_the_remedy(monkeypatch, capsys):

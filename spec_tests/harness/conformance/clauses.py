@@ -93,13 +93,18 @@ class Clause:
     def __post_init__(self) -> None:
         if self.basis not in BASES:
             raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {BASES}")
-        if not _ID.fullmatch(self.id):
+        if not is_id(self.id):
             raise ValueError(f"clause {self.id}: the id has another form than 'chapter.name'")
 
 
 def clause(clause_id: str) -> Callable[[_Test], _Test]:
     """Return a decorator that marks a test with the id of the clause that it checks."""
     return pytest.mark.clause(clause_id)
+
+
+def is_id(text: str) -> bool:
+    """Return whether ``text`` has the form of the id of a clause."""
+    return _ID.fullmatch(text) is not None
 
 
 def clauses_of_test(item: pytest.Item) -> list[str]:

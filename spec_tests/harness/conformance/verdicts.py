@@ -23,11 +23,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import declared_lacks
+from spec_tests.harness.conformance import clauses, declared_lacks
+from spec_tests.harness.shapes import Line, Number
 
 #: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
@@ -41,6 +43,13 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 _OPTIONAL_TEXTS = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
 _TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in _OPTIONAL_TEXTS}}
+#: The shape of the metadata of a run. Other fields are not checked.
+HEADER = {
+    "format": Number(1, 1),
+    **dict.fromkeys(("target", "torch", "accelerator", "command"), Line(1000)),
+    "date": Line(100),
+    **dict.fromkeys(("version?", "python?", "suite?"), Line(1000)),
+}
 #: Length in characters to which a text in a file of verdicts is cut.
 _MAX_LENGTH = 1500
 
@@ -95,20 +104,42 @@ def read(path: Path) -> list[dict[str, str]]:
     Raises:
         input_files.RefusedError: The file cannot be read, or a line is not valid.
     """
-    if not os.path.lexists(path):
-        return []
+    return _split_lines(path)[1] if os.path.lexists(path) else []
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Return the metadata and the tests in a file of verdicts.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, a line is not valid, or the file has no
+            tests or not one line of metadata.
+    """
+    headers, tests = _split_lines(path)
+    if not tests:
+        raise input_files.RefusedError(f"{path} contains no verdicts")
+    if len(headers) != 1:
+        raise input_files.RefusedError(f"{path} contains {len(headers)} headers of runs, not one")
+    input_files.check(headers[0], HEADER, f"the header of {path}")
+    return headers[0], tests
+
+
+def _split_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     texts = input_files.read_text(path).split("\n")
     lines = [_parse_line(text, f"{path}, line {n}") for n, text in enumerate(texts, 1) if text]
-    return [line for line in lines if "run" not in line]
+    return [each["run"] for each in lines if "run" in each], [
+        each for each in lines if "run" not in each
+    ]
 
 
-def _parse_line(text: str, source: str) -> dict[str, str]:
-    line: dict[str, str] = input_files.parse_json(text, source)
+def _parse_line(text: str, source: str) -> dict[str, Any]:
+    line: dict[str, Any] = input_files.parse_json(text, source)
     input_files.check(line, {}, source)
     if "run" not in line:
         input_files.check(line, _TEST, source)
         if line["verdict"] not in VERDICTS:
             raise input_files.refuse(source, f"{line['verdict']!r} is not a verdict")
+        if not clauses.is_id(line.get("clause", "a.b")):
+            raise input_files.refuse(source, f"{line['clause']!r} is not the id of a clause")
     return line
 
 

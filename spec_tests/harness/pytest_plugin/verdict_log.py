@@ -94,7 +94,7 @@ class VerdictLog:
         file = self._path or "FILE"
         before = "" if self._path else "--verdicts FILE, then "
         terminalreporter.write_line(
-            f"to make web pages: {before}parallel-conformance report {file}"
+            f"to write a web page: {before}parallel-conformance report {file}"
         )
 
     @pytest.hookimpl(tryfirst=True)

@@ -12,7 +12,7 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses, register, verdicts
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS
-from spec_tests.site import floors, saved_runs
+from spec_tests.site import benchmark_files, evidence, floors, saved_runs
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT_FIELDS = ("id", "clause", "specified", "observed")
@@ -26,11 +26,10 @@ RECORD = {
     "review_by": "2030-01-01",
 }
 QUARTILES = {"q1": 1.0, "median": 1.0, "q3": 1.0}
-BENCHMARK = {
+TIMES = {
     "group": "g",
-    "fullname": "f",
     "extra_info": {"library": "impl", "pairs": QUARTILES, "peak_bytes": 1},
-    "stats": {**QUARTILES, "min": 1.0, "rounds": 5},
+    "stats": {**QUARTILES, "rounds": 5},
 }
 RUN = {
     "datetime": "2026-01-01",
@@ -39,7 +38,22 @@ RUN = {
         "cpu": {"brand_raw": "P", "count": 2},
         **{"python_version": "3.11.7", "torch": "2.13.0", "devices": ["sim:0"], "threads": 1},
     },
-    "benchmarks": [BENCHMARK],
+    "benchmarks": [{"fullname": "f", **TIMES}],
+}
+HEADER = {"format": 1, "target": "t", "torch": "2", "accelerator": "sim", "command": "c"}
+PUBLISHED_RUN = {
+    "run": {**HEADER, "date": "2026-01-01", "hardware": "sim"},
+    "pass": {"comm": ["comm.a"]},
+    "not-offered": {},
+    "not-run": {"reason": ["comm.b"]},
+    "tests": [{"clause": "comm.c", "test": "t", "verdict": "fail", "difference": "d"}],
+}
+PUBLISHED_BENCHMARKS = {
+    "report": {"target": "impl", "hardware": "sim"},
+    "machine": {"cpu": "P", "cores": 2, "torch": "2", "python_version": "3", "devices": ["sim:0"]},
+    "runs": [{"datetime": "2026-01-01", "commit": "abc", "dirty": False}],
+    "rows": [{"run": 0, **TIMES}],
+    "history": [{"date": "d", "commit": "c", "processor": "P", "ratios": {"g": [1.0]}}],
 }
 MACHINE = {"processor": "P", "python": "3.11", "threads": 1, "floors": {"row": 1.5}}
 
@@ -67,6 +81,8 @@ TOML_READERS = {
 }
 JSON_READERS = {
     "saved-run": (saved_runs.load, RUN),
+    "published-run": (evidence.read_published, PUBLISHED_RUN),
+    "published-benchmarks": (benchmark_files.read, PUBLISHED_BENCHMARKS),
     "verdicts": (verdicts.read, {"test": "t", "verdict": "fail", "clause": "a.b", "reason": "r"}),
 }
 READERS = {**TOML_READERS, **JSON_READERS}
@@ -275,7 +291,13 @@ def test_target_map_with_a_place_that_is_no_module_is_refused(path, place):
     assert len(str(caught.value)) < 600
 
 
-@pytest.mark.parametrize("content", ["", "<html>", '{"test": "t", "verdict": "?"}', "[" * 100_000])
+#: A line whose clause has a control character.
+ESCAPE = '{"test": "t", "verdict": "fail", "clause": "a.\\u001b", "reason": "r"}'
+
+
+@pytest.mark.parametrize(
+    "content", ["", "<html>", '{"test": "t", "verdict": "?"}', "[" * 100_000, ESCAPE]
+)
 def test_draft_of_a_file_that_is_no_file_of_verdicts_exits_with_status_4(path, capsys, content):
     path.write_text(content)
     assert main(["draft", str(path)]) == 4
@@ -284,9 +306,9 @@ def test_draft_of_a_file_that_is_no_file_of_verdicts_exits_with_status_4(path, c
 
 
 def test_draft_of_a_failed_test_of_an_unknown_clause_exits_with_status_4(path, capsys):
-    path.write_text('{"test": "t", "verdict": "fail", "clause": "a.\\u001b", "reason": "r"}')
+    path.write_text('{"test": "t", "verdict": "fail", "clause": "a.b", "reason": "r"}')
     assert main(["draft", str(path)]) == 4
-    assert capsys.readouterr().err == f"{path}: no clause has the name a.\n"
+    assert capsys.readouterr().err == f"{path}: no clause has the name a.b\n"
 
 
 OPTIONS = ["--divergences=page.html", "--target-map=page.html", "--verdicts=page.html"]

@@ -12,7 +12,7 @@ function matches(row, filter) {
   const verdictIn = (name) => cells[columns.indexOf(name)];
   const selected = filter.column ? [verdictIn(filter.column)] : cells;
   const text = row.cells[0].textContent.toLowerCase();
-  const judged = new Set(cells.filter((verdict) => verdict !== "none"));
+  const judged = new Set(cells.filter((verdict) => verdict));
   return (
     (!filter.chapter || filter.chapter === chapter) &&
     (!filter.verdict || selected.includes(filter.verdict)) &&

@@ -1,0 +1,91 @@
+"""The matrix compares runs clause by clause; the pages of results; `python -m reports`."""
+
+import pytest
+
+from reports import __main__ as command
+from reports.publishing.pages import render
+from reports.tests import samples
+from spec_tests.harness.conformance import clauses
+from spec_tests.site import matrix, runs
+from spec_tests.site.matrix import Matrix
+
+ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
+KNOWN = {name: clauses.load()[name] for name in (ONE, TWO, THREE)}
+
+
+@pytest.fixture
+def load_matrix(tmp_path):
+    """Return a function that publishes a run of each target, and returns their matrix."""
+
+    def publish_and_load(verdicts_of):
+        for target, verdicts in verdicts_of.items():
+            samples.publish_run(tmp_path, verdicts, target=target, version="")
+        return Matrix(KNOWN, runs.load(tmp_path).runs)
+
+    return publish_and_load
+
+
+def test_columns_are_the_reference_then_the_others_then_impl(tmp_path):
+    targets = [("impl", "2.9.0"), ("theirs", "2.13.0"), ("torch.nn.parallel", "2.13.0+cpu")]
+    for target, torch in [*targets, ("torch.nn.parallel", "2.9.0"), ("a", "2.13.0")]:
+        samples.publish_run(tmp_path, {ONE: "pass"}, target=target, torch=torch, version="")
+    file = samples.write_verdicts(tmp_path / "own.jsonl", {ONE: "pass"}, target="own", version="")
+    assert [run.label for run in runs.load(tmp_path, [file]).runs] == [
+        "torch.nn.parallel · torch 2.9.0 · sim",
+        "torch.nn.parallel · torch 2.13.0 · sim",
+        "a · torch 2.13.0 · sim",
+        "theirs · torch 2.13.0 · sim",
+        "impl · torch 2.9.0 · sim",
+        "own · torch 2.12.0 · sim · not published",
+    ]
+
+
+def test_version_is_shown_unless_it_is_the_version_of_torch(tmp_path):
+    for target, version in {"a": "1.0", "b": "2.12.0+cpu"}.items():
+        samples.publish_run(tmp_path, {ONE: "pass"}, target=target, version=version)
+    assert [run.target for run in runs.load(tmp_path).runs] == ["a 1.0", "b"]
+
+
+def test_run_that_does_not_know_a_clause_keeps_its_column_with_a_blank_cell(load_matrix):
+    text = matrix.format_page(
+        load_matrix(
+            {
+                "old": {ONE: "pass"},
+                "new": {ONE: "fail", TWO: "known", THREE: "pass"},
+                "impl": {ONE: "pass", TWO: "pass", THREE: "not-run"},
+            }
+        )
+    )
+    name = "torch-2.12.0_sim.json) | {} | 2.12.0 | sim | {} |".format
+    assert f"| [1](results/new/{name('new', '1 | 0 | 1 | 1 | 0 | 0')}" in text
+    assert f"| [2](results/old/{name('old', '0 | 0 | 0 | 1 | 0 | 2')}" in text
+    assert "| comm | 0 / 2 | 1 / 1 | 2 / 2 |" in text
+    assert "| replicate | 1 / 1 | - | - |" in text
+    assert f"| `{ONE}` | fail | pass | pass |" in text
+    assert f"| `{TWO}` | known |  | pass |" in text
+    assert THREE not in text
+
+
+def test_texts_of_a_run_are_escaped(load_matrix):
+    assert "a&#124;&lt;b>" in matrix.format_page(load_matrix({"a|<b>": {ONE: "fail"}}))
+
+
+def test_committed_pages_match_the_published_results():
+    for path, text in render(command.HERE).items():
+        assert path.read_text(encoding="utf-8") == text, "run python -m reports build"
+
+
+def test_add_command_publishes_a_run_and_builds_the_pages(tmp_path, capsys):
+    file = samples.write_verdicts(tmp_path / "sent.jsonl", {ONE: "fail"}, torch="2.12")
+    folder = tmp_path / "reports"
+    assert command.main(["add", str(file)], folder=folder) == 0
+    assert "| theirs 1.0 | 2.12 | sim |" in (folder / "MATRIX.md").read_text(encoding="utf-8")
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == str(folder / "results" / "theirs" / "torch-2.12_sim.json")
+
+
+def test_add_command_prints_one_line_about_a_broken_file(tmp_path, capsys):
+    (tmp_path / "sent.jsonl").write_text('{"run": {"format": 7}}\n')
+    assert command.main(["add", str(tmp_path / "sent.jsonl")], folder=tmp_path / "reports") == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not (tmp_path / "reports").exists()

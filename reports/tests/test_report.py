@@ -1,0 +1,123 @@
+"""The page of `parallel-conformance report`: its content, its links, and refused files."""
+
+import json
+import re
+
+import pytest
+
+from reports.tests import samples
+from reports.tests.page_reader import read_page
+from spec_tests.cli.main import main
+from spec_tests.harness.conformance import clauses
+
+ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
+VERDICTS = {ONE: "fail", TWO: "known", THREE: "not-run"}
+
+
+@pytest.fixture
+def write_page(tmp_path, monkeypatch):
+    """Return a function that writes the page of files, in a folder without other files."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(*files, **options):
+        arguments = [f"--{name}={value}" for name, value in options.items()]
+        assert main(["report", *map(str, files), *arguments]) == 0
+        return tmp_path / options.get("to", "report.html")
+
+    return write
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return a file of verdicts of the target "theirs"."""
+    return samples.write_verdicts(tmp_path / "v.jsonl", VERDICTS)
+
+
+def _section(page, anchor):
+    """Return the part of a page about one clause that does not pass."""
+    text = page.read_text()
+    return text[text.index(f'id="{anchor}"') :].partition("</section>")[0]
+
+
+def test_page_needs_no_other_file_and_its_links_lead_to_its_parts(write_page, file, tmp_path):
+    samples.publish_run(tmp_path / "reports", VERDICTS, target="torch.nn.parallel")
+    page = read_page(write_page(file))
+    assert page.loaded == ["data:,"]
+    assert len(page.ids) == len(set(page.ids))
+    anchors = {link for link in page.links if link.startswith("#")}
+    assert {f"#v--{each}" for each in VERDICTS} <= anchors
+    assert anchors <= {f"#{each}" for each in page.ids}
+
+
+def test_page_shows_the_difference_the_call_and_the_command_of_a_failure(write_page, file):
+    section = _section(write_page(file), f"v--{ONE}")
+    assert clauses.load()[ONE].says in section
+    assert f"call(&#39;{ONE}&#39;)" in section
+    assert f"{ONE} differs" in section
+    assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
+
+
+def test_page_shows_why_a_clause_was_not_run(write_page, file):
+    assert "needs two devices" in _section(write_page(file), f"v--{THREE}")
+
+
+def test_matrix_of_the_page_has_the_published_runs_and_those_in_the_files(
+    write_page, file, tmp_path
+):
+    folder = tmp_path / "published"
+    samples.publish_run(folder, {ONE: "pass"}, target="torch.nn.parallel", version="")
+    text = write_page(file, reports=folder).read_text()
+    row = re.search(rf'<tr id="{ONE}">.*?</tr>', text, re.S)[0]
+    assert re.findall(r'aria-label="(.*?)"', row) == ["pass", "2 fail"]
+    row = re.search(rf'<tr id="{THREE}">.*?</tr>', text, re.S)[0]
+    assert "<td></td>" in row
+
+
+def test_published_run_is_a_file_like_another(write_page, tmp_path):
+    published = samples.publish_run(tmp_path, VERDICTS)
+    page = write_page(published)
+    assert f"{ONE} differs" in _section(page, f"{published.stem}--{ONE}")
+
+
+def test_second_page_replaces_the_first_and_is_equal(write_page, file):
+    first = write_page(file).read_bytes()
+    assert write_page(file).read_bytes() == first
+
+
+def _make_hostile(value):
+    """Return ``value`` with `samples.HOSTILE` in place of every text, also in dicts and lists."""
+    if isinstance(value, dict):
+        kept = ("clause", "verdict")
+        return {key: each if key in kept else _make_hostile(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_make_hostile(each) for each in value]
+    return samples.HOSTILE if isinstance(value, str) else value
+
+
+def test_page_escapes_every_text_from_a_file(write_page, file):
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    lines = [_make_hostile(line) for line in lines]
+    hostile = samples.HOSTILE.rstrip("\x07")  # a header has no control characters
+    names = ("target", "torch", "accelerator", "date", "command", "version", "python", "suite")
+    lines[0]["run"] |= dict.fromkeys(names, hostile)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = read_page(write_page(file))
+    assert page.tags.count("script") == 1
+    assert page.tags.count("title") == 1
+    assert not [name for name in page.attributes if name.startswith("on")]
+    assert page.text.count(hostile) > 10
+
+
+@pytest.mark.parametrize("name", ["v.jsonl", "thesis.html"])
+def test_file_that_is_no_page_of_a_report_is_not_replaced(file, tmp_path, capsys, name):
+    if name != file.name:
+        tmp_path.joinpath(name).write_text("<html>years of work</html>")
+    before = tmp_path.joinpath(name).read_text()
+    assert main(["report", str(file), "--to", str(tmp_path / name)]) == 4
+    assert "is no page of a report" in capsys.readouterr().err
+    assert tmp_path.joinpath(name).read_text() == before
+
+
+def test_page_in_a_folder_that_does_not_exist_is_refused_in_one_line(file, tmp_path, capsys):
+    assert main(["report", str(file), "--to", str(tmp_path / "none" / "page.html")]) == 4
+    assert len(capsys.readouterr().err.splitlines()) == 1

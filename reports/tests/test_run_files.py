@@ -1,0 +1,146 @@
+"""Files of runs: what `--verdicts` writes, the published form, and errors of broken files."""
+
+import json
+
+import pytest
+
+from reports.publishing.publish import RESULTS, publish
+from reports.tests import samples
+from spec_tests.harness.input_files import RefusedError
+from spec_tests.site import evidence, runs
+
+#: The header of a file of verdicts.
+RUN = {
+    "format": 1,
+    "target": "theirs",
+    "version": "3.1",
+    "torch": "2.12.0",
+    "python": "3.12.1",
+    "accelerator": "xpu",
+    "date": "2026-01-02T03:04:05+00:00",
+    "command": "parallel-conformance run theirs --accelerator=xpu",
+}
+ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
+#: A line of a file of verdicts: a test and its verdict.
+TEST = {"test": "t", "verdict": "pass", "clause": ONE}
+
+
+@pytest.fixture
+def save_lines(tmp_path):
+    """Return a function that writes lines (texts, or dicts as JSON) to a file of verdicts."""
+
+    def save(*lines):
+        path = tmp_path / "verdicts.jsonl"
+        texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+        path.write_text("\n".join(texts) + "\n")
+        return path
+
+    return save
+
+
+@pytest.mark.parametrize(
+    ("lines", "error_text"),
+    [
+        ([{"run": {**RUN, "format": 2}}, TEST], "format: a number from 1 to 1 was expected"),
+        ([{"run": {}}, TEST], "the key 'format' is missing"),
+        ([{"run": RUN}, {**TEST, "verdict": "passed"}], "line 2: 'passed' is not a verdict"),
+        ([TEST, {"test": "t"}], "line 2: the key 'verdict' is missing"),
+        ([{**TEST, "clause": "<script>"}], "line 1: '<script>' is not the id of a clause"),
+        ([{**TEST, "call": 3}], "line 1: call: a text was expected"),
+        (["[]"], "line 1: a table was expected"),
+        (["<html>"], "line 1 is not JSON: "),
+        (['{"test": "t", "test": "u"}'], "line 1 is not JSON: the key 'test' is repeated"),
+        ([{"run": {**RUN, "target": "t" * 2000}}, TEST], "target: a text of one line"),
+        ([], "contains no verdicts"),
+        ([{"run": RUN}], "contains no verdicts"),
+        ([TEST], "contains 0 headers of runs, not one"),
+        ([{"run": RUN}, TEST, {"run": RUN}, TEST], "contains 2 headers of runs, not one"),
+    ],
+)
+def test_broken_file_of_verdicts_is_refused_in_one_line_and_not_published(
+    save_lines, tmp_path, lines, error_text
+):
+    with pytest.raises(RefusedError) as caught:
+        publish([save_lines(*lines)], folder=tmp_path / "results")
+    assert error_text in str(caught.value)
+    assert "verdicts.jsonl" in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+    assert not (tmp_path / "results").exists()
+
+
+def test_published_run_has_the_verdicts_and_the_evidence_of_the_file(tmp_path):
+    verdicts = {ONE: "pass", TWO: "fail", THREE: "not-run", "replicate.no-device": "not-offered"}
+    path = samples.write_verdicts(tmp_path / "v.jsonl", verdicts)
+    published = publish([path], folder=tmp_path)
+    about, found = runs.read(published)
+    sent_about, sent = runs.read(path)
+    assert about == sent_about
+    assert {clause: each.verdict for clause, each in found.items()} == verdicts
+    assert found[TWO] == sent[TWO]
+    assert found[TWO].call == f"call({TWO!r})"
+    assert found[THREE] == evidence.Evidence("not-run", "needs two devices")
+
+
+def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines):
+    failed = {**TEST, "verdict": "fail", "difference": "they differ on f(1) here"}
+    path = save_lines(
+        {"run": RUN}, TEST, failed, {**failed, "test": "u", "call": "f(1)"}, {**TEST, "test": "v"}
+    )
+    _, found = runs.read(path)
+    # The call is shown above the difference, so the difference does not repeat it.
+    difference = "they differ on the call above here"
+    assert found == {ONE: evidence.Evidence("fail", difference, "u", "f(1)", others=1)}
+
+
+def test_published_run_with_many_long_failures_has_at_most_100_kb():
+    long = {
+        f"comm.c{number}": evidence.Evidence("fail", "d" * 1500, "t" * 60, "c" * 1500, 3)
+        for number in range(500)
+    }
+    text = evidence.publish({**RUN, "hardware": "sim"}, long)
+    assert 50_000 < len(text) <= 100_000
+    assert text.count('"fail"') == 500
+
+
+def test_every_committed_run_has_at_most_100_kb():
+    paths = [each for each in RESULTS.glob("*/*.json") if not each.stem.endswith(runs.BENCH)]
+    sizes = [path.stat().st_size for path in paths]
+    assert sizes
+    assert max(sizes) <= 100_000
+
+
+def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
+    text = (
+        "[gw0] linux -- Python 3.11.7 /home/me/bin/python\n"
+        "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
+    )
+    failed = {**TEST, "verdict": "fail", "difference": text, "call": "load('/home/me/a.pt')"}
+    published = publish([save_lines({"run": RUN}, failed)], folder=tmp_path / "results")
+    (found,) = runs.read(published)[1].values()
+    assert found.difference == "in a.py:3 and/or https://example.org/a/b"
+    assert found.call == "load('a.pt')"
+
+
+@pytest.mark.parametrize(
+    ("change", "error_text"),
+    [
+        ({"pass": {"comm": ["<b>"]}}, "'<b>' is not the id of a clause"),
+        ({"tests": [{**TEST, "verdict": "?", "difference": ""}]}, "'?' is not a verdict"),
+        ({"not-run": []}, "not-run: a table was expected"),
+        ({"run": {}}, "run: the key 'format' is missing"),
+    ],
+    ids=["clause", "verdict", "shape", "header"],
+)
+def test_broken_published_run_is_refused(tmp_path, change, error_text):
+    path = samples.publish_run(tmp_path, {ONE: "pass"})
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(RefusedError) as caught:
+        runs.load(tmp_path)
+    assert path.name in str(caught.value)
+    assert error_text in str(caught.value)
+
+
+def test_path_of_a_published_run_cannot_leave_the_folder(save_lines, tmp_path):
+    run = {**RUN, "target": "../../up", "accelerator": "/etc", "torch": "../../2"}
+    published = publish([save_lines({"run": run}, TEST)], folder=tmp_path / "results")
+    assert published == tmp_path / "results" / "up" / "torch-..-..-2_-etc.json"

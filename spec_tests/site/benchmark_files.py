@@ -1,0 +1,164 @@
+"""Combine runs of the benchmarks, and read and write their published form.
+
+The published form is a JSON document:
+
+* ``report``: the target and a word for the machine,
+* ``machine``: processor, cores, versions, devices and threads,
+* ``runs``: date and commit of each run,
+* ``rows``: for each run, benchmark and library the quartiles in seconds and the number of rounds,
+  the quartiles of the ratios (``pairs``) and the peak memory,
+* ``history``: the ratios of earlier reports of the same name, oldest first.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from spec_tests.harness import input_files
+from spec_tests.harness.shapes import Line, Number
+from spec_tests.site import documents, saved_runs
+from spec_tests.site.ratios import ratios
+
+__all__ = ["combine", "publish", "read"]
+
+#: Fields of ``machine_info`` that must be equal in all runs of a report.
+_MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
+_STATS = ("q1", "median", "q3", "rounds")
+_TEXT = Line(200)
+_SHAPE = {
+    "report": {"target": _TEXT, "hardware": _TEXT},
+    "machine": {
+        **dict.fromkeys(("cpu", "torch", "python_version"), _TEXT),
+        "cores": (int, None),
+        "devices": [str],
+        "threads?": int,
+    },
+    "runs": [{"datetime": _TEXT, "commit": _TEXT, "dirty": bool}],
+    "rows": [{"run": Number(0, 99), **saved_runs.TIMES}],
+    "history": [
+        {
+            **dict.fromkeys(("date", "commit", "processor"), _TEXT),
+            "ratios": {...: [Number(0, 1e18)]},
+        }
+    ],
+}
+
+
+def combine(paths: Sequence[Path]) -> dict[str, Any]:
+    """Return one or more runs of one machine, without single samples.
+
+    Args:
+        paths: Files written by ``pytest --benchmark-json``.
+
+    Returns:
+        A dict with ``machine`` (processor, cores, versions and devices) and ``runs``. Each run has
+        ``datetime``, ``commit``, ``dirty`` and ``benchmarks``. Each benchmark has ``group``,
+        ``extra_info`` and ``stats``: quartiles in seconds, and the number of rounds.
+
+    Raises:
+        ValueError: A file was not written by pytest-benchmark, or its machine or benchmarks differ
+            from those of the first file.
+    """
+    runs = [saved_runs.load(path) for path in paths]
+    for path, run in zip(paths, runs, strict=True):
+        if _machine_of(run) != _machine_of(runs[0]):
+            raise ValueError(f"{path} and {paths[0]} come from different machines")
+        if missing := _benchmark_names(run) ^ _benchmark_names(runs[0]):
+            name = input_files.shorten(min(missing))
+            raise ValueError(f"only one of {path} and {paths[0]} has {name}")
+        if _rows_of(run) != _rows_of(runs[0]):
+            raise ValueError(f"{path} and {paths[0]} have different ratios")
+    return {"machine": _machine_of(runs[0]), "runs": [_without_samples(run) for run in runs]}
+
+
+def _benchmark_names(run: dict[str, Any]) -> set[str]:
+    return {each["fullname"] for each in run["benchmarks"]}
+
+
+def _rows_of(run: dict[str, Any]) -> list[str]:
+    return [ratio.group for ratio in ratios(run, {})]
+
+
+def _machine_of(run: dict[str, Any]) -> dict[str, Any]:
+    info = run["machine_info"]
+    cpu = {"cpu": info["cpu"].get("brand_raw", ""), "cores": info["cpu"].get("count")}
+    return cpu | {key: info[key] for key in _MACHINE_KEYS if key in info}
+
+
+def _without_samples(run: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "datetime": run["datetime"],
+        "commit": run["commit_info"]["id"],
+        "dirty": run["commit_info"].get("dirty", False),
+        "benchmarks": [_select_fields(benchmark) for benchmark in run["benchmarks"]],
+    }
+
+
+def _select_fields(benchmark: dict[str, Any]) -> dict[str, Any]:
+    stats = {key: benchmark["stats"][key] for key in _STATS}
+    return {"group": benchmark["group"], "extra_info": benchmark["extra_info"], "stats": stats}
+
+
+def publish(
+    report: Mapping[str, Any], data: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the published form of runs.
+
+    Args:
+        report: The target and a word for the machine.
+        data: The runs, as `combine` returns them.
+        history: The ratios of earlier reports of the same name, oldest first.
+    """
+    runs = [
+        {key: value for key, value in run.items() if key != "benchmarks"} for run in data["runs"]
+    ]
+    rows = [
+        {"run": place, **_round_times(each)}
+        for place, run in enumerate(data["runs"])
+        for each in run["benchmarks"]
+    ]
+    return documents.dump(
+        {
+            "report": dict(report),
+            "machine": data["machine"],
+            "runs": runs,
+            "rows": rows,
+            "history": list(history),
+        }
+    )
+
+
+def _round_times(benchmark: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with numbers of six digits, without the devices."""
+    info = {
+        key: value
+        for key, value in benchmark["extra_info"].items()
+        if key != "devices" and value is not None  # ``machine`` has the devices
+    }
+    if "pairs" in info:
+        info["pairs"] = _round(info["pairs"])
+    return {"group": benchmark["group"], "extra_info": info, "stats": _round(benchmark["stats"])}
+
+
+def _round(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: float(f"{value:.6g}") if isinstance(value, float) else value
+        for key, value in values.items()
+    }
+
+
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+    """Return ``report``, the runs as `combine` returns them, and ``history``.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or is not valid.
+    """
+    document = documents.read(path, _SHAPE)
+    runs = [{**run, "benchmarks": []} for run in document["runs"]]
+    for row in document["rows"]:
+        if row["run"] >= len(runs):
+            raise input_files.refuse(path, f"there is no run {row['run']}")
+        runs[row["run"]]["benchmarks"].append(row)
+    if not runs:
+        raise input_files.refuse(path, "it contains no runs")
+    return document["report"], {"machine": document["machine"], "runs": runs}, document["history"]
