@@ -10,8 +10,8 @@ from spec_tests.site import charts, floors, speed
 from spec_tests.site.markdown import escape, format_table
 from spec_tests.site.ratios import LEGEND, Ratio, ratios
 from spec_tests.site.runs import BenchmarkReport
-from spec_tests.site.speed import Variants, variants
-from spec_tests.site.trend import trends
+from spec_tests.site.speed import Peak, TimesBySize, Variants, variants
+from spec_tests.site.trend import Trend, trends
 
 __all__ = [
     "draw_charts",
@@ -78,28 +78,47 @@ def format_summary(data: Mapping[str, Any], floors: Mapping[str, float]) -> str:
 
 
 def draw_charts(bench: BenchmarkReport, floors: Mapping[str, float]) -> str:
-    """Return the charts of a report as HTML: ratios, variants, trends, sizes and memory."""
-    rows = speed.rows(bench, floors)
-    found = [("Ratio of each row, with quartiles and floor", charts.ratio_chart(rows, bench.name))]
-    if groups := variants(bench):
-        found.append(("Ratio of each variant", charts.variant_chart(groups, bench.name)))
-    found += [
-        (f"{trend.row}: ratio by commit", charts.trend_chart(trend, bench.name))
-        for trend in trends(bench)
+    """Return the charts of a report as HTML. The captions have the numbers that no table has."""
+    name, groups = bench.name, variants(bench)
+    found = [
+        ("Ratios with quartiles and floors", charts.ratio_chart(speed.rows(bench, floors), name))
     ]
+    if groups:
+        found.append(("Ratio of each variant", charts.variant_chart(groups, name)))
+    found += [(_caption_trend(each), charts.trend_chart(each, name)) for each in trends(bench)]
     found += [
-        (f"{times.name}: time by {times.unit}", charts.size_chart(times, bench.name))
-        for times in speed.times_by_size(bench)
+        (_caption_sizes(each), charts.size_chart(each, name))
+        for each in speed.times_by_size(bench)
     ]
-    found += [
-        (f"{peak.group}: peak memory", charts.memory_chart(peak, bench.name))
-        for peak in ([] if groups else speed.peaks(bench))
-    ]
+    if not groups:
+        peaks = speed.peaks(bench)
+        found += [(_caption_peaks(each), charts.memory_chart(each, name)) for each in peaks]
     figures = (
         f"<figure>{chart}<figcaption>{markupsafe.escape(caption)}</figcaption></figure>"
         for caption, chart in found
     )
     return "\n".join(['<div class="results charts">', *figures, "</div>"])
+
+
+def _caption_trend(trend: Trend) -> str:
+    parts = [
+        f"{processor} {', '.join(f'{each.commit}: {each.value:.2f}' for each in points)}"
+        for processor, points in trend.series.items()
+    ]
+    return f"{trend.row}: ratio by commit. {'; '.join(parts)}."
+
+
+def _caption_sizes(times: TimesBySize) -> str:
+    parts = [
+        f"{library} {', '.join(f'{each.size}: {1000 * each.value:.3g}' for each in points)}"
+        for library, points in times.points.items()
+    ]
+    return f"{times.name}: time in ms at each size ({times.unit}). {'; '.join(parts)}."
+
+
+def _caption_peaks(peak: Peak) -> str:
+    parts = [f"{library} {size / 2**20:.1f} MiB" for library, size in peak.peaks.items()]
+    return f"{peak.group}: peak memory. {', '.join(parts)}."
 
 
 def draw_variants(data: Mapping[str, Any]) -> str:

@@ -1,10 +1,12 @@
 """The charts of benchmarks, and the numbers that they show."""
 
 import re
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
+from reports.publishing.benchmarks import draw_charts
 from reports.tests import samples
 from spec_tests.site import charts, runs, speed
 from spec_tests.site.trend import trends
@@ -145,3 +147,20 @@ def test_trend_has_the_median_of_each_commit_for_each_processor():
 
 def test_row_that_only_one_report_has_is_no_trend(load_report):
     assert trends(load_report({"work": _medians(2.0, 1.0)})) == []
+
+
+def test_captions_have_the_numbers_of_trends_sizes_and_peaks(load_report):
+    groups = {f"forward blocks={n}": _medians(2.0 * n, n) for n in (10, 100)}
+    report = load_report(groups)
+    earlier = {"date": "1", "commit": "aaaaaaaaa", "processor": "P"}
+    earlier |= {"ratios": {"forward blocks=10": [1.5]}}
+    html = draw_charts(replace(report, history=[earlier]), {})
+    captions = re.findall("<figcaption>(.*?)</figcaption>", html)
+    assert captions[1:] == [
+        "forward blocks=10: ratio by commit. P aaaaaaa: 1.50; Fast abc: 2.00.",
+        "forward: time in ms at each size (blocks of four modules). "
+        "reference 10: 2e+04, 100: 2e+05; impl 10: 1e+04, 100: 1e+05.",
+        "forward blocks=10: peak memory. reference 0.0 MiB, impl 0.0 MiB.",
+        "forward blocks=100: peak memory. reference 0.2 MiB, impl 0.1 MiB.",
+    ]
+    assert html.count("<svg") == len(captions)
