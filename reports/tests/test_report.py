@@ -34,7 +34,7 @@ def file(tmp_path):
 
 
 def _section(page, anchor):
-    """Return the part of a page about one clause that does not pass."""
+    """Return the part of a page about one clause that fails or is known."""
     text = page.read_text()
     return text[text.index(f'id="{anchor}"') :].partition("</section>")[0]
 
@@ -57,8 +57,12 @@ def test_page_shows_the_difference_the_call_and_the_command_of_a_failure(write_p
     assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
 
 
-def test_page_shows_why_a_clause_was_not_run(write_page, file):
-    assert "needs two devices" in _section(write_page(file), f"v--{THREE}")
+def test_page_lists_the_clauses_that_were_not_run_by_their_reason(write_page, tmp_path):
+    file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys((ONE, TWO), "not-run"))
+    text = write_page(file).read_text()
+    listed = text[text.index("needs two devices") :].partition("</ul>")[0]
+    assert text.count("needs two devices") == 1
+    assert re.findall('<li id="v--(.*?)">', listed) == [ONE, TWO]
 
 
 def test_matrix_of_the_page_has_the_published_runs_and_those_in_the_files(

@@ -16,8 +16,8 @@ _HEAD = """\
 # The matrix
 
 Each column is the published run of an implementation on a release of PyTorch and a machine. The
-numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md). Clauses that the
-suite got after a run are *unknown* to the run.
+numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md). *unknown* are clauses
+without a verdict in a run: the suite got them later, or the run did not select their tests.
 
 | verdict | meaning |
 | --- | --- |
@@ -62,6 +62,18 @@ class Matrix:
         members = self.clauses.values() if chapter is None else self.chapters[chapter]
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
+    def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
+        """Return the clauses with a verdict."""
+        clauses = self.clauses.values()
+        return [clause for clause in clauses if run.verdicts.get(clause.id) == verdict]
+
+    def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
+        """Return the clauses with a verdict for each reason, or difference."""
+        found: dict[str, list[Clause]] = {}
+        for clause in self.clauses_with(run, verdict):
+            found.setdefault(run.evidence[clause.id].difference, []).append(clause)
+        return found
+
 
 def format_page(matrix: Matrix) -> str:
     """Return the page with tables of runs, of chapters and of clauses that a run violates."""
@@ -77,7 +89,7 @@ def format_page(matrix: Matrix) -> str:
             ("chapter", *numbers), [_chapter_row(matrix, each) for each in matrix.chapters]
         ),
         "\n## Clauses that at least one run violates\n",
-        "A clause that a run did not know is blank.\n",
+        "A clause without a verdict is blank.\n",
         *format_table(("clause", *numbers), list(_violated_rows(matrix))),
     ]
     return "\n".join(parts) + "\n"
