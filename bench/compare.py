@@ -30,7 +30,7 @@ FLOORS = Path(__file__).with_name("floors.toml")
 ROOT = Path(__file__).parents[1]
 
 #: The published runs with which a run is compared.
-PUBLISHED = ROOT / "reports/results/impl/torch-2.13.0_sim_bench.json"
+PUBLISHED = ROOT / "reports/benchmarks/impl/torch-2.13.0_sim.json"
 
 #: Number of measurements. A row fails if it is below its floor in all of them.
 ATTEMPTS = 3

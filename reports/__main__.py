@@ -1,7 +1,7 @@
 """Publish runs and build the pages.
 
-``python -m reports add FILE [FILE ...]`` writes a file to ``reports/results`` and builds the
-pages. ``python -m reports build`` only builds the pages, ``reports/MATRIX.md`` and
+``python -m reports add FILE [FILE ...]`` writes a file to ``reports/results`` (verdicts) or
+``reports/benchmarks`` and builds the pages. ``python -m reports build`` only builds the pages, ``reports/MATRIX.md`` and
 ``reports/BENCHMARKS.md``.
 """
 
@@ -21,8 +21,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     options = _build_parser().parse_args(arguments)
     try:
         if options.command != "build":
-            results = folder / "results"
-            print(publish(options.files, options.target, options.hardware, folder=results))
+            print(publish(options.files, options.target, options.hardware, folder=folder))
         print(*build(folder), sep="\n")
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)

@@ -1,8 +1,4 @@
-"""Publish runs: write ``results/<target>/torch-<release>_<hardware>.json``.
-
-A file has the verdicts of one run of the suite, or the times of several runs of the benchmarks on
-one machine.
-"""
+"""Publish the verdicts of a run of the suite, or the times of several runs of the benchmarks."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +9,9 @@ from spec_tests.site import benchmark_files, evidence, runs, trend
 from spec_tests.site.ratios import ratios
 from spec_tests.site.slugs import slug
 
-__all__ = ["RESULTS", "publish"]
+__all__ = ["REPORTS", "publish"]
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+REPORTS = Path(__file__).resolve().parents[1]
 
 
 def publish(
@@ -23,18 +19,18 @@ def publish(
     target: str | None = None,
     hardware: str | None = None,
     *,
-    folder: Path = RESULTS,
+    folder: Path = REPORTS,
 ) -> Path:
-    """Write the file ``<target>/torch-<release>_<hardware>.json`` to ``folder``; return its path.
+    """Write ``results/<target>/torch-<release>_<hardware>.json``; return the path.
 
-    The name of a file of benchmarks ends in ``_bench``. An older file of the same name is
-    replaced; a file of benchmarks keeps the ratios of the older ones.
+    A file of benchmarks is written to ``benchmarks`` in place of ``results``. An older file of the
+    same name is replaced; a file of benchmarks keeps the ratios of the older ones.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts (JSON lines).
         target: The implementation that was run. None: as in the file of verdicts, else ``impl``.
         hardware: A word for the machine, such as ``h200``. None: the accelerator, such as ``sim``.
-        folder: The folder of all published files.
+        folder: The folder of reports.
 
     Raises:
         ValueError: A file is broken or has another format, or the files come from different
@@ -46,7 +42,7 @@ def publish(
     if suffixes == {".jsonl"} and len(sources) == 1:
         about, found = runs.read(sources[0])
         about |= {"target": target or about["target"], "hardware": hardware or about["hardware"]}
-        path = _path(folder, about["target"], about["torch"], about["hardware"])
+        path = _path(folder / "results", about["target"], about["torch"], about["hardware"])
         return _write(path, evidence.publish(about, found))
     raise ValueError("expected benchmarks (*.json) or one file of verdicts (*.jsonl)")
 
@@ -54,7 +50,7 @@ def publish(
 def _publish_benchmarks(sources: Sequence[Path], target: str, hardware: str, folder: Path) -> Path:
     data = benchmark_files.combine(sources)
     _refuse_noise(data["runs"])
-    path = _path(folder, target, data["machine"]["torch"], hardware, runs.BENCH)
+    path = _path(folder / "benchmarks", target, data["machine"]["torch"], hardware)
     history = list[dict[str, Any]]()
     if path.exists():
         _, older, history = benchmark_files.read(path)
@@ -75,10 +71,10 @@ def _refuse_noise(all_runs: Sequence[Mapping[str, Any]]) -> None:
         )
 
 
-def _path(folder: Path, target: str, torch: str, hardware: str, end: str = "") -> Path:
+def _path(folder: Path, target: str, torch: str, hardware: str) -> Path:
     """Return the path of a published file. The release has no local version, such as ``+cpu``."""
     name = slug(f"torch-{torch.partition('+')[0]}_{hardware}")
-    return folder / slug(target) / f"{name}{end}.json"
+    return folder / slug(target) / f"{name}.json"
 
 
 def _write(path: Path, text: str) -> Path:

@@ -65,7 +65,7 @@ def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
 def publish_run(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
     """Publish a run in the folder of reports; return the path of the published file."""
     file = write_verdicts(folder / "sent.jsonl", clause_verdicts, **about)
-    return publish([file], folder=folder / "results")
+    return publish([file], folder=folder)
 
 
 def write_benchmark_report(

@@ -20,7 +20,7 @@ def load_report(tmp_path):
     """Return a function that writes a report with the given medians, and loads it."""
 
     def write_and_load(groups):
-        samples.write_benchmark_report(tmp_path / "results" / "impl" / "a_bench.json", groups)
+        samples.write_benchmark_report(tmp_path / "benchmarks" / "impl" / "a.json", groups)
         (report,) = runs.load(tmp_path).benches
         return report
 

@@ -24,18 +24,18 @@ def save_run(tmp_path):
 
 
 @pytest.fixture
-def results(tmp_path):
-    """Return the path of the folder of published files. The folder does not exist yet."""
-    return tmp_path / "results"
+def reports(tmp_path):
+    """Return the path of the folder of reports. The folder does not exist yet."""
+    return tmp_path / "reports"
 
 
-def page_of(results):
+def page_of(reports):
     """Return the page of all published benchmarks."""
-    return format_page(runs.load(results.parent).benches)
+    return format_page(runs.load(reports).benches)
 
 
-def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, results):
-    path = publish([save_run("a.json", make_benchmark_run())], folder=results)
+def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports):
+    path = publish([save_run("a.json", make_benchmark_run())], folder=reports)
     text = path.read_text()
     assert "private" not in text
     assert len(re.findall(r'^\{"run": 0, ', text, re.M)) == 2
@@ -44,30 +44,30 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, results
     assert run["benchmarks"][0]["stats"] == {"q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
 
 
-def test_page_has_date_machine_versions_and_milliseconds(save_run, results):
-    publish([save_run("a.json", make_benchmark_run())], "it", "sim", folder=results)
-    text = page_of(results)
+def test_page_has_date_machine_versions_and_milliseconds(save_run, reports):
+    publish([save_run("a.json", make_benchmark_run())], "it", "sim", folder=reports)
+    text = page_of(reports)
     assert "## it, torch 2, sim\n\n2026-01-02. Fast, 2 cores, sim:0; torch 2, Python 3" in text
     assert "| work | 2e+03 | 1e+03 | 2.00 | 2.00 to 2.00 | - |" in text
 
 
-def test_runs_of_one_machine_are_published_together(save_run, results):
+def test_runs_of_one_machine_are_published_together(save_run, reports):
     paths = [save_run(f"{name}.json", make_benchmark_run()) for name in "abc"]
-    publish(paths, folder=results)
-    assert "| 2.00, 2.00, 2.00 |" in page_of(results)
+    publish(paths, folder=reports)
+    assert "| 2.00, 2.00, 2.00 |" in page_of(reports)
 
 
-def test_later_benchmarks_keep_the_ratios_of_the_earlier_ones(save_run, results):
+def test_later_benchmarks_keep_the_ratios_of_the_earlier_ones(save_run, reports):
     for commit in "abc":
         run = {**make_benchmark_run(), "commit_info": {"id": commit}}
-        path = publish([save_run("a.json", run)], folder=results)
+        path = publish([save_run("a.json", run)], folder=reports)
     _, data, history = benchmark_files.read(path)
     assert [each["commit"] for each in history] == ["a", "b"]
     assert history[0]["ratios"] == {"work": [2.0]}
     assert data["runs"][0]["commit"] == "c"
 
 
-def test_variants_of_a_call_have_a_chart_and_a_table(save_run, results):
+def test_variants_of_a_call_have_a_chart_and_a_table(save_run, reports):
     run = make_benchmark_run()
     times = {"reference": 4.0, "impl": 2.0, "impl held": 0.5}
     run["benchmarks"] = [
@@ -79,53 +79,56 @@ def test_variants_of_a_call_have_a_chart_and_a_table(save_run, results):
         }
         for library, time in times.items()
     ]
-    path = publish([save_run("a.json", run)], folder=results)
+    path = publish([save_run("a.json", run)], folder=reports)
     assert "impl held" in path.with_suffix(".svg").read_text()
-    assert "| work | 4e+03 (4e+03 to 4e+03) [1.0] |" in page_of(results)
+    assert "| work | 4e+03 (4e+03 to 4e+03) [1.0] |" in page_of(reports)
 
 
-def test_publishing_runs_of_two_machines_together_raises(save_run, results):
+def test_publishing_runs_of_two_machines_together_raises(save_run, reports):
     paths = [
         save_run("a.json", make_benchmark_run()),
         save_run("b.json", make_benchmark_run(torch="3")),
     ]
     with pytest.raises(ValueError, match="different machines"):
-        publish(paths, folder=results)
-    assert not results.exists()
+        publish(paths, folder=reports)
+    assert not reports.exists()
 
 
-def test_publishing_a_noisy_run_raises(save_run, results):
+def test_publishing_a_noisy_run_raises(save_run, reports):
     noisy = make_benchmark_run()
     noisy["benchmarks"][-1]["extra_info"]["processor_share"] = 0.5
     paths = [save_run("a.json", make_benchmark_run()), save_run("b.json", noisy)]
     with pytest.raises(ValueError, match="too noisy to judge: 1, such as work"):
-        publish(paths, folder=results)
-    assert not results.exists()
+        publish(paths, folder=reports)
+    assert not reports.exists()
 
 
-def test_publishing_runs_of_different_benchmarks_together_raises(save_run, results):
+def test_publishing_runs_of_different_benchmarks_together_raises(save_run, reports):
     more = make_benchmark_run()
     more["benchmarks"].append({**more["benchmarks"][0], "fullname": "bench_more[impl]"})
     paths = [save_run("a.json", make_benchmark_run()), save_run("b.json", more)]
     with pytest.raises(ValueError, match=r"b\.json and .*a\.json has bench_more\[impl\]"):
-        publish(paths, folder=results)
-    assert not results.exists()
+        publish(paths, folder=reports)
+    assert not reports.exists()
 
 
-def test_publishing_a_file_of_another_format_raises(save_run, results):
+def test_publishing_a_file_of_another_format_raises(save_run, reports):
     with pytest.raises(ValueError, match=r"a\.json was not written by"):
-        publish([save_run("a.json", {})], folder=results)
+        publish([save_run("a.json", {})], folder=reports)
     with pytest.raises(ValueError, match="expected benchmarks"):
-        publish([save_run("a.txt", {})], folder=results)
+        publish([save_run("a.txt", {})], folder=reports)
 
 
-def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_path, results):
+def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_path, reports):
     saved = write_verdicts(tmp_path / "v.jsonl", {"a.one": "pass"}, torch="2.12.0+cu130")
-    assert publish([saved], folder=results) == results / "theirs" / "torch-2.12.0_sim.json"
-    named = publish([saved], "it", "h 200", folder=results)
-    assert named == results / "it" / "torch-2.12.0_h-200.json"
-    bench = publish([save_run("a.json", make_benchmark_run())], folder=results)
-    assert bench == results / "impl" / "torch-2_sim_bench.json"
+    assert (
+        publish([saved], folder=reports)
+        == reports / "results" / "theirs" / "torch-2.12.0_sim.json"
+    )
+    named = publish([saved], "it", "h 200", folder=reports)
+    assert named == reports / "results" / "it" / "torch-2.12.0_h-200.json"
+    bench = publish([save_run("a.json", make_benchmark_run())], folder=reports)
+    assert bench == reports / "benchmarks" / "impl" / "torch-2_sim.json"
 
 
 def _hostile_run(text):
@@ -138,22 +141,22 @@ def _hostile_run(text):
     return run
 
 
-def test_page_of_benchmarks_escapes_every_text(save_run, results):
+def test_page_of_benchmarks_escapes_every_text(save_run, reports):
     text = HOSTILE.rstrip("\x07")
     run = _hostile_run(text)
     run["benchmarks"].append({**run["benchmarks"][0], "extra_info": {"library": text}})
-    path = publish([save_run("a.json", run)], "impl", text, folder=results)
-    page = page_of(results)
+    path = publish([save_run("a.json", run)], "impl", text, folder=reports)
+    page = page_of(reports)
     assert "<" not in page
     assert page.count("&lt;script>") >= 5
-    assert path.parent == results / "impl"
+    assert path.parent == reports / "benchmarks" / "impl"
 
 
 def test_benchmarks_cannot_be_written_outside_the_results_folder(save_run, tmp_path):
     saved = save_run("a.json", _hostile_run("../../../up"))
-    report = publish([saved], "../../up", "/etc", folder=tmp_path / "results")
-    assert report.parent == tmp_path / "results" / "up"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "results"]
+    report = publish([saved], "../../up", "/etc", folder=tmp_path / "reports")
+    assert report.parent == tmp_path / "reports" / "benchmarks" / "up"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "reports"]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +172,7 @@ def test_benchmarks_cannot_be_written_outside_the_results_folder(save_run, tmp_p
     ],
     ids=["date", "version", "long", "control", "tiny", "huge", "commit"],
 )
-def test_run_with_a_wrong_value_is_not_published(save_run, results, place, value):
+def test_run_with_a_wrong_value_is_not_published(save_run, reports, place, value):
     run = make_benchmark_run()
     inner = run
     for key in place[:-1]:
@@ -177,16 +180,16 @@ def test_run_with_a_wrong_value_is_not_published(save_run, results, place, value
     inner[place[-1]] = value
     path = save_run("a.json", run)
     with pytest.raises(ValueError, match=r"a\.json") as caught:
-        publish([path], folder=results)
+        publish([path], folder=reports)
     path.unlink()
     assert len(str(caught.value)) < len(str(path)) + 300
-    assert not results.exists()
+    assert not reports.exists()
 
 
-def test_runs_with_different_rows_are_not_published_together(save_run, results):
+def test_runs_with_different_rows_are_not_published_together(save_run, reports):
     other = make_benchmark_run()
     other["benchmarks"][0]["group"] = "other"
     paths = [save_run("a.json", make_benchmark_run()), save_run("b.json", other)]
     with pytest.raises(ValueError, match="have different ratios"):
-        publish(paths, folder=results)
-    assert not results.exists()
+        publish(paths, folder=reports)
+    assert not reports.exists()

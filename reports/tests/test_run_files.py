@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reports.publishing.publish import RESULTS, publish
+from reports.publishing.publish import REPORTS, publish
 from reports.tests import samples
 from spec_tests.harness.input_files import RefusedError
 from spec_tests.site import evidence, runs
@@ -61,7 +61,7 @@ def test_broken_file_of_verdicts_is_refused_in_one_line_and_not_published(
     save_lines, tmp_path, lines, error_text
 ):
     with pytest.raises(RefusedError) as caught:
-        publish([save_lines(*lines)], folder=tmp_path / "results")
+        publish([save_lines(*lines)], folder=tmp_path)
     assert error_text in str(caught.value)
     assert "verdicts.jsonl" in str(caught.value)
     assert len(str(caught.value).splitlines()) == 1
@@ -103,8 +103,7 @@ def test_published_run_with_many_long_failures_has_at_most_100_kb():
 
 
 def test_every_committed_run_has_at_most_100_kb():
-    paths = [each for each in RESULTS.glob("*/*.json") if not each.stem.endswith(runs.BENCH)]
-    sizes = [path.stat().st_size for path in paths]
+    sizes = [path.stat().st_size for path in REPORTS.glob(runs.RESULTS)]
     assert sizes
     assert max(sizes) <= 100_000
 
@@ -115,7 +114,7 @@ def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
         "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
     )
     failed = {**TEST, "verdict": "fail", "difference": text, "call": "load('/home/me/a.pt')"}
-    published = publish([save_lines({"run": RUN}, failed)], folder=tmp_path / "results")
+    published = publish([save_lines({"run": RUN}, failed)], folder=tmp_path)
     (found,) = runs.read(published)[1].values()
     assert found.difference == "in a.py:3 and/or https://example.org/a/b"
     assert found.call == "load('a.pt')"
@@ -142,5 +141,5 @@ def test_broken_published_run_is_refused(tmp_path, change, error_text):
 
 def test_path_of_a_published_run_cannot_leave_the_folder(save_lines, tmp_path):
     run = {**RUN, "target": "../../up", "accelerator": "/etc", "torch": "../../2"}
-    published = publish([save_lines({"run": run}, TEST)], folder=tmp_path / "results")
+    published = publish([save_lines({"run": run}, TEST)], folder=tmp_path)
     assert published == tmp_path / "results" / "up" / "torch-..-..-2_-etc.json"

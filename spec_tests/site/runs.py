@@ -11,12 +11,11 @@ from spec_tests.site import benchmark_files
 from spec_tests.site.evidence import Evidence, find_evidence, read_published
 from spec_tests.site.slugs import slug
 
-__all__ = ["BENCH", "RESULTS", "BenchmarkReport", "Results", "Run", "load", "name_of", "read"]
+__all__ = ["BENCHMARKS", "RESULTS", "BenchmarkReport", "Results", "Run", "load", "name_of", "read"]
 
-#: Pattern of the published files, relative to the folder of reports.
+#: Patterns of the published runs and benchmarks, relative to the folder of reports.
 RESULTS = "results/*/*.json"
-#: The end of the names of published benchmarks.
-BENCH = "_bench"
+BENCHMARKS = "benchmarks/*/*.json"
 #: The target with the first column, and the one with the last.
 REFERENCE, IMPL = "torch.nn.parallel", "impl"
 
@@ -128,12 +127,15 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
     Raises:
         input_files.RefusedError: A file is not valid, or contains no results.
     """
-    published = sorted(folder.glob(RESULTS)) if folder else []
-    runs = [_load_published(path) for path in published if not path.stem.endswith(BENCH)]
+    runs = [_load_published(path) for path in _find(folder, RESULTS)]
     for path in dict.fromkeys(path.resolve() for path in files):
         runs.append(_load_unpublished(path, {run.name for run in runs}))
-    benches = [_load_benchmarks(path) for path in published if path.stem.endswith(BENCH)]
+    benches = [_load_benchmarks(path) for path in _find(folder, BENCHMARKS)]
     return Results(sorted(runs, key=_column_sort_key), benches)
+
+
+def _find(folder: Path | None, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern)) if folder else []
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
