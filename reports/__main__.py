@@ -1,8 +1,8 @@
 """Publish runs and build the pages.
 
 ``python -m reports add FILE [FILE ...]`` writes a file to ``reports/results`` (verdicts) or
-``reports/benchmarks`` and builds the pages. ``python -m reports build`` only builds the pages, ``reports/MATRIX.md`` and
-``reports/BENCHMARKS.md``.
+``reports/benchmarks`` and builds the pages. ``python -m reports build`` only builds the pages,
+``reports/MATRIX.md`` and ``reports/BENCHMARKS.md``.
 """
 
 import argparse

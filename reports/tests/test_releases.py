@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.publishing.publish import RESULTS
+from reports.publishing.publish import REPORTS
 
+RESULTS = REPORTS / "results"
 ROOT = Path(__file__).resolve().parents[2]
 RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))
 TORCH, PYTHON = RELEASES["torch"], RELEASES["python"]
@@ -30,12 +31,12 @@ def test_the_package_requires_the_oldest_release_of_pytorch():
 
 @pytest.mark.parametrize("release", TORCH["gate"])
 def test_each_release_of_the_gate_has_a_published_run_of_impl(release):
-    assert (RESULTS / "impl" / f"torch-{release}_sim").is_dir()
+    assert (RESULTS / "impl" / f"torch-{release}_sim.json").is_file()
 
 
 @pytest.mark.parametrize("release", TORCH["older"] + TORCH["gate"])
 def test_each_release_has_a_published_run_of_the_reference(release):
-    assert (RESULTS / "torch.nn.parallel" / f"torch-{release}_sim").is_dir()
+    assert (RESULTS / "torch.nn.parallel" / f"torch-{release}_sim.json").is_file()
 
 
 @pytest.mark.parametrize(
