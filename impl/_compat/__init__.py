@@ -19,6 +19,7 @@ from .torch_private import (
     allow_inplace_changes,
     call_after_backward,
     call_outside_inference_mode,
+    calls_torch_functions,
     compile_only_inlined,
     compiled_module,
     compiler_of_module,

@@ -191,6 +191,15 @@ def has_modes_hooks_or_transforms() -> bool:
     )
 
 
+def calls_torch_functions() -> bool:
+    """Return whether operators call ``__torch_function__`` of subclasses in this thread.
+
+    Name: ``torch._C._is_torch_function_enabled``, in 2.11 and later.
+    Without it: as for :func:`function_mode_count`.
+    """
+    return torch._C._is_torch_function_enabled()
+
+
 def has_registration_hooks() -> bool:
     """Return whether hooks exist that run when any module registers a member.
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from .._compat import (
+    calls_torch_functions,
     function_mode_count,
     has_modes_hooks_or_transforms,
     unnumbered_default_device,
@@ -28,6 +29,10 @@ from .._device import (
     type_to_use,
 )
 from .locals import can_isolate_locals
+
+#: A denormal number. PyTorch has no function that returns the setting of the thread, so a product
+#: shows it.
+_DENORMAL = 5e-324
 
 
 class _Scope(NamedTuple):
@@ -46,6 +51,7 @@ class _Flags(NamedTuple):
     autocast: list[bool]  # Whether autocast is on, for each of `autocast_types`.
     autocast_dtypes: list[torch.dtype]  # One for each of `autocast_types`.
     autocast_cache: bool
+    flush_denormal: bool
     default_device: torch.device | None
     streams: list[torch.Stream]
 
@@ -62,7 +68,8 @@ class ThreadState(NamedTuple):
       or without an index, as the caller wrote it;
     * context variables, as a copy for each replica;
     * the current stream of every device;
-    * the number of threads that one operation may use on the CPU.
+    * the number of threads that one operation may use on the CPU;
+    * whether the CPU rounds denormal numbers to zero (``torch.set_flush_denormal``).
 
     The replica's device becomes the current one. A replica on the CPU keeps the caller's current
     device. If all replicas are on the CPU and this process does not use the accelerator, because
@@ -74,6 +81,7 @@ class ThreadState(NamedTuple):
 
     * dispatch modes, function modes and hooks on saved tensors: their objects belong to the
       thread that entered them, and may not support concurrent calls;
+    * ``torch._C.DisableTorchFunctionSubclass``;
     * functorch transforms (``vmap``, ``grad``, ...): each thread has its own stack of levels;
     * profilers and ``sys.settrace``, which distinguish threads on purpose. The hooks of
       ``threading.settrace`` and ``threading.setprofile`` are installed for every replica, as for
@@ -137,6 +145,7 @@ def is_fully_transferable() -> bool:
         and can_isolate_locals()
         and not _has_own_trace_function()
         and not has_modes_hooks_or_transforms()
+        and calls_torch_functions()
         # A default device is a function mode, and is transferred.
         and function_mode_count() == (unnumbered_default_device() is not None)
     )
@@ -154,6 +163,7 @@ def is_pristine() -> bool:
     """Return False if earlier replicas left state in this thread that ``call_in`` cannot undo."""
     return not (
         has_modes_hooks_or_transforms()
+        or not calls_torch_functions()
         or function_mode_count()
         or torch.is_inference_mode_enabled()
         or _OPENMP_POOL in vars(threading.current_thread())
@@ -185,6 +195,7 @@ def _read_flags(scope: _Scope) -> _Flags:
         [*map(torch.is_autocast_enabled, scope.autocast_types)],
         [*map(torch.get_autocast_dtype, scope.autocast_types)],
         torch.is_autocast_cache_enabled(),
+        _DENORMAL * 1.0 == 0.0,
         unnumbered_default_device(),
         current_streams(scope.kind, scope.ordinals),
     )
@@ -194,6 +205,7 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
     """Set all flags except inference mode and the default device, which need a context manager."""
     torch.set_grad_enabled(flags.grad)
     torch.set_autocast_cache_enabled(flags.autocast_cache)
+    torch.set_flush_denormal(flags.flush_denormal)
     settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
     for kind, enabled, dtype in settings:
         torch.set_autocast_enabled(kind, enabled)

@@ -46,6 +46,12 @@ def test_functorch_transforms_are_detected():
     assert [*seen, torch_private.has_modes_hooks_or_transforms()] == [True, False]
 
 
+def test_disabled_overrides_are_detected():
+    with torch._C.DisableTorchFunctionSubclass():
+        assert not torch_private.calls_torch_functions()
+    assert torch_private.calls_torch_functions()
+
+
 @pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
 def test_registration_hooks_are_detected(kind):
     register = getattr(registration, f"register_module_{kind}_registration_hook")

@@ -27,6 +27,7 @@ VARIABLE = contextvars.ContextVar("VARIABLE", default="unset")
 NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
     "dispatch mode": OperatorLog,
+    "disabled overrides": torch._C.DisableTorchFunctionSubclass,
     "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
 }
 
@@ -46,9 +47,14 @@ def change_state(device):
         torch.set_autocast_enabled(device_type, not torch.is_autocast_enabled(device_type))
         torch.set_autocast_dtype(device_type, torch.float16)
     torch.set_autocast_cache_enabled(not torch.is_autocast_cache_enabled())
+    torch.set_flush_denormal(True)
     torch.set_default_device("meta")
     VARIABLE.set("changed")
     torch.accelerator.set_stream(torch.Stream(device))
+
+
+def flushes_denormal_numbers():
+    return (torch.tensor(1e-40) * 1).view(torch.int32).item() == 0
 
 
 @pytest.mark.parametrize(
@@ -59,7 +65,12 @@ def test_state_that_a_replica_changes_is_restored(topology, run, state, slot):
     device = topology.device(slot)
 
     def observe():
-        return visible_states(topology.devices), VARIABLE.get(), thread_state.is_pristine()
+        return (
+            visible_states(topology.devices),
+            VARIABLE.get(),
+            thread_state.is_pristine(),
+            flushes_denormal_numbers(),
+        )
 
     def before_and_after(state):
         before = observe()
