@@ -1,12 +1,7 @@
-"""Replicas that are cached inside ``with wrapper.hold()``, and detection of changes to the module.
-
-The state of a module is stored as flat lists, so that the check before each forward compares whole
-lists. Only if the lists differ, the changed module or tensor is searched for.
-"""
+"""Replicas that are cached inside ``with wrapper.hold()``."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain
 from operator import attrgetter
 from threading import RLock
 from typing import Any
@@ -15,21 +10,20 @@ import torch
 from torch import Tensor, nn
 
 from .._comm import detached_copies
-from .._compat import call_outside_inference_mode, register_fork_handler, version_counters
+from .._compat import call_outside_inference_mode, register_fork_handler
 from .._device import DeviceId, as_device_or_current, current_stream, has_streams
+from .module_state import (
+    ModuleSnapshot,
+    NamedModules,
+    States,
+    change_error,
+    differing_indices,
+    read_states,
+)
 from .module_tree import check_source
 
-#: The name of each module of a tree, and the module. The root is first.
-_Named = Sequence[tuple[str, nn.Module]]
 #: For the index of each buffer: the mapping that contains the buffer, and the key in this mapping.
 _BufferSlots = dict[int, tuple[Any, str]]
-#: Three lists with an entry for each tensor: its ``id``, its version counter, its address.
-_States = tuple[list[int], list[object], list[Any]]
-#: A tuple for one module: its training flag; the name and id of each child; the name and id of
-#: each parameter; the name of each buffer, and whether it is None.
-_Structure = tuple[Any, ...]
-#: For each index in ``_Structure``: the name of the members at this index in error messages.
-_KINDS = {1: "modules", 2: "parameters", 3: "buffers"}
 
 
 class ReplicaCache:
@@ -38,7 +32,7 @@ class ReplicaCache:
     def __init__(self, device_ids: Sequence[DeviceId]) -> None:
         self.blocks: set[object] = set()  # An object for each active block.
         self._device_ids = list(device_ids)
-        self._snapshot: _ModuleSnapshot | None = None
+        self._snapshot: ModuleSnapshot | None = None
         # The key is the tuple of the streams that were current when the replicas were built. The
         # copies are ready on these streams, and their memory is freed on these streams. A forward
         # on other streams builds other replicas.
@@ -61,10 +55,10 @@ class ReplicaCache:
                 "torch.no_grad(), or outside of hold()"
             )
         if list(device_ids) != self._device_ids:
-            raise _change_error(f"the devices, {self._device_ids}, have become {list(device_ids)}")
+            raise change_error(f"the devices, {self._device_ids}, have become {list(device_ids)}")
         targets = [as_device_or_current(device) for device in device_ids]
         with self._lock:
-            snapshot = self._snapshot or _ModuleSnapshot(module)
+            snapshot = self._snapshot or ModuleSnapshot(module)
             snapshot.check(module)
             replicas = self._replicas.get(_stream_key(targets))
             if replicas is None:
@@ -79,57 +73,11 @@ class ReplicaCache:
             return replicas.all
 
 
-class _ModuleSnapshot:
-    """The state of a module at the time when its replicas were built."""
-
-    def __init__(self, root: nn.Module) -> None:
-        self.named_modules: _Named = [*root.named_modules()]
-        self._modules = [module for _, module in self.named_modules]
-        self._flat_structure = _flat_structure(self._modules)
-        self._structures = [*map(_structure, self._modules)]
-        # Keep references to all parameters, so that no other object can get the same `id`.
-        self._parameters = [
-            (_join_names(prefix, name), parameter)
-            for prefix, module in self.named_modules
-            for name, parameter in module._parameters.items()
-            if parameter is not None
-        ]
-        # Changes of inference tensors cannot be detected, because these have no version counter.
-        self._names = [name for name, tensor in self._parameters if not tensor.is_inference()]
-        self._versioned = [tensor for _, tensor in self._parameters if not tensor.is_inference()]
-        self._states = _read_states(self._versioned)
-
-    def check(self, root: nn.Module) -> None:
-        """Raise RuntimeError if ``root`` has changed, except for the values of its buffers."""
-        if root is not self._modules[0]:
-            raise _change_error("the module is another one")
-        if _flat_structure(self._modules) != self._flat_structure:
-            raise _change_error(self._describe_structure_change())
-        states = _read_states(self._versioned)
-        if states != self._states:
-            index = min(_differing_indices(states, self._states))
-            raise _change_error(f"parameter {self._names[index]!r} has changed")
-
-    def _describe_structure_change(self) -> str:
-        """Describe the change in the first module whose structure has changed."""
-        structures = map(_structure, self._modules)
-        pairs = zip(self.named_modules, structures, self._structures, strict=True)
-        (name, _), now, then = next(each for each in pairs if each[1] != each[2])
-        if now[0] != then[0]:
-            where = f"module {name!r}" if name else "the module"
-            return f"{where} has been switched to {'train' if now[0] else 'eval'}()"
-        kind = next(index for index in _KINDS if now[index] != then[index])
-        new, old = dict(now[kind]), dict(then[kind])
-        changed = [key for key in {**old, **new} if new.get(key) != old.get(key)]
-        listed = ", ".join(repr(_join_names(name, key)) for key in changed or new)
-        return f"there are other {_KINDS[kind]}, {listed},"
-
-
 class _Replicas:
     """Cached replicas, and the last known state of all buffers of the module and the replicas."""
 
     def __init__(
-        self, named_modules: _Named, replicas: Sequence[Any], targets: Sequence[torch.device]
+        self, named_modules: NamedModules, replicas: Sequence[Any], targets: Sequence[torch.device]
     ) -> None:
         self.all = replicas
         self._root = named_modules[0][1]
@@ -191,71 +139,18 @@ class _Replicas:
     def _save_states(self) -> None:
         # Keep references to the tensors, so that no other object can get the same `id`.
         self._tensors = self._read_buffers()
-        self._states = [*map(_read_states, self._tensors)]
-
-
-def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
-    """Return the training modes and the members of all modules, without the values of buffers.
-
-    Unlike results of :func:`_structure`, the result does not show which module has changed.
-    """
-    found: list[Any] = [[module.training for module in modules]]
-    for kind in ("_modules", "_parameters", "_buffers"):
-        each = [*map(attrgetter(kind), modules)]
-        found.append([*map(len, each)])
-        found.append([*chain.from_iterable(members.keys() for members in each if members)])
-        values = chain.from_iterable(members.values() for members in each if members)
-        found.append(
-            [buffer is None for buffer in values] if kind == "_buffers" else [*map(id, values)]
-        )
-    return found
-
-
-def _structure(module: nn.Module) -> _Structure:
-    """Return one module's training mode and members, without the values of buffers."""
-    children, parameters, buffers = module._modules, module._parameters, module._buffers
-    return (
-        module.training,
-        [(name, id(child)) for name, child in children.items()],
-        [(name, id(parameter)) for name, parameter in parameters.items()],
-        [(name, buffer is None) for name, buffer in buffers.items()],
-    )
-
-
-def _read_states(tensors: Sequence[Tensor | None]) -> _States:
-    """Return the ids, version counters and addresses of ``tensors``.
-
-    Comparing two results shows which tensors were replaced, changed in place, or given other
-    memory.
-    """
-    return [*map(id, tensors)], version_counters(tensors), _read_addresses(tensors)
-
-
-def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
-    try:
-        return [*map(Tensor.data_ptr, tensors)]  # type: ignore[arg-type] # None raises TypeError
-    except (RuntimeError, TypeError):  # A tensor is None, or is sparse and has no address.
-        return [
-            None if tensor is None or tensor.layout is not torch.strided else tensor.data_ptr()
-            for tensor in tensors
-        ]
+        self._states = [*map(read_states, self._tensors)]
 
 
 def _changed_indices(
-    slots: _BufferSlots, tensors: Sequence[Tensor | None], before: _States
+    slots: _BufferSlots, tensors: Sequence[Tensor | None], before: States
 ) -> Iterator[int]:
     """Return the indices of the buffers whose state differs from the state in ``before``."""
-    states = _read_states(tensors)
+    states = read_states(tensors)
     if states == before:
         return iter(())
     indices = [*slots]
-    return (indices[each] for each in _differing_indices(states, before))
-
-
-def _differing_indices(states: _States, other_states: _States) -> set[int]:
-    """Return the indices of the tensors whose states differ."""
-    columns = zip(zip(*states, strict=True), zip(*other_states, strict=True), strict=True)
-    return {index for index, (new, old) in enumerate(columns) if new != old}
+    return (indices[each] for each in differing_indices(states, before))
 
 
 class _AttributeBuffers:
@@ -288,10 +183,6 @@ def _find_buffers(root: Any, name: str) -> Any:
     return _AttributeBuffers(module)
 
 
-def _join_names(prefix: str, name: str) -> str:
-    return f"{prefix}.{name}" if prefix else name
-
-
 def _without_nones(members: Mapping[str, Any]) -> list[str]:
     return [name for name, member in members.items() if member is not None]
 
@@ -299,13 +190,6 @@ def _without_nones(members: Mapping[str, Any]) -> list[str]:
 def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
     """Return the current streams of ``devices``, as a key for cached replicas."""
     return (*map(current_stream, filter(has_streams, devices)),)
-
-
-def _change_error(change: str) -> RuntimeError:
-    return RuntimeError(
-        f"{change[0].upper()}{change[1:]} since hold() built its replicas: leave "
-        "the block and enter a new one to rebuild them"
-    )
 
 
 #: For the ``id`` of each wrapper with an active :class:`ReplicaCacheBlock`: the wrapper's cache.

@@ -6,7 +6,8 @@ from torch import nn
 
 import impl
 from impl._replica import cache as replica_cache
-from impl._replica.cache import ReplicaCache, _ModuleSnapshot, _Replicas
+from impl._replica.cache import ReplicaCache, _Replicas
+from impl._replica.module_state import ModuleSnapshot
 from impl_tests.samples import run_python
 
 CPUS = [torch.device("cpu")] * 2
@@ -55,7 +56,7 @@ def move(module, kind):
 @pytest.mark.parametrize("change", [rename, move])
 def test_change_of_members_raises_with_their_names(kind, change):
     module = two_modules()
-    snapshot = _ModuleSnapshot(module)
+    snapshot = ModuleSnapshot(module)
     snapshot.check(module)
     names = change(module, kind)
     with pytest.raises(RuntimeError) as caught:
@@ -65,7 +66,7 @@ def test_change_of_members_raises_with_their_names(kind, change):
 
 def test_check_accepts_a_new_buffer_tensor():
     module = two_modules().append(nn.Linear(1, 1, bias=False))
-    snapshot = _ModuleSnapshot(module)
+    snapshot = ModuleSnapshot(module)
     module[0].buffer_a = torch.zeros(3)  # update_buffers copies it to the replicas.
     snapshot.check(module)
 
@@ -73,7 +74,7 @@ def test_check_accepts_a_new_buffer_tensor():
 @pytest.mark.parametrize("mode", [True, False], ids="mode={}".format)
 def test_change_of_mode_raises_with_the_modules_name(mode):
     module = two_modules().train(mode)
-    snapshot = _ModuleSnapshot(module)
+    snapshot = ModuleSnapshot(module)
     module[1].train(not mode)
     with pytest.raises(RuntimeError) as caught:
         snapshot.check(module)
@@ -85,7 +86,7 @@ def test_changed_parameter_is_found_in_a_module_with_inference_tensors():
     with torch.inference_mode():
         module = nn.Sequential(nn.Linear(1, 1))
     module.append(nn.Linear(1, 1))
-    snapshot = _ModuleSnapshot(module)
+    snapshot = ModuleSnapshot(module)
     with torch.no_grad():
         module[1].bias.add_(1)
     with pytest.raises(RuntimeError, match=r"Parameter '1\.bias' has changed"):
@@ -204,7 +205,7 @@ def test_check_accepts_sparse_and_missing_parameters():
     module.register_parameter("missing", None)
     module.sparse = nn.Parameter(torch.eye(2).to_sparse())
     module.dense = nn.Parameter(torch.ones(1))
-    snapshot = _ModuleSnapshot(module)
+    snapshot = ModuleSnapshot(module)
     snapshot.check(module)
     module.dense.data = torch.ones(1)
     with pytest.raises(RuntimeError, match="Parameter 'dense' has changed"):
