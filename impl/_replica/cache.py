@@ -18,6 +18,7 @@ from .module_state import (
     States,
     change_error,
     differing_indices,
+    flat_buffers,
     read_states,
 )
 from .module_tree import check_source
@@ -98,13 +99,38 @@ class _Replicas:
             for root in (self._root, *replicas)
         ]
         self._save_states()
+        # The buffers of each module of the replicas, and whether each of them is None at first. A
+        # script module has no dictionary: no buffer of it is None, and none can be registered.
+        self._dicts: list[dict[str, Tensor | None]] = [
+            buffers
+            for root in replicas
+            for name, _ in named_modules
+            if isinstance(buffers := getattr(_find_module(root, name), "_buffers", None), dict)
+        ]
+        self._original_nones = [
+            {name: buffer is None for name, buffer in buffers.items()} for buffers in self._dicts
+        ]
+        self._flat_buffers = flat_buffers(self._dicts)
 
     def update_buffers(self) -> None:
-        """Copy each buffer that has changed in the module or in a replica to the replicas again.
+        """Replace each buffer that has changed in the module or in a replica.
 
         Afterwards the buffers equal those of newly built replicas. The buffers of the first
         replica are the module's own.
         """
+        self._reset_names()
+        self._copy_changed_buffers()
+
+    def _reset_names(self) -> None:
+        """Remove the buffers that forwards have registered, and reset those that were None."""
+        if flat_buffers(self._dicts) == self._flat_buffers:
+            return
+        for buffers, nones in zip(self._dicts, self._original_nones, strict=True):
+            for name in buffers.keys() - nones.keys():
+                del buffers[name]
+            buffers.update((name, None) for name, is_none in nones.items() if is_none)
+
+    def _copy_changed_buffers(self) -> None:
         indices = {
             index
             for slots, tensors, states in zip(
@@ -172,11 +198,18 @@ class _AttributeBuffers:
         setattr(self._module, key, value)
 
 
+def _find_module(root: Any, name: str) -> Any:
+    """Return the submodule ``name`` of ``root``; None if there is no submodule."""
+    try:
+        return attrgetter(name)(root) if name else root
+    except AttributeError:
+        return None
+
+
 def _find_buffers(root: Any, name: str) -> Any:
     """Return a mapping of the buffers of the submodule ``name``; None if there is no submodule."""
-    try:
-        module = attrgetter(name)(root) if name else root
-    except AttributeError:
+    module = _find_module(root, name)
+    if module is None:
         return None
     if isinstance(module, nn.Module) and type(module).__setattr__ is nn.Module.__setattr__:
         return module._buffers

@@ -4,7 +4,7 @@ The state is stored as flat lists, so that a check compares whole lists. Only if
 the changed module or tensor is searched for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from operator import attrgetter
 from typing import Any
@@ -77,15 +77,25 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
     Unlike results of :func:`_structure`, the result does not show which module has changed.
     """
     found: list[Any] = [[module.training for module in modules]]
-    for kind in ("_modules", "_parameters", "_buffers"):
+    for kind in ("_modules", "_parameters"):
         each = [*map(attrgetter(kind), modules)]
-        found.append([*map(len, each)])
-        found.append([*chain.from_iterable(members.keys() for members in each if members)])
-        values = chain.from_iterable(members.values() for members in each if members)
-        found.append(
-            [buffer is None for buffer in values] if kind == "_buffers" else [*map(id, values)]
-        )
-    return found
+        found += _flat_names(each)
+        found.append([*map(id, _flat_values(each))])
+    return found + flat_buffers([module._buffers for module in modules])
+
+
+def flat_buffers(each: Sequence[Mapping[str, Tensor | None]]) -> list[list[Any]]:
+    """Return the number and names of the buffers of each module, and which of them are None."""
+    return [*_flat_names(each), [buffer is None for buffer in _flat_values(each)]]
+
+
+def _flat_names(each: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    names = chain.from_iterable(members.keys() for members in each if members)
+    return [[*map(len, each)], [*names]]
+
+
+def _flat_values(each: Sequence[Mapping[str, Any]]) -> list[Any]:
+    return [*chain.from_iterable(members.values() for members in each if members)]
 
 
 def _structure(module: nn.Module) -> _Structure:
