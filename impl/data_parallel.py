@@ -175,8 +175,10 @@ class DataParallel(nn.Module, Generic[T]):
 
         Results and buffers equal those of forwards outside of a block: buffers that have changed
         since the last forward, as batch norm's do in training, are copied again. Other
-        attributes that a replica sets remain on that replica until the block ends. Attributes
-        and hooks that are added to the module in the block are not added to the replicas.
+        attributes that a replica sets remain on that replica until the block ends. Concurrent
+        forwards use the same replicas, so each finds the attributes and buffers that the others
+        set. Attributes and hooks that are added to the module in the block are not added to the
+        replicas.
 
         With one device, or none, the block has no effect. If other streams are current in a later
         forward, that forward builds replicas for these streams.
@@ -185,9 +187,11 @@ class DataParallel(nn.Module, Generic[T]):
             RuntimeError: A forward in the block is called while grad mode is on; or, since the
                 replicas were built, a parameter was changed or replaced, a module was switched
                 between train and eval, a submodule was replaced, or ``device_ids`` was changed.
-                The text names the change. Changes through ``.data``, and changes of parameters
-                that were created in inference mode, are not detected, because they increase no
-                version counter.
+                The text names the change. A step of an optimizer is a change of its parameters
+                that have a gradient, and of parameters that share a storage with these. Not
+                detected are changes that no optimizer makes and that increase no version counter:
+                through ``.data``, NumPy or DLPack, and of parameters that were created in
+                inference mode.
         """
         return (
             ReplicaCacheBlock(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()

@@ -8,9 +8,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.hooks import RemovableHandle
 
 from .._comm import detached_copies
-from .._compat import call_outside_inference_mode, register_fork_handler
+from .._compat import (
+    call_outside_inference_mode,
+    exclude_from_compilation,
+    register_fork_handler,
+)
 from .._device import DeviceId, as_device_or_current, current_stream, has_streams
 from .module_state import (
     ModuleSnapshot,
@@ -41,6 +47,11 @@ class ReplicaCache:
         # Forwards in several threads may use the cache at the same time, and a signal handler may
         # call the wrapper in a thread that holds the lock.
         self._lock = RLock()
+
+    def note_step(self, changed: Sequence[Tensor]) -> None:
+        """Note that an optimizer has changed the tensors in ``changed``."""
+        if self._snapshot is not None:
+            self._snapshot.note_step(changed)
 
     def replicas(
         self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
@@ -228,6 +239,8 @@ def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
 #: For the ``id`` of each wrapper with an active :class:`ReplicaCacheBlock`: the wrapper's cache.
 _caches: dict[int, ReplicaCache] = {}
 _lock = RLock()
+#: While a block is active: the handle of the hook that PyTorch calls after each optimizer's step.
+_step_hooks: list[RemovableHandle] = []
 
 
 def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
@@ -277,18 +290,41 @@ def _begin(block: object, wrapper: nn.Module, device_ids: Sequence[DeviceId]) ->
         cache = _caches.get(id(wrapper)) or ReplicaCache(device_ids)
         cache.blocks.add(block)
         _caches[id(wrapper)] = cache
+        if not _step_hooks:
+            # `extend` stores the handle before an interrupt can arrive, which would lose it.
+            _step_hooks.extend(map(register_optimizer_step_post_hook, [_note_step]))
 
 
 def _end(block: object, wrapper: nn.Module) -> None:
     """End a block. A second call, after an interrupt of the first one, completes it."""
     with _lock:
         cache = _caches.get(id(wrapper))
-        if cache is None:
-            return
-        cache.blocks.discard(block)
-        if not cache.blocks:
-            # A signal handler that entered and left a block may have removed the cache already.
-            _caches.pop(id(wrapper), None)
+        if cache is not None:
+            cache.blocks.discard(block)
+            if not cache.blocks:
+                # A signal handler that entered and left a block may have removed the cache.
+                _caches.pop(id(wrapper), None)
+        if not _caches:
+            _remove_step_hooks()
+
+
+def _remove_step_hooks() -> None:
+    for handle in _step_hooks.copy():
+        handle.remove()
+    _step_hooks.clear()
+
+
+@exclude_from_compilation
+def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Note in all caches that ``optimizer`` has changed its parameters that have gradients."""
+    changed = [
+        parameter
+        for group in optimizer.param_groups
+        for parameter in group["params"]
+        if parameter.grad is not None
+    ]
+    for cache in [*_caches.values()]:
+        cache.note_step(changed)
 
 
 def _reset_after_fork() -> None:
@@ -296,6 +332,7 @@ def _reset_after_fork() -> None:
     global _lock
     _lock = RLock()  # Another thread of the parent may have held the old lock.
     _caches.clear()
+    _remove_step_hooks()
 
 
 register_fork_handler(_reset_after_fork)

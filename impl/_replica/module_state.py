@@ -44,6 +44,15 @@ class ModuleSnapshot:
         self._names = [name for name, tensor in self._parameters if not tensor.is_inference()]
         self._versioned = [tensor for _, tensor in self._parameters if not tensor.is_inference()]
         self._states = read_states(self._versioned)
+        self._stepped: list[str] = []  # The names of parameters that an optimizer has changed.
+
+    def note_step(self, changed: Sequence[Tensor]) -> None:
+        """Note that an optimizer has changed the tensors in ``changed``.
+
+        Fused optimizers increase no version counter.
+        """
+        memory = set(map(_memory, changed))
+        self._stepped += [name for name, tensor in self._parameters if _memory(tensor) in memory]
 
     def check(self, root: nn.Module) -> None:
         """Raise RuntimeError if ``root`` has changed, except for the values of its buffers."""
@@ -55,6 +64,8 @@ class ModuleSnapshot:
         if states != self._states:
             index = min(differing_indices(states, self._states))
             raise change_error(f"parameter {self._names[index]!r} has changed")
+        if self._stepped:
+            raise change_error(f"parameter {self._stepped[0]!r} has changed")
 
     def _describe_structure_change(self) -> str:
         """Describe the change in the first module whose structure has changed."""
@@ -126,6 +137,15 @@ def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
             None if tensor is None or tensor.layout is not torch.strided else tensor.data_ptr()
             for tensor in tensors
         ]
+
+
+def _memory(tensor: Tensor) -> object:
+    """Return a key that is equal for tensors that share a storage."""
+    try:
+        address = tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # A sparse tensor, or one of a class without a storage.
+        address = 0
+    return (tensor.device, address) if address else id(tensor)
 
 
 def differing_indices(states: States, other_states: States) -> set[int]:

@@ -6,6 +6,7 @@ Each function changes the wrapper or its module and returns the pattern of the e
 import copy
 from typing import Any
 
+import torch
 from torch import nn
 
 #: A regular expression that the text of the expected error matches.
@@ -16,6 +17,23 @@ def modify_parameter_in_place(wrapper: Any) -> ErrorPattern:
     """Change a parameter in place, as an optimizer does."""
     wrapper.module[0].weight.add_(1)
     return r"Parameter '0\.weight' has changed"
+
+
+class _UnrecordedSGD(torch.optim.Optimizer):
+    """An optimizer that increases no version counters, like the fused ones of PyTorch."""
+
+    def step(self, closure: Any = None) -> Any:
+        """Subtract the gradients."""
+        for parameter in self.param_groups[0]["params"]:
+            parameter.data.sub_(parameter.grad)
+
+
+def step_optimizer(wrapper: Any) -> ErrorPattern:
+    """Change a parameter by an optimizer that increases no version counter."""
+    bias = wrapper.module[0].bias
+    bias.grad = torch.ones_like(bias)
+    _UnrecordedSGD([bias], {}).step()
+    return r"Parameter '0\.bias' has changed"
 
 
 def replace_parameter_memory(wrapper: Any) -> ErrorPattern:
@@ -101,6 +119,7 @@ def reorder_devices(wrapper: Any) -> ErrorPattern:
 #: All changes, one for each case of the test.
 CHANGES = [
     modify_parameter_in_place,
+    step_optimizer,
     replace_parameter_memory,
     replace_parameter,
     set_parameter_to_none,
