@@ -60,7 +60,9 @@ def replicate(
         first replica shares the memory of ``network``. Its buffers are those of ``network``, and
         with ``detach`` its parameters are, too. All other copies have their own memory, aligned
         like new tensors. Buffers that require grad are copied like parameters. Copies of other
-        buffers have no autograd history.
+        buffers have no autograd history. Copies of parameters that were created in inference mode
+        are inference tensors if gradients flow back to them, so autograd treats the replicas as
+        ``network``.
 
     Raises:
         RuntimeError: A ``ScriptModule`` has a Python submodule; a parameter or buffer is not on

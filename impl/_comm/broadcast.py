@@ -10,8 +10,8 @@ of a bucket as soon as all replicas have computed them.
 ``k`` is the number of devices, ``n`` the number of tensors.
 """
 
-import functools
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from itertools import chain
 from typing import Any, TypeGuard, TypeVar
 
@@ -21,6 +21,7 @@ from torch.autograd.function import Function
 
 from .._compat import (
     allow_inplace_changes,
+    call_with_inference_mode,
     exclude_from_compilation,
     run_first_in_backward,
     track_original_views,
@@ -54,6 +55,7 @@ def attached_copies(
         on. In the first list for the source's device, the tensor shares the memory of the
         source: an in-place change under ``no_grad`` changes the source. In all other lists, the
         tensor is a row-major copy in new memory. The copies in one list may share one storage.
+        Copies of inference tensors are inference tensors if gradients flow back to them.
 
         Backward adds the gradients on the device of the source: first the gradient of the shared
         tensor, then the gradients of the copies in the order of ``devices``. A source gets no
@@ -111,7 +113,7 @@ def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
     source, other_devices = _separate_source(bucket, devices)
-    if bucket[0].requires_grad and torch.is_grad_enabled():
+    if bucket[0].requires_grad and _records_gradients():
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
         # view's node. By default the new node is a strided view, which raises an error for sparse
         # gradients. A node that repeats the original view operation accepts sparse gradients.
@@ -127,6 +129,11 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
         # Move the row for the sources' device from the front to its index in `devices`.
         rows.insert(source, rows.pop(0))
     return rows
+
+
+def _records_gradients() -> bool:
+    # In inference mode autograd records nothing, even if grad mode is on.
+    return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
 def _copy_by_autograd_node(
@@ -151,6 +158,9 @@ def _single_output_view(output: Tensor) -> Tensor:
     such outputs (pytorch/pytorch#37246), because it cannot replace their node. The view has its
     own node with one output, which autograd can replace (see ``_copy_attached``).
     """
+    if output.is_inference():
+        # Autograd forbids in-place changes of inference tensors, and views of them have no node.
+        return output
     view = output[...]
     allow_inplace_changes(view)
     run_first_in_backward(view.grad_fn)
@@ -176,7 +186,11 @@ class CopiedBucket(Function):
         ctx.bucket_size = len(bucket)
         save_streams(ctx, [ctx.device, *other_devices])
         views = [tensor[...] for tensor in bucket] if with_views else []
-        return tuple(chain(views, *copy_bucket(bucket, other_devices)))
+        copy = partial(copy_bucket, bucket, other_devices)
+        # Copies of inference tensors are inference tensors: autograd refuses to save them, and
+        # views of them have no gradients. So all replicas compute as the original module does.
+        copies = call_with_inference_mode(bucket[0].is_inference(), copy)
+        return tuple(chain(views, *copies))
 
     @staticmethod
     @with_saved_streams
@@ -215,7 +229,7 @@ def _sum_column(column: Sequence[Tensor | None], device: torch.device) -> Tensor
     if not all(grad.is_sparse for grad in grads):
         # `to_dense` returns dense gradients unchanged.
         grads = [grad.to_dense() for grad in grads]
-    return functools.reduce(torch.add, grads) if grads else None
+    return reduce(torch.add, grads) if grads else None
 
 
 def _separate_source(

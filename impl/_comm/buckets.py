@@ -25,15 +25,17 @@ def plan_buckets(
     """Group ``tensors``, dense or sparse COO, into buckets.
 
     Return for each bucket the indices of its tensors, in ascending order. The tensors of a bucket
-    have the same dtype, layout and device and, with ``by_grad``, the same ``requires_grad``. A
-    bucket has at most ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket
-    with a single non-empty tensor may be larger.
+    have the same dtype, layout and device. With ``by_grad`` they also have the same
+    ``requires_grad``, and all or none of them are inference tensors. A bucket has at most
+    ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket with a single
+    non-empty tensor may be larger.
     """
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}
     for index, (tensor, size) in enumerate(zip(tensors, sizes_in_bytes(tensors), strict=True)):
-        kind = tensor.dtype, tensor.layout, tensor.device, by_grad and tensor.requires_grad
+        autograd = (tensor.requires_grad, tensor.is_inference()) if by_grad else None
+        kind = tensor.dtype, tensor.layout, tensor.device, autograd
         bucket = filling.setdefault(kind, [])
         total = filled.get(kind, 0) + size
         # Close the bucket if it is not empty and would become too large.

@@ -18,7 +18,7 @@ from .torch_private import (
     add_lists,
     allow_inplace_changes,
     call_after_backward,
-    call_outside_inference_mode,
+    call_with_inference_mode,
     calls_torch_functions,
     compile_only_inlined,
     compiled_module,

@@ -81,16 +81,16 @@ def track_original_views(function: Callable[[], _Result]) -> _Result:
     return call_with_setting(torch._C._set_view_replay_enabled, True, before, function)
 
 
-def call_outside_inference_mode(function: Callable[[], _Result]) -> _Result:
-    """Return ``function()``, called outside of inference mode. Grad mode must be, and stays, off.
+def call_with_inference_mode(enabled: bool, function: Callable[[], _Result]) -> _Result:
+    """Return ``function()``, called in or outside of inference mode. Grad mode must be off.
 
     Name: ``torch._C._InferenceMode``, in 2.11 and later.
-    Without it: ``torch.inference_mode(mode=False)``. After an interrupt, inference mode could stay
-    off and grad mode could change.
+    Without it: ``torch.inference_mode(enabled)``. After an interrupt, inference mode could stay
+    changed and grad mode could change.
     """
-    if not torch.is_inference_mode_enabled():
+    if torch.is_inference_mode_enabled() == enabled:
         return function()
-    guard = torch._C._InferenceMode(False)
+    guard = torch._C._InferenceMode(enabled)
     try:
         guard.__enter__()  # type: ignore[no-untyped-call] # It sets grad mode, too.
         torch.set_grad_enabled(False)

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from .._comm import detached_copies
 from .._compat import (
-    call_outside_inference_mode,
+    call_with_inference_mode,
     exclude_from_compilation,
     register_fork_handler,
 )
@@ -76,7 +76,7 @@ class ReplicaCache:
             if replicas is None:
                 # Leave inference mode, because the next forward may run outside of inference mode
                 # and could not use inference tensors.
-                built = call_outside_inference_mode(build)
+                built = call_with_inference_mode(False, build)
                 replicas = _Replicas(snapshot.named_modules, built, targets)
                 self._replicas[_stream_key(targets)] = replicas
                 self._snapshot = snapshot
@@ -156,7 +156,7 @@ class _Replicas:
         if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
             check_source(self._root, self._targets[0])
         sources = [*changed.values()]
-        copies = call_outside_inference_mode(lambda: detached_copies(sources, self._targets))
+        copies = call_with_inference_mode(False, lambda: detached_copies(sources, self._targets))
         for slots, tensors in zip(self._slots[1:], copies, strict=True):
             copies_by_id = dict(zip(changed, tensors, strict=True))
             for index, (buffers, key) in slots.items():

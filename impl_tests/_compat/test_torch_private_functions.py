@@ -187,10 +187,11 @@ def modes():
 
 
 @pytest.mark.parametrize("context", [torch.inference_mode, torch.no_grad])
-def test_a_call_outside_of_inference_mode_has_both_modes_off(context):
+@pytest.mark.parametrize("enabled", [False, True], ids="enabled={}".format)
+def test_a_call_with_inference_mode_has_grad_mode_off(context, enabled):
     with context():
         before = modes()
-        assert torch_private.call_outside_inference_mode(modes) == (False, False)
+        assert torch_private.call_with_inference_mode(enabled, modes) == (enabled, False)
         assert modes() == before
 
 
@@ -201,7 +202,7 @@ def test_an_interrupted_call_outside_of_inference_mode_restores_both_modes(metho
         guard = partial(InterruptedGuard, guard_class=guard_class, method=method)
         monkeypatch.setattr(torch._C, "_InferenceMode", guard)
         with pytest.raises(KeyboardInterrupt) as caught:
-            torch_private.call_outside_inference_mode(int)
+            torch_private.call_with_inference_mode(False, int)
         monkeypatch.undo()
         assert modes() == (True, False)
         del caught  # Frees the guard.

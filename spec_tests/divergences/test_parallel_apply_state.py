@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
@@ -98,6 +99,18 @@ def test_modules_run_in_the_callers_inference_mode(target, topology, count):
 def test_modules_make_inference_tensors_in_inference_mode(target, topology):
     with torch.inference_mode():
         assert apply_to_squares(target, topology, IsInference()) == [True, True]
+
+
+@clause("divergences.PA-2.inference-mode-reaches-the-modules")
+def test_replicas_make_inference_tensors_if_grad_mode_is_on_too(target, topology):
+    module, x = nn.Linear(2, 2).to(topology.device(0)), torch.ones(4, 2).to(topology.device(0))
+    states = []
+    module.register_forward_hook(lambda *args: states.append(args[-1].is_inference()))
+    net = target.data_parallel.DataParallel(module, topology.take(2))
+    with torch.inference_mode(), torch.enable_grad():
+        found, expected = net(x), module(x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+    assert states == [True] * 3
 
 
 @clause("divergences.PA-2.inference-mode-reaches-the-modules")

@@ -1,0 +1,116 @@
+"""Replicas of modules that were created in inference mode compute as the modules do: RE-12.
+
+Autograd does not save the parameters of these modules, and views of them have no gradients.
+"""
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+
+INFERENCE_CLAUSE = clause("divergences.RE-12.modules-of-inference-mode")
+
+
+class Elementwise(nn.Linear):
+    """A layer that takes no views of its parameters."""
+
+    def forward(self, x):
+        return x * self.bias + self.weight.sum()
+
+
+def linear():
+    return nn.Linear(4, 4)
+
+
+def frozen():
+    return linear().requires_grad_(False)
+
+
+def elementwise():
+    return Elementwise(4, 4)
+
+
+def batch_norm():
+    return nn.BatchNorm1d(4).eval()
+
+
+#: The layers of each module. Those in a list are created in inference mode.
+MODULES = {
+    "one layer": [[linear]],
+    "elementwise layers": [[elementwise], [elementwise]],
+    "first layer": [[linear], linear, linear],
+    "last layer": [linear, [linear]],
+    "all layers": [[linear], [linear]],
+    "frozen first layer": [[frozen], linear],
+    "frozen last layer": [linear, [frozen]],
+    "buffers": [[batch_norm], linear],
+}
+#: Modules in which autograd loses the gradient of a weight that a view transposes.
+VIEWED = {"one layer", "first layer"}
+
+
+def build(layers, device):
+    found = []
+    for layer in layers:
+        is_inference = isinstance(layer, list)
+        with torch.inference_mode(is_inference):
+            found.append((layer[0] if is_inference else layer)().to(device))
+    return nn.Sequential(*found)
+
+
+def compute(module, x):
+    """Return the output of ``module`` and the gradients of its parameters, or the error."""
+    module.zero_grad()
+    try:
+        output = module(x)
+        if output.requires_grad:
+            output.sum().backward()
+    except RuntimeError as error:
+        return error
+    return [output.detach(), *[parameter.grad for parameter in module.parameters()]]
+
+
+def assert_replicas_compute_as_the_module(target, topology, name, mode):
+    device = topology.device(0)
+    module, x = build(MODULES[name], device), torch.rand(6, 4, device=device)
+    net = target.data_parallel.DataParallel(module, topology.take(3))
+    with mode():
+        expected, found = compute(module, x), compute(net, x)
+    if isinstance(expected, RuntimeError):
+        assert str(expected) in str(found)
+        return
+    assert [each is None for each in found] == [each is None for each in expected]
+    for result, right in zip(found, expected, strict=True):
+        if right is not None:
+            checks.same(result, right, tolerance=checks.LAYER)
+
+
+@INFERENCE_CLAUSE
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_replicas_return_the_outputs_of_the_module(target, topology, name, mode):
+    assert_replicas_compute_as_the_module(target, topology, name, mode)
+
+
+@INFERENCE_CLAUSE
+@pytest.mark.parametrize("name", sorted(MODULES.keys() - VIEWED))
+def test_replicas_are_trained_or_refused_as_the_module(target, topology, name):
+    assert_replicas_compute_as_the_module(target, topology, name, torch.enable_grad)
+
+
+@INFERENCE_CLAUSE
+@pytest.mark.parametrize("name", sorted(VIEWED))
+def test_gradients_of_viewed_parameters_are_those_of_the_module(target, topology, name):
+    assert_replicas_compute_as_the_module(target, topology, name, torch.enable_grad)
+
+
+@INFERENCE_CLAUSE
+def test_reference_returns_the_gradient_of_a_part_of_the_batch(reference, topology):
+    topology.require(distinct=2)
+    device = topology.device(0)
+    module, x = build([[linear]], device), torch.ones(4, 4, device=device)
+    compute(reference.data_parallel.DataParallel(module, topology.take([0, 1])), x)
+    assert module[0].bias.grad.tolist() == [4.0] * 4
+    assert set(module[0].weight.grad.flatten().tolist()) == {2.0}
