@@ -61,9 +61,10 @@ def scatter(
 ) -> Sequence[Any]:
     """Split each tensor in a nested value into one chunk per device.
 
-    - Tuples, lists, dictionaries, named tuples and dataclasses are rebuilt for each device around
-      the chunks. Empty containers, dataclasses without a tensor and all other objects are passed
-      to each device by reference.
+    - Tuples, lists, mappings, named tuples and dataclasses are rebuilt for each device around the
+      chunks. A mapping that is neither a dict nor a UserDict is rebuilt by its class, called with
+      a dict. Empty containers, all other objects, and without a tensor also dataclasses and
+      mappings that are not dicts, are passed to each device by reference.
     - A packed sequence is split by sequence, and ``dim`` does not apply to it.
     - A tensor whose class defines ``__torch_dispatch__``, such as a nested or masked tensor, is
       split by its own ``chunk``, or by ``split_with_sizes`` if ``chunk_sizes`` is given.
@@ -93,7 +94,8 @@ def scatter(
         IndexError: A tensor has no dimension ``dim``.
         RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
             torch.jit.trace records the call.
-        TypeError: ``dim`` is not an int, or an object names no device.
+        TypeError: ``dim`` is not an int; an object names no device; a mapping with tensors cannot
+            be rebuilt.
     """
     (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
@@ -126,7 +128,7 @@ def scatter_kwargs(
         ValueError: See :func:`scatter`.
         IndexError: See :func:`scatter`.
         RuntimeError: See :func:`scatter`.
-        TypeError: ``inputs`` has no length; ``dim`` is not an int; an object names no device.
+        TypeError: ``inputs`` has no length; see :func:`scatter`.
     """
     with argument("inputs or kwargs"):
         has_inputs, has_kwargs = bool(inputs), bool(kwargs)

@@ -11,11 +11,17 @@ from collections import UserDict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
+import torch
+
 #: The path from the root to a part. The path of the root is the root's name. Any other path is a
 #: tuple: the path of the container, the format of the last step (``"[{!r}]"``), and the last step,
 #: which is an index, a key or a field name. These tuples are cheap to create; only error messages
 #: format them.
 KeyPath = str | tuple[Any, str, Any]
+
+#: Errors that report a lack of memory. They are re-raised. Any other error of a container's class
+#: means that the container cannot be iterated over or rebuilt.
+MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
 def format_path(path: KeyPath) -> str:

@@ -1,6 +1,6 @@
 """Flattening of nested inputs. Leaves are tensors to split and tensors to copy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._arguments import is_tensor
 from .containers import (
+    MEMORY_ERRORS,
     Branch,
     Constant,
     FieldsBranch,
@@ -45,6 +46,40 @@ class SplitLeaf(Leaf):
     path: KeyPath
 
 
+@dataclass(slots=True)
+class OtherMappingBranch(MappingBranch):
+    """The node of a mapping that is not a dict. ``build`` calls its class with a dict."""
+
+    path: KeyPath = ""
+
+    @staticmethod
+    def items(value: Any) -> Iterable[tuple[Any, Any]]:
+        try:
+            return list(value.items())
+        except MEMORY_ERRORS:
+            raise
+        except Exception:
+            # For example, a configuration with a missing value: pass it by reference.
+            return ()
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        """Build a mapping of the template's class. Raise TypeError if the class refuses."""
+        cause = None
+        try:
+            built = MappingBranch.build(self, parts)
+            if len(built) == len(parts):
+                return built
+        except MEMORY_ERRORS:
+            raise
+        except Exception as error:
+            cause = error
+        kind = type(self.template).__name__
+        raise TypeError(
+            f"{format_path(self.path)}: a {kind} with tensors cannot be rebuilt for each replica, "
+            f"because {kind}(dict) does not return its items: pass a dict"
+        ) from cause
+
+
 class InputLeaves:
     """The leaves of flattened inputs."""
 
@@ -54,7 +89,8 @@ class InputLeaves:
         self.splits: list[SplitLeaf] = []
         self.copied: list[CopiedLeaf] = []
         self.num_markers = 0
-        # The ids of the dataclass instances that contain the part that is being flattened.
+        # The ids of the dataclass instances and mappings, except dicts, that contain the part that
+        # is being flattened.
         self._open: set[int] = set()
 
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
@@ -103,21 +139,26 @@ class InputLeaves:
             children.append(handler(self, part, dim, (path, branch.step_format, step)))
         return branch(value, children) if children or value else Constant(value)
 
-    def _flatten_dataclass(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a dataclass instance. Return a constant if it has no tensors and no markers."""
+    def _flatten_object(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        """Flatten a dataclass instance, or a mapping that is not a dict.
+
+        Return a constant if it has no tensors and no markers.
+        """
         if id(value) in self._open:
-            return Constant(value)  # The instance contains itself.
+            return Constant(value)  # The object contains itself.
         before, is_outermost = self._count(), not self._open
         self._open.add(id(value))
         try:
             node = self._flatten_container(value, dim, path)
         except RecursionError:
-            # As in torch.nn.parallel, pass deeply nested instances without tensors by reference.
+            # As in torch.nn.parallel, pass deeply nested objects without tensors by reference.
             if not is_outermost or self._count() > before:
                 raise
             return Constant(value)
         finally:
             self._open.remove(id(value))
+        if isinstance(node, OtherMappingBranch):
+            node.path = path
         return node if self._count() > before else Constant(value)
 
     def _flatten_whole(self, value: Whole[Any], dim: int | None, path: KeyPath) -> Node:
@@ -179,8 +220,10 @@ def _find_handler(value: object) -> _Handler:
         if isinstance(value, kind):
             is_mock = kind is Tensor and not is_tensor(value)
             return InputLeaves._flatten_mock if is_mock else handler
-    if is_dataclass_instance(value) and not isinstance(value, nn.Module):
-        return InputLeaves._flatten_dataclass
+    if isinstance(value, nn.Module):
+        return InputLeaves._flatten_constant
+    if is_dataclass_instance(value) or isinstance(value, Mapping):
+        return InputLeaves._flatten_object
     return InputLeaves._flatten_constant
 
 
@@ -190,4 +233,4 @@ def _find_branch(value: object) -> type[Branch]:
     for kind, branch in _BRANCHES.items():
         if isinstance(value, kind):
             return branch
-    return FieldsBranch
+    return FieldsBranch if is_dataclass_instance(value) else OtherMappingBranch

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .containers import (
+    MEMORY_ERRORS,
     Branch,
     Constant,
     FieldsBranch,
@@ -44,10 +45,6 @@ _UNIFORM_TYPES: dict[type, str] = {
     Tensor: "a tensor",
     PackedSequence: "a packed sequence",
 }
-
-#: Errors that report a lack of memory. They are re-raised. If an iterable raises another error, it
-#: is not gathered.
-_MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +76,7 @@ class _IterableBranch(Branch):
     def build(self, parts: tuple[Any, ...]) -> Any:
         try:
             return type(self.template[0])(parts)
-        except _MEMORY_ERRORS:
+        except MEMORY_ERRORS:
             raise
         except Exception as error:
             _warn_not_gathered(self.template, "be built from joined parts", error)
@@ -121,7 +118,7 @@ class OutputLeaves:
     def _flatten_iterable(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
             members = [list(value) for value in values]
-        except _MEMORY_ERRORS:
+        except MEMORY_ERRORS:
             raise
         except Exception as error:
             _warn_not_gathered(values, "be iterated over", error)

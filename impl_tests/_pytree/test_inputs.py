@@ -1,6 +1,8 @@
 """impl._pytree.inputs: leaves that are split or copied, and values that become constants."""
 
 import dataclasses
+from collections import UserDict
+from collections.abc import Mapping
 from typing import Any
 from unittest.mock import Mock
 
@@ -156,3 +158,53 @@ def test_a_mock_of_a_tensor_is_passed_by_reference_and_cannot_be_split():
     assert InputLeaves().flatten(mock, None, "x") == Constant(mock)
     with pytest.raises(TypeError, match=r"x\[0\]: a Mock is not a tensor"):
         InputLeaves().flatten([mock], 0, "x")
+
+
+class Failing(UserDict):
+    """A mapping whose iteration raises an error."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def items(self):
+        raise self.error
+
+
+def test_mapping_that_cannot_be_iterated_over_is_a_constant(leaves):
+    value = Failing(ValueError("missing"))
+    node = leaves.flatten(value, 0, "x")
+    assert isinstance(node, Constant)
+    assert node.value is value
+
+
+def test_out_of_memory_error_of_a_mapping_is_propagated(leaves):
+    with pytest.raises(torch.OutOfMemoryError):
+        leaves.flatten(Failing(torch.OutOfMemoryError()), 0, "x")
+
+
+def test_mapping_that_contains_itself_keeps_the_inner_reference(leaves):
+    value = UserDict(x=torch.ones(2))
+    value["self"] = value
+    node = leaves.flatten(value, 0, "x")
+    (found,) = node.unflatten(1, {leaves.splits[0]: [None]})
+    assert dict(found) == {"x": None, "self": value}
+
+
+class Layers(nn.Module, Mapping):
+    """A module that is a mapping."""
+
+    def __getitem__(self, key):
+        return self._buffers[key]
+
+    def __iter__(self):
+        return iter(self._buffers)
+
+    def __len__(self):
+        return len(self._buffers)
+
+
+def test_module_that_is_a_mapping_is_a_constant(leaves):
+    module = Layers()
+    module.register_buffer("x", torch.ones(2))
+    assert isinstance(leaves.flatten(module, 0, "x"), Constant)

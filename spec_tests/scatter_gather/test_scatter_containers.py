@@ -78,7 +78,7 @@ def test_every_replica_gets_the_same_empty_container(target, topology, leaf, slo
 
 @clause("scatter_gather.scatter.sealed-containers")
 @given(leaf=st.sampled_from(OPAQUE).map(NewObject), slots=device_slots())
-def test_sets_user_dicts_and_custom_sequences_are_not_split(target, topology, leaf, slots):
+def test_sets_and_custom_sequences_are_not_split(target, topology, leaf, slots):
     value = leaf.build(topology)
     found = target.scatter_gather.scatter([value], topology.take(slots))
     checks.same([result is value for [result] in found], [True] * len(slots), leaf)
