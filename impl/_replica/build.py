@@ -233,6 +233,11 @@ def _create_by_hook(module: nn.Module) -> Any:
     replica._former_parameters = FormerParameters()
     state = replica.__dict__
     state.pop("_compiled_call_impl", None)
+    # The method may keep the parameters, as that of `torch.fx.GraphModule` does. Without them, an
+    # assignment of a copy sets an attribute.
+    if type(state.get("_parameters")) is dict:
+        kept = state["_parameters"].items()
+        state["_parameters"] = {name: own for name, own in kept if name not in module._parameters}
     # As in `_write_state`, each replica has its own dictionaries of hooks.
     for name in _HOOKS:
         if name in state and state[name] is module.__dict__.get(name):
