@@ -12,6 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+#: The layouts of sparse tensors. PyTorch cannot split them.
+SPARSE_LAYOUTS = frozenset(
+    (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+)
+
 
 class _Note(str):
     """A note that a block has added."""

@@ -4,14 +4,21 @@
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._arguments import argument
-from ._comm import REPLICA_BUFFER_SIZE, attached_copies, check_buffer_size, detached_copies
+from ._arguments import SPARSE_LAYOUTS, argument
+from ._comm import (
+    REPLICA_BUFFER_SIZE,
+    attached_copies,
+    check_buffer_size,
+    check_gradient_layout,
+    detached_copies,
+)
 from ._compat import exclude_from_compilation, pause_gc
 from ._compat import is_torchscript_enabled as _is_jit_enabled
 from ._device import DeviceLike, as_device_or_current, is_cpu
@@ -69,6 +76,8 @@ def replicate(
             ``devices[0]``; a module is lazy.
         AssertionError: ``detach`` is False, and a parameter is on the CPU while ``devices[0]``
             is not.
+        NotImplementedError: A sparse parameter or buffer requires grad, grad mode is on, and
+            ``detach`` is False.
         ValueError: A parameter or buffer is not initialized.
         TypeError: ``buffer_size`` is not a number; an object names no device.
 
@@ -91,7 +100,7 @@ def replicate(
     with argument("detach"):
         attached, detached = _partition_tensors(tree, detach=detach)
     with argument("network or devices"):
-        _check_tensors(attached, detached, targets[0])
+        _check_tensors(network, attached, detached, targets[0])
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.
     with pause_gc():
@@ -157,14 +166,20 @@ def _partition_tensors(tree: Tree, *, detach: bool) -> tuple[list[Tensor], list[
     return [*tree.parameters, *with_grad], without
 
 
-def _check_tensors(attached: list[Tensor], detached: list[Tensor], source: torch.device) -> None:
-    """Check that all tensors are on ``source`` and initialized."""
+def _check_tensors(
+    network: nn.Module, attached: list[Tensor], detached: list[Tensor], source: torch.device
+) -> None:
+    """Check that all tensors of ``network`` are on ``source``, initialized, and can be copied."""
     if not is_cpu(source) and any(map(is_cpu, {tensor.device for tensor in attached})):
         raise AssertionError("Broadcast function not implemented for CPU tensors")
     tensors = attached + detached
     if {tensor.device for tensor in tensors} - {source}:
         number = source if source.index is None else source.index
         raise RuntimeError(f"All tensors must be on devices[0]: {number}")
+    if {tensor.layout for tensor in attached} & SPARSE_LAYOUTS:
+        members = chain(network.named_parameters(), network.named_buffers())
+        for name, tensor in members:
+            check_gradient_layout(tensor, name)
     # `is_lazy` depends on the class alone, so one tensor of each class is enough.
     if any(map(is_lazy, {type(tensor): tensor for tensor in tensors}.values())):
         raise ValueError(

@@ -18,6 +18,7 @@ from ._comm import (
     attached_copies,
     cat_on_device,
     check_gather_inputs,
+    check_gradient_layout,
     check_weights,
     chunk_lengths,
     detached_copies,
@@ -94,6 +95,8 @@ def scatter(
         IndexError: A tensor has no dimension ``dim``.
         RuntimeError: There is a tensor but no device; a nested tensor is ragged along ``dim``;
             torch.jit.trace records the call.
+        NotImplementedError: A sparse tensor, of any layout, is not marked ``Whole``, or requires
+            grad.
         TypeError: ``dim`` is not an int; an object names no device; a mapping with tensors cannot
             be rebuilt.
     """
@@ -128,6 +131,7 @@ def scatter_kwargs(
         ValueError: See :func:`scatter`.
         IndexError: See :func:`scatter`.
         RuntimeError: See :func:`scatter`.
+        NotImplementedError: See :func:`scatter`.
         TypeError: ``inputs`` has no length; see :func:`scatter`.
     """
     with argument("inputs or kwargs"):
@@ -334,6 +338,9 @@ def _copy_leaves(
             yield leaf, [wrapper_to_device(leaf.tensor, device) for device in devices]
     plain = [leaf for leaf in copied if not is_wrapper(leaf.tensor)]
     with_grad = [leaf for leaf in plain if leaf.tensor.requires_grad]
+    for leaf in with_grad:
+        if leaf.tensor.layout is not torch.strided:
+            check_gradient_layout(leaf.tensor, f"a tensor of shape {tuple(leaf.tensor.shape)}")
     without = [leaf for leaf in plain if not leaf.tensor.requires_grad]
     for leaves, copy in ((with_grad, attached_copies), (without, detached_copies)):
         rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []

@@ -1,9 +1,10 @@
-"""impl.scatter_gather: tensor subclasses with their own operators, and their chunk sizes."""
+"""impl.scatter_gather: tensor subclasses with their own operators, and sparse tensors."""
 
+import pytest
 import torch
 from torch.testing._internal.two_tensor import TwoTensor
 
-from impl import scatter
+from impl import Whole, scatter
 
 
 def test_a_subclass_with_its_own_operators_is_split_into_the_given_sizes(topology):
@@ -26,3 +27,20 @@ def test_dataclasses_that_contain_themselves_are_split(topology):
     found = scatter((batch,), topology.take(2))
     assert [part.x.tolist() for (part,) in found] == [[0, 1], [2, 3]]
     assert found[0][0].whole is batch
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_the_split_of_a_sparse_tensor_is_refused_by_path_and_layout(topology):
+    inputs = {"graph": torch.eye(4).to_sparse_csr()}
+    with pytest.raises(
+        NotImplementedError, match=r"inputs\['graph'\] .* torch.sparse_csr, .* Whole"
+    ):
+        scatter(inputs, topology.take(2))
+
+
+def test_a_sparse_tensor_that_requires_grad_cannot_be_marked_whole(topology):
+    graph = torch.eye(4).to_sparse().requires_grad_()
+    with pytest.raises(NotImplementedError, match=r"shape \(4, 4\) requires grad .*sparse_coo"):
+        scatter([Whole(graph)], topology.take(2))
+    with torch.no_grad():
+        assert len(scatter([Whole(graph)], topology.take(2))) == 2

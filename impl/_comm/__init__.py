@@ -11,6 +11,7 @@ from .checks import (
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,
+    check_gradient_layout,
     check_scatter_outputs,
 )
 from .chunk_sizes import check_weights, chunk_lengths

@@ -3,10 +3,22 @@
 from collections.abc import Iterator, Sequence
 from numbers import Real
 
+import torch
 from torch import Tensor
 
+from .._arguments import SPARSE_LAYOUTS
 from .._device import accelerator_type, is_on_accelerator
 from .split_cat import wrap_dim
+
+
+def check_gradient_layout(tensor: Tensor, name: str) -> None:
+    """Raise NotImplementedError if no gradients can flow back from copies of ``tensor``."""
+    layout = tensor.layout
+    if layout in SPARSE_LAYOUTS and tensor.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            f"{name} requires grad and has the layout {layout}, for which PyTorch passes no "
+            "gradients between devices: detach it, or make it dense"
+        )
 
 
 def check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:

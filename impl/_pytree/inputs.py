@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._arguments import is_tensor
+from .._arguments import SPARSE_LAYOUTS, is_tensor
 from .containers import (
     MEMORY_ERRORS,
     Branch,
@@ -101,6 +101,7 @@ class InputLeaves:
         Raises:
             IndexError: A tensor has no dimension ``dim``.
             RuntimeError: A nested tensor is ragged along ``dim``.
+            NotImplementedError: A sparse tensor is to be split.
             RecursionError: Containers are nested deeper than the recursion limit, or a list,
                 tuple or dictionary contains itself.
         """
@@ -114,8 +115,8 @@ class InputLeaves:
         if dim is None or value.dim() == 0:
             return self._add_copied(value)
         extent = value.size(dim)
-        if not isinstance(extent, int) and value.layout is torch.jagged:
-            raise RuntimeError(f"{format_path(path)} cannot be split along its ragged dim {dim}")
+        if value.layout is not torch.strided:
+            _check_layout(value, dim, path)
         return self._add_split(value, dim, extent, path)
 
     def _flatten_mock(self, value: Any, dim: int | None, path: KeyPath) -> Node:
@@ -180,6 +181,17 @@ class InputLeaves:
     def _count(self) -> int:
         """Return the number of leaves and markers found so far."""
         return len(self.splits) + len(self.copied) + self.num_markers
+
+
+def _check_layout(tensor: Tensor, dim: int, path: KeyPath) -> None:
+    """Check that ``tensor``, which is not strided, can be split along ``dim``."""
+    if tensor.layout is torch.jagged and not isinstance(tensor.size(dim), int):
+        raise RuntimeError(f"{format_path(path)} cannot be split along its ragged dim {dim}")
+    if tensor.layout in SPARSE_LAYOUTS:
+        raise NotImplementedError(
+            f"{format_path(path)} has the layout {tensor.layout}, which PyTorch cannot split: "
+            "mark it Whole, or make it dense"
+        )
 
 
 def remove_markers(value: Any) -> Any:

@@ -22,7 +22,7 @@ class Whole(Generic[T]):
     Args:
         value: A tensor, or any nested value. Its tensors are copied, not split. The first replica
             on the device of a tensor shares the memory of the tensor; every other replica has a
-            copy.
+            copy. Tensors of all sparse layouts are allowed if they do not require grad.
     """
 
     value: T

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensors import device_slots
 from spec_tests.strategies.wrappers import (
@@ -119,6 +120,20 @@ def test_split_along_the_ragged_dimension_is_refused(target, topology, dim, slot
     spec = Jagged((3, 1), slot=slot)
     with pytest.raises(RuntimeError, match="ragged dim"):
         target.scatter_gather.scatter([spec.build(topology)], topology.take(2), dim)
+
+
+@clause("scatter_gather.scatter.refuses-sparse")
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+@pytest.mark.parametrize(
+    "layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr], ids=str
+)
+@pytest.mark.parametrize("rows", [4, 0], ids="rows={}".format)
+def test_split_of_a_sparse_tensor_is_refused(target, topology, layout, rows):
+    capabilities.require("sparse")
+    blocks = (1, 2) if layout is torch.sparse_bsr else None
+    matrix = torch.eye(rows, 4).to_sparse(layout=layout, blocksize=blocks)
+    with pytest.raises(RuntimeError):
+        target.scatter_gather.scatter([matrix.to(topology.device(0))], topology.take(2))
 
 
 @clause("scatter_gather.scatter.tensor-subclasses")
