@@ -26,7 +26,7 @@ from ._comm import (
     split_into_views,
     to_device,
 )
-from ._compat import exclude_from_compilation
+from ._compat import exclude_from_compilation, use_plain_operators
 from ._device import (
     CPU,
     DeviceLike,
@@ -296,7 +296,8 @@ def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
     current.wait_stream(side)
     # 3. Record that the current stream uses the copy. Otherwise the allocator could reuse the
     #    memory on the side stream too early.
-    copy.record_stream(current)
+    with use_plain_operators():  # A subclass may refuse an operator that no caller uses.
+        copy.record_stream(current)
     return copy
 
 

@@ -69,7 +69,10 @@ def replicate(
         like new tensors. Buffers that require grad are copied like parameters. Copies of other
         buffers have no autograd history. Copies of parameters that were created in inference mode
         are inference tensors if gradients flow back to them, so autograd treats the replicas as
-        ``network``.
+        ``network``. Copies have the attributes of their tensors, as the same objects: a tensor in
+        an attribute stays on its device. Copies of tensors of a subclass are of this subclass,
+        except subclasses of Parameter. A class that defines ``__torch_dispatch__`` copies its
+        tensors itself.
 
     Raises:
         RuntimeError: A ``ScriptModule`` has a Python submodule; a parameter or buffer is not on

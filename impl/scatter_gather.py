@@ -11,16 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ._arguments import argument, as_int
 from ._comm import (
+    PLAIN_CLASSES,
     attached_copies,
     cat_on_device,
     check_gather_inputs,
     check_gradient_layout,
     check_weights,
     chunk_lengths,
+    copy_attributes,
     detached_copies,
     is_wrapper,
     split_into_views,
@@ -47,9 +49,6 @@ from ._pytree import (
 from .functions import Gather, Scatter
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
-
-#: The classes of tensors that support all operators; a subclass may not.
-_PLAIN = frozenset((Tensor, nn.Parameter))
 
 
 @exclude_from_compilation
@@ -87,7 +86,8 @@ def scatter(
         view. A chunk on another device is a copy that keeps dense strides. A tensor that each
         device receives whole is the tensor itself or a view on its own device, and a row-major
         copy on other devices. Gradients flow back to the tensors. The gradients of all copies of
-        a tensor are summed.
+        a tensor are summed. A chunk of the same subclass as its tensor has the attributes of the
+        tensor, as the same objects.
 
     Raises:
         ValueError: Two tensors have different numbers of chunks; ``chunk_sizes`` does not have
@@ -297,13 +297,18 @@ def split_leaf(
         data, row_counts, parts = split_packed(split.value, lengths)
         chunks = _split_tensor(data, targets, row_counts, 0)
         return [part.with_data(chunk) for part, chunk in zip(parts, chunks, strict=True)]
-    is_plain = type(split.value) in _PLAIN
+    is_plain = type(split.value) in PLAIN_CLASSES
     if is_wrapper(split.value):
         return _split_wrapper(split, targets, lengths, even=even)
     used = sum(lengths)
     rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
     # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
-    return _split_tensor(rows, targets, None if even and not is_plain else lengths, split.dim)
+    chunks = _split_tensor(rows, targets, None if even and not is_plain else lengths, split.dim)
+    if not is_plain:
+        for chunk in chunks:
+            if type(chunk) is type(split.value):
+                copy_attributes(split.value, chunk)
+    return chunks
 
 
 def _split_tensor(

@@ -11,6 +11,7 @@ of a bucket as soon as all replicas have computed them.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from functools import partial, reduce
 from itertools import chain
 from typing import Any, TypeGuard, TypeVar
@@ -25,11 +26,15 @@ from .._compat import (
     exclude_from_compilation,
     run_first_in_backward,
     track_original_views,
+    use_plain_operators,
 )
 from .._device import save_streams, with_saved_streams
 from .buckets import REPLICA_BUFFER_SIZE, plan_buckets, sorted_by_index
-from .copy import copy_bucket, to_device
+from .copy import copy_bucket, to_device, wrapper_to_device
+from .grad_mode import without_grad
 from .reduce import add_buckets
+from .split_cat import is_wrapper
+from .subclasses import PLAIN_CLASSES, with_class_and_attributes
 
 #: For each device, the list of its tensors.
 _Rows = list[list[Tensor]]
@@ -99,19 +104,34 @@ def _copy_bucket_by_bucket(
     """
     rows: _Rows = [[] for _ in devices]
     for indices in plan:
-        copied = copy_rows([tensors[index] for index in indices], devices)
+        bucket = [tensors[index] for index in indices]
+        is_plain = PLAIN_CLASSES.issuperset(map(type, bucket)) or is_wrapper(bucket[0])
+        # A subclass may refuse an operator that the copies need, and the bucket of a tensor of a
+        # subclass would give its class to all tensors.
+        with nullcontext() if is_plain else use_plain_operators():
+            copied = copy_rows(bucket, devices)
         for row, members in zip(rows, copied, strict=True):
             row += members
-    return sorted_by_index(rows, [index for indices in plan for index in indices])
+    rows = sorted_by_index(rows, [index for indices in plan for index in indices])
+    for index, tensor in enumerate(tensors):
+        if type(tensor) not in PLAIN_CLASSES or tensor.__dict__:
+            for row in rows:
+                row[index] = with_class_and_attributes(row[index], tensor)
+    return rows
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+    if is_wrapper(bucket[0]):
+        return without_grad(_copy_wrapper)(bucket[0], devices)
     source, other_devices = _separate_source(bucket, devices)
     rows = copy_bucket(bucket, other_devices)
     return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
+    if is_wrapper(bucket[0]):
+        tensor = bucket[0] if _records_gradients() else bucket[0].detach()
+        return _copy_wrapper(tensor, devices)
     source, other_devices = _separate_source(bucket, devices)
     if bucket[0].requires_grad and _records_gradients():
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
@@ -134,6 +154,15 @@ def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 def _records_gradients() -> bool:
     # In inference mode autograd records nothing, even if grad mode is on.
     return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+
+
+def _copy_wrapper(tensor: Tensor, devices: Sequence[torch.device]) -> _Rows:
+    """Copy a tensor by the operators of its class. The first row on its device has no copy."""
+    source, _ = _separate_source([tensor], devices)
+    return [
+        [tensor if index == source else wrapper_to_device(tensor, device, copy=True)]
+        for index, device in enumerate(devices)
+    ]
 
 
 def _copy_by_autograd_node(

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from .._compat import flatten, sparse_parts, use_unrecorded_views
 from .._device import alignment_on
+from .split_cat import is_wrapper_class
 
 #: The default of ``buffer_size`` in ``comm``: the largest number of bytes in a bucket.
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
@@ -28,14 +29,17 @@ def plan_buckets(
     have the same dtype, layout and device. With ``by_grad`` they also have the same
     ``requires_grad``, and all or none of them are inference tensors. A bucket has at most
     ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket with a single
-    non-empty tensor may be larger.
+    non-empty tensor may be larger. A tensor with its own operators has a bucket of its own.
     """
+    wrappers = {kind for kind in set(map(type, tensors)) if is_wrapper_class(kind)}
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}
     for index, (tensor, size) in enumerate(zip(tensors, sizes_in_bytes(tensors), strict=True)):
-        autograd = (tensor.requires_grad, tensor.is_inference()) if by_grad else None
-        kind = tensor.dtype, tensor.layout, tensor.device, autograd
+        kind: tuple[object, ...] = (index,)
+        if type(tensor) not in wrappers:
+            autograd = (tensor.requires_grad, tensor.is_inference()) if by_grad else None
+            kind = tensor.dtype, tensor.layout, tensor.device, autograd
         bucket = filling.setdefault(kind, [])
         total = filled.get(kind, 0) + size
         # Close the bucket if it is not empty and would become too large.

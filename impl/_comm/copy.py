@@ -26,10 +26,13 @@ def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Te
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
-def wrapper_to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back."""
+def wrapper_to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+    """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back.
+
+    If ``tensor`` is already on ``device``, it is copied only if ``copy`` is True.
+    """
     if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
-        return to_device(tensor, device)
+        return to_device(tensor, device, copy=copy)
     # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
     # dense gradient of the nested tensor's values.
     nested: Any = tensor

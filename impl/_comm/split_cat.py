@@ -16,7 +16,12 @@ def is_wrapper(tensor: Tensor) -> bool:
     The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
     no ``split_with_sizes``.
     """
-    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+    return is_wrapper_class(type(tensor))
+
+
+def is_wrapper_class(tensor_class: type[Tensor]) -> bool:
+    """Return whether ``tensor_class`` defines its own ``__torch_dispatch__``."""
+    return tensor_class.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def wrap_dim(dim: int, num_dims: int) -> int:

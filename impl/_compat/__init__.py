@@ -40,6 +40,7 @@ from .torch_private import (
     sparse_parts,
     track_original_views,
     unnumbered_default_device,
+    use_plain_operators,
     use_unrecorded_views,
     version_counters,
     was_created_since,

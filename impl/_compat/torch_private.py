@@ -99,6 +99,18 @@ def call_with_inference_mode(enabled: bool, function: Callable[[], _Result]) -> 
         guard.__exit__(None, None, None)
 
 
+def use_plain_operators() -> AbstractContextManager[None]:
+    """Return a context manager in which operators treat subclasses of Tensor as plain tensors.
+
+    Classes that define ``__torch_dispatch__`` keep their operators.
+
+    Name: ``torch._C.DisableTorchFunctionSubclass``, in 2.11 and later.
+    Without it: ``as_subclass(Tensor)`` for each tensor, which the class may refuse.
+    """
+    guard: AbstractContextManager[None] = torch._C.DisableTorchFunctionSubclass()
+    return guard
+
+
 def use_unrecorded_views() -> AbstractContextManager[None]:
     """Return a context manager in which operators return plain tensors instead of views.
 

@@ -1,0 +1,48 @@
+"""Copies of tensors whose class or whose attributes are not those of a new tensor.
+
+A class with its own ``__torch_dispatch__`` copies its tensors itself, with their attributes. All
+other tensors are copied as plain tensors, and the copies get class and attributes afterwards.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .split_cat import is_wrapper
+
+#: The classes of tensors that support all operators; a subclass may not.
+PLAIN_CLASSES = frozenset((Tensor, nn.Parameter))
+
+
+class _Subclass(Tensor):
+    """A subclass of Tensor without operators of its own."""
+
+
+#: The attributes that mark a tensor of a subclass as a Parameter.
+_PARAMETER_MARKS = frozenset(
+    nn.Parameter(torch.empty(0, device="cpu").as_subclass(_Subclass)).__dict__
+)
+
+
+def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
+    """Return ``copy`` with the class of ``source``, and with the attributes that it lacks.
+
+    The attributes are the same objects as those of ``source``. The copy of a Parameter is a plain
+    tensor, because it is not a leaf of the autograd graph.
+    """
+    if copy is source or is_wrapper(source):
+        return copy
+    kind = type(source)
+    if not issubclass(kind, nn.Parameter) and type(copy) is not kind:
+        copy = copy.as_subclass(kind)
+    copy_attributes(source, copy)
+    return copy
+
+
+def copy_attributes(source: Tensor, copy: Tensor) -> None:
+    """Give ``copy`` the attributes of ``source`` that it lacks."""
+    attributes: dict[str, Any] = copy.__dict__
+    for name, value in source.__dict__.items():
+        if name not in _PARAMETER_MARKS:
+            attributes.setdefault(name, value)
