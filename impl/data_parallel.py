@@ -87,6 +87,13 @@ class DataParallel(nn.Module, Generic[T]):
         TypeError: An object names no device.
 
     Note:
+        This class does not derive from ``torch.nn.DataParallel``: ``isinstance(wrapper,
+        torch.nn.DataParallel)`` is true only after :func:`install`. After it
+        ``torch.func.functional_call`` refuses a wrapper, as it refuses ``torch.nn.DataParallel``.
+
+        Replicas on the CPU draw from one random generator, in threads in a changing order: dropout
+        repeats under a seed only with ``in_turn``. The same holds for replicas on one accelerator.
+
         Attributes that a replica sets are lost with the replica. The buffers of the replica on
         the first device are those of ``module``, so changes to them in place remain.
 

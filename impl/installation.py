@@ -98,6 +98,8 @@ def install(*, rebind: bool = False) -> None:
         one. Classes that already derive from the old DataParallel keep it as base class. Objects
         in attributes, closures and default arguments are not replaced. A model that is pickled
         while this package is installed can be loaded only where this package can be imported.
+        ``torch.func.functional_call`` refuses models of the class ``torch.nn.DataParallel``, so it
+        refuses those of this package, too.
         Call this function first, before other threads run. Spawned processes have to call it
         again; forked processes do not.
     """

@@ -111,6 +111,10 @@ def parallel_apply(
             and their results are discarded.
 
     Note:
+        Modules on the CPU, or on the same device, draw from one random generator. In threads,
+        the order of the draws differs from call to call, so random numbers do not repeat under a
+        seed. With ``in_turn`` they repeat.
+
         With ``in_turn``, a module that waits for a later one waits forever. The traceback of an
         interrupt (Ctrl-C) then shows the line that waits.
 

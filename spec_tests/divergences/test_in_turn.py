@@ -22,6 +22,7 @@ ORDER_CLAUSE = clause("divergences.PA-9.one-after-the-other")
 STATE_CLAUSE = clause("divergences.PA-9.state-of-the-caller")
 ERRORS_CLAUSE = clause("divergences.PA-9.errors")
 INTERRUPTS_CLAUSE = clause("divergences.PA-9.interrupts")
+RANDOM_CLAUSE = clause("divergences.PA-9.random-numbers-repeat")
 DATA_PARALLEL_CLAUSE = clause("divergences.PA-9.data-parallel")
 
 
@@ -206,3 +207,31 @@ def test_reference_has_no_in_turn_argument(reference):
     apply = reference.parallel_apply.parallel_apply
     for function in (apply, reference.data_parallel.DataParallel):
         assert "in_turn" not in inspect.signature(function).parameters
+
+
+class LateDropout(nn.Module):
+    """Dropout that draws later for a chunk of rows with the value ``late``."""
+
+    def __init__(self, late):
+        super().__init__()
+        self.late = late
+
+    def forward(self, x):
+        if x[0, 0] == self.late:
+            time.sleep(0.01)
+        return nn.functional.dropout(x)
+
+
+def drop(target, late):
+    """Return the outputs of two replicas on the CPU after a call of ``torch.manual_seed``."""
+    rows = torch.tensor([[1.0], [2.0]]).repeat(1, 64)
+    wrapper = target.data_parallel.DataParallel(LateDropout(late), ["cpu", "cpu"], in_turn=True)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return wrapper(rows).tolist()
+
+
+@RANDOM_CLAUSE
+@pytest.mark.parametrize("late", [1.0, 2.0], ids="late={}".format)
+def test_random_numbers_on_the_cpu_repeat_in_turn(target, late):
+    checks.same(drop(target, late), drop(target, None), late)
