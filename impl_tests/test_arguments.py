@@ -97,7 +97,7 @@ CALLS = {
     "inputs or dim of scatter": partial(impl.scatter, X, [0, 1], 2),
     "inputs or kwargs of scatter_kwargs": partial(scatter_kwargs, X, None, [0, 1]),
     "kwargs['x'] or target_gpus of scatter": partial(
-        scatter_kwargs, (), {"x": X.to_sparse_coo()}, ["cpu"]
+        scatter_kwargs, (), {"x": X.to("meta")}, ["cpu"]
     ),
     "inputs, kwargs or target_gpus of scatter": partial(
         impl.scatter, impl.Whole(X.to("meta")), ["cpu"]
