@@ -22,21 +22,20 @@ from ._comm import (
     cat_on_device,
     check_chunk_count,
     check_gather_inputs,
+    chunks_from_cpu,
     is_wrapper,
     split_into_views,
     to_device,
 )
-from ._compat import exclude_from_compilation, use_plain_operators
+from ._compat import exclude_from_compilation
 from ._device import (
     CPU,
     DeviceLike,
     as_device_or_current,
     as_target,
-    call_on_stream,
-    current_stream,
+    current_stream_by_device,
     is_on_cpu,
     save_streams,
-    side_stream,
     wait_for_grad,
     with_saved_streams,
 )
@@ -201,8 +200,11 @@ class Scatter(_CheckedFunction):
         with argument("input, chunk_sizes or dim"):
             chunks = split_into_views(input, len(devices), chunk_sizes, dim)
         with argument("input or target_gpus"):
-            pairs = zip(chunks, devices, strict=False)
-            return tuple([_copy_on_side_stream(*pair) for pair in pairs])
+            # A wrapper tensor may lack `record_stream`.
+            if is_on_cpu(input) and not is_wrapper(input):
+                used = devices[: len(chunks)]
+                return tuple(*chunks_from_cpu([chunks], used, current_stream_by_device(used)))
+            return tuple([to_device(*pair) for pair in zip(chunks, devices, strict=False)])
 
     @staticmethod
     @with_saved_streams
@@ -217,6 +219,28 @@ class Scatter(_CheckedFunction):
         # Autograd runs this node on the stream of the first chunk's device, but the gradient is
         # on the device of the input.
         return None, None, None, wait_for_grad(grad)
+
+
+class ScatteredChunks(Function):
+    """The node of chunks that were split and copied before. It has the backward of Scatter."""
+
+    @staticmethod
+    @exclude_from_compilation
+    def forward(
+        ctx: Any,
+        streams: Sequence[torch.Stream],
+        dim: int,
+        chunks: Sequence[Tensor],
+        tensor: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Return ``chunks``, views and copies of ``tensor`` that were made without grad mode.
+
+        ``streams`` are the streams that backward uses on the devices of the chunks and the tensor.
+        """
+        ctx.dim, ctx.device, ctx.streams = dim, tensor.device, streams
+        return tuple(chunks)
+
+    backward = staticmethod(Scatter.backward)
 
 
 class Gather(_CheckedFunction):
@@ -281,24 +305,6 @@ class Gather(_CheckedFunction):
             chunks = [chunk[0] for chunk in chunks]
         # The gradient of a real input is real, even if another input is complex.
         return None, None, *map(_match_complexity, chunks, ctx.complex)
-
-
-def _copy_on_side_stream(chunk: Tensor, device: torch.device) -> Tensor:
-    # A wrapper tensor may lack `record_stream`.
-    side = side_stream(device) if is_on_cpu(chunk) and not is_wrapper(chunk) else None
-    if side is None:
-        return to_device(chunk, device)
-    # 1. Copy on the side stream. The copy starts at once, even if the current stream has queued
-    #    work.
-    current = current_stream(device)
-    copy = call_on_stream(side, to_device, chunk, device)
-    # 2. Make the current stream wait for the copy.
-    current.wait_stream(side)
-    # 3. Record that the current stream uses the copy. Otherwise the allocator could reuse the
-    #    memory on the side stream too early.
-    with use_plain_operators():  # A subclass may refuse an operator that no caller uses.
-        copy.record_stream(current)
-    return copy
 
 
 def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:

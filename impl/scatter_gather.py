@@ -16,6 +16,7 @@ from torch import Tensor
 from ._arguments import argument, as_int
 from ._comm import (
     PLAIN_CLASSES,
+    SplitTensor,
     attached_copies,
     cat_on_device,
     check_gather_inputs,
@@ -25,12 +26,18 @@ from ._comm import (
     copy_attributes,
     detached_copies,
     is_wrapper,
+    split_and_move,
     split_into_views,
-    to_device,
     wrapper_to_device,
 )
 from ._compat import check_not_traced, exclude_from_compilation
-from ._device import DeviceLike, as_device_or_current, is_minus_one, is_on_cpu
+from ._device import (
+    DeviceLike,
+    as_device_or_current,
+    current_stream_by_device,
+    is_minus_one,
+    is_on_cpu,
+)
 from ._legacy_names import _is_namedtuple as _is_namedtuple
 from ._legacy_names import is_namedtuple as is_namedtuple
 from ._pytree import (
@@ -40,13 +47,14 @@ from ._pytree import (
     KeyPath,
     Leaf,
     OutputLeaves,
+    PackedChunk,
     Pieces,
     SplitLeaf,
     cat_packed,
     format_path,
     split_packed,
 )
-from .functions import Gather, Scatter
+from .functions import Gather, ScatteredChunks
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
 
@@ -229,12 +237,7 @@ def _split_leaves(
         targets = [as_device_or_current(device) for device in devices]
     shares = split_lengths(leaves.splits, len(targets), weights)
     count = len(shares[0]) if shares else len(targets)
-    pieces: dict[Leaf, Sequence[Any]] = {}
-    path: KeyPath = ""
-    with argument(lambda: f"{format_path(path)} or target_gpus"):
-        for split, lengths in zip(leaves.splits, shares, strict=True):
-            path = split.path
-            pieces[split] = split_leaf(split, targets, lengths, even=weights is None)
+    pieces = split_leaves(leaves.splits, shares, targets[:count], even=weights is None)
     if leaves.copied:
         with argument("inputs, kwargs or target_gpus"):
             pieces.update(_copy_leaves(leaves.copied, targets[:count]))
@@ -250,9 +253,10 @@ def split_lengths(
     transformers' Trainer passes a tensor of this kind with every batch. If the batch has fewer
     chunks than there are devices, the last rows of the tensor are dropped.
     """
+    extents = {split.extent for split in splits}
+    if len(extents) == 1:
+        return [chunk_lengths(extents.pop(), count, weights)] * len(splits)
     batch = [split for split in splits if not _has_one_row_per_device(split, count)]
-    if not batch or len({split.extent for split in splits}) == 1:
-        batch = list(splits)
     lengths = {
         extent: chunk_lengths(extent, count, weights)
         for extent in {split.extent for split in batch}
@@ -280,46 +284,82 @@ def _describe_mismatch(
     return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
 
 
-def split_leaf(
-    split: SplitLeaf,
+def split_leaves(
+    splits: Sequence[SplitLeaf],
+    shares: Sequence[Sequence[int]],
     devices: Sequence[torch.device],
-    lengths: Sequence[int],
     *,
     even: bool,
-) -> Sequence[Any]:
-    """Return the chunks of one leaf, each on its device.
+) -> dict[Leaf, Sequence[Any]]:
+    """Return for each leaf its chunks, one on each of ``devices``.
 
-    Rows beyond the sum of ``lengths`` are dropped, and devices without a length are ignored.
-    ``even`` means that the lengths are those of ``Tensor.chunk``.
+    ``shares`` has the chunk lengths of each leaf. Rows beyond their sum are dropped. ``even``
+    means that the lengths are those of ``Tensor.chunk``.
     """
-    targets = devices[: len(lengths)]
-    if not isinstance(split.value, Tensor):
-        data, row_counts, parts = split_packed(split.value, lengths)
-        chunks = _split_tensor(data, targets, row_counts, 0)
-        return [part.with_data(chunk) for part, chunk in zip(parts, chunks, strict=True)]
-    is_plain = type(split.value) in PLAIN_CLASSES
-    if is_wrapper(split.value):
-        return _split_wrapper(split, targets, lengths, even=even)
+    pieces: dict[Leaf, Sequence[Any]] = {}
+    rows: dict[SplitLeaf, SplitTensor] = {}
+    packed: dict[SplitLeaf, list[PackedChunk]] = {}
+    path: KeyPath = ""
+
+    def visit(splits: Iterable[SplitTensor]) -> Iterator[SplitTensor]:
+        nonlocal path
+        for split in splits:
+            path = split.path
+            yield split
+
+    with argument(lambda: f"{format_path(path)} or target_gpus"):
+        for leaf, lengths in zip(splits, shares, strict=True):
+            path = leaf.path
+            if not isinstance(leaf.value, Tensor):
+                data, row_counts, parts = split_packed(leaf.value, lengths)
+                rows[leaf], packed[leaf] = SplitTensor(data, row_counts, 0, path), parts
+            elif is_wrapper(leaf.value):
+                pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
+            else:
+                rows[leaf] = _used_rows(leaf, lengths, even=even)
+        streams = _streams_for(rows.values(), devices)
+        split_and_move(rows.values(), devices, streams, visit)
+        for split in visit(rows.values()):
+            if _needs_grad([split.tensor]):
+                split.chunks = ScatteredChunks.apply(  # type: ignore[no-untyped-call] # in torch
+                    [*streams.values()], split.dim, split.chunks, split.tensor
+                )
+    for leaf, split in rows.items():
+        pieces[leaf] = split.chunks
+        _copy_attributes(split)
+    for leaf, parts in packed.items():
+        pairs = zip(parts, pieces[leaf], strict=True)
+        pieces[leaf] = [part.with_data(chunk) for part, chunk in pairs]
+    return pieces
+
+
+def _used_rows(leaf: SplitLeaf, lengths: Sequence[int], *, even: bool) -> SplitTensor:
     used = sum(lengths)
-    rows = split.value if used == split.extent else split.value.narrow(split.dim, 0, used)
+    rows = leaf.value if used == leaf.extent else leaf.value.narrow(leaf.dim, 0, used)
     # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
-    chunks = _split_tensor(rows, targets, None if even and not is_plain else lengths, split.dim)
-    if not is_plain:
-        for chunk in chunks:
-            if type(chunk) is type(split.value):
-                copy_attributes(split.value, chunk)
-    return chunks
+    sizes = None if even and type(leaf.value) not in PLAIN_CLASSES else lengths
+    return SplitTensor(rows, sizes, leaf.dim, leaf.path)
 
 
-def _split_tensor(
-    tensor: Tensor, targets: Sequence[torch.device], sizes: Sequence[int] | None, dim: int
-) -> Sequence[Tensor]:
-    # Use Scatter for CPU tensors even without gradients, because it copies them on side streams.
-    if _needs_grad([tensor]) or is_on_cpu(tensor):
-        chunks: Sequence[Tensor] = Scatter.apply(targets, sizes, dim, tensor)
-        return chunks
-    pairs = zip(split_into_views(tensor, len(targets), sizes, dim), targets, strict=True)
-    return [to_device(chunk, target) for chunk, target in pairs]
+def _copy_attributes(split: SplitTensor) -> None:
+    """Copy the attributes of a tensor of a subclass to its chunks of this subclass."""
+    kind = type(split.tensor)
+    if kind not in PLAIN_CLASSES:
+        for chunk in split.chunks:
+            if type(chunk) is kind:
+                copy_attributes(split.tensor, chunk)
+
+
+def _streams_for(
+    splits: Iterable[SplitTensor], devices: Sequence[torch.device]
+) -> dict[torch.device, torch.Stream]:
+    """Return the current streams that copies from the CPU and backward need."""
+    sources = [
+        split.tensor.device
+        for split in splits
+        if is_on_cpu(split.tensor) or _needs_grad([split.tensor])
+    ]
+    return current_stream_by_device([*devices, *sources]) if sources else {}
 
 
 def _split_wrapper(

@@ -38,8 +38,8 @@ ORDERING = frozenset(
         "with_saved_streams",
     }
 )
-#: Names of functions that call their second argument on the stream that is their first argument.
-CALLERS = frozenset({"_call_on", "call_on_stream"})
+#: Names of functions that call their second argument on the streams in their first argument.
+CALLERS = frozenset({"_call_on", "call_on_stream", "call_on_streams"})
 _IMPL_TESTS = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",

@@ -31,7 +31,9 @@ from .placement import DeviceId, Placement, check_balance, choose_devices
 from .saved_streams import save_streams, wait_for_grad, with_saved_streams
 from .stream import (
     call_on_stream,
+    call_on_streams,
     current_stream,
+    current_stream_by_device,
     current_streams,
     set_current_streams,
     side_stream,

@@ -8,7 +8,7 @@ accelerator is available, such as CUDA beside a vendor's back end, its devices k
 """
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from numbers import Integral
 from types import SimpleNamespace
@@ -80,6 +80,22 @@ def runtime(kind: str | None) -> Any:
     return _second_runtime(kind)
 
 
+def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device, Any]:
+    """Return :func:`runtime_of` for those of ``devices`` that have streams.
+
+    Each device type is looked up once.
+    """
+    runtimes: dict[str, Any] = {}
+    found: dict[torch.device, Any] = {}
+    for device in devices:
+        kind = device.type
+        if kind not in runtimes:
+            runtimes[kind] = runtime(kind) if has_streams(device) else None
+        if runtimes[kind] is not None:
+            found[device] = runtimes[kind]
+    return found
+
+
 @cache
 def _second_runtime(kind: str) -> SimpleNamespace:
     """Return the functions of ``torch.accelerator`` for a type that is not the accelerator's."""
@@ -126,7 +142,7 @@ def is_cpu(device: DeviceLike | None) -> bool:
     """Return whether ``device`` is the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
     if isinstance(device, str):
         device = torch.device(device)
-    return isinstance(device, torch.device) and device.type == "cpu"
+    return type(device) is torch.device and device.type == "cpu"
 
 
 def is_cuda(device: torch.device) -> bool:
@@ -219,6 +235,8 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
     Raise TypeError if ``device`` is an object that names no device.
     """
+    if type(device) is torch.device and _is_usable(device.type) and _has_index(device):
+        return device  # This is the usual case, and the checks below take longer.
     if isinstance(device, str):
         device = torch.device(device)
     if is_ordinal(device):
@@ -231,6 +249,10 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     index = None if device is None else device.index
     kind = type_to_use(device)
     return current_device(kind) if index is None else device_at(index, kind)
+
+
+def _has_index(device: torch.device) -> bool:
+    return device.index is not None and device.index >= 0
 
 
 def ordinal_or_current(device: DeviceLike | None) -> int:

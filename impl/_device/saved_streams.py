@@ -17,15 +17,14 @@ from torch import Tensor
 
 from .._compat import exclude_from_compilation
 from .device import current_device, has_streams, type_to_use
-from .stream import current_stream, set_current_streams
+from .stream import current_stream, current_stream_by_device, set_current_streams
 
 _Backward = Callable[..., Any]
 
 
 def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
     """Save the current streams of ``devices`` in ``ctx``."""
-    # A dictionary drops repeated devices and keeps their order.
-    ctx.streams = [*map(current_stream, dict.fromkeys(filter(has_streams, devices)))]
+    ctx.streams = [*current_stream_by_device(devices).values()]
 
 
 def wait_for_grad(grad: Tensor) -> Tensor:

@@ -1,13 +1,13 @@
 """Current streams, and side streams for copies from the CPU."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
 import torch
 
 from .._compat import call_with_setting
-from .device import call_on_device, has_streams, runtime, runtime_of
+from .device import call_on_device, has_streams, runtime, runtime_of, runtimes_with_streams
 
 _R = TypeVar("_R")
 
@@ -23,6 +23,28 @@ def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any
     return result
 
 
+def call_on_streams(
+    streams: Mapping[torch.Stream, torch.Stream], function: Callable[..., _R], *args: Any
+) -> _R:
+    """Call ``function(*args)`` while the keys of ``streams`` are current, each on its device.
+
+    Each value is the current stream of the same device. It is restored, even after an interrupt.
+    The current device does not change. There is at most one stream for each device.
+    """
+    runtimes = [*runtimes_with_streams(stream.device for stream in streams).values()]
+    setters = [each.set_stream for each in runtimes]
+    distinct = {id(each): each for each in runtimes}.values()
+    devices = [(each.set_device_index, each.current_device_index()) for each in distinct]
+
+    def set_streams(streams: Iterable[torch.Stream]) -> None:
+        for set_stream, stream in zip(setters, streams, strict=True):
+            set_stream(stream)
+        for set_device_index, index in devices:  # `set_stream` has changed the current devices.
+            set_device_index(index)
+
+    return call_with_setting(set_streams, [*streams], [*streams.values()], function, *args)
+
+
 def _call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
     accelerator = runtime_of(stream.device)
     before = accelerator.current_stream(stream.device_index)
@@ -33,6 +55,14 @@ def current_stream(device: torch.device) -> torch.Stream:
     """Return the current stream of ``device``, a device of an accelerator."""
     stream: torch.Stream = runtime_of(device).current_stream(device.index)
     return stream
+
+
+def current_stream_by_device(
+    devices: Iterable[torch.device],
+) -> dict[torch.device, torch.Stream]:
+    """Return the current streams of those of ``devices`` that have streams."""
+    runtimes = runtimes_with_streams(devices).items()
+    return {device: each.current_stream(device.index) for device, each in runtimes}
 
 
 def current_streams(kind: str | None, ordinals: Iterable[int]) -> list[torch.Stream]:
@@ -56,11 +86,13 @@ def side_stream(device: torch.device) -> torch.Stream | None:
     All calls and threads share one stream per device. The allocator reuses memory only on the
     stream that allocated it, so a new stream for each call would never reuse memory.
     """
+    known = _side_streams.get(device)
+    if known is not None:
+        return known
     if not has_streams(device) or not _has_side_streams(device):
         return None
-    known = _side_streams.get(device)
     # If two threads both create a first stream, `setdefault` returns the same one to both.
-    return known or _side_streams.setdefault(device, torch.Stream(device))
+    return _side_streams.setdefault(device, torch.Stream(device))
 
 
 @cache

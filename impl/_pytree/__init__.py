@@ -7,4 +7,4 @@ from .containers import KeyPath, Leaf, Node, Pieces, format_path, is_named_tuple
 from .inputs import CopiedLeaf, InputLeaves, SplitLeaf, remove_markers
 from .markers import SplitAlong, Whole
 from .outputs import GatheredLeaf, OutputLeaves
-from .packed_sequence import cat_packed, split_packed
+from .packed_sequence import PackedChunk, cat_packed, split_packed

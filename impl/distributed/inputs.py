@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path
-from ..scatter_gather import split_leaf, split_lengths
+from ..scatter_gather import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 
@@ -62,7 +62,7 @@ class ShardedInputs:
         # `DataParallel.part` uses these.
         padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
         devices = [_tensor_of(split).device] * len(padded)
-        return split_leaf(split, devices, padded, even=False)[self._rank]
+        return split_leaves([split], [padded], devices, even=False)[split][self._rank]
 
     def fingerprint(self) -> Fingerprint:
         """Return the names, shapes, dtypes and hashes of all tensors."""

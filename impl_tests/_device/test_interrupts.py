@@ -6,7 +6,12 @@ import torch
 from impl import comm
 from impl._comm import grad_mode
 from impl._compat import call_with_setting
-from impl._device import call_on_device, call_on_stream
+from impl._device import (
+    call_on_device,
+    call_on_stream,
+    call_on_streams,
+    current_stream_by_device,
+)
 
 
 class InterruptedSetter:
@@ -52,6 +57,18 @@ def test_an_interrupted_call_restores_the_current_stream(devices, monkeypatch):
         call_on_stream(torch.Stream(device), int)
     assert setter.is_interrupted
     assert torch.accelerator.current_stream(device) == before
+
+
+def test_an_interrupted_call_restores_the_streams_of_all_devices(devices, monkeypatch):
+    before = current_stream_by_device(devices)
+    device = torch.accelerator.current_device_index()
+    setter = interrupt(monkeypatch, torch.accelerator, "set_stream", [*before.values()][-1])
+    streams = {torch.Stream(device): stream for device, stream in before.items()}
+    with pytest.raises(KeyboardInterrupt):
+        call_on_streams(streams, int)
+    assert setter.is_interrupted
+    assert current_stream_by_device(devices) == before
+    assert torch.accelerator.current_device_index() == device
 
 
 def test_an_interrupted_reduction_restores_grad_mode(devices, monkeypatch):
