@@ -34,7 +34,7 @@ from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices,
 from ._device import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._pytree import InputLeaves, Leaf, remove_markers
-from ._replica import ReplicaCacheBlock, check_source, find_replica_cache
+from ._replica import ReplicaCacheBlock, SeparateChunks, check_source, find_replica_cache
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
@@ -95,7 +95,9 @@ class DataParallel(nn.Module, Generic[T]):
         repeats under a seed only with ``in_turn``. The same holds for replicas on one accelerator.
 
         Attributes that a replica sets are lost with the replica. The buffers of the replica on
-        the first device are those of ``module``, so changes to them in place remain.
+        the first device are those of ``module``, so changes to them in place remain. If a replica
+        changes its chunk of an input in place, and the chunk is on the device of the input, the
+        caller's tensor changes, too; on other devices, chunks are copies.
 
         With several devices, ``torch.compile`` leaves a call out of its graphs; compile
         ``module`` to run compiled replicas. ``torch.jit.trace`` raises an error; trace
@@ -252,8 +254,16 @@ class DataParallel(nn.Module, Generic[T]):
             all_args, all_kwargs = _at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
             # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
+            chunks = SeparateChunks()
+            if torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs):
+                arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
+                all_args, all_kwargs = zip(*arguments, strict=True)
+                del arguments
             replicas = cached[: len(used)] or self.replicate(self.module, used)
-            outputs = self.parallel_apply(replicas, all_args, all_kwargs)
+            try:
+                outputs = self.parallel_apply(replicas, all_args, all_kwargs)
+            finally:
+                chunks.write_back()
             # Free the memory of the replicas and the inputs before the outputs are gathered.
             del cached, replicas, all_args, all_kwargs
             return self.gather(outputs, self.output_device)

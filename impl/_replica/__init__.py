@@ -7,3 +7,4 @@ from .build import ReplicaMap, build_replicas
 from .cache import ReplicaCacheBlock, find_replica_cache
 from .compiled import has_compiled_code
 from .module_tree import Tree, check_source, collect_tree, is_script_module
+from .separate_chunks import SeparateChunks

@@ -1,0 +1,143 @@
+"""impl._replica.separate_chunks: the tensors that are copied, and the changes that are kept."""
+
+import gc
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
+
+from impl import DataParallel, Whole
+from impl._replica import SeparateChunks
+
+
+class Call(nn.Module):
+    """A module with one parameter that calls a function with the parameter and its arguments."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function, self.weight = function, nn.Parameter(torch.ones(()))
+
+    def forward(self, *args):
+        """Return the result of the function."""
+        return self.function(self.weight, *args)
+
+
+def lanes(function, count=2, **options):
+    return DataParallel(Call(function), ["cpu"] * count, **options)
+
+
+def separate(*arguments):
+    """Return whether each tensor of each replica's arguments is copied."""
+    found = SeparateChunks().separate(arguments)
+    return [
+        [new is not old for new, old in zip(new_values, old_values, strict=True)]
+        for new_values, old_values in zip(found, arguments, strict=True)
+    ]
+
+
+def test_views_of_one_tensor_are_copied_with_their_strides():
+    x = torch.arange(24.0).reshape(4, 3, 2).transpose(1, 2)
+    chunks = x.chunk(2)
+    copies = SeparateChunks().separate([(chunk,) for chunk in chunks])
+    assert [copy.stride() for (copy,) in copies] == [chunk.stride() for chunk in chunks]
+    assert all(torch.equal(copy, chunk) for (copy,), chunk in zip(copies, chunks, strict=True))
+
+
+def test_other_tensors_are_not_copied():
+    x, y = torch.ones(4), torch.ones(2)
+    assert separate((x[:2], y), (x[2:], y)) == [[True, False], [True, False]]
+    assert separate((x[:2], y), (torch.ones(2), y)) == [[False, False]] * 2
+
+
+@pytest.mark.parametrize("other", [lambda x: x, lambda x: x[::2]], ids=["same", "overlapping"])
+def test_views_that_one_replica_has_twice_are_not_copied(other):
+    x = torch.ones(4)
+    first, second = x[:2], x[2:]
+    assert separate((first, other(first)), (second, other(second))) == [[False] * 2] * 2
+
+
+def test_views_that_require_grad_are_not_copied():
+    x = torch.ones(4, requires_grad=True)
+    assert separate((x[:2],), (x[2:],)) == [[False]] * 2
+
+
+def test_inference_tensors_are_not_copied():
+    with torch.inference_mode():
+        x = torch.ones(4)
+    assert separate((x[:2],), (x[2:],)) == [[False]] * 2
+
+
+def test_arguments_without_views_are_returned_themselves():
+    arguments = [([torch.ones(2)], {"flag": 1}), ([torch.ones(2)], {"flag": 1})]
+    assert all(
+        new is old
+        for new, old in zip(SeparateChunks().separate(arguments), arguments, strict=True)
+    )
+
+
+def test_in_place_changes_of_packed_sequences_train():
+    def scale(weight, packed: PackedSequence):
+        return packed._replace(data=packed.data.mul_(2) * weight)
+
+    model = lanes(scale)
+    packed = pack_sequence([torch.ones(3), torch.ones(2), torch.ones(1)])
+    model(packed).data.sum().backward()
+    assert model.module.weight.grad.item() == 12
+
+
+@pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
+def test_changes_before_an_error_are_kept(in_turn):
+    def fail(weight, x):
+        x.add_(1)
+        raise ValueError("a replica failed")
+
+    x = torch.zeros(4)
+    with pytest.raises(ValueError, match="a replica failed"):
+        lanes(fail, in_turn=in_turn)(x)
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_a_change_of_a_view_that_is_not_copied_still_raises_in_backward():
+    model = lanes(lambda weight, x, y: x.relu_() * weight + y * weight, in_turn=True)
+    x = torch.ones(4)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        model(x, x).sum().backward()
+
+
+def test_a_change_beside_a_whole_copy_of_the_same_tensor_raises_in_backward():
+    model = lanes(lambda weight, x, whole: whole.sum() * weight + x.add_(1) * weight, in_turn=True)
+    x = torch.ones(4)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        model(x, Whole(x)).sum().backward()
+
+
+def test_a_change_after_the_forward_does_not_reach_the_callers_tensor():
+    kept = []
+    model = lanes(lambda weight, x: kept.append(x) or x * weight)
+    x, outside = torch.ones(4), torch.ones(4, requires_grad=True)
+    saved = (x * outside).sum()
+    output = model(x)
+    kept[0].zero_()
+    saved.backward()
+    assert outside.grad.tolist() == x.tolist() == [1, 1, 1, 1]
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        output.sum().backward()
+
+
+def test_a_shape_that_a_replica_changes_is_not_the_shape_of_the_callers_tensor():
+    x = torch.ones(4, 3)
+    lanes(lambda weight, chunk: chunk.t_().mul_(2).t() * weight)(x)
+    assert x.tolist() == [[2.0] * 3] * 4
+
+
+def test_copies_are_freed_after_the_forward():
+    copies = []
+    model = lanes(lambda weight, x: copies.append(weakref.ref(x)) or weight.expand(len(x)))
+    gc.disable()
+    try:
+        model(torch.ones(4))
+        assert [copy() for copy in copies] == [None, None]
+    finally:
+        gc.enable()
