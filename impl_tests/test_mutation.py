@@ -1,16 +1,11 @@
-"""impl_tests.mutation: changes to impl, the order of tests, and records of equivalent changes.
-
-An equivalent change is one that no caller of impl can notice.
-"""
-
-import itertools
+"""impl_tests.mutation: changes to impl, and the order of tests."""
 
 import pytest
 
 pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
 
 from impl_tests.mutants import IMPL
-from impl_tests.mutation import changes, equivalent, operators, verdicts
+from impl_tests.mutation import changes, operators
 from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import take_for_seconds
 from impl_tests.mutation.trials import Kills
@@ -18,11 +13,6 @@ from impl_tests.mutation.trials import Kills
 MARKERS = changes.find_changes(("_pytree/markers.py",))
 #: The name of the change that removes the decorator of the class Whole.
 NO_DATACLASS = "_pytree/markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
-RECORD = """
-[[equivalent]]
-reason = "for this test"
-changes = ["{}"]
-"""
 #: For a description of a change, or of unchanged code: the original code and all changed codes.
 CHANGED_CODES = {
     "a statement": (
@@ -101,35 +91,6 @@ def test_the_star_of_a_signature_is_not_changed_to_a_slash():
     assert not [name for name in changes.find_changes(("_comm/checks.py",)) if "/," in name]
 
 
-def test_load_returns_recorded_changes_with_their_reasons():
-    assert equivalent.load(MARKERS, RECORD.format(NO_DATACLASS)) == {NO_DATACLASS: "for this test"}
-
-
-def test_a_record_for_an_unselected_file_is_ignored():
-    assert equivalent.load(MARKERS, RECORD.format("comm.py f: a -> b")) == {}
-
-
-@pytest.mark.parametrize(
-    "text",
-    [RECORD.format(NO_DATACLASS + "x"), RECORD.format(NO_DATACLASS) * 2],
-    ids=["no such change", "twice"],
-)
-def test_a_record_of_an_unknown_or_repeated_change_is_refused(text):
-    with pytest.raises(ValueError, match="Whole"):
-        equivalent.load(MARKERS, text)
-
-
-@pytest.mark.parametrize("reason", ["", 'reason = ""', 'reason = " "'], ids=repr)
-def test_a_record_without_a_reason_is_refused(reason):
-    text = RECORD.format(NO_DATACLASS).replace('reason = "for this test"', reason)
-    with pytest.raises(ValueError, match="no reason for _pytree/markers"):
-        equivalent.load(MARKERS, text)
-
-
-def test_each_record_of_equivalent_toml_names_a_change():
-    assert equivalent.load(changes.find_changes())
-
-
 IF = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
 
 
@@ -164,76 +125,6 @@ def test_impl_distributed_is_not_changed():
     names = {path.relative_to(IMPL).as_posix() for path in changes.list_sources()}
     assert {"__init__.py", "comm.py", "_device/device.py"} <= names
     assert not names & {"distributed/__init__.py", "distributed/gradients.py"}
-
-
-@pytest.fixture
-def cache(tmp_path, monkeypatch):
-    """A cache of two detected changes: one by a test in a.py, one by the import of impl."""
-    monkeypatch.setattr(verdicts, "ROOT", tmp_path)
-    (tmp_path / "a.py").write_text("before")
-    path = tmp_path / "detected.jsonl"
-    monkeypatch.setattr(verdicts, "CACHE", path)
-    monkeypatch.setattr(verdicts, "_REPOSITORY", tmp_path / "detected.json")
-    first, second = itertools.islice(MARKERS.values(), 2)
-    verdicts.save(path, first, "a.py::test")
-    verdicts.save(path, second, "the import of impl")
-    return path
-
-
-def test_cached_verdicts_are_loaded(cache):
-    first, second, *_ = MARKERS.values()
-    found = verdicts.load(cache, MARKERS.values(), tests={"a.py::test"})
-    assert found == {first: "a.py::test", second: "the import of impl"}
-
-
-def test_a_verdict_of_a_removed_test_is_ignored(cache):
-    _, second, *_ = MARKERS.values()
-    found = verdicts.load(cache, MARKERS.values(), tests={})
-    assert found == {second: "the import of impl"}
-
-
-def test_a_verdict_of_an_edited_test_is_loaded_only_with_stale_ones(cache):
-    first, second, *_ = MARKERS.values()
-    (cache.parent / "a.py").write_text("after")
-    assert [*verdicts.load(cache, MARKERS.values(), {"a.py::test"})] == [second]
-    with_stale = verdicts.load(cache, MARKERS.values(), {"a.py::test"}, with_stale=True)
-    assert [*with_stale] == [first, second]
-
-
-def test_verdicts_in_the_repository_are_loaded_without_a_cache(cache):
-    first, second, *_ = MARKERS.values()
-    assert verdicts.write_to_repository(MARKERS.values()) == 2
-    cache.unlink()
-    found = verdicts.load(cache, MARKERS.values(), tests={"a.py::test"})
-    assert found == {first: "a.py::test", second: "the import of impl"}
-    assert verdicts.load(cache.with_name("new"), MARKERS.values(), tests={"a.py::test"}) == {}
-
-
-def test_a_later_verdict_replaces_an_earlier_one(cache):
-    first, *_ = MARKERS.values()
-    verdicts.save(cache, first, "a.py::other")
-    found = verdicts.load(cache, [first], tests={"a.py::test", "a.py::other"})
-    assert found == {first: "a.py::other"}
-
-
-@pytest.mark.parametrize(
-    ("edit", "is_valid"), [("# comment", True), ("edited = 1", False)], ids=["comment", "code"]
-)
-def test_only_an_edit_of_the_code_of_the_changed_file_makes_a_verdict_invalid(
-    tmp_path, monkeypatch, edit, is_valid
-):
-    change = next(iter(MARKERS.values()))
-    file = tmp_path / change.file
-    file.parent.mkdir(parents=True)
-    file.write_text("original = 1\n")
-    monkeypatch.setattr(verdicts, "IMPL", tmp_path)
-    verdicts.save(tmp_path / "cache", change, "the import of impl")
-    file.write_text(f"original = 1\n{edit}\n")
-    assert bool(verdicts.load(tmp_path / "cache", [change], tests={})) == is_valid
-
-
-def test_a_missing_cache_is_empty(tmp_path):
-    assert verdicts.load(tmp_path / "none", MARKERS.values(), tests={}) == {}
 
 
 def test_tests_that_detected_a_nearby_change_come_first():

@@ -103,11 +103,11 @@ def run(
     lines: ExecutedLines,
     selected: Sequence[Change],
     *,
-    kills: Kills,
     seconds: float,
     processes: int,
 ) -> Iterator[Trial]:
     """Try each selected change for ``seconds`` of CPU time; yield each trial when it ends."""
+    kills = Kills()
     jobs = (
         forks.Job(
             change,
