@@ -58,6 +58,9 @@ settings.register_profile(
     "mutants", _COMMON, max_examples=50, derandomize=True, phases=_WITHOUT_SHRINKING
 )
 settings.register_profile(
+    "perturbations", _COMMON, max_examples=10, derandomize=True, phases=_WITHOUT_SHRINKING
+)
+settings.register_profile(
     "mutation", _COMMON, max_examples=20, derandomize=True, phases=_WITHOUT_SHRINKING
 )
 settings.load_profile("quick")

@@ -1,0 +1,88 @@
+"""impl_tests.wrong: the table of perturbations is complete, and the suite notices a sample."""
+
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from impl_tests.mutants import load as load_mutants
+from impl_tests.wrong import REASONS, Exempt, Perturbation, facts, load, wrapping
+from impl_tests.wrong.kinds import KINDS, PARAMETERS
+from spec_tests.harness.conformance import clauses
+
+ROOT = Path(__file__).resolve().parents[1]
+TABLE = load()
+PERTURBATIONS = sorted({str(p): p for p in TABLE.values() if isinstance(p, Perturbation)}.items())
+FUNCTIONS = dict(wrapping.signatures("impl"))
+#: The largest number of clauses without a perturbation.
+MAX_EXEMPT = 20
+#: The clauses whose perturbations each test run tries; ``python -m impl_tests.wrong`` tries all.
+SAMPLE = (
+    "comm.scatter.own-device-views",
+    "comm.gather.keeps-channels-last",
+    "functions.scatter.cpu-input-is-ready",
+    "scatter_gather.scatter.named-tuples",
+)
+
+
+def test_every_clause_has_a_perturbation_or_a_mutant():
+    mutants = {name for mutant in load_mutants().values() for name in mutant.breaks}
+    # Both change Python functions, but the clauses "cpp.*" are about C++ functions.
+    expected = {name for name in clauses.load() if not name.startswith("cpp.")}
+    assert TABLE.keys() | mutants == expected
+
+
+def test_few_clauses_are_exempt_and_each_has_a_known_reason():
+    exempt = [entry.reason for entry in TABLE.values() if isinstance(entry, Exempt)]
+    assert set(exempt) <= REASONS
+    assert len(exempt) <= MAX_EXEMPT
+
+
+@pytest.mark.parametrize("perturbation", dict(PERTURBATIONS).values(), ids=str)
+def test_function_kind_and_facts_of_a_perturbation_exist(perturbation):
+    arguments = FUNCTIONS[perturbation.function].parameters
+    kind, _, argument = perturbation.kind.partition(":")
+    assert kind in (PARAMETERS if argument else KINDS)
+    assert not argument or argument in arguments
+    for fact in perturbation.guard:
+        name, _, rest = fact.rpartition(":")
+        assert rest in (facts.ARGUMENT if name else facts.CALL), fact
+        assert not name or name == "self" or name in arguments
+
+
+def test_a_line_of_two_words_is_refused():
+    with pytest.raises(ValueError, match="function kind guard"):
+        Perturbation.parse("comm.scatter cloned")
+
+
+def test_a_perturbation_is_written_as_it_is_read():
+    text = "comm.scatter cloned devices:one&tensor:grad"
+    assert str(Perturbation.parse(text)) == text
+
+
+@pytest.mark.machinery
+def test_suite_notices_a_sample_of_perturbations():
+    # Start a new process: a process that has used simulated devices must not fork.
+    command = [sys.executable, "-m", "impl_tests.wrong", *SAMPLE]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(SAMPLE)} clauses" in run.stdout
+    assert "0 problems" in run.stdout
+
+
+@pytest.mark.machinery
+def test_a_perturbation_that_changes_nothing_is_a_problem(tmp_path):
+    table = tmp_path / "table.toml"
+    table.write_text('[clauses]\n"comm.scatter.slices" = "comm.scatter cloned dim:has-float"\n')
+    command = [sys.executable, "-m", "impl_tests.wrong", "--table", str(table)]
+    command += ["comm.scatter.slices"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "SURVIVED comm.scatter.slices" in run.stdout
+
+
+def test_signatures_leave_out_the_context_of_autograd():
+    assert [*FUNCTIONS["functions.Gather"].parameters] == ["target_device", "dim", "inputs"]
+    assert isinstance(FUNCTIONS["comm.scatter"], inspect.Signature)

@@ -1,0 +1,76 @@
+"""Perturbations: wrong behaviour that a program adds to the public functions of a target.
+
+A perturbation is a line of three words: the *function*, such as ``comm.scatter``; the *kind*, the
+change of the function's behaviour, such as ``result-swapped``; and the *guard*, the facts of a
+call, such as ``devices:repeated``. Calls without these facts behave as before. The table
+``perturbations.toml`` names, for each clause of spec_tests/clauses.toml, a perturbation that fails
+a test of the clause.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["ALWAYS", "REASONS", "TABLE", "Exempt", "Perturbation", "load"]
+
+TABLE = Path(__file__).parent / "perturbations.toml"
+#: The guard of a perturbation that changes all calls.
+ALWAYS = "always"
+#: Joins the facts of a guard.
+AND = "&"
+#: The reasons for which a clause may have no perturbation.
+REASONS = frozenset({"no-call", "signature", "structure", "other-process"})
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """A change of the behaviour of a public function.
+
+    Args:
+        function: The part and the name of the function, such as ``comm.scatter``.
+        kind: A name of `kinds.KINDS`, with an argument's name after a colon if the kind has one.
+        guard: Facts of a call. The function changes its behaviour only in calls with all facts.
+    """
+
+    function: str
+    kind: str
+    guard: frozenset[str] = frozenset()
+
+    @classmethod
+    def parse(cls, text: str) -> "Perturbation":
+        """Return the perturbation that a line describes.
+
+        Raises:
+            ValueError: The line does not have three words.
+        """
+        words = text.split()
+        if len(words) != 3:
+            raise ValueError(f"{text!r} is not 'function kind guard'")
+        function, kind, guard = words
+        facts = () if guard == ALWAYS else guard.split(AND)
+        return cls(function, kind, frozenset(facts))
+
+    def __str__(self) -> str:
+        return f"{self.function} {self.kind} {AND.join(sorted(self.guard)) or ALWAYS}"
+
+
+@dataclass(frozen=True)
+class Exempt:
+    """A clause without a perturbation.
+
+    Args:
+        reason: One of `REASONS`.
+    """
+
+    reason: str
+
+
+def load(path: Path = TABLE) -> dict[str, Perturbation | Exempt]:
+    """Return the table: the entry of each clause, in the order of the file."""
+    table = tomllib.loads(path.read_text(encoding="utf-8"))
+    found: dict[str, Perturbation | Exempt] = {}
+    for name, text in table["clauses"].items():
+        found[name] = Perturbation.parse(text)
+    for name, reason in table.get("exempt", {}).items():
+        found[name] = Exempt(reason)
+    return found

@@ -1,0 +1,161 @@
+"""Check the table of perturbations: ``python -m impl_tests.wrong [CLAUSE ...]``."""
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from impl_tests.wrong import TABLE, Perturbation, load, search, state
+from impl_tests.wrong.call_log import CallLog
+from impl_tests.wrong.runs import CHAPTERS, Ended, Job, Step, Suite, collect
+from spec_tests.harness.conformance import clauses
+
+#: The number of tests whose calls one process records.
+_CHUNK = 150
+
+
+def main() -> int:
+    """Run the suite with each perturbation. Return 1 if one is not noticed, or is too gross.
+
+    Without names, also check that each perturbation fails at most a tenth of the clauses whose
+    tests call its function.
+    """
+    parser = argparse.ArgumentParser(prog="python -m impl_tests.wrong", description=main.__doc__)
+    parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument(
+        "--propose", action="store_true", help="search perturbations that fail the clauses"
+    )
+    parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
+    options = parser.parse_args()
+    found: list[int] = []
+
+    def run(suite: Suite) -> None:
+        act = _propose if options.propose else _check
+        with TemporaryDirectory() as folder:
+            found.append(act(suite, options, Path(folder) / "log"))
+
+    collect(run, *CHAPTERS)
+    return max(found, default=2)
+
+
+def _select(names: Sequence[str]) -> list[str]:
+    known = clauses.load()
+    selected = [n for n, c in known.items() if not names or any(map(c.has_prefix, names))]
+    if not selected:
+        raise SystemExit(f"no clause is called {names[0]}")
+    return selected
+
+
+def _record(
+    suite: Suite, tests: Sequence[str], processes: int, path: Path
+) -> tuple[CallLog, set[str]]:
+    """Run tests without a perturbation; return their calls and the tests that pass."""
+    path.touch()
+    starts = range(0, len(tests), _CHUNK)
+    jobs = [
+        Job([Step(state.LOGGING, tests[start : start + _CHUNK])], None, log=path)
+        for start in starts
+    ]
+    passed: set[str] = set()
+    for ended in suite.run(jobs, processes):
+        passed |= {test for _, test, verdict in ended.verdicts if verdict == "pass"}
+        for _, test, verdict in ended.verdicts:
+            if verdict == "fail":
+                print(f"not judged, because it fails with wrapped functions: {test}")
+    return CallLog.read(path, suite.clauses), passed
+
+
+def _check(suite: Suite, options: argparse.Namespace, path: Path) -> int:
+    processes = options.processes
+    selected = set(_select(options.clauses))
+    table = {
+        name: entry
+        for name, entry in load(options.table).items()
+        if isinstance(entry, Perturbation) and name in selected
+    }
+    tests = [
+        test
+        for test, ids in suite.clauses.items()
+        if not options.clauses or selected.intersection(ids)
+    ]
+    log, passed = _record(suite, tests, processes, path)
+    named: dict[Perturbation, list[str]] = defaultdict(list)
+    for name, perturbation in table.items():
+        named[perturbation].append(name)
+    jobs = [_job(each, suite, log, passed, names) for each, names in named.items()]
+    problems = 0
+    for count, ended in enumerate(suite.run(jobs, processes), 1):
+        perturbation = Perturbation.parse(_line(ended.job))
+        failed = _failed(ended)
+        limit = log.limit(perturbation.function)
+        survived = [name for name in named[perturbation] if name not in failed]
+        gross = not options.clauses and len(failed) > limit
+        problems += bool(survived) + gross
+        verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
+        verdict += f", TOO GROSS (limit {limit})" * gross
+        print(f"[{count}/{len(jobs)}] {perturbation}: {verdict}, fails {len(failed)} clauses")
+        sys.stdout.flush()
+    print(f"{len(table)} clauses, {len(named)} perturbations, {problems} problems")
+    return int(problems > 0)
+
+
+def _job(
+    perturbation: Perturbation, suite: Suite, log: CallLog, passed: set[str], named: Sequence[str]
+) -> Job:
+    """Return a job with a step for each clause that the perturbation reaches, ``named`` first."""
+    by_clause: dict[str, list[str]] = {name: [] for name in named}
+    for test in log.tests(perturbation.function, perturbation.guard):
+        if test in passed:
+            for name in suite.clauses[test]:
+                by_clause.setdefault(name, []).append(test)
+    for name in named:  # a test of a signature makes no call
+        by_clause[name] = by_clause[name] or [t for t in passed if name in suite.clauses[t]]
+    line = str(perturbation)
+    steps = [Step(line, tests, group=name) for name, tests in by_clause.items()]
+    return Job(steps, [perturbation.function])
+
+
+def _line(job: Job) -> str:
+    return job.steps[0].line
+
+
+def _failed(ended: Ended) -> set[str]:
+    """Return the clauses with a test that failed, hung or crashed."""
+    steps = ended.job.steps
+    failed = {steps[number].group for number, _, verdict in ended.verdicts if verdict == "fail"}
+    if ended.status:
+        done = ended.verdicts[-1][0] if ended.verdicts else 0
+        failed.add(steps[done].group)
+    return failed
+
+
+def _propose(suite: Suite, options: argparse.Namespace, path: Path) -> int:
+    """Print perturbations that fail the clauses, at most three for each."""
+    log, passed = _record(suite, list(suite.clauses), options.processes, path)
+    known, selected = clauses.load(), _select(options.clauses)
+    jobs = [_search(name, f"{name} {known[name].says}", log, passed) for name in selected]
+    missing = 0
+    for ended in suite.run(jobs, options.processes):
+        found = {n for n, _, verdict in ended.verdicts if verdict == "fail"}
+        missing += not found
+        for number in sorted(found):
+            step = ended.job.steps[number]
+            print(f'"{step.group}" = "{step.line}"')
+    return int(missing > 0)
+
+
+def _search(name: str, text: str, log: CallLog, passed: set[str]) -> Job:
+    steps = []
+    for perturbation in search.candidates(name, text, log):
+        calls = log.calls(name, perturbation.function, perturbation.guard)
+        tests = list(dict.fromkeys(call.test for call in calls if call.test in passed))
+        steps.append(Step(str(perturbation), tests[:6], group=name))
+    return Job(steps, log.functions(name), enough=3)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

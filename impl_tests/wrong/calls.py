@@ -1,0 +1,114 @@
+"""A call of a public function: its arguments by name, and how to make it."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from spec_tests.harness import traverse
+
+__all__ = ["Call", "map_tensors", "members", "modules_in", "tensors_in"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call.
+
+    Args:
+        function: The called function.
+        bound: The arguments by name. ``self`` is one of them in a call of a method.
+    """
+
+    function: Callable[..., Any]
+    bound: inspect.BoundArguments
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The given arguments by name."""
+        return self.bound.arguments
+
+    def run(self) -> Any:
+        """Make the call."""
+        return self.function(*self.bound.args, **self.bound.kwargs)
+
+    def with_arguments(self, **changed: Any) -> "Call":
+        """Return the call with other values of some arguments."""
+        arguments = {**self.arguments, **changed}
+        return replace(self, bound=inspect.BoundArguments(self.bound.signature, arguments))
+
+    def without_argument(self, name: str) -> "Call":
+        """Return the call with the default of an argument; None if there is no default."""
+        parameter = self.bound.signature.parameters[name]
+        arguments = {key: value for key, value in self.arguments.items() if key != name}
+        if parameter.default is parameter.empty and parameter.kind not in (
+            parameter.VAR_POSITIONAL,
+            parameter.VAR_KEYWORD,
+        ):
+            arguments = {**self.arguments, name: None}
+        return replace(self, bound=inspect.BoundArguments(self.bound.signature, arguments))
+
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> "Call":
+        """Return the call with other tensors in the arguments."""
+        return self.with_arguments(
+            **{
+                name: value if name == "self" else map_tensors(change, value)
+                for name, value in self.arguments.items()
+            }
+        )
+
+    def tensors(self) -> list[Tensor]:
+        """Return the tensors in the arguments, without those of modules."""
+        return [
+            tensor
+            for name, value in self.arguments.items()
+            if name != "self"
+            for tensor in tensors_in(value)
+        ]
+
+    def modules(self) -> list[nn.Module]:
+        """Return the modules in the arguments, and the module that ``self`` wraps."""
+        found: list[nn.Module] = []
+        for name, value in self.arguments.items():
+            if name == "self":
+                found += modules_in(list(vars(value).get("_modules", {}).values()))
+            else:
+                found += modules_in(value)
+        return found
+
+
+def tensors_in(value: object) -> list[Tensor]:
+    """Return the tensors in nested containers."""
+    return [member for member in members(value) if isinstance(member, Tensor)]
+
+
+def modules_in(value: object) -> list[nn.Module]:
+    """Return the modules in nested containers."""
+    return [member for member in members(value) if isinstance(member, nn.Module)]
+
+
+def members(value: object) -> Iterator[object]:
+    """Yield a value and its members at all levels, also those of the markers of arguments."""
+    try:
+        found = [member for _, member in traverse.walk(value, "")]
+    except Exception:  # an argument may be a container that raises
+        return
+    for member in found:
+        yield member
+        if not isinstance(member, (Tensor, nn.Module)) and hasattr(member, "value"):
+            yield from members(member.value)  # the markers Whole and SplitAlong
+
+
+def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:
+    """Return ``value`` with each tensor replaced. A tensor that cannot be changed stays."""
+
+    def attempt(tensor: Tensor) -> Tensor:
+        try:
+            return change(tensor)
+        except Exception:  # no tensor of this kind can be changed like this
+            return tensor
+
+    return pytree.tree_map_only(torch.Tensor, attempt, value)

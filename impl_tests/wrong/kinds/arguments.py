@@ -1,0 +1,232 @@
+"""Kinds that change the arguments of a call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from impl_tests.wrong.calls import Call, map_tensors
+from impl_tests.wrong.kinds.registry import Registry
+
+__all__ = ["KINDS", "PARAMETERS"]
+
+KINDS = Registry()
+#: The kinds that change one argument: functions of a call and of the argument's name.
+PARAMETERS: dict[str, Callable[[Call, str], Any]] = {}
+
+
+def _mapped(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Register a change of the tensors among the arguments."""
+    name = change.__name__.replace("_", "-")
+    KINDS[f"arguments-{name}"] = lambda call: call.mapped(change).run()
+    return change
+
+
+@_mapped
+def cloned(tensor: Tensor) -> Tensor:
+    """Pass a clone."""
+    return tensor.clone()
+
+
+@_mapped
+def detached(tensor: Tensor) -> Tensor:
+    """Pass a tensor without history."""
+    return tensor.detach()
+
+
+@_mapped
+def row_major(tensor: Tensor) -> Tensor:
+    """Pass a row-major tensor."""
+    return tensor.contiguous()
+
+
+@_mapped
+def dense(tensor: Tensor) -> Tensor:
+    """Pass a dense tensor."""
+    return tensor.to_dense() if tensor.layout is not torch.strided else tensor
+
+
+@_mapped
+def in_float32(tensor: Tensor) -> Tensor:
+    """Pass a float32 tensor."""
+    return tensor.real.float() if tensor.is_complex() else tensor.float()
+
+
+@_mapped
+def on_accelerator(tensor: Tensor) -> Tensor:
+    """Pass a tensor on the accelerator."""
+    return tensor if tensor.device.type != "cpu" else tensor.to("sim:0")
+
+
+@_mapped
+def with_a_row(tensor: Tensor) -> Tensor:
+    """Pass a scalar as a tensor with one row."""
+    return tensor.reshape(1) if not tensor.dim() else tensor
+
+
+@_mapped
+def plain(tensor: Tensor) -> Tensor:
+    """Pass a plain tensor."""
+    return tensor.as_subclass(Tensor)
+
+
+def _after(change: Callable[[Call], object]) -> Callable[[Call], object]:
+    """Register a change of the arguments after the call."""
+
+    def run(call: Call) -> Any:
+        result = call.run()
+        change(call)
+        return result
+
+    KINDS[change.__name__.replace("_", "-")] = run
+    return change
+
+
+@_after
+def arguments_written(call: Call) -> None:
+    """Change the values of the tensors among the arguments."""
+    for tensor in call.tensors():
+        _write(tensor)
+
+
+@_after
+def arguments_version_raised(call: Call) -> None:
+    """Raise the version counters of the tensors among the arguments."""
+    with torch.no_grad():
+        for tensor in call.tensors():
+            tensor.detach().mul_(1)
+
+
+@_after
+def lists_extended(call: Call) -> None:
+    """Append to the lists and add to the dictionaries among the arguments."""
+    for name, value in call.arguments.items():
+        if name == "self":
+            continue
+        for member in [value, *(value if isinstance(value, (list, tuple)) else ())]:
+            if isinstance(member, list):
+                member.append(member[-1] if member else None)
+            elif isinstance(member, dict):
+                member["perturbed"] = None
+
+
+def _write(tensor: Tensor) -> None:
+    with torch.no_grad():
+        tensor.detach().mul_(2).add_(1)
+
+
+@KINDS.around
+def outputs_not_written(call: Call) -> Any:
+    """Restore the values of the tensors among the arguments."""
+    before = [(tensor, tensor.detach().clone()) for tensor in call.tensors()]
+    result = call.run()
+    with torch.no_grad():
+        for tensor, values in before:
+            tensor.detach().copy_(values)
+    return result
+
+
+def _parameter(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Register a change of one argument. An argument that cannot be changed is passed."""
+
+    def run(call: Call, name: str) -> Any:
+        value = call.arguments[name]
+        try:
+            changed = change(value)
+        except Exception:  # this argument cannot be changed in this way
+            changed = value
+        return call.with_arguments(**{name: changed}).run()
+
+    PARAMETERS[change.__name__.strip("_").replace("_", "-")] = run
+    return change
+
+
+def _ignored(call: Call, name: str) -> Any:
+    return call.without_argument(name).run()
+
+
+PARAMETERS["ignored"] = _ignored
+
+
+@_parameter
+def reversed_(value: Any) -> Any:
+    """Reverse a sequence."""
+    return value[::-1]
+
+
+@_parameter
+def rotated(value: Any) -> Any:
+    """Put the last member first."""
+    return type(value)([value[-1], *value[:-1]])
+
+
+@_parameter
+def shortened(value: Any) -> Any:
+    """Leave out the last member."""
+    return value[:-1]
+
+
+@_parameter
+def first_repeated(value: Any) -> Any:
+    """Replace all members by the first."""
+    return type(value)([value[0]] * len(value))
+
+
+@_parameter
+def without_repeats(value: Any) -> Any:
+    """Leave out repeated members."""
+    return type(value)(dict.fromkeys(value))
+
+
+@_parameter
+def sorted_(value: Any) -> Any:
+    """Sort the members."""
+    return type(value)(sorted(value, key=str))
+
+
+@_parameter
+def without_none(value: Any) -> Any:
+    """Leave out members that are None."""
+    return type(value)([member for member in value if member is not None])
+
+
+@_parameter
+def without_zeros(value: Any) -> Any:
+    """Replace zeros by ones."""
+    return type(value)([member or 1 for member in value])
+
+
+@_parameter
+def increased(value: Any) -> Any:
+    """Add one to a number; negate a truth value; name the next device."""
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (torch.device, str)):
+        device = torch.device(value)
+        return torch.device(device.type, (device.index or 0) ^ 1)
+    return value ^ 1 if value >= 0 else value + 1
+
+
+@_parameter
+def absolute(value: Any) -> Any:
+    """Drop the sign of numbers."""
+    return type(value)([abs(n) for n in value]) if isinstance(value, (list, tuple)) else abs(value)
+
+
+@_parameter
+def zero(value: Any) -> Any:
+    """Pass zero in place of a number."""
+    return type(value)(0)
+
+
+@_parameter
+def cast(value: Any) -> Any:
+    """Convert numbers to int, and containers to lists."""
+    return int(value) if not isinstance(value, (tuple, dict)) else list(value)
+
+
+@_parameter
+def tensors_ignored(value: Any) -> Any:
+    """Replace tensors by zeros."""
+    return map_tensors(torch.zeros_like, value)
