@@ -54,11 +54,21 @@ def test_streams_are_set_once_for_all_tensors(topology, monkeypatch):
     assert setters.call_count == 2 * once
 
 
+class Unsplit(torch.Tensor):
+    """A subclass that refuses to be split."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if "chunk" in function.__name__:
+            raise NotImplementedError(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs)
+
+
 def test_no_tensor_is_copied_if_one_cannot_be_split(topology):
-    sparse = torch.eye(4).to_sparse()
+    unsplit = torch.ones(4).as_subclass(Unsplit)
     log = CopyLog()
     with log, pytest.raises(NotImplementedError) as caught:
-        scatter([torch.ones(4), sparse], topology.take(2))
+        scatter([torch.ones(4), unsplit], topology.take(2))
     assert caught.value.__notes__ == ["Argument: inputs[1] or target_gpus"]
     assert log.streams == []
 

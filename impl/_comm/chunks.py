@@ -1,6 +1,7 @@
 """The split of several tensors into chunks, and the copies of chunks on their devices."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,7 @@ from .grad_mode import without_grad
 from .split_cat import split_into_views
 from .subclasses import PLAIN_CLASSES
 
+_NO_GUARD = nullcontext()
 #: For each device that has streams: its current stream.
 StreamByDevice = Mapping[torch.device, torch.Stream]
 
@@ -105,11 +107,9 @@ def _copy_chunk_lists(
                 copy = chunk.to(device, non_blocking=True)
                 # Record that the current stream uses the copy. Otherwise the allocator could
                 # reuse the memory on the side stream too early.
-                if type(copy) in PLAIN_CLASSES:
+                # A subclass may refuse an operator that no caller uses.
+                with _NO_GUARD if type(copy) in PLAIN_CLASSES else use_plain_operators():
                     copy.record_stream(user)
-                else:
-                    with use_plain_operators():  # A subclass may refuse `record_stream`.
-                        copy.record_stream(user)
             row.append(copy)
         copies.append(row)
     return copies
