@@ -1,4 +1,4 @@
-"""The time and the peak memory of DataParallel for a module of many small layers.
+"""The time and the peak memory of DataParallel for many small layers, and for many inputs.
 
 Times are wall times on the host, from the call until every device is idle. In the rows called
 "evaluation" impl caches its replicas (`hold`). In the rows called "in turn" impl runs one replica
@@ -15,11 +15,13 @@ from spec_tests.harness.environment.topology import not_run
 
 from .libraries import TARGETS
 from .memory import measure_peak_bytes
-from .models import WIDTH, build_blocks
+from .models import WIDTH, ScaledSum, build_blocks
 
 DEVICES = 4
 BATCH = 64
 BLOCKS = 100
+#: The number of tensors in the dict of `bench_inputs_from_cpu`.
+INPUTS = 100
 
 
 def build_modules_and_input(topology, num_blocks=BLOCKS, width=WIDTH, **impl_options):
@@ -77,6 +79,21 @@ def bench_evaluation(time_in_turn, benchmark, topology, in_turn):
     for y in outputs:
         assert y.shape == x.shape
         assert not y.requires_grad
+
+
+def bench_inputs_from_cpu(time_in_turn, benchmark, topology):
+    benchmark.group = f"DataParallel forward+backward inputs={INPUTS} on the CPU"
+    devices = topology.take(DEVICES)
+    module = ScaledSum().to(devices[0])
+    named = {f"x{index}": torch.ones(BATCH, 4) for index in range(INPUTS)}
+    modules = {
+        library: target.data_parallel.DataParallel(module, devices)
+        for library, target in TARGETS.items()
+    }
+
+    time_in_turn({library: partial(run_step, each, named) for library, each in modules.items()})
+
+    assert module.weight.grad.tolist() == [BATCH * 4 * INPUTS]
 
 
 def bench_peak_memory(time_in_turn, benchmark, topology):

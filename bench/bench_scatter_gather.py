@@ -1,11 +1,12 @@
-"""The time of scatter and gather for nested lists and dicts.
+"""The time of scatter and gather for nested lists and dicts, and of scatter for CPU tensors.
 
-Times are wall times on the host. The tensors are small, so traversing the containers takes most of
-the time, not copying the tensors.
+Times are wall times on the host. The tensors are small, so traversing the containers and looking
+up streams takes most of the time, not copying the tensors.
 """
 
 from functools import partial
 
+import pytest
 import torch
 
 from .libraries import TARGETS
@@ -33,6 +34,27 @@ def bench_scatter_nested(time_in_turn, benchmark, topology):
     for call in calls.values():
         rows = [chunk[0][3]["d"].shape[0] for chunk in call()]
         assert rows == [ROWS // DEVICES] * DEVICES
+
+
+@pytest.mark.parametrize("kind", ["pageable", "pinned", "with-grad"])
+@pytest.mark.parametrize("count", [1, 30, 200], ids="tensors={}".format)
+def bench_scatter_from_cpu(time_in_turn, benchmark, topology, count, kind):
+    benchmark.group = f"scatter from the CPU tensors={count} {kind}"
+    devices = topology.take(DEVICES)
+    tensors = [build_on_cpu(kind) for _ in range(count)]
+    calls = bind("scatter", tensors, devices)
+
+    time_in_turn(calls)
+
+    for call in calls.values():
+        chunks = [row[-1] for row in call()]
+        assert [chunk.device for chunk in chunks] == devices
+        assert torch.equal(torch.cat([chunk.cpu() for chunk in chunks]), tensors[-1])
+
+
+def build_on_cpu(kind):
+    tensor = torch.rand(ROWS, 4, requires_grad=kind == "with-grad")
+    return tensor.pin_memory() if kind == "pinned" else tensor
 
 
 def bench_scatter_kwargs_nested(time_in_turn, benchmark, topology):

@@ -62,6 +62,18 @@ class Filter(nn.Module):
         return state[:, :, 0]
 
 
+class ScaledSum(nn.Module):
+    """A module that adds the tensors in a dict and multiplies the sum by its parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, named: dict[str, Tensor]) -> Tensor:
+        """Return the product. It has the shape of one tensor."""
+        return torch.stack(list(named.values())).sum(0) * self.weight
+
+
 class Identity(nn.Module):
     """A module that returns its input, to measure the overhead of running replicas."""
 
