@@ -152,7 +152,7 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
         "--reports",
         type=Path,
         metavar="FOLDER",
-        help="folder of published runs (default: reports, if it has any)",
+        help="folder of published runs (default: reports in a checkout, else those of the wheel)",
     )
     parser.add_argument(
         "--to",

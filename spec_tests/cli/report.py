@@ -11,8 +11,8 @@ __all__ = ["report"]
 
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)
-#: The folder of published runs in a checkout.
-REPORTS = Path("reports")
+#: The folders with published runs: one in the root of a checkout, and the installed package.
+PUBLISHED = (Path("reports"), Path(__file__).resolve().parents[1])
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
 
 
@@ -30,7 +30,7 @@ def report(options: argparse.Namespace) -> int:
 
     for path in options.file:
         print("\n".join(_format_table(path)))
-    default = REPORTS if any(REPORTS.glob(runs.RESULTS)) else None
+    default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)
     pages.write_report(options.file, options.reports or default, options.to)
     print(f"wrote {options.to}")
     return 0
