@@ -3,7 +3,6 @@
 import ast
 import importlib
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -11,6 +10,7 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 from docs import code_blocks, page_text
+from reports.tests.page_reader import read_page
 from spec_tests.harness.conformance import clauses, register
 from spec_tests.harness.conformance.pages import REGISTER
 
@@ -23,33 +23,18 @@ PUBLIC_MODULES += ["impl.parallel_apply", "impl.data_parallel", "impl.distribute
 MIN_WORDS = 3
 
 
-class Links(HTMLParser):
-    """The ids of a page and the addresses to which it refers."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.ids, self.links = set(), []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        """Collect the attributes of a tag."""
-        values = dict(attrs)
-        self.ids |= {values[name] for name in ("id", "name") if values.get(name)}
-        self.links += [values[name] for name in ("href", "src") if values.get(name)]
-
-
 @pytest.fixture(scope="session")
 def site():
     """Return ids and links of each page. The site must have been built before."""
     if not SITE.exists():
         pytest.exit("build the site first: tox -e docs", returncode=1)
-    return {path: Links(path.read_text(encoding="utf-8")) for path in SITE.rglob("*.html")}
+    return {path: read_page(path) for path in SITE.rglob("*.html")}
 
 
 def test_every_link_leads_to_a_file_and_an_anchor(site):
     broken, count = [], 0
     for page, found in site.items():
-        for link in set(found.links):
+        for link in {*found.links, *found.loaded}:
             parts = urlsplit(link)
             if parts.scheme or parts.netloc:
                 continue
