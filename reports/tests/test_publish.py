@@ -44,6 +44,33 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports
     assert run["benchmarks"][0]["stats"] == {"q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
 
 
+def test_published_row_has_neither_the_devices_nor_unknown_values(save_run, reports):
+    run = make_benchmark_run()
+    run["benchmarks"][0]["extra_info"] |= {"devices": ["sim:0"], "peak_bytes": None, "bytes": 7}
+    _, data, _ = benchmark_files.read(publish([save_run("a.json", run)], folder=reports))
+    row = data["runs"][0]["benchmarks"][0]
+    assert row["extra_info"] == {"library": "reference", "bytes": 7}
+
+
+@pytest.mark.parametrize(
+    ("runs_left", "error_text"), [(0, "there is no run 0"), (1, "there is no run 1")]
+)
+def test_published_row_of_a_missing_run_is_refused(save_run, reports, runs_left, error_text):
+    paths = [save_run(f"{name}.json", make_benchmark_run()) for name in "ab"]
+    path = publish(paths, folder=reports)
+    document = json.loads(path.read_text())
+    path.write_text(json.dumps({**document, "runs": document["runs"][:runs_left]}))
+    with pytest.raises(ValueError, match=error_text):
+        benchmark_files.read(path)
+
+
+def test_published_benchmarks_without_a_run_are_refused(save_run, reports):
+    path = publish([save_run("a.json", make_benchmark_run())], folder=reports)
+    path.write_text(json.dumps({**json.loads(path.read_text()), "runs": [], "rows": []}))
+    with pytest.raises(ValueError, match="it contains no runs"):
+        benchmark_files.read(path)
+
+
 def test_page_has_date_machine_versions_and_milliseconds(save_run, reports):
     publish([save_run("a.json", make_benchmark_run())], "it", "sim", folder=reports)
     text = page_of(reports)
