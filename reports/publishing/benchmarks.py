@@ -8,9 +8,9 @@ import markupsafe
 from bench import compare
 from spec_tests.site import charts, floors, speed
 from spec_tests.site.markdown import escape, format_table
-from spec_tests.site.ratios import LEGEND, Ratio, ratios
+from spec_tests.site.ratios import LEGEND
 from spec_tests.site.runs import BenchmarkReport
-from spec_tests.site.speed import Peak, TimesBySize, Variants, variants
+from spec_tests.site.speed import Peak, Row, TimesBySize, Variants, variants
 from spec_tests.site.trend import Trend, trends
 
 __all__ = [
@@ -63,35 +63,37 @@ def format_summary(data: Mapping[str, Any], floors: Mapping[str, float]) -> str:
         data: The runs, as `benchmark_files.combine` returns them.
         floors: For each row: the required minimum of its ratio.
     """
-    machine, runs = data["machine"], data["runs"]
-    found = [list(ratios(run, floors)) for run in runs]
+    machine = data["machine"]
     about = (
         f"{machine['cpu']}, {machine['cores']} cores, {', '.join(machine['devices'])}; "
         f"torch {machine['torch']}, Python {machine['python_version']}; "
-        f"{machine.get('threads', 'unknown')} intra-op thread(s); {len(runs)} run(s)."
+        f"{machine.get('threads', 'unknown')} intra-op thread(s); {len(data['runs'])} run(s)."
     )
-    rows = [_format_row(row_ratios, runs) for row_ratios in zip(*found, strict=True)]
-    lines = [escape(about), "", *format_table(_COLUMNS, rows)]
-    if groups := variants(BenchmarkReport("", {}, data)):
+    cells = [_format_row(row) for row in speed.rows(data, floors)]
+    lines = [escape(about), "", *format_table(_COLUMNS, cells)]
+    if groups := variants(data):
         lines += ["", *_format_variants(groups)]
     return "\n".join(lines)
 
 
 def draw_charts(bench: BenchmarkReport, floors: Mapping[str, float]) -> str:
     """Return the charts of a report as HTML. The captions have the numbers that no table has."""
-    name, groups = bench.name, variants(bench)
+    name, groups = bench.name, variants(bench.data)
     found = [
-        ("Ratios with quartiles and floors", charts.ratio_chart(speed.rows(bench, floors), name))
+        (
+            "Ratios with quartiles and floors",
+            charts.ratio_chart(speed.rows(bench.data, floors), name),
+        )
     ]
     if groups:
         found.append(("Ratio of each variant", charts.variant_chart(groups, name)))
     found += [(_caption_trend(each), charts.trend_chart(each, name)) for each in trends(bench)]
     found += [
         (_caption_sizes(each), charts.size_chart(each, name))
-        for each in speed.times_by_size(bench)
+        for each in speed.times_by_size(bench.data)
     ]
     if not groups:
-        peaks = speed.peaks(bench)
+        peaks = speed.peaks(bench.data)
         found += [(_caption_peaks(each), charts.memory_chart(each, name)) for each in peaks]
     figures = (
         f"<figure>{chart}<figcaption>{markupsafe.escape(caption)}</figcaption></figure>"
@@ -123,7 +125,7 @@ def _caption_peaks(peak: Peak) -> str:
 
 def draw_variants(data: Mapping[str, Any]) -> str:
     """Return the chart of the variants as SVG; an empty text if only two libraries were timed."""
-    groups = variants(BenchmarkReport("", {}, data))
+    groups = variants(data)
     if not groups:
         return ""
     chart = charts.variant_chart(groups, "variants", charts.FILE_COLOURS)
@@ -149,22 +151,14 @@ def _format_variant(group: Variants, name: str) -> str:
     return f"{times} [{group.peaks[name] / 2**20:.1f}]" if name in group.peaks else times
 
 
-def _format_row(row: Sequence[Ratio], runs: Sequence[dict[str, Any]]) -> Sequence[str]:
-    """Return the cells for one benchmark; ``row`` has its ratio in each run."""
-    group, floor = row[0].group, row[0].floor
-    times = (_format_medians(group, library, runs) for library in ("reference", "impl"))
-    values = ", ".join(f"{each.value:.2f}" for each in row)
-    low, high = min(each.low for each in row), max(each.high for each in row)
-    quartiles = f"{low:.2f} to {high:.2f}"
-    return group, *times, values, quartiles, "-" if floor is None else f"{floor}"
+def _format_row(row: Row) -> Sequence[str]:
+    """Return the cells for one benchmark, with a number for each run."""
+    values = ", ".join(f"{each:.2f}" for each in row.each)
+    times = (_format_times(row.times.get(library, ())) for library in ("reference", "impl"))
+    floor = "-" if row.floor is None else f"{row.floor}"
+    return row.group, *times, values, f"{row.low:.2f} to {row.high:.2f}", floor
 
 
-def _format_medians(group: str, library: str, runs: Sequence[dict[str, Any]]) -> str:
-    """Return the median time of each run in milliseconds; "-" for a row that compares memory."""
-    medians = [
-        each["stats"]["median"] * 1000
-        for run in runs
-        for each in run["benchmarks"]
-        if each["group"] == group and each["extra_info"]["library"] == library
-    ]
-    return ", ".join(f"{median:.3g}" for median in medians) or "-"
+def _format_times(seconds: Sequence[float]) -> str:
+    """Return times in milliseconds; "-" for a row that compares memory."""
+    return ", ".join(f"{1000 * each:.3g}" for each in seconds) or "-"

@@ -44,8 +44,7 @@ def test_row_shows_the_median_of_the_runs_ratios_and_the_widest_quartiles(load_r
         **slower["benchmarks"][0],
         "stats": {"q1": 4.0, "median": 5.0, "q3": 6.0},
     }
-    three_runs = runs.BenchmarkReport("b", {}, {"runs": [run, run, slower]})
-    row = speed.rows(three_runs, {"work": 1.5})[0]
+    row = speed.rows({"runs": [run, run, slower]}, {"work": 1.5})[0]
     assert (row.value, row.floor, list(row.each)) == (2.0, 1.5, [2.0, 2.0, 5.0])
     assert row.low == pytest.approx(1.8 / 1.1)
     assert row.high == pytest.approx(6.0 / 0.9)
@@ -54,7 +53,7 @@ def test_row_shows_the_median_of_the_runs_ratios_and_the_widest_quartiles(load_r
 def test_times_by_size_combine_groups_whose_names_differ_in_one_number(load_report):
     groups = {f"forward blocks={n} devices=4": _medians(2.0 * n, n, module=1.0) for n in (100, 10)}
     report = load_report({**groups, "forward blocks=10 devices=2": _medians(1.0, 1.0)})
-    points = {(times.name, times.unit): times.points for times in speed.times_by_size(report)}
+    points = {(times.name, times.unit): times.points for times in speed.times_by_size(report.data)}
     blocks = points["forward devices=4", "blocks of four modules"]
     assert [(point.size, point.value) for point in blocks["reference"]] == [(10, 20), (100, 200)]
     assert [(point.size, point.value) for point in blocks["module"]] == [(10, 1), (100, 1)]
@@ -65,7 +64,7 @@ def test_times_by_size_combine_groups_whose_names_differ_in_one_number(load_repo
 
 def test_peaks_contain_the_peak_memory_of_each_library(load_report):
     report = load_report({"work": _medians(2.0, 1.0)})
-    assert speed.peaks(report) == [speed.Peak("work", {"reference": 2000.0, "impl": 1000.0})]
+    assert speed.peaks(report.data) == [speed.Peak("work", {"reference": 2000.0, "impl": 1000.0})]
 
 
 @pytest.fixture
@@ -73,11 +72,11 @@ def chart_by_kind(load_report):
     """Return one chart of each kind."""
     groups = {f"forward blocks={n}": _medians(2.0 * n, n, module=1.0) for n in (10, 100)}
     report = load_report({**groups, "copy": _medians(0.5, 0.2)})
-    rows = speed.rows(report, {"copy": 1.2})
+    rows = speed.rows(report.data, {"copy": 1.2})
     return {
         "ratio": charts.ratio_chart(rows, "b"),
-        "size": charts.size_chart(speed.times_by_size(report)[0], "b"),
-        "memory": charts.memory_chart(speed.peaks(report)[0], "b"),
+        "size": charts.size_chart(speed.times_by_size(report.data)[0], "b"),
+        "memory": charts.memory_chart(speed.peaks(report.data)[0], "b"),
     }
 
 
@@ -99,7 +98,7 @@ def test_curve_has_logarithmic_axes_and_a_marker_for_each_library(chart_by_kind)
 
 def test_names_in_a_chart_are_escaped(load_report):
     report = load_report({f"{HOSTILE} n=1": _medians(2.0, 1.0)})
-    chart = charts.ratio_chart(speed.rows(report, {}), "b")
+    chart = charts.ratio_chart(speed.rows(report.data, {}), "b")
     assert "<script" not in chart
     assert any("<script>alert('x')</script>" in text for text in _texts(chart))
 
@@ -112,7 +111,7 @@ def test_variant_chart_has_a_series_for_each_variant_of_impl(load_report):
             "model b cpu": {"impl": 1.0, "one device": 2.0},
         }
     )
-    groups = speed.variants(report)
+    groups = speed.variants(report.data)
     assert [each.group for each in groups] == ["model a", "model b cpu"]
     texts = _texts(charts.variant_chart(groups, "b"))
     assert {"impl", "impl held", "model a"} <= set(texts)

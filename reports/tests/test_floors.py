@@ -2,12 +2,11 @@
 
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 import pytest
 
 from bench.compare import FLOORS, PUBLISHED
-from spec_tests.site import benchmark_files, floors
+from spec_tests.site import benchmark_files, floors, speed
 from spec_tests.site.ratios import ratios
 
 #: Rows in which impl is the slower library. floors.toml has the reasons.
@@ -18,16 +17,8 @@ _, DATA, _ = benchmark_files.read(PUBLISHED)
 FLOOR_OF = floors.find(floors.load(FLOORS), DATA["machine"])
 
 
-def median_ratios():
-    """Return for each row the median of the ratios of the published runs."""
-    values = {}
-    for run in DATA["runs"]:
-        for ratio in ratios(run, {}):
-            values.setdefault(ratio.group, []).append(ratio.value)
-    return {row: median(each) for row, each in values.items()}
-
-
-MEDIANS = median_ratios()
+#: For each row: the median of the ratios of the published runs.
+MEDIANS = {row.group: row.value for row in speed.rows(DATA, {})}
 
 
 def test_at_least_five_runs_are_published():

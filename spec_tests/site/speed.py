@@ -7,7 +7,6 @@ from statistics import median
 from typing import Any
 
 from spec_tests.site.ratios import Ratio, ratios
-from spec_tests.site.runs import BenchmarkReport
 
 __all__ = [
     "Peak",
@@ -21,6 +20,10 @@ __all__ = [
     "variants",
 ]
 
+#: The machine and the runs of a report, as `benchmark_files.combine` returns them.
+Data = Mapping[str, Any]
+#: Quartiles of the times of one benchmark in one run.
+Stats = Mapping[str, float]
 #: Matches the size in the name of a group of benchmarks: ``blocks=100``.
 _SIZE = re.compile(r"\b(modules|blocks|devices|width|pairs)=(\d{1,9})\b")
 #: For each kind of size: its unit on the axis of a chart.
@@ -35,7 +38,7 @@ _UNIT = {
 
 @dataclass(frozen=True)
 class Row:
-    """The results of one group of benchmarks in all runs of a report.
+    """The ratios of one group of benchmarks in all runs of a report.
 
     Args:
         group: The name of the group.
@@ -44,7 +47,7 @@ class Row:
         high: The greatest upper quartile of all runs.
         floor: The least allowed ratio; None if the group has none.
         each: The ratio of each run.
-        times: For each library: the median of the runs' medians in seconds. Empty for memory.
+        times: For each library: the median time in seconds of each run. Empty for memory.
     """
 
     group: str
@@ -53,7 +56,7 @@ class Row:
     high: float
     floor: float | None
     each: Sequence[float]
-    times: Mapping[str, float]
+    times: Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -101,64 +104,69 @@ class Peak:
     peaks: Mapping[str, float]
 
 
-def variants(bench: BenchmarkReport) -> list[Variants]:
+def variants(data: Data) -> list[Variants]:
     """Return the groups in which more than the two libraries and the plain module were timed."""
-    peak_of = {peak.group: peak.peaks for peak in peaks(bench)}
+    peak_of = {peak.group: peak.peaks for peak in peaks(data)}
     return [
         Variants(group, times, peak_of.get(group, {}))
-        for group, times in _times_by_group(bench).items()
+        for group, times in _times_by_group(data).items()
         if times.keys() - {"reference", "impl", "module"}
     ]
 
 
-def rows(bench: BenchmarkReport, floors: Mapping[str, float]) -> list[Row]:
+def rows(data: Data, floors: Mapping[str, float]) -> list[Row]:
     """Return the ratios of a report, in the order of the benchmarks."""
     found: dict[str, list[Ratio]] = {}
-    for run in bench.data["runs"]:
+    for run in data["runs"]:
         for ratio in ratios(run, floors):
             found.setdefault(ratio.group, []).append(ratio)
-    times = _times_by_group(bench)
-    return [_make_row(each, times.get(group, {})) for group, each in found.items()]
+    stats = _stats_by_group(data)
+    return [_make_row(each, stats.get(group, {})) for group, each in found.items()]
 
 
-def _make_row(ratios_of_group: Sequence[Ratio], times: Mapping[str, Point]) -> Row:
+def _make_row(found: Sequence[Ratio], stats: Mapping[str, Sequence[Stats]]) -> Row:
     return Row(
-        ratios_of_group[0].group,
-        median(each.value for each in ratios_of_group),
-        min(each.low for each in ratios_of_group),
-        max(each.high for each in ratios_of_group),
-        ratios_of_group[0].floor,
-        tuple(each.value for each in ratios_of_group),
-        {library: point.value for library, point in times.items()},
+        found[0].group,
+        median(each.value for each in found),
+        min(each.low for each in found),
+        max(each.high for each in found),
+        found[0].floor,
+        tuple(each.value for each in found),
+        {library: [each["median"] for each in runs] for library, runs in stats.items()},
     )
 
 
-def _times_by_group(bench: BenchmarkReport) -> dict[str, dict[str, Point]]:
-    """Return the times of each group and library in seconds."""
-    found: dict[str, dict[str, list[Mapping[str, float]]]] = {}
-    for each in _all_benchmarks(bench):
+def _stats_by_group(data: Data) -> dict[str, dict[str, list[Stats]]]:
+    """Return the statistics of each run for each group and library, in seconds."""
+    found: dict[str, dict[str, list[Stats]]] = {}
+    for each in _all_benchmarks(data):
         libraries = found.setdefault(each["group"], {})
         libraries.setdefault(each["extra_info"]["library"], []).append(each["stats"])
+    return found
+
+
+def _times_by_group(data: Data) -> dict[str, dict[str, Point]]:
+    """Return the times of each group and library in seconds."""
     return {
         group: {library: _make_point(stats) for library, stats in libraries.items()}
-        for group, libraries in found.items()
+        for group, libraries in _stats_by_group(data).items()
     }
 
 
-def _all_benchmarks(bench: BenchmarkReport) -> Iterator[Mapping[str, Any]]:
-    for run in bench.data["runs"]:
+def _all_benchmarks(data: Data) -> Iterator[Mapping[str, Any]]:
+    for run in data["runs"]:
         yield from run["benchmarks"]
 
 
-def _make_point(stats: Sequence[Mapping[str, float]], size: int = 0) -> Point:
+def _make_point(stats: Sequence[Stats], size: int = 0) -> Point:
     low, high = min(each["q1"] for each in stats), max(each["q3"] for each in stats)
     return Point(size, low, median(each["median"] for each in stats), high)
 
 
-def times_by_size(bench: BenchmarkReport) -> list[TimesBySize]:
+def times_by_size(data: Data) -> list[TimesBySize]:
     """Return the times by size, one result for all groups whose names differ only in the size."""
     found: dict[tuple[str, str], dict[str, list[Point]]] = {}
-    for group, libraries in _times_by_group(bench).items():
+    for group, libraries in _times_by_group(data).items():
         for match in _SIZE.finditer(group):
             name = " ".join((group[: match.start()] + group[match.end() :]).split())
             points = found.setdefault((name, match[1]), {})
@@ -184,10 +192,10 @@ def _make_times_by_size(
     return TimesBySize(name, _UNIT[unit], several)
 
 
-def peaks(bench: BenchmarkReport) -> list[Peak]:
+def peaks(data: Data) -> list[Peak]:
     """Return, for each group and library, the median of the runs' peak memory."""
     found: dict[str, dict[str, list[float]]] = {}
-    for each in _all_benchmarks(bench):
+    for each in _all_benchmarks(data):
         if "peak_bytes" in each["extra_info"]:
             libraries = found.setdefault(each["group"], {})
             peak = each["extra_info"]["peak_bytes"]

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from spec_tests.site.ratios import ratios
 from spec_tests.site.runs import BenchmarkReport
+from spec_tests.site.speed import rows
 
 __all__ = ["Trend", "TrendPoint", "summarize", "trends"]
 
@@ -49,16 +49,12 @@ def summarize(data: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         data: The runs, as `benchmark_files.combine` returns them.
     """
-    values: dict[str, list[float]] = {}
-    for run in data["runs"]:
-        for ratio in ratios(run, {}):
-            values.setdefault(ratio.group, []).append(round(ratio.value, 3))
     last = data["runs"][-1]
     return {
         "date": last["datetime"][:10],
         "commit": last["commit"],
         "processor": data["machine"]["cpu"],
-        "ratios": values,
+        "ratios": {row.group: [round(each, 3) for each in row.each] for row in rows(data, {})},
     }
 
 
