@@ -6,7 +6,8 @@ from pathlib import Path
 
 from reports.others import catalogue, validation
 from reports.others.environments import prepare_environment
-from reports.publishing.publish import publish
+from reports.publishing.pages import build
+from reports.publishing.publish import REPORTS, publish
 
 
 def main() -> int:
@@ -41,7 +42,7 @@ def _validate(implementation: catalogue.Implementation, options: argparse.Namesp
     status = validation.run(implementation, python, verdicts, workers=options.workers)
     unexpected = list(validation.find_unexpected(verdicts, status))
     if options.publish and not unexpected:
-        print(publish([verdicts], implementation.report_target))
+        print(publish([verdicts], implementation.report_target), *build(REPORTS), sep="\n")
     return unexpected
 
 
