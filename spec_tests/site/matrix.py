@@ -16,8 +16,8 @@ _HEAD = """\
 # The matrix
 
 Each column is the published run of an implementation on a release of PyTorch and a machine. The
-numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md). *unknown* are clauses
-without a verdict in a run: the suite got them later, or the run did not select their tests.
+numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md), without those that
+the suite got after the run.
 
 | verdict | meaning |
 | --- | --- |
@@ -81,7 +81,7 @@ def format_page(matrix: Matrix) -> str:
     parts = [
         _HEAD,
         *format_table(
-            ("", "implementation", "torch", "machine", *VERDICTS, "unknown"),
+            ("", "implementation", "torch", "machine", *VERDICTS),
             [_run_row(matrix, *pair) for pair in zip(numbers, matrix.columns, strict=True)],
         ),
         "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
@@ -98,7 +98,7 @@ def format_page(matrix: Matrix) -> str:
 def _run_row(matrix: Matrix, number: str, run: Run) -> Sequence[object]:
     counts = matrix.counts(run)
     link = f"[{number}]({run.file})"
-    numbers = (counts[each] for each in (*VERDICTS, ""))
+    numbers = (counts[each] for each in VERDICTS)
     return link, run.target, run.release, run.hardware, *numbers
 
 
