@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import Context, copy_context
+from dataclasses import dataclass
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -129,7 +130,7 @@ def call_in(
     """
     _set_num_threads(state.num_threads)
     if state.is_on_cpu and state.num_threads > 1:
-        vars(threading.current_thread())[_OPENMP_POOL] = True
+        _record_of_thread().has_openmp_pool = True
     with _UseFlags(state):
         return call_on_device(state.device, function, *args, **kwargs)
 
@@ -166,7 +167,7 @@ def is_pristine() -> bool:
         or not calls_torch_functions()
         or function_mode_count()
         or torch.is_inference_mode_enabled()
-        or _OPENMP_POOL in vars(threading.current_thread())
+        or _record_of_thread().has_openmp_pool
     )
 
 
@@ -220,27 +221,38 @@ def _set_num_threads(count: int) -> None:
         torch.set_num_threads(count)
 
 
-#: The name of the attribute of a worker's ``Thread`` object that holds the worker's flags between
-#: two calls. A ``threading.local`` could not hold them, because it is cleared after each call.
-_BASELINE = "parallel_apply baseline flags"
+@dataclass(slots=True)
+class _ThreadRecord:
+    """What is known about one thread between two calls.
+
+    A ``threading.local`` could not hold it, because its values are released after each call.
+    """
+
+    #: The flags of a worker outside of calls, and the scope for which they were read.
+    baseline: tuple[_Scope, _Flags] | None = None
+    #: Whether operators in the thread may have used several OpenMP threads on the CPU. OpenMP
+    #: keeps a pool of threads for such a thread. If all pools together have more threads than the
+    #: machine has cores, idle OpenMP threads sleep in the kernel, and every operator of every
+    #: thread has to wake them: the caller's own operators take six times as long.
+    has_openmp_pool: bool = False
 
 
-#: The name of the attribute that a worker's ``Thread`` object has if operators in the worker may
-#: have used several OpenMP threads on the CPU. OpenMP keeps a pool of threads for such a worker.
-#: If all pools together have more threads than the machine has cores, idle OpenMP threads sleep in
-#: the kernel, and every operator of every thread has to wake them: the caller's own operators take
-#: six times as long.
-_OPENMP_POOL = "parallel_apply OpenMP pool"
+def _record_of_thread() -> _ThreadRecord:
+    """Return the record of the running thread: a worker, or a thread of the caller."""
+    attributes = vars(threading.current_thread())  # Only this thread writes the record.
+    record: _ThreadRecord | None = attributes.get("_parallel_apply_record")
+    if record is None:
+        record = attributes["_parallel_apply_record"] = _ThreadRecord()
+    return record
 
 
 def _baseline_flags(scope: _Scope) -> _Flags:
     # Read this thread's flags once, because changes by replicas are undone. Read the flags again
     # if `scope` changes, for example when the process begins to use the accelerator.
-    attributes: dict[str, Any] = vars(threading.current_thread())  # Only this thread writes to it.
-    known: tuple[_Scope, _Flags] | None = attributes.get(_BASELINE)
-    if known is None or known[0] != scope:
-        known = attributes[_BASELINE] = scope, _read_flags(scope)
-    return known[1]
+    record = _record_of_thread()
+    if record.baseline is None or record.baseline[0] != scope:
+        record.baseline = scope, _read_flags(scope)
+    return record.baseline[1]
 
 
 class _UseFlags:
