@@ -125,15 +125,17 @@ def parallel_apply(
     """
     with argument("in_turn"):
         in_turn = bool(in_turn)
-    _check_length(modules, "inputs", inputs)
+    with argument("modules"):
+        modules = [modules[index] for index in range(len(modules))]
+    _check_length(len(modules), "inputs", inputs)
     if kwargs_tup is not None:
-        _check_length(modules, "kwargs_tup", kwargs_tup)
+        _check_length(len(modules), "kwargs_tup", kwargs_tup)
     if devices is not None:
-        _check_length(modules, "devices", devices)
+        _check_length(len(modules), "devices", devices)
+    if not modules:
+        raise IndexError("list index out of range")  # The text of torch.nn.parallel.
     if len(modules) > 1:
         check_not_traced()  # A trace would record the outputs of other threads as constants.
-    with argument("modules"):
-        _ = modules[0]  # Raises IndexError if `modules` is empty.
     # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     with argument("inputs, kwargs_tup or devices"):
@@ -196,13 +198,12 @@ def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     return outcomes + [other.wait() for other in pending]
 
 
-def _check_length(modules: Sequence[Any], name: str, values: Sequence[Any]) -> None:
-    with argument(f"modules or {name}"):
-        len(modules), len(values)
-    if len(modules) != len(values):
+def _check_length(count: int, name: str, values: Sequence[Any]) -> None:
+    with argument(name):
+        length = len(values)
+    if count != length:
         raise AssertionError(
-            f"The number of modules {len(modules)} is not equal to "
-            f"the number of {name} {len(values)}"
+            f"The number of modules {count} is not equal to the number of {name} {length}"
         )
 
 

@@ -108,8 +108,9 @@ CALLS = {
     "devices of replicate": partial(impl.replicate, NET, 5),
     "detach of replicate": partial(impl.replicate, NET, [0, 1], X),
     "network or devices of replicate": partial(impl.replicate, NET, [0, 1]),
-    "modules or inputs of parallel_apply": partial(impl.parallel_apply, 5, [1]),
-    "modules of parallel_apply": partial(impl.parallel_apply, {abs}, [1]),
+    "modules of parallel_apply": partial(impl.parallel_apply, 5, [1]),
+    "modules of parallel_apply, a set": partial(impl.parallel_apply, {abs}, [1]),
+    "inputs of parallel_apply": partial(impl.parallel_apply, [abs], 1),
     "in_turn of parallel_apply": partial(impl.parallel_apply, [abs], [1], in_turn=X),
     "inputs, kwargs_tup or devices of parallel_apply": partial(
         impl.parallel_apply, [abs], [1], devices=[1.5]
