@@ -10,7 +10,8 @@ from tempfile import TemporaryDirectory
 
 from impl_tests.wrong import TABLE, Perturbation, load, search, state
 from impl_tests.wrong.call_log import CallLog
-from impl_tests.wrong.runs import CHAPTERS, Ended, Job, Step, Suite, collect
+from impl_tests.wrong.jobs import Ended, Job, Step
+from impl_tests.wrong.runs import CHAPTERS, Suite, collect
 from spec_tests.harness.conformance import clauses
 
 #: The number of tests whose calls one process records.

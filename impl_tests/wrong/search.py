@@ -8,9 +8,15 @@ from impl_tests.wrong.call_log import CallLog
 from impl_tests.wrong.kinds import (
     KINDS,
     PARAMETERS,
+    containers,
+    effects,
     errors,
+    given_modules,
     gradients,
+    leftovers,
+    memory,
     modules,
+    replica_tensors,
     replicas,
     results,
     surroundings,
@@ -151,16 +157,17 @@ def _possible(outcome: Iterable[str], function: str) -> Iterator[str]:
     if outcomes.RAISED in known:
         yield from errors.KINDS
     if outcomes.RETURNED in known:
-        yield from results.KINDS
+        for group in (results, memory, containers, effects):
+            yield from group.KINDS
         yield from ("refused", "refused-after-call")
     if outcomes.GRAD in known:
         yield from gradients.KINDS
-    yield from surroundings.KINDS
+    yield from (*surroundings.KINDS, *leftovers.KINDS)
     yield from ("arguments-written", "arguments-version-raised", "lists-extended")
     yield from ("outputs-not-written", "arguments-cloned", "arguments-detached")
     yield from ("arguments-row-major", "arguments-dense", "arguments-in-float32")
     yield from ("arguments-on-accelerator", "arguments-with-a-row", "arguments-plain")
     if function.startswith(("parallel_apply", "data_parallel", "distributed", "replicate")):
-        yield from modules.KINDS
+        yield from (*modules.KINDS, *given_modules.KINDS)
     if outcomes.MODULES in known:
-        yield from replicas.KINDS
+        yield from (*replicas.KINDS, *replica_tensors.KINDS)

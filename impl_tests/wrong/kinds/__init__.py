@@ -5,9 +5,16 @@ from typing import Any
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds import (
     arguments,
+    by_hand,
+    containers,
+    effects,
     errors,
+    given_modules,
     gradients,
+    leftovers,
+    memory,
     modules,
+    replica_tensors,
     replicas,
     results,
     surroundings,
@@ -22,12 +29,19 @@ OTHER_SIGNATURE = "other-signature"
 #: The kinds by name. Each makes a call and changes its behaviour.
 KINDS: dict[str, Around] = {
     **results.KINDS,
+    **memory.KINDS,
+    **containers.KINDS,
+    **effects.KINDS,
     **gradients.KINDS,
     **errors.KINDS,
     **arguments.KINDS,
     **surroundings.KINDS,
+    **leftovers.KINDS,
     **modules.KINDS,
+    **given_modules.KINDS,
     **replicas.KINDS,
+    **replica_tensors.KINDS,
+    **by_hand.KINDS,
     OTHER_SIGNATURE: Call.run,
 }
 #: The kinds that change one argument, which is named after a colon.

@@ -12,10 +12,10 @@ from torch import nn
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
 from impl_tests.wrong.kinds.surroundings import (
-    _default_streams,
-    _each_autocast,
-    _in_thread,
-    _other_device,
+    default_streams,
+    each_autocast,
+    in_thread,
+    other_device,
 )
 
 __all__ = ["KINDS"]
@@ -80,7 +80,7 @@ def out_of_inference(forward: _Forward) -> Any:
 @_forward
 def without_autocast(forward: _Forward) -> Any:
     """Switch autocast off."""
-    with _each_autocast(enabled=False):
+    with each_autocast(enabled=False):
         return forward()
 
 
@@ -105,14 +105,14 @@ def without_autocast_cache(forward: _Forward) -> Any:
 @_forward
 def on_another_device(forward: _Forward) -> Any:
     """Make another device current."""
-    with torch.accelerator.device_index(_other_device()):
+    with torch.accelerator.device_index(other_device()):
         return forward()
 
 
 @_forward
 def on_default_streams(forward: _Forward) -> Any:
     """Make the default streams current."""
-    with _default_streams():
+    with default_streams():
         return forward()
 
 
@@ -132,7 +132,7 @@ def in_an_empty_context(forward: _Forward) -> Any:
 @_forward
 def in_new_threads(forward: _Forward) -> Any:
     """Run in a new thread."""
-    return _in_thread(forward)
+    return in_thread(forward)
 
 
 @_forward
@@ -196,98 +196,9 @@ def one_after_the_other(forward: _Forward) -> Any:
         _LOCK.release()
 
 
-_thread_values = threading.local()
-
-
 @KINDS.around
 def modules_in_reverse(call: Call) -> Any:
     """Run the modules in reverse order, and return the outputs in this order."""
     names = [name for name in ("modules", "replicas") if name in call.arguments]
     changed = {name: list(call.arguments[name])[::-1] for name in names}
     return call.with_arguments(**changed).run()
-
-
-def _after(change: Callable[[nn.Module], object]) -> Callable[[nn.Module], object]:
-    """Register a change of the given modules after the call."""
-
-    def run(call: Call) -> Any:
-        modules = call.modules()
-        try:
-            return call.run()
-        finally:
-            for module in modules:
-                change(module)
-
-    KINDS[f"given-modules-{change.__name__.replace('_', '-')}"] = run
-    return change
-
-
-@_after
-def switched(module: nn.Module) -> None:
-    """Switch between train and eval."""
-    module.training = not module.training
-
-
-@_after
-def with_an_attribute(module: nn.Module) -> None:
-    """Set an attribute."""
-    vars(module)["perturbed"] = True
-
-
-@_after
-def with_a_hook(module: nn.Module) -> None:
-    """Add a hook."""
-    module.register_forward_hook(lambda *_: None)
-
-
-@_after
-def with_changed_buffers(module: nn.Module) -> None:
-    """Change the values of buffers."""
-    for buffer in module.buffers():
-        buffer.detach().add_(1)
-
-
-@_after
-def with_changed_parameters(module: nn.Module) -> None:
-    """Change the values of parameters."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.detach().add_(1)
-
-
-@_after
-def with_new_parameters(module: nn.Module) -> None:
-    """Replace the parameters."""
-    for member in module.modules():
-        for name, parameter in list(member._parameters.items()):
-            if parameter is not None:
-                member._parameters[name] = nn.Parameter(parameter.detach().clone())
-
-
-@_after
-def with_new_buffers(module: nn.Module) -> None:
-    """Replace the buffers by clones."""
-    for member in module.modules():
-        for name, buffer in list(member._buffers.items()):
-            if buffer is not None:
-                member._buffers[name] = buffer.clone()
-
-
-@_after
-def with_gradients(module: nn.Module) -> None:
-    """Set the gradients of parameters to zero."""
-    for parameter in module.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-
-
-@_after
-def without_gradients(module: nn.Module) -> None:
-    """Delete the gradients of parameters."""
-    for parameter in module.parameters():
-        parameter.grad = None
-
-
-@_after
-def on_the_cpu(module: nn.Module) -> None:
-    """Move the module to the CPU."""
-    module.cpu()

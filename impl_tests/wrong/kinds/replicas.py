@@ -4,32 +4,16 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from impl_tests.wrong.calls import Call, modules_in
 from impl_tests.wrong.kinds.registry import Registry
+from impl_tests.wrong.kinds.replica_tensors import change_into, parameters_of
 
 __all__ = ["KINDS"]
 
 KINDS = Registry()
-
-
-def _change(change: Callable[[nn.Module], object]) -> Callable[[nn.Module], object]:
-    """Register a change of each module and submodule in the result."""
-
-    def run(call: Call) -> Any:
-        result = call.run()
-        for replica in modules_in(result):
-            for member in list(replica.modules()):
-                try:
-                    change(member)
-                except Exception:  # this module cannot be changed in this way
-                    continue
-        return result
-
-    KINDS[f"replicas-{change.__name__.replace('_', '-')}"] = run
-    return change
+change = change_into(KINDS)
 
 
 def _pair(change: Callable[[nn.Module, nn.Module], object]) -> None:
@@ -54,33 +38,33 @@ def _pair(change: Callable[[nn.Module, nn.Module], object]) -> None:
     KINDS[f"replicas-{name}-of-first"] = lambda call: run(call, with_source=False)
 
 
-@_change
+@change
 def switched(module: nn.Module) -> None:
     """Switch between train and eval."""
     module.training = not module.training
 
 
-@_change
+@change
 def without_buffers(module: nn.Module) -> None:
     """Remove the buffers."""
     module._buffers.clear()
 
 
-@_change
+@change
 def with_cloned_buffers(module: nn.Module) -> None:
     """Clone the buffers."""
     for name, buffer in module._buffers.items():
         module._buffers[name] = buffer if buffer is None else buffer.clone()
 
 
-@_change
+@change
 def with_shared_storage(module: nn.Module) -> None:
     """Replace the buffers by views."""
     for name, buffer in module._buffers.items():
         module._buffers[name] = buffer if buffer is None else buffer.view_as(buffer)
 
 
-@_change
+@change
 def with_changed_buffers(module: nn.Module) -> None:
     """Change the values of buffers."""
     for name, buffer in module._buffers.items():
@@ -88,109 +72,7 @@ def with_changed_buffers(module: nn.Module) -> None:
             module._buffers[name] = buffer * 2 + 1
 
 
-def _tensors(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
-    """Return the parameters of a replica: they may be parameters or plain attributes."""
-    entries: list[tuple[dict[str, Any], str, Tensor]] = []
-    for members in (module._parameters, vars(module)):
-        entries += [(members, k, v) for k, v in list(members.items()) if isinstance(v, Tensor)]
-    return entries
-
-
-@_change
-def with_changed_parameters(module: nn.Module) -> None:
-    """Change the values of parameters."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor * 2 + 1
-
-
-@_change
-def with_detached_parameters(module: nn.Module) -> None:
-    """Detach the parameters."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor.detach()
-
-
-@_change
-def with_cloned_parameters(module: nn.Module) -> None:
-    """Clone the parameters."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor.clone()
-
-
-@_change
-def with_viewed_parameters(module: nn.Module) -> None:
-    """Replace the parameters by views."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor.view_as(tensor)
-
-
-@_change
-def with_leaf_parameters(module: nn.Module) -> None:
-    """Replace the parameters by leaves that require a gradient."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor.detach().requires_grad_()
-
-
-@_change
-def with_real_parameters(module: nn.Module) -> None:
-    """Register parameters in place of plain tensors."""
-    for members, name, tensor in _tensors(module):
-        members.pop(name)
-        module._parameters[name] = nn.Parameter(tensor.detach())
-
-
-@_change
-def without_parameters(module: nn.Module) -> None:
-    """Remove the parameters."""
-    for members, name, _ in _tensors(module):
-        members.pop(name)
-
-
-@_change
-def with_none_parameters(module: nn.Module) -> None:
-    """Set the parameters to None."""
-    for members, name, _ in _tensors(module):
-        members[name] = None
-
-
-@_change
-def on_cpu(module: nn.Module) -> None:
-    """Move parameters and buffers to the CPU."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor.cpu()
-    for name, buffer in module._buffers.items():
-        module._buffers[name] = buffer if buffer is None else buffer.cpu()
-
-
-@_change
-def with_other_strides(module: nn.Module) -> None:
-    """Give parameters and buffers other strides."""
-    for members, name, tensor in [*_tensors(module), *_buffers(module)]:
-        order = list(range(tensor.dim()))[::-1]
-        found = tensor.permute(order).contiguous().permute(order)
-        members[name] = tensor.contiguous() if not tensor.is_contiguous() else found
-
-
-def _buffers(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
-    return [(module._buffers, k, v) for k, v in module._buffers.items() if v is not None]
-
-
-@_change
-def with_raised_versions(module: nn.Module) -> None:
-    """Raise the version counters of parameters and buffers."""
-    with torch.no_grad():
-        for _, _, tensor in [*_tensors(module), *_buffers(module)]:
-            tensor.detach().mul_(1)
-
-
-@_change
-def with_plain_tensors(module: nn.Module) -> None:
-    """Replace tensor subclasses by plain tensors."""
-    for members, name, tensor in [*_tensors(module), *_buffers(module)]:
-        members[name] = tensor.as_subclass(Tensor)
-
-
-@_change
+@change
 def without_hooks(module: nn.Module) -> None:
     """Remove the hooks."""
     for name, value in vars(module).items():
@@ -198,19 +80,19 @@ def without_hooks(module: nn.Module) -> None:
             value.clear()
 
 
-@_change
+@change
 def with_a_hook(module: nn.Module) -> None:
     """Add a hook."""
     module.register_forward_hook(lambda *_: None)
 
 
-@_change
+@change
 def without_children(module: nn.Module) -> None:
     """Remove the submodules."""
     module._modules.clear()
 
 
-@_change
+@change
 def with_children_in_reverse(module: nn.Module) -> None:
     """Reverse the order of the submodules."""
     items = list(module._modules.items())[::-1]
@@ -218,7 +100,7 @@ def with_children_in_reverse(module: nn.Module) -> None:
     module._modules.update(items)
 
 
-@_change
+@change
 def without_none_members(module: nn.Module) -> None:
     """Remove the members that are None."""
     for members in (module._modules, module._parameters, module._buffers):
@@ -226,7 +108,7 @@ def without_none_members(module: nn.Module) -> None:
             del members[name]
 
 
-@_change
+@change
 def without_attributes(module: nn.Module) -> None:
     """Remove the attributes that are neither tensors nor private."""
     for name, value in list(vars(module).items()):
@@ -234,7 +116,7 @@ def without_attributes(module: nn.Module) -> None:
             delattr(module, name)
 
 
-@_change
+@change
 def with_copied_attributes(module: nn.Module) -> None:
     """Copy the attributes that are neither tensors nor private."""
     for name, value in list(vars(module).items()):
@@ -242,51 +124,44 @@ def with_copied_attributes(module: nn.Module) -> None:
             vars(module)[name] = copy.copy(value)
 
 
-@_change
+@change
 def with_an_attribute(module: nn.Module) -> None:
     """Add an attribute."""
     vars(module)["perturbed"] = True
 
 
-@_change
+@change
 def of_a_subclass(module: nn.Module) -> None:
     """Change the class."""
     module.__class__ = type(type(module).__name__, (type(module),), {})
 
 
-@_change
+@change
 def with_copied_children(module: nn.Module) -> None:
     """Copy the submodules, so that shared ones become separate."""
     for name, child in module._modules.items():
         module._modules[name] = child if child is None else copy.copy(child)
 
 
-@_change
+@change
 def with_persistent_buffers(module: nn.Module) -> None:
     """Make all buffers persistent."""
     module._non_persistent_buffers_set = set()
 
 
-@_change
+@change
 def unmarked(module: nn.Module) -> None:
     """Remove the mark of replicas."""
     vars(module)["_is_replica"] = False
 
 
-@_change
+@change
 def without_former_parameters(module: nn.Module) -> None:
     """Forget the names of the parameters."""
     vars(module)["_former_parameters"] = {}
 
 
-@_change
-def with_zero_parameters(module: nn.Module) -> None:
-    """Set the parameters to zero, with the same history."""
-    for members, name, tensor in _tensors(module):
-        members[name] = tensor * 0
-
-
-@_change
+@change
 def kept(module: nn.Module) -> None:
     """Keep a reference."""
     _KEPT.append(module)
@@ -304,8 +179,8 @@ def with_buffers(module: nn.Module, other: nn.Module) -> None:
 @_pair
 def with_parameters(module: nn.Module, other: nn.Module) -> None:
     """Share the parameters."""
-    theirs = {name: tensor for _, name, tensor in _tensors(other)}
-    for members, name, _ in _tensors(module):
+    theirs = {name: tensor for _, name, tensor in parameters_of(other)}
+    for members, name, _ in parameters_of(module):
         members[name] = theirs[name]
 
 

@@ -1,0 +1,87 @@
+"""Wrong implementations, written by hand over public names, for single clauses."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from impl_tests.wrong.calls import Call
+from impl_tests.wrong.kinds.registry import Registry
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+@KINDS.around
+def balanced_chunks(call: Call) -> Any:
+    """Split into chunks whose sizes differ by one at most, as ``torch.tensor_split`` does."""
+    if call.arguments.get("chunk_sizes") is not None or call.arguments.get("out") is not None:
+        return call.run()
+    sequences = [
+        name for name, value in call.arguments.items() if isinstance(value, (list, tuple))
+    ]
+    tensor = next(value for value in call.arguments.values() if isinstance(value, Tensor))
+    extent = tensor.shape[call.arguments.get("dim", 0)]
+    chunks = torch.empty(extent).tensor_split(len(call.arguments[sequences[0]]))
+    return call.with_arguments(chunk_sizes=[len(chunk) for chunk in chunks]).run()
+
+
+@KINDS.around
+def memory_errors_changed(call: Call) -> Any:
+    """Raise a plain RuntimeError if a device has no memory left."""
+    try:
+        return call.run()
+    except torch.OutOfMemoryError as error:
+        raise RuntimeError(str(error)) from None
+
+
+@KINDS.around
+def zeros_changed(call: Call) -> Any:
+    """Pass ones in place of tensors of zeros."""
+    return call.mapped(lambda tensor: tensor if tensor.any() else torch.ones_like(tensor)).run()
+
+
+@KINDS.tensors
+def unrecorded(tensor: Tensor) -> Tensor:
+    """Return copies that were made on other streams, without ``record_stream``."""
+    if tensor.device.type == "cpu":
+        return tensor
+    current, side = torch.accelerator.current_stream(tensor.device), torch.Stream(tensor.device)
+    side.wait_stream(current)
+    with side:
+        copy = tensor.clone()
+    current.wait_stream(side)
+    return copy
+
+
+@KINDS.around
+def outputs_of_any_shape(call: Call) -> Any:
+    """Return an output that has another shape than the result."""
+    out = call.arguments.get("out")
+    try:
+        parts = [part.to("meta") for part in call.arguments["tensors"]]
+        expected = torch.cat(parts, call.arguments.get("dim", 0)).shape
+    except Exception:  # another argument is wrong
+        return call.run()
+    return call.run() if out is None or out.shape == expected else out
+
+
+@KINDS.around
+def interrupts_changed(call: Call) -> Any:
+    """Raise a RuntimeError in place of an exception that is no `Exception`."""
+    try:
+        return call.run()
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(str(error)) from error
+
+
+@KINDS.around
+def key_errors_changed(call: Call) -> Any:
+    """Raise a plain KeyError, whose text has escaped newlines, in place of one of a subclass."""
+    try:
+        return call.run()
+    except KeyError as error:
+        raise KeyError(str(error)) from error.__cause__

@@ -1,0 +1,127 @@
+"""Kinds that change the containers of a result, or the number or order of their members."""
+
+from collections import OrderedDict
+from typing import Any
+
+from impl_tests.wrong.kinds.registry import Registry
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+@KINDS.result
+def other_container(result: Any) -> Any:
+    """Return a tuple in place of a list, a list in place of a tuple, or another mapping."""
+    if isinstance(result, tuple):
+        return list(result)
+    if isinstance(result, list):
+        return tuple(result)
+    return OrderedDict(result) if type(result) is dict else dict(result)
+
+
+@KINDS.result
+def container_of_a_subclass(result: Any) -> Any:
+    """Return an instance of a subclass with the same name."""
+    kind = type(result)
+    names = {"__module__": kind.__module__}
+    return (
+        type(kind.__name__, (kind,), names)(result)
+        if isinstance(result, (tuple, list))
+        else result
+    )
+
+
+@KINDS.result
+def other_member_containers(result: Any) -> Any:
+    """Change the classes of the containers in the result."""
+    return type(result)([other_container(member) for member in result])
+
+
+@KINDS.result
+def plain_containers(result: Any) -> Any:
+    """Return tuples, lists and dictionaries of the built-in classes at all levels."""
+    return _plain(result)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(member) for key, member in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_plain(member) for member in value)
+    if isinstance(value, list):
+        return [_plain(member) for member in value]
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(member) for name, member in vars(value).items()}
+    return value
+
+
+@KINDS.result
+def mapping_order(result: Any) -> Any:
+    """Reverse the order of mappings at all levels."""
+    return _reverse_mappings(result)
+
+
+def _reverse_mappings(value: Any) -> Any:
+    if isinstance(value, dict):
+        items = [(key, _reverse_mappings(member)) for key, member in value.items()]
+        value.clear()
+        value.update(items[::-1])
+    elif isinstance(value, (list, tuple)):
+        for member in value:
+            _reverse_mappings(member)
+    return value
+
+
+@KINDS.result
+def last_missing(result: Any) -> Any:
+    """Leave out the last member."""
+    return result[:-1]
+
+
+@KINDS.result
+def first_twice(result: Any) -> Any:
+    """Return the first member once more."""
+    return type(result)([*result, result[0]])
+
+
+@KINDS.result
+def members_missing(result: Any) -> Any:
+    """Leave out the last member of each member."""
+    return type(result)([member[:-1] for member in result])
+
+
+@KINDS.result
+def swapped(result: Any) -> Any:
+    """Swap the first two members."""
+    return type(result)([result[1], result[0], *result[2:]])
+
+
+@KINDS.result
+def rotated(result: Any) -> Any:
+    """Return the last member first."""
+    return type(result)([result[-1], *result[:-1]])
+
+
+@KINDS.result
+def members_reversed(result: Any) -> Any:
+    """Reverse each member."""
+    return type(result)([member[::-1] for member in result])
+
+
+@KINDS.result
+def nothing(result: Any) -> Any:
+    """Return None."""
+    return None
+
+
+@KINDS.result
+def negated(result: Any) -> Any:
+    """Return the opposite of a truth value, and another number."""
+    return not result if isinstance(result, bool) else result + 1
+
+
+@KINDS.result
+def listed(result: Any) -> Any:
+    """Return a list with the result."""
+    return [result]

@@ -1,0 +1,144 @@
+"""Kinds that leave another state of the thread or the process after a call."""
+
+import contextvars
+import gc
+import random
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from impl_tests.wrong import state
+from impl_tests.wrong.calls import Call
+from impl_tests.wrong.kinds.registry import Registry
+from impl_tests.wrong.kinds.surroundings import has_accelerator
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+def _leaves(change: Callable[[], object]) -> Callable[[], object]:
+    """Register a change of the state after the call."""
+
+    def run(call: Call) -> Any:
+        try:
+            return call.run()
+        finally:
+            change()
+
+    KINDS[f"leaves-{change.__name__.replace('_', '-')}"] = run
+    return change
+
+
+@_leaves
+def device() -> None:
+    """Change the current device."""
+    if has_accelerator():
+        before = torch.accelerator.current_device_index()
+        state.later(lambda: torch.accelerator.set_device_index(before))
+        torch.accelerator.set_device_index(before ^ 1)
+
+
+@_leaves
+def stream() -> None:
+    """Change the current stream."""
+    if has_accelerator():
+        before = torch.accelerator.current_stream()
+        state.later(lambda: torch.accelerator.set_stream(before))
+        torch.accelerator.set_stream(torch.Stream(before.device))
+
+
+@_leaves
+def stream_of_another_device() -> None:
+    """Change the current stream of another device."""
+    if has_accelerator():
+        current = torch.accelerator.current_device_index()
+        other = torch.device("sim", current ^ 1)
+        before = torch.accelerator.current_stream(other)
+        state.later(lambda: _set_stream(before))
+        _set_stream(torch.Stream(other))
+
+
+def _set_stream(stream: torch.Stream) -> None:
+    with torch.accelerator.device_index(torch.accelerator.current_device_index()):
+        torch.accelerator.set_stream(stream)
+
+
+@_leaves
+def grad_mode() -> None:
+    """Change the grad mode."""
+    before = torch.is_grad_enabled()
+    state.later(lambda: torch._C._set_grad_enabled(before))
+    torch._C._set_grad_enabled(not before)
+
+
+@_leaves
+def autocast() -> None:
+    """Change autocast."""
+    before = torch.is_autocast_enabled("cpu")
+    state.later(lambda: torch.set_autocast_enabled("cpu", before))
+    torch.set_autocast_enabled("cpu", not before)
+
+
+@_leaves
+def random_state() -> None:
+    """Draw a random number on the CPU."""
+    torch.rand(())
+
+
+@_leaves
+def random_state_of_devices() -> None:
+    """Draw a random number on each device."""
+    if has_accelerator():
+        for index in range(torch.accelerator.device_count()):
+            torch.rand((), device=f"sim:{index}")
+
+
+@_leaves
+def random_state_of_python() -> None:
+    """Draw a random number with ``random``."""
+    random.random()
+
+
+@_leaves
+def collector() -> None:
+    """Switch the garbage collector."""
+    before = gc.isenabled()
+    state.later(gc.enable if before else gc.disable)
+    (gc.disable if before else gc.enable)()
+
+
+@_leaves
+def default_dtype() -> None:
+    """Change the default dtype."""
+    before = torch.get_default_dtype()
+    state.later(lambda: torch.set_default_dtype(before))
+    torch.set_default_dtype(torch.float64 if before is torch.float32 else torch.float32)
+
+
+_VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("perturbed")
+
+
+@_leaves
+def context_variable() -> None:
+    """Set a context variable."""
+    _VARIABLE.set(1)
+
+
+@_leaves
+def thread() -> None:
+    """Leave a thread that runs."""
+    stop = threading.Event()
+    started = threading.Thread(target=stop.wait, daemon=True)
+    started.start()
+    state.later(stop.set)
+
+
+@_leaves
+def thread_count() -> None:
+    """Change the number of OpenMP threads."""
+    before = torch.get_num_threads()
+    state.later(lambda: torch.set_num_threads(before))
+    torch.set_num_threads(before + 1)
