@@ -77,7 +77,7 @@ def visible_clauses(page):
 def test_address_keeps_the_filter_when_the_page_is_reloaded(visit):
     page = visit(MATRIX)
     all_clauses = visible_clauses(page)
-    page.fill("[name=q]", "scatter slices")
+    page.fill("#filter [name=q]", "scatter slices")
     filtered = visible_clauses(page)
     assert ONE in filtered
     assert len(filtered) < len(all_clauses) / 10

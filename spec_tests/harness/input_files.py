@@ -32,7 +32,7 @@ __all__ = [
 
 #: Length in characters to which the text of a fault is cut.
 _MAX_LENGTH = 200
-#: The size of the largest file in MiB. The largest published file has 0.4 MiB.
+#: The size of the largest file in MiB. A file of verdicts of the whole suite has 0.4 MiB.
 _MAX_MIB = 32
 #: Length in characters of the longest TOML text: tomllib needs about two seconds for it. The
 #: largest register has 66,000 characters.
