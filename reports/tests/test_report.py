@@ -39,13 +39,15 @@ def _section(page, anchor):
     return text[text.index(f'id="{anchor}"') :].partition("</section>")[0]
 
 
-def test_page_needs_no_other_file_and_its_links_lead_to_its_parts(write_page, file, tmp_path):
+@pytest.mark.parametrize("name", ["v", "matrix", ONE])
+def test_page_needs_no_other_file_and_its_links_lead_to_its_parts(write_page, tmp_path, name):
+    file = samples.write_verdicts(tmp_path / f"{name}.jsonl", VERDICTS)
     samples.publish_run(tmp_path / "reports", VERDICTS, target="torch.nn.parallel")
     page = read_page(write_page(file))
     assert page.loaded == ["data:,"]
     assert len(page.ids) == len(set(page.ids))
     anchors = {link for link in page.links if link.startswith("#")}
-    assert {f"#v--{each}" for each in VERDICTS} <= anchors
+    assert {f"#{name}--{each}" for each in VERDICTS} <= anchors
     assert anchors <= {f"#{each}" for each in page.ids}
 
 

@@ -84,7 +84,7 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
         raise RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
     columns = runs.load(folder, files).runs
     shown = [run for run in columns if not run.published]
-    addresses = {run.name: f"#{run.name}" for run in shown}
+    addresses = {run.name: f"#run-{run.name}" for run in shown}
     pages = Pages(
         Matrix(clauses.load(), columns), lambda run: addresses.get(run.name), lambda clause: None
     )
@@ -94,11 +94,13 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
     }
     text = pages.render("report", shown=shown, **texts)
     try:
-        if (
-            page.exists()
-            and _MARKER not in page.read_text(encoding="utf-8", errors="replace")[:99]
-        ):
+        if page.exists() and not _is_report(page):
             raise RefusedError(f"{page} is no page of a report; name another file")
         page.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise RefusedError(str(error)) from None
+
+
+def _is_report(page: Path) -> bool:
+    with page.open(encoding="utf-8", errors="replace") as file:
+        return _MARKER in file.read(99)
