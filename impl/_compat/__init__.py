@@ -3,6 +3,15 @@
 This package imports ``_arguments``.
 """
 
+from .compiler_private import (
+    compile_only_inlined,
+    compiled_module,
+    compiler_of_module,
+    compiler_of_wrapper,
+    exclude_from_compilation,
+    is_compilation_loaded,
+    is_compiled,
+)
 from .forks import register_fork_handler
 from .gc_pause import pause_gc
 from .recording import (
@@ -20,19 +29,12 @@ from .torch_private import (
     call_after_backward,
     call_with_inference_mode,
     calls_torch_functions,
-    compile_only_inlined,
-    compiled_module,
-    compiler_of_module,
-    compiler_of_wrapper,
     copy_context_of_backward,
-    exclude_from_compilation,
     flatten,
     function_mode_count,
     has_hooks,
     has_modes_hooks_or_transforms,
     has_registration_hooks,
-    is_compilation_loaded,
-    is_compiled,
     is_needed_in_backward,
     is_torchscript_enabled,
     next_sequence_nr,

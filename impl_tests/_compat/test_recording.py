@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import impl
-from impl._compat import torch_private
+from impl._compat import compiler_private
 from impl._compat.recording import ProfilerSpan, is_movable, move_tensors
 from impl._pytree.markers import Whole
 from impl_tests.samples import Pair
@@ -63,7 +63,7 @@ def test_wrapper_of_one_device_can_be_exported(topology):
 def test_exclude_from_compilation_returns_a_working_function_without_dynamo(monkeypatch):
     monkeypatch.delattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
 
-    @torch_private.exclude_from_compilation
+    @compiler_private.exclude_from_compilation
     def function():
         return 1
 

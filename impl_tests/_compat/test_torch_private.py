@@ -1,4 +1,4 @@
-"""impl._compat.torch_private: only this module uses private names of PyTorch."""
+"""impl._compat: only two modules use private names of PyTorch."""
 
 import ast
 import inspect
@@ -8,20 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from impl._compat import torch_private
+from impl._compat import compiler_private, torch_private
 
 IMPL = Path(torch_private.__file__).parents[1]
 TREES = {
     path.relative_to(IMPL).as_posix(): ast.parse(path.read_text("utf-8"))
     for path in IMPL.rglob("*.py")
 }
-OTHERS = sorted(TREES.keys() - {"_compat/torch_private.py"})
-#: Name -> public function of torch_private.
+PRIVATE_MODULES = ("_compat/compiler_private.py", "_compat/torch_private.py")
+OTHERS = sorted(TREES.keys() - set(PRIVATE_MODULES))
+#: Name -> public function of the two modules.
 FUNCTIONS = {
     name: value
-    for name, value in vars(torch_private).items()
+    for module in (compiler_private, torch_private)
+    for name, value in vars(module).items()
     if inspect.isfunction(value)
-    and value.__module__ == torch_private.__name__
+    and value.__module__ == module.__name__
     and not name.startswith("_")
 }
 #: Names with a leading underscore that any module of impl may use.
@@ -81,7 +83,7 @@ def used_names(tree):
 
 
 @pytest.mark.parametrize("module", OTHERS)
-def test_only_torch_private_uses_private_names_of_pytorch(module):
+def test_no_other_module_uses_private_names_of_pytorch(module):
     assert set(used_names(TREES[module])) <= IMPL_NAMES | ALLOWED
 
 
@@ -90,9 +92,10 @@ def test_every_use_of_a_private_name_is_detected(use):
     assert set(used_names(ast.parse(USES[use]))) - IMPL_NAMES - ALLOWED
 
 
-def test_private_names_of_pytorch_differ_from_names_of_impl():
+@pytest.mark.parametrize("module", PRIVATE_MODULES)
+def test_private_names_of_pytorch_differ_from_names_of_impl(module):
     # If two names were equal, used_names could not tell PyTorch's name from impl's.
-    tree = TREES["_compat/torch_private.py"]
+    tree = TREES[module]
     assert not set(used_names(tree)) & (IMPL_NAMES - set(defined_names(tree)))
 
 
@@ -107,9 +110,9 @@ def test_private_name_in_the_docstring_exists_in_torch(function):
         pkgutil.resolve_name(name)
 
 
-def test_every_function_of_torch_private_is_used():
+def test_every_function_with_a_private_name_is_used():
     users = sorted(set(OTHERS) - {"_compat/__init__.py"})
     imports = [node for name in users for node in ast.walk(TREES[name])]
-    sources = ("_compat", "torch_private")
+    sources = ("_compat", "compiler_private", "torch_private")
     found = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module in sources]
     assert {alias.name for node in found for alias in node.names} >= FUNCTIONS.keys()

@@ -1,4 +1,4 @@
-"""impl._compat.torch_private: results of its functions."""
+"""impl._compat: results of the functions that use private names of PyTorch."""
 
 import sys
 from functools import partial
@@ -9,7 +9,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
-from impl._compat import torch_private
+from impl._compat import compiler_private, torch_private
 from impl_tests.samples import FunctionMode, OperatorLog
 
 
@@ -69,19 +69,19 @@ def test_is_compiled_is_true_only_for_optimized_modules(monkeypatch):
         OptimizedModule = Compiled
 
     monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", Frames)
-    assert torch_private.is_compiled(Compiled)
-    assert not torch_private.is_compiled(nn.Module)
+    assert compiler_private.is_compiled(Compiled)
+    assert not compiler_private.is_compiled(nn.Module)
     monkeypatch.delitem(sys.modules, "torch._dynamo.eval_frame")
-    assert not torch_private.is_compiled(Compiled)
+    assert not compiler_private.is_compiled(Compiled)
 
 
 def test_compiled_module_returns_the_module_that_torch_compile_wraps():
     plain, wrapper = nn.Linear(1, 1), nn.Module()
-    assert torch_private.compiled_module(plain) is None
+    assert compiler_private.compiled_module(plain) is None
     wrapper._orig_mod = plain
-    assert torch_private.compiled_module(wrapper) is None
+    assert compiler_private.compiled_module(wrapper) is None
     wrapper.__dict__["_torchdynamo_orig_callable"] = plain
-    assert torch_private.compiled_module(wrapper) is plain
+    assert compiler_private.compiled_module(wrapper) is plain
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -144,7 +144,7 @@ def test_was_created_since_is_false_for_nodes_that_run_first():
 def test_compiler_of_module_returns_none_for_an_unknown_callable(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
-    assert torch_private.compiler_of_module(module) is None
+    assert compiler_private.compiler_of_module(module) is None
 
 
 def test_copy_context_of_backward_does_nothing_outside_of_backward():

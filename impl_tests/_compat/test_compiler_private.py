@@ -1,15 +1,11 @@
-"""impl._compat.torch_private: functions that torch.compile skips, and calls after backward."""
+"""impl._compat.compiler_private: functions that torch.compile skips, and calls after backward."""
 
 from functools import partial
 
 import pytest
 import torch
 
-from impl._compat.torch_private import (
-    call_after_backward,
-    compile_only_inlined,
-    exclude_from_compilation,
-)
+from impl._compat import call_after_backward, compile_only_inlined, exclude_from_compilation
 
 
 def compiled_operators(function):
