@@ -15,25 +15,24 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.autograd.profiler import record_function
 
 from ._arguments import argument
-from ._comm import check_weights, to_device
+from ._comm import check_weights
 from ._compat import (
     ProfilerSpan,
     break_graph,
     check_not_traced,
     compile_only_inlined,
     exclude_from_compilation,
-    is_movable,
     is_recorded,
-    move_tensors,
 )
-from ._device import DeviceId, DeviceLike, Placement, as_target, choose_devices, is_cuda
+from ._device import DeviceId, DeviceLike, Placement, choose_devices, is_cuda
 from ._device import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
-from ._pytree import InputLeaves, Leaf, remove_markers
+from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
+from ._pytree import remove_markers
 from ._replica import ReplicaCacheBlock, SeparateChunks, check_source, find_replica_cache
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -240,9 +239,10 @@ class DataParallel(nn.Module, Generic[T]):
             return self.module(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
-            return _compute_on_one(self.module, inputs, kwargs, source, output, self.dim)
-        args, kwargs = _first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
-        return _move_output(self.module(*args, **kwargs), source, output)
+            args, kwargs = scatter_to_one(inputs, kwargs, source, self.dim)
+        else:
+            args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
+        return move_output(self.module(*args, **kwargs), source, output)
 
     @exclude_from_compilation
     def _compute_on_several(
@@ -251,7 +251,7 @@ class DataParallel(nn.Module, Generic[T]):
         check_not_traced()
         with record_function(self._recorded_name):
             cached = self._find_cached_replicas()
-            all_args, all_kwargs = _at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
+            all_args, all_kwargs = at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
             # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
             chunks = SeparateChunks()
@@ -326,7 +326,8 @@ def data_parallel(
         return _DataParallelCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
-    return _compute_on_one(module, inputs, module_kwargs or {}, source, output, dim)
+    args, kwargs = scatter_to_one(inputs, module_kwargs or {}, source, dim)
+    return move_output(module(*args, **kwargs), source, output)
 
 
 class _DataParallelCall(DataParallel[nn.Module]):
@@ -344,62 +345,3 @@ class _DataParallelCall(DataParallel[nn.Module]):
     def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:
         """Copy the module, never detached."""
         return replicate(module, device_ids)
-
-
-def _compute_on_one(
-    module: nn.Module,
-    inputs: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    source: torch.device,
-    output_device: DeviceId,
-    dim: int,
-) -> Any:
-    args, kwargs = _scatter_to_one(inputs, kwargs, source, dim)
-    return _move_output(module(*args, **kwargs), source, output_device)
-
-
-@compile_only_inlined
-def _scatter_to_one(
-    inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    if is_recorded() and is_movable((inputs, kwargs), dim):
-        args, kwargs = move_tensors((inputs, kwargs), device)
-        return args, kwargs
-    return _first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
-
-
-@compile_only_inlined
-def _first_replica_arguments(
-    inputs: Sequence[Any], kwargs: Sequence[Any]
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    all_args, all_kwargs = _at_least_one(inputs, kwargs)
-    return all_args[0], all_kwargs[0]
-
-
-@compile_only_inlined
-def _at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-    """Return ``inputs`` and ``kwargs``; if both are empty, one replica's empty arguments."""
-    return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
-
-
-@compile_only_inlined
-def _move_output(output: Any, source: torch.device, target: DeviceId) -> Any:
-    """Return ``output`` with its tensors moved from ``source`` to ``target``."""
-    # If no tensor has to move, the caller gets the module's own output object.
-    is_there = target == source or target == source.index
-    return output if is_there else _move_tensors(output, source, target)
-
-
-@exclude_from_compilation
-def _move_tensors(output: Any, source: torch.device, target: DeviceId) -> Any:
-    device = as_target(target, warns=False)
-    if device == source:
-        return output
-    leaves = InputLeaves()
-    root = leaves.flatten(output, None, "output")
-    # Move only the tensors on `source`. Tensors on the CPU stay there, as in `gather`.
-    pieces: dict[Leaf, list[Tensor]] = {
-        leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
-        for leaf in leaves.copied
-    }
-    return root.unflatten(1, pieces)[0]

@@ -8,7 +8,7 @@ import torch
 
 from impl import scatter
 from impl._pytree.inputs import SplitLeaf
-from impl.scatter_gather import split_leaves
+from impl._split import split_leaves
 from spec_tests.harness.concurrency.stream_log import CopyLog
 
 

@@ -1,14 +1,20 @@
-"""A decorator for functions that run while grad mode is off."""
+"""Whether gradients are needed, and a decorator for functions that run while grad mode is off."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import ParamSpec, TypeVar
 
 import torch
+from torch import Tensor
 
 from .._compat import call_with_setting
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+
+
+def needs_grad(tensors: Iterable[Tensor]) -> bool:
+    """Return whether grad mode is on and one of ``tensors`` requires grad."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:

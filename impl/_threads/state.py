@@ -240,9 +240,9 @@ class _ThreadRecord:
 def _record_of_thread() -> _ThreadRecord:
     """Return the record of the running thread: a worker, or a thread of the caller."""
     attributes = vars(threading.current_thread())  # Only this thread writes the record.
-    record: _ThreadRecord | None = attributes.get("_parallel_apply_record")
+    record: _ThreadRecord | None = attributes.get("parallel_apply_record")
     if record is None:
-        record = attributes["_parallel_apply_record"] = _ThreadRecord()
+        record = attributes["parallel_apply_record"] = _ThreadRecord()
     return record
 
 

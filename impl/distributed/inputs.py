@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path
-from ..scatter_gather import split_leaves, split_lengths
+from .._split import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 
