@@ -167,7 +167,8 @@ def test_code_around_a_call_is_compiled(target, topology, name):
 
 @SURROUNDING_CLAUSE
 def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
-    # This call is not in CALLS, because torch.compile does not trace it in torch.nn.parallel.
+    # This call is not in CALLS, because up to PyTorch 2.13 torch.compile does not trace it in
+    # torch.nn.parallel.
     function = target.functions.ReduceAddCoalesced.apply
     check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
 
