@@ -130,7 +130,7 @@ def call_in(
     """
     _set_num_threads(state.num_threads)
     if state.is_on_cpu and state.num_threads > 1:
-        _record_of_thread().has_openmp_pool = True
+        _facts_of_thread().has_openmp_pool = True
     with _UseFlags(state):
         return call_on_device(state.device, function, *args, **kwargs)
 
@@ -167,7 +167,7 @@ def is_pristine() -> bool:
         or not calls_torch_functions()
         or function_mode_count()
         or torch.is_inference_mode_enabled()
-        or _record_of_thread().has_openmp_pool
+        or _facts_of_thread().has_openmp_pool
     )
 
 
@@ -222,7 +222,7 @@ def _set_num_threads(count: int) -> None:
 
 
 @dataclass(slots=True)
-class _ThreadRecord:
+class _ThreadFacts:
     """What is known about one thread between two calls.
 
     A ``threading.local`` could not hold it, because its values are released after each call.
@@ -237,22 +237,22 @@ class _ThreadRecord:
     has_openmp_pool: bool = False
 
 
-def _record_of_thread() -> _ThreadRecord:
-    """Return the record of the running thread: a worker, or a thread of the caller."""
-    attributes = vars(threading.current_thread())  # Only this thread writes the record.
-    record: _ThreadRecord | None = attributes.get("parallel_apply_record")
-    if record is None:
-        record = attributes["parallel_apply_record"] = _ThreadRecord()
-    return record
+def _facts_of_thread() -> _ThreadFacts:
+    """Return the facts about the running thread: a worker, or a thread of the caller."""
+    attributes = vars(threading.current_thread())  # Only this thread writes them.
+    facts: _ThreadFacts | None = attributes.get("parallel_apply_facts")
+    if facts is None:
+        facts = attributes["parallel_apply_facts"] = _ThreadFacts()
+    return facts
 
 
 def _baseline_flags(scope: _Scope) -> _Flags:
     # Read this thread's flags once, because changes by replicas are undone. Read the flags again
     # if `scope` changes, for example when the process begins to use the accelerator.
-    record = _record_of_thread()
-    if record.baseline is None or record.baseline[0] != scope:
-        record.baseline = scope, _read_flags(scope)
-    return record.baseline[1]
+    facts = _facts_of_thread()
+    if facts.baseline is None or facts.baseline[0] != scope:
+        facts.baseline = scope, _read_flags(scope)
+    return facts.baseline[1]
 
 
 class _UseFlags:
