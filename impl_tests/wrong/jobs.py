@@ -117,7 +117,6 @@ def _run_and_exit(job: Job, function: Callable[[Job, Path], None], folder: Path)
     with (folder / "output").open("w") as output:
         os.dup2(output.fileno(), 1)
         os.dup2(output.fileno(), 2)
-    sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - pytest has replaced them
     try:
         function(job, folder)
     except BaseException:

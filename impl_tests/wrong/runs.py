@@ -149,9 +149,9 @@ def collect(function: Callable[[Suite], None], *options: str) -> int:
     """
     os.chdir(ROOT)
     # Imports before the forks save each process a second.
-    for name in ("torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis"):
+    for name in ("torch.fx.experimental.symbolic_shapes", "numpy"):
         importlib.import_module(name)
     deque(wrapping.functions(wrapping.TARGET), maxlen=0)
-    arguments = ["-q", "--tb=line", "-p", "no:cacheprovider", f"--target={TARGET}"]
+    arguments = ["-qq", "-s", "--tb=line", "-p", "no:cacheprovider", f"--target={TARGET}"]
     arguments += ["--hypothesis-profile=perturbations", "--accelerator=sim"]
     return int(pytest.main([*arguments, *options], plugins=[_Plugin(function)]))

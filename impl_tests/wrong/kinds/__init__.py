@@ -17,7 +17,9 @@ from impl_tests.wrong.kinds import (
     replica_tensors,
     replicas,
     results,
+    rewrapped,
     surroundings,
+    wrappers,
 )
 from impl_tests.wrong.kinds.registry import Around
 
@@ -42,6 +44,8 @@ KINDS: dict[str, Around] = {
     **replicas.KINDS,
     **replica_tensors.KINDS,
     **by_hand.KINDS,
+    **rewrapped.KINDS,
+    **wrappers.KINDS,
     OTHER_SIGNATURE: Call.run,
 }
 #: The kinds that change one argument, which is named after a colon.

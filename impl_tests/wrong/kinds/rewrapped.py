@@ -1,0 +1,110 @@
+"""Kinds that change how the error of a module reaches the caller, for some classes of errors."""
+
+import re
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import torch
+
+from impl_tests.wrong.calls import Call
+from impl_tests.wrong.kinds.registry import Registry
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+def _errors(holds: Callable[[Any], object], name: str, change: Callable[[Any], object]) -> None:
+    """Register a change of the errors for which a function holds."""
+
+    def run(call: Call) -> Any:
+        try:
+            return call.run()
+        except Exception as error:
+            if holds(error):
+                change(error)
+            raise
+
+    KINDS[name] = run
+
+
+def _change_class(error: BaseException) -> NoReturn:
+    raise ArithmeticError(str(error)) from error.__cause__
+
+
+def _shorten(error: BaseException) -> None:
+    error.args = (str(error).partition("\n")[0],)
+
+
+def _without_source(error: BaseException) -> None:
+    lines = str(error).split("\n")
+    error.args = ("\n".join(line for line in lines if not line.startswith("    ")),)
+
+
+def _qualify(error: BaseException) -> None:
+    name = type(error).__qualname__
+    error.args = (re.sub(r"Caught \w+", lambda _: f"Caught {name}", str(error)),)
+
+
+def _has_own_text(error: BaseException) -> bool:
+    return "__str__" in vars(type(error))
+
+
+_errors(lambda error: isinstance(error, StopIteration), "stop-iterations-changed", _change_class)
+_errors(lambda error: type(error) is ValueError, "value-errors-changed", _change_class)
+_errors(lambda error: getattr(type(error), "message", None), "messages-changed", _change_class)
+_errors(lambda error: "message" in vars(error), "own-messages-changed", _change_class)
+_errors(_has_own_text, "errors-with-text-changed", _change_class)
+_errors(
+    lambda error: (
+        type(error) is RuntimeError and type(error.__cause__) not in (RuntimeError, type(None))
+    ),
+    "runtime-errors-changed",
+    _change_class,
+)
+_errors(
+    lambda error: "\nDuring handling" in str(error) or "\nThe above exc" in str(error),
+    "chains-shortened",
+    _shorten,
+)
+_errors(lambda error: type(error).__module__ != "builtins", "names-qualified", _qualify)
+_errors(lambda error: "Original Traceback" in str(error), "text-without-source", _without_source)
+
+
+@KINDS.around
+def missing_devices_first(call: Call) -> Any:
+    """Refuse an ordinal without a device before a module runs."""
+    devices = call.arguments.get("devices") or ()
+    count = torch.accelerator.device_count()
+    if any(isinstance(device, int) and device >= count for device in devices):
+        raise RuntimeError("perturbed")
+    return call.run()
+
+
+@KINDS.around
+def last_error(call: Call) -> Any:
+    """Name the last module in the error if several modules fail."""
+    failed: list[int] = []
+    modules = list(call.modules())
+
+    def recording(index: int, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return forward(*args, **kwargs)
+            except Exception:
+                failed.append(index)
+                raise
+
+        return run
+
+    for index, module in enumerate(modules):
+        vars(module)["forward"] = recording(index, module.forward)
+    try:
+        return call.run()
+    except Exception as error:
+        if len(failed) > 1:
+            error.args = (re.sub(r"replica \d+", f"replica {max(failed)}", str(error)),)
+        raise
+    finally:
+        for module in modules:
+            vars(module).pop("forward", None)
