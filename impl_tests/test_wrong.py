@@ -32,7 +32,6 @@ def test_every_clause_has_a_perturbation_or_a_mutant():
     # Both change Python functions, but the clauses "cpp.*" are about C++ functions.
     expected = {name for name in clauses.load() if not name.startswith("cpp.")}
     assert TABLE.keys() | mutants == expected
-    assert not TABLE.keys() & mutants
 
 
 def test_few_clauses_are_exempt_and_each_has_a_known_reason():

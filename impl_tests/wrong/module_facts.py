@@ -61,6 +61,9 @@ _MODULE: dict[str, Callable[[_Tree], bool]] = {
     "module-lists": lambda tree: tree.any(
         lambda m: isinstance(m, (nn.ParameterList, nn.ParameterDict))
     ),
+    "module-graph": lambda tree: tree.any(lambda m: hasattr(m, "graph") and hasattr(m, "code")),
+    "module-embedding": lambda tree: tree.any(lambda m: isinstance(m, nn.Embedding)),
+    "module-observer": lambda tree: tree.any(lambda m: type(m).__name__.endswith("Observer")),
     "module-attributes": lambda tree: tree.any(_has_attributes),
     "module-mixed-modes": lambda tree: len({m.training for m in tree.modules}) > 1,
 }

@@ -205,6 +205,13 @@ def with_hooks(module: nn.Module, other: nn.Module) -> None:
 
 
 @_pair
+def with_slots(module: nn.Module, other: nn.Module) -> None:
+    """Copy the attributes outside the module's dictionary."""
+    for name in getattr(type(other), "__slots__", ()):
+        setattr(module, name, getattr(other, name))
+
+
+@_pair
 def with_names(module: nn.Module, other: nn.Module) -> None:
     """Set attributes of the other module, too."""
     vars(other)["perturbed"] = True
@@ -222,3 +229,22 @@ def replicas_the_source_first(call: Call) -> Any:
     """Return the module itself as the first replica."""
     result = call.run()
     return [*call.modules()[:1], *result[1:]] if modules_in(result) else result
+
+
+@KINDS.around
+def replicas_by_the_base_class(call: Call) -> Any:
+    """Copy each module with the method of ``nn.Module``, also if its class overrides it."""
+    base = nn.Module._replicate_for_data_parallel
+    kinds = {type(member) for module in call.modules() for member in module.modules()}
+    own = {
+        k: k._replicate_for_data_parallel
+        for k in kinds
+        if "_replicate_for_data_parallel" in vars(k)
+    }
+    for kind in own:
+        kind._replicate_for_data_parallel = base  # type: ignore[method-assign]
+    try:
+        return call.run()
+    finally:
+        for kind, method in own.items():
+            kind._replicate_for_data_parallel = method  # type: ignore[method-assign]

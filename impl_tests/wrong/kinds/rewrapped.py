@@ -46,15 +46,29 @@ def _qualify(error: BaseException) -> None:
     error.args = (re.sub(r"Caught \w+", lambda _: f"Caught {name}", str(error)),)
 
 
-def _has_own_text(error: BaseException) -> bool:
-    return "__str__" in vars(type(error))
+def _has_no_text(error: BaseException) -> bool:
+    try:
+        str(error)
+    except BaseException:  # any class that a module raises
+        return True
+    return False
+
+
+def _has_inherited_constructor(error: BaseException) -> bool:
+    kind = type(error)
+    is_builtin = kind.__module__ == "builtins"
+    return not is_builtin and "__init__" not in vars(kind) and not getattr(kind, "message", None)
+
+
+def _replace(error: BaseException) -> NoReturn:
+    raise ArithmeticError("perturbed") from error.__cause__
 
 
 _errors(lambda error: isinstance(error, StopIteration), "stop-iterations-changed", _change_class)
 _errors(lambda error: type(error) is ValueError, "value-errors-changed", _change_class)
 _errors(lambda error: getattr(type(error), "message", None), "messages-changed", _change_class)
-_errors(lambda error: "message" in vars(error), "own-messages-changed", _change_class)
-_errors(_has_own_text, "errors-with-text-changed", _change_class)
+_errors(_has_inherited_constructor, "inherited-constructors-changed", _change_class)
+_errors(_has_no_text, "errors-without-text-changed", _replace)
 _errors(
     lambda error: (
         type(error) is RuntimeError and type(error.__cause__) not in (RuntimeError, type(None))
