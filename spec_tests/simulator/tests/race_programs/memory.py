@@ -18,9 +18,7 @@ from .program import (
 @race_program("record_stream")
 def memory_read_on_side_stream_is_recorded_on_that_stream(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     if correct:
         data.record_stream(side)
     del data
@@ -43,9 +41,7 @@ def memory_of_side_stream_is_recorded_on_the_current_stream_that_reads_it(correc
 @race_program("record_stream")
 def memory_is_recorded_on_the_stream_that_reads_it(correct: bool) -> Tensor:
     data, side, unused = copy_to(0), new_stream(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     data.record_stream(side if correct else unused)
     del data
     return _synchronize_and_return(side, result)
@@ -54,9 +50,7 @@ def memory_is_recorded_on_the_stream_that_reads_it(correct: bool) -> Tensor:
 @race_program("record_stream")
 def memory_is_freed_after_its_stream_waits_for_the_reader(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     if correct:
         current_stream(0).wait_stream(side)
     del data
@@ -66,9 +60,7 @@ def memory_is_freed_after_its_stream_waits_for_the_reader(correct: bool) -> Tens
 @race_program("record_stream")
 def memory_is_freed_after_host_waits_for_the_reader(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     if correct:
         side.synchronize()
     del data
@@ -80,9 +72,7 @@ def memory_used_only_on_its_own_stream_needs_no_record_stream(correct: bool) -> 
     side = new_stream(0)
     with current_stream(0) if not correct else side:
         data = copy_to(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     del data
     return _synchronize_and_return(side, result)
 
@@ -100,9 +90,7 @@ def source_of_peer_copy_on_its_own_stream_needs_no_record_stream(correct: bool) 
 @race_program("views")
 def recording_one_view_records_whole_memory(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     if correct:
         data[:1].record_stream(side)
     del data
@@ -112,9 +100,7 @@ def recording_one_view_records_whole_memory(correct: bool) -> Tensor:
 @race_program("record_stream")
 def resize_frees_memory(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result = empty(0).copy_(data)
+    result = _read_on(side, data)
     if correct:
         current_stream(0).wait_stream(side)
     data.resize_(64)
@@ -183,6 +169,13 @@ def assigning_to_data_frees_the_previous_memory(correct: bool) -> Tensor:
         data.record_stream(side)
     data.data = empty(0)
     return _synchronize_and_return(side, result)
+
+
+def _read_on(side: torch.Stream, data: Tensor) -> Tensor:
+    """Copy ``data`` on the stream ``side``, after the work of the current stream."""
+    side.wait_stream(current_stream(0))
+    with side:
+        return empty(0).copy_(data)
 
 
 def _synchronize_and_return(side: torch.Stream, result: Tensor) -> Tensor:
