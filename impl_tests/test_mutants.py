@@ -11,7 +11,6 @@ MUTANTS = load()
 #: The mutants that each test run tries; ``python -m impl_tests.mutants`` tries all mutants.
 SAMPLE = (
     "gather-ignores-the-target-device",
-    "errors-lose-their-context",
     "devices-are-sorted",
 )
 
