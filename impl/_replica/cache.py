@@ -99,6 +99,15 @@ class _Replicas:
             for name, module in named_modules
             for key in _without_nones(module._buffers)
         ]
+        # `functional.batch_norm` changes statistics without increasing their versions. In training
+        # mode all buffers that could be such statistics are therefore copied for each forward.
+        could_be_statistics = [
+            module.training and buffer.dim() == 1 and buffer.is_floating_point()
+            for _, module in named_modules
+            for buffer in module._buffers.values()
+            if buffer is not None
+        ]
+        self._always_copied = {index for index, is_one in enumerate(could_be_statistics) if is_one}
         # The first dictionary is for the original module. If an overridden `replicate` has left a
         # submodule out of a replica, the replica's dictionary lacks the submodule's buffers.
         self._slots: list[_BufferSlots] = [
@@ -142,7 +151,7 @@ class _Replicas:
             buffers.update((name, None) for name, is_none in nones.items() if is_none)
 
     def _copy_changed_buffers(self) -> None:
-        indices = {
+        indices = self._always_copied | {
             index
             for slots, tensors, states in zip(
                 self._slots, self._read_buffers(), self._states, strict=True

@@ -113,7 +113,7 @@ class BuiltReplicas:
 @pytest.mark.usefixtures("grad_mode")
 def test_changed_buffer_is_copied_once(monkeypatch):
     with torch.inference_mode(mode=False):
-        module = nn.Sequential(WithMembers("a"))
+        module = nn.Sequential(WithMembers("a")).eval()
         built = BuiltReplicas(monkeypatch, module, CPUS)
     built.replicas.update_buffers()
     assert built.copied == []

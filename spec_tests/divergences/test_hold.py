@@ -11,6 +11,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
+from torch.nn import functional
 
 from spec_tests.divergences.hold_changes import CHANGES, reorder_devices
 from spec_tests.divergences.hold_sequences import (
@@ -220,6 +221,30 @@ def test_each_forward_starts_without_the_buffers_of_the_last_one(
         for rows in (6, 1, 6, 6):
             checks.same(net(x[:rows]), torch.zeros_like(x[:rows]))
     assert getattr(module, "last", None) is None
+
+
+class Normalizing(nn.Module):
+    """A module that adds its statistics to each row, and updates them by ``batch_norm``."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(2))
+        self.register_buffer("variance", torch.ones(2))
+
+    def forward(self, x):
+        result = x + self.mean + self.variance
+        functional.batch_norm(x, self.mean, self.variance, training=True)
+        return result
+
+
+@SAME_CLAUSE
+def test_each_forward_starts_with_the_statistics_of_the_module(target, topology):
+    net, _ = wrapped(target, topology, module=Normalizing())
+    x = torch.arange(12.0, device=topology.device(0)).reshape(6, 2)
+    with torch.no_grad(), net.hold():
+        for _ in range(3):
+            expected = x + net.module.mean + net.module.variance
+            checks.same(net(x), expected)
 
 
 @SAME_CLAUSE
