@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from .._comm import is_wrapper, without_grad
-from .._compat import version_counters
+from .._comm import is_wrapper, with_class_and_attributes, without_grad
+from .._compat import use_plain_operators, version_counters
 from .._pytree import InputLeaves, Leaf
 
 
@@ -50,7 +50,9 @@ class SeparateChunks:
         return [root.unflatten(1, pieces)[0] for root in roots] if views else list(arguments)
 
     def _copy(self, view: Tensor) -> Tensor:
-        copy = view.clone()
+        # A subclass may refuse `clone`, and a clone has none of the view's attributes.
+        with use_plain_operators():
+            copy = with_class_and_attributes(view.clone(), view)
         # The replica may change the shape of `copy`, but not that of `alias`.
         alias = copy.detach()
         self._copied.append((view, alias, version_counters([alias])))

@@ -45,6 +45,28 @@ def test_views_of_one_tensor_are_copied_with_their_strides():
     assert all(torch.equal(copy, chunk) for (copy,), chunk in zip(copies, chunks, strict=True))
 
 
+class Named(torch.Tensor):
+    """A subclass of Tensor that refuses ``clone``."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        """Call ``function``, unless it is ``clone``."""
+        if function is torch.Tensor.clone:
+            raise NotImplementedError("clone")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_copies_keep_the_class_and_the_attributes_of_views():
+    x = torch.ones(4).as_subclass(Named)
+    x.tag = ["tag"]
+    seen = []
+    model = lanes(lambda weight, chunk: seen.append(chunk) or chunk.relu_() * weight)
+    model(x).sum().backward()
+    assert model.module.weight.grad.item() == 4
+    assert [type(chunk) for chunk in seen] == [Named] * 2
+    assert all(chunk.tag is x.tag for chunk in seen)
+
+
 def test_other_tensors_are_not_copied():
     x, y = torch.ones(4), torch.ones(2)
     assert separate((x[:2], y), (x[2:], y)) == [[True, False], [True, False]]
