@@ -35,13 +35,11 @@ import torch
 from torch import Tensor
 
 from ._device import (
-    DeviceLike,
     accelerator_type,
     as_device_or_current,
     check_device_type,
     device_index,
     is_cpu,
-    ordinal_or_current,
     side_stream,
 )
 from ._pytree import is_named_tuple
@@ -49,6 +47,8 @@ from ._pytree import is_named_tuple
 is_namedtuple = _is_namedtuple = is_named_tuple
 
 _get_available_device_type = accelerator_type
+
+_get_device_index = device_index
 
 #: Always None, as in torch.nn.parallel before its first copy. impl keeps its streams in
 #: ``_device.stream``.
@@ -65,21 +65,6 @@ def _get_stream(device: torch.device) -> torch.Stream | None:
         return None
     check_device_type(device, kind)
     return side_stream(as_device_or_current(device))
-
-
-def _get_device_index(
-    device: DeviceLike | None, optional: bool = False, allow_cpu: bool = False
-) -> int:
-    """Return the ordinal of ``device``.
-
-    With ``allow_cpu`` the ordinal of the CPU is -1. With ``optional`` None, or a device without
-    index, is the current device. Without these options, raise ValueError for these devices.
-    """
-    if is_cpu(device) and allow_cpu:
-        return -1
-    if optional:
-        return ordinal_or_current(device)
-    return device_index(device)  # type: ignore[arg-type] # None raises ValueError
 
 
 def _handle_complex(tensor: Tensor) -> Tensor:

@@ -35,14 +35,7 @@ from ._comm import (
     split_into_views,
 )
 from ._compat import exclude_from_compilation
-from ._device import (
-    DeviceLike,
-    as_target,
-    call_on_device,
-    device_at,
-    device_index,
-    ordinal_or_current,
-)
+from ._device import DeviceLike, as_target, call_on_device, device_at, device_index
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _handle_complex as _handle_complex
 
@@ -167,7 +160,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
         len(inputs)  # Raises TypeError for an iterator.
     addends = as_tensors("inputs", inputs)
     with argument("destination"):
-        ordinal = ordinal_or_current(destination)
+        ordinal = device_index(destination, optional=True)
     with argument("inputs or destination"):
         return reduce_tensors(addends, ordinal)
 
@@ -207,7 +200,7 @@ def reduce_add_coalesced(
     if not columns:
         return ()
     with argument("destination"):
-        ordinal = ordinal_or_current(destination)
+        ordinal = device_index(destination, optional=True)
     with argument("inputs or destination"):
         return tuple(_reduce_columns(columns, ordinal, buffer_size))
 

@@ -9,7 +9,6 @@ from .device import (
     accelerator_in_use,
     accelerator_type,
     alignment_on,
-    as_device,
     as_device_or_current,
     as_target,
     call_on_device,
@@ -24,7 +23,6 @@ from .device import (
     is_minus_one,
     is_on_accelerator,
     is_on_cpu,
-    ordinal_or_current,
     type_to_use,
 )
 from .placement import DeviceId, Placement, check_balance, choose_devices

@@ -5,6 +5,14 @@ accelerator" is the device type that ``torch.accelerator`` reports at the time o
 integer is an ordinal of the accelerator. If the type of a device is not available, its index is an
 ordinal of the accelerator: without CUDA, ``"cuda:1"`` is the accelerator's device 1. If a second
 accelerator is available, such as CUDA beside a vendor's back end, its devices keep their type.
+
+A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Five functions convert it:
+
+- :func:`as_device_or_current`: a DeviceLike or None -> a ``torch.device``
+- :func:`as_target`: the same, or -1 -> a ``torch.device``
+- :func:`device_index`: a DeviceLike or None -> an ordinal
+- :func:`device_at`: an ordinal -> a ``torch.device`` of an accelerator
+- :func:`type_to_use`: a DeviceLike or None -> the type of an accelerator
 """
 
 import warnings
@@ -186,16 +194,25 @@ def check_device_type(device: torch.device, accelerator: str) -> None:
         )
 
 
-def device_index(device: DeviceLike) -> int:
+def device_index(
+    device: DeviceLike | None, optional: bool = False, allow_cpu: bool = False
+) -> int:
     """Return the ordinal of ``device``. No check is made that the ordinal exists.
 
-    Raise ValueError if ``device`` is the CPU or has no index, RuntimeError for an invalid string.
+    With ``optional`` None, or a device without index, is the current device. With ``allow_cpu``
+    the ordinal of the CPU is -1. Without these options, raise ValueError for these devices. Raise
+    RuntimeError for an invalid string.
     """
-    if is_ordinal(device):
+    if is_ordinal(device) and not optional:
         return int(device)
     if isinstance(device, str):
         device = torch.device(device)
-    _check_not_cpu(device)
+    if is_cpu(device):
+        if allow_cpu:
+            return -1
+        raise ValueError(f"Expected a non cpu device, but got: {device}")
+    if optional:
+        return as_device_or_current(device).index
     index = device.index if isinstance(device, torch.device) else None
     if index is None:
         raise ValueError(
@@ -222,18 +239,12 @@ def device_at(ordinal: int, kind: str | None = None) -> torch.device:
     return torch.device(kind or _require_accelerator(), ordinal)
 
 
-def as_device(device: DeviceLike) -> torch.device:
-    """Return ``device`` as a ``torch.device``: the CPU, or an accelerator with an index.
-
-    Raise the errors of :func:`device_index` and :func:`device_at`.
-    """
-    return CPU if is_cpu(device) else device_at(device_index(device), type_to_use(device))
-
-
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
-    """Convert ``device`` as :func:`as_device` does; without an index, to the current device.
+    """Return ``device`` as a ``torch.device``: the CPU, or a device of an accelerator.
 
-    Raise TypeError if ``device`` is an object that names no device.
+    None, or a device without index, is the current device. Raise the errors of :func:`device_at`,
+    RuntimeError for an invalid string, and TypeError if ``device`` is an object that names no
+    device.
     """
     if type(device) is torch.device and _is_usable(device.type) and _has_index(device):
         return device  # This is the usual case, and the checks below take longer.
@@ -253,15 +264,6 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
 
 def _has_index(device: torch.device) -> bool:
     return device.index is not None and device.index >= 0
-
-
-def ordinal_or_current(device: DeviceLike | None) -> int:
-    """Return the ordinal of ``device``, or of the current device if ``device`` has no index.
-
-    Raise ValueError if ``device`` is the CPU.
-    """
-    _check_not_cpu(device)
-    return as_device_or_current(device).index
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
@@ -314,11 +316,6 @@ def call_on_device(
 def has_streams(device: torch.device) -> bool:
     """Return whether kernels on ``device`` run on streams that impl can choose."""
     return device.type != "mps" and _is_usable(device.type)
-
-
-def _check_not_cpu(device: DeviceLike | None) -> None:
-    if is_cpu(device):
-        raise ValueError(f"Expected a non cpu device, but got: {device}")
 
 
 def _require_accelerator() -> str:

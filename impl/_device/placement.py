@@ -21,7 +21,6 @@ from .device import (
     is_cpu,
     is_of_type,
     is_ordinal,
-    ordinal_or_current,
     type_to_use,
 )
 
@@ -92,7 +91,7 @@ def check_balance(device_ids: Sequence[DeviceLike]) -> None:
     The warning points to the caller of the calling function. A device without index is the current
     device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
     """
-    ordinals = [*map(ordinal_or_current, device_ids)]
+    ordinals = [device_index(device, optional=True) for device in device_ids]
     kind = type_to_use(next(iter(device_ids), None))
     get_properties = torch.get_device_module(kind).get_device_properties
     properties = [*map(get_properties, ordinals)]
@@ -118,6 +117,10 @@ def _as_output_device(device: DeviceLike | None) -> DeviceId:
 
 
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
+    """Return an ordinal if ``device`` is of PyTorch's accelerator, else a ``torch.device``.
+
+    None, or a device without index, is the current device.
+    """
     if is_ordinal(device):
         return int(device)
     found = as_device_or_current(device)

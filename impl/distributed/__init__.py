@@ -22,7 +22,7 @@ from torch.autograd import Function
 
 from .._arguments import argument, as_int, check_tensor
 from .._comm import check_weights
-from .._device import CPU, DeviceLike, as_device
+from .._device import CPU, DeviceLike, as_device_or_current, device_index
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
 from .gradients import GradientReducer, get_reducer
@@ -281,6 +281,7 @@ def _place_module(module: nn.Module, device: DeviceLike | None) -> torch.device:
     if device is None:
         first = next(chain(module.parameters(), module.buffers()), None)
         return CPU if first is None else first.device
-    placed = as_device(device)
+    device_index(device, allow_cpu=True)  # Raises ValueError for a device without index.
+    placed = as_device_or_current(device)
     module.to(placed)
     return placed

@@ -50,9 +50,9 @@ def test_back_end_without_is_available_is_asked_for_its_device_count(topology, m
 
 def test_devices_keep_their_type_and_index(topology):
     device = topology.devices[-1]
-    assert device_module.as_device(device) == device
-    assert device_module.as_device(str(device)) == device
-    assert device_module.as_device("cpu") == torch.device("cpu")
+    assert device_module.as_device_or_current(device) == device
+    assert device_module.as_device_or_current(str(device)) == device
+    assert device_module.as_device_or_current("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("cuda", 512), ("cpu", 64), ("xpu", 64)])
