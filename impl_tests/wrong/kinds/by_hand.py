@@ -42,19 +42,6 @@ def zeros_changed(call: Call) -> Any:
     return call.mapped(lambda tensor: tensor if tensor.any() else torch.ones_like(tensor)).run()
 
 
-@KINDS.tensors
-def unrecorded(tensor: Tensor) -> Tensor:
-    """Return copies that were made on other streams, without ``record_stream``."""
-    if tensor.device.type == "cpu":
-        return tensor
-    current, side = torch.accelerator.current_stream(tensor.device), torch.Stream(tensor.device)
-    side.wait_stream(current)
-    with side:
-        copy = tensor.clone()
-    current.wait_stream(side)
-    return copy
-
-
 @KINDS.around
 def outputs_of_any_shape(call: Call) -> Any:
     """Return an output that has another shape than the result."""

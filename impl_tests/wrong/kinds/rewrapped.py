@@ -54,20 +54,12 @@ def _has_no_text(error: BaseException) -> bool:
     return False
 
 
-def _has_inherited_constructor(error: BaseException) -> bool:
-    kind = type(error)
-    is_builtin = kind.__module__ == "builtins"
-    return not is_builtin and "__init__" not in vars(kind) and not getattr(kind, "message", None)
-
-
 def _replace(error: BaseException) -> NoReturn:
     raise ArithmeticError("perturbed") from error.__cause__
 
 
 _errors(lambda error: isinstance(error, StopIteration), "stop-iterations-changed", _change_class)
-_errors(lambda error: type(error) is ValueError, "value-errors-changed", _change_class)
 _errors(lambda error: getattr(type(error), "message", None), "messages-changed", _change_class)
-_errors(_has_inherited_constructor, "inherited-constructors-changed", _change_class)
 _errors(_has_no_text, "errors-without-text-changed", _replace)
 _errors(
     lambda error: (
@@ -93,32 +85,3 @@ def missing_devices_first(call: Call) -> Any:
     if any(isinstance(device, int) and device >= count for device in devices):
         raise RuntimeError("perturbed")
     return call.run()
-
-
-@KINDS.around
-def last_error(call: Call) -> Any:
-    """Name the last module in the error if several modules fail."""
-    failed: list[int] = []
-    modules = list(call.modules())
-
-    def recording(index: int, forward: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return forward(*args, **kwargs)
-            except Exception:
-                failed.append(index)
-                raise
-
-        return run
-
-    for index, module in enumerate(modules):
-        vars(module)["forward"] = recording(index, module.forward)
-    try:
-        return call.run()
-    except Exception as error:
-        if len(failed) > 1:
-            error.args = (re.sub(r"replica \d+", f"replica {max(failed)}", str(error)),)
-        raise
-    finally:
-        for module in modules:
-            vars(module).pop("forward", None)

@@ -36,12 +36,3 @@ def with_a_buffer(wrapper: nn.Module) -> None:
 def with_a_child(wrapper: nn.Module) -> None:
     """Add a child to the wrapper."""
     wrapper.add_module("perturbed", nn.Identity())
-
-
-@_change
-def with_attributes_of_the_module(wrapper: nn.Module) -> None:
-    """Copy the public attributes of the module to the wrapper."""
-    module = wrapper._modules["module"]
-    for name, value in vars(module).items():
-        if not name.startswith("_") and name not in vars(wrapper):
-            vars(wrapper)[name] = value
