@@ -17,6 +17,7 @@ from ._threads import (
     CapturedError,
     call_in,
     capture,
+    clear_old_casts,
     is_fully_transferable,
     isolate_locals,
     reraise,
@@ -72,9 +73,10 @@ def parallel_apply(
     has started. Each other module runs in a worker thread. Each module runs with the state of the
     calling thread: grad mode, autocast, streams, context variables and everything else that
     ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are discarded,
-    except ``torch.set_num_threads``. The call clears autocast's cache of casts, so that all
-    modules cast the current values of their parameters. Replicas that run compiled code (see
-    ``replicate``) run one after the other, because PyTorch compiles in one thread at a time.
+    except ``torch.set_num_threads``. In a region of autocast, or without grad mode, the call
+    clears autocast's cache, so that all modules cast the current values of their parameters.
+    Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
+    compiles in one thread at a time.
 
     Args:
         modules: ``k`` modules, at least one.
@@ -146,10 +148,7 @@ def parallel_apply(
             thread_states(targets), modules, inputs, all_kwargs, strict=True
         )
     ]
-    # Autocast caches casts of parameters until the outermost region ends. The first replica may
-    # share its parameters with the original module. It would use casts of earlier values, made by
-    # the caller or by an earlier call, and the other replicas would not.
-    torch.clear_autocast_cache()
+    clear_old_casts()
     outcomes = _run_calls(calls, modules, in_turn=in_turn)
     for index, outcome in enumerate(outcomes):
         if isinstance(outcome, CapturedError):

@@ -135,6 +135,22 @@ def call_in(
         return call_on_device(state.device, function, *args, **kwargs)
 
 
+def clear_old_casts() -> None:
+    """Clear autocast's cache of casts if a replica could compute with casts of earlier values.
+
+    Autocast caches casts of leaves that require grad until the outermost region ends. The first
+    replica may share its parameters with the original module. It would use casts that the caller
+    or an earlier call has made, and the other replicas would not.
+    """
+    is_in_region = torch.autocast_increment_nesting() > 1
+    torch.autocast_decrement_nesting()
+    # Do not clear the cache without need: the call releases the interpreter lock, and then waits
+    # for workers that still end the previous call. In grad mode the parameters of replicas are no
+    # leaves; outside of a region only a region of another thread could have cached a cast.
+    if is_in_region or not torch.is_grad_enabled():
+        torch.clear_autocast_cache()
+
+
 def is_fully_transferable() -> bool:
     """Return whether a worker thread can inherit all of this thread's state.
 
