@@ -195,11 +195,12 @@ class DataParallel(nn.Module, Generic[T]):
             RuntimeError: A forward in the block is called while grad mode is on; or, since the
                 replicas were built, a parameter was changed or replaced, a module was switched
                 between train and eval, a submodule was replaced, or ``device_ids`` was changed.
-                The text names the change. A step of an optimizer is a change of its parameters
-                that have a gradient, and of parameters that share a storage with these. Not
-                detected are changes that no optimizer makes and that increase no version counter:
-                through ``.data``, NumPy or DLPack, and of parameters that were created in
-                inference mode.
+                The text names the change. A forward that changes parameters itself, as that of
+                ``nn.Embedding`` with ``max_norm`` does, cannot be called twice. A step of an
+                optimizer is a change of its parameters that have a gradient, and of parameters
+                that share a storage with these. Not detected are changes that no optimizer makes
+                and that increase no version counter: through ``.data``, NumPy or DLPack, and of
+                parameters that were created in inference mode.
         """
         return (
             ReplicaCacheBlock(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
