@@ -17,7 +17,7 @@ from pathlib import Path
 
 from impl_tests.mutation.operators import apply_edit, replace_nodes
 
-__all__ = ["Deletion", "find_deletions", "main"]
+__all__ = ["Deletion", "changed_files", "find_deletions", "main"]
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Names of functions that order work on devices or select the stream for new work.
@@ -80,12 +80,18 @@ class Deletion:
 def find_deletions() -> Iterator[Deletion]:
     """Yield all deletions, file by file."""
     for package in TESTS:
-        for path in sorted((ROOT / package).rglob("*.py")):
+        for path in changed_files(package):
             text = path.read_text(encoding="utf-8")
             for node, replacement in _find_calls(ast.parse(text)):
                 place = f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
                 source = apply_edit(text, replace_nodes(node, node, replacement))
                 yield Deletion(package, path.relative_to(ROOT), place, source)
+
+
+def changed_files(package: str) -> list[Path]:
+    """Return the files of a package, without its tests."""
+    paths = sorted((ROOT / package).rglob("*.py"))
+    return [path for path in paths if "tests" not in path.relative_to(ROOT).parts]
 
 
 def _find_calls(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:

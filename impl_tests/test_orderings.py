@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from impl_tests.orderings import CALLERS, ORDERING, ROOT, TESTS, find_deletions
+from impl_tests.orderings import CALLERS, ORDERING, ROOT, TESTS, changed_files, find_deletions
 
 DELETIONS = list(find_deletions())
 #: Matches each call, decorator and option that orders work.
@@ -18,16 +18,12 @@ ORDERING_NAME = re.compile(
     r"wait_|synchron|record_|event|query|set_stream|on_stream", re.IGNORECASE
 )
 #: Functions that match ORDERING_NAME but do not order work.
-EXCEPTIONS = {"record_function", "get_running_loop"}
-
-
-def _paths(package):
-    return sorted((ROOT / package).rglob("*.py"))
+EXCEPTIONS = {"_record_of_thread", "record_function", "get_running_loop"}
 
 
 def _called_functions(package):
     """Yield the names of the functions that the package calls."""
-    for path in _paths(package):
+    for path in changed_files(package):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call):
                 yield ast.unparse(node.func).rpartition(".")[2]
@@ -41,8 +37,12 @@ def test_the_changed_file_parses_and_differs(deletion):
 
 @pytest.mark.parametrize("package", TESTS)
 def test_there_are_as_many_deletions_as_calls_that_synchronize(package):
-    written = sum(len(CALL.findall(path.read_text())) for path in _paths(package))
+    written = sum(len(CALL.findall(path.read_text())) for path in changed_files(package))
     assert written == sum(deletion.package == package for deletion in DELETIONS) > 0
+
+
+def test_tests_are_not_changed():
+    assert [each.path for each in DELETIONS if "tests" in each.path.parts] == []
 
 
 @pytest.mark.parametrize("package", TESTS)
