@@ -4,7 +4,7 @@ This module imports torch only.
 """
 
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from numbers import Integral
 from typing import Any
@@ -31,28 +31,33 @@ class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
     the outermost one names the arguments. An OutOfMemoryError of PyTorch gets no note.
 
     Args:
-        names: One or more names, or a function that returns them.
+        names: One or more names, or what :meth:`_format_names` makes them from.
     """
 
     __slots__ = ("_names",)
 
-    def __init__(self, names: str | Callable[[], str]) -> None:
+    def __init__(self, names: Any) -> None:
         self._names = names
 
     def __enter__(self) -> None:
         """Do nothing."""
 
-    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        kind = type(error)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: object
+    ) -> None:
+        if kind is None:
+            return
         if issubclass(kind, Exception) and not issubclass(kind, torch.OutOfMemoryError):
             with suppress(Exception):  # A class of exceptions may refuse notes.
                 self._add_note(error)
 
+    def _format_names(self) -> str:
+        return str(self._names)
+
     def _add_note(self, error: Any) -> None:
-        names = self._names if isinstance(self._names, str) else self._names()
         notes = getattr(error, "__notes__", [])
         notes[:] = [note for note in notes if not isinstance(note, _Note)]
-        error.add_note(_Note(f"Argument: {names}"))
+        error.add_note(_Note(f"Argument: {self._format_names()}"))
 
 
 def check_tensor(name: str, value: object) -> None:

@@ -3,7 +3,7 @@
 ``scatter_gather`` flattens the inputs and rebuilds them around the chunks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,8 +22,17 @@ from ._comm import (
     wrapper_to_device,
 )
 from ._device import current_stream_by_device, is_on_cpu
-from ._pytree import KeyPath, Leaf, PackedChunk, SplitLeaf, format_path, split_packed
+from ._pytree import Leaf, PackedChunk, SplitLeaf, format_path, split_packed
 from .functions import ScatteredChunks
+
+
+class _leaf_argument(argument):  # noqa: N801 - as its base
+    """A block that names a leaf by its path. The path is formatted only for an error."""
+
+    __slots__ = ()
+
+    def _format_names(self) -> str:
+        return f"{format_path(self._names)} or target_gpus"
 
 
 def split_lengths(
@@ -81,28 +90,23 @@ def split_leaves(
     pieces: dict[Leaf, Sequence[Any]] = {}
     rows: dict[SplitLeaf, SplitTensor] = {}
     packed: dict[SplitLeaf, list[PackedChunk]] = {}
-    path: KeyPath = ""
-
-    def visit(splits: Iterable[SplitTensor]) -> Iterator[SplitTensor]:
-        nonlocal path
-        for split in splits:
-            path = split.path
-            yield split
-
-    with argument(lambda: f"{format_path(path)} or target_gpus"):
-        for leaf, lengths in zip(splits, shares, strict=True):
-            path = leaf.path
-            if not isinstance(leaf.value, Tensor):
+    for leaf, lengths in zip(splits, shares, strict=True):
+        named = _leaf_argument(leaf.path)
+        if not isinstance(leaf.value, Tensor):
+            with named:
                 data, row_counts, parts = split_packed(leaf.value, lengths)
-                rows[leaf], packed[leaf] = SplitTensor(data, row_counts, 0, path), parts
-            elif is_wrapper(leaf.value):
+            rows[leaf], packed[leaf] = SplitTensor(data, row_counts, 0, named), parts
+        elif is_wrapper(leaf.value):
+            with named:
                 pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
-            else:
-                rows[leaf] = _used_rows(leaf, lengths, even=even)
+        else:
+            rows[leaf] = _used_rows(leaf, lengths, named, even=even)
+    with argument("target_gpus"):
         streams = _streams_for(rows.values(), devices)
-        split_and_move(rows.values(), devices, streams, visit)
-        for split in visit(rows.values()):
-            if needs_grad([split.tensor]):
+    split_and_move(rows.values(), devices, streams)
+    for split in rows.values():
+        if needs_grad([split.tensor]):
+            with split.named:
                 split.chunks = ScatteredChunks.apply(  # type: ignore[no-untyped-call] # in torch
                     [*streams.values()], split.dim, split.chunks, split.tensor
                 )
@@ -115,12 +119,16 @@ def split_leaves(
     return pieces
 
 
-def _used_rows(leaf: SplitLeaf, lengths: Sequence[int], *, even: bool) -> SplitTensor:
-    used = sum(lengths)
-    rows = leaf.value if used == leaf.extent else leaf.value.narrow(leaf.dim, 0, used)
+def _used_rows(
+    leaf: SplitLeaf, lengths: Sequence[int], named: argument, *, even: bool
+) -> SplitTensor:
+    rows, used = leaf.value, sum(lengths)
+    if used != leaf.extent:
+        with named:
+            rows = rows.narrow(leaf.dim, 0, used)
     # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
     sizes = None if even and type(leaf.value) not in PLAIN_CLASSES else lengths
-    return SplitTensor(rows, sizes, leaf.dim, leaf.path)
+    return SplitTensor(rows, sizes, leaf.dim, named)
 
 
 def _copy_attributes(split: SplitTensor) -> None:

@@ -18,12 +18,13 @@ from torch.autograd.function import Function
 
 from ._arguments import argument, as_int, as_tensors, check_tensor, is_tensor
 from ._comm import (
+    SplitTensor,
     attached_copies,
     cat_on_device,
     check_chunk_count,
     check_gather_inputs,
-    chunks_from_cpu,
     is_wrapper,
+    move_from_cpu,
     split_into_views,
     to_device,
 )
@@ -50,12 +51,14 @@ class _CheckedFunction(Function):
     @exclude_from_compilation
     def apply(cls, *args: Any) -> Any:
         """Check the arguments and call :meth:`forward` with them."""
-        index = 0
-        with argument(lambda: f"args[{index}] of {cls.__name__}.apply"):
-            for index, value in enumerate(args):  # noqa: B007 - the note contains the index
+        for index, value in enumerate(args):
+            try:
                 # PyTorch takes a mock of a tensor for a tensor, and crashes.
                 if isinstance(value, Tensor) and not is_tensor(value):
                     raise TypeError(f"a {type(value).__name__} is not a tensor")
+            except Exception:
+                with argument(f"args[{index}] of {cls.__name__}.apply"):
+                    raise
         return super().apply(*args)  # type: ignore[no-untyped-call] # in torch
 
 
@@ -199,11 +202,14 @@ class Scatter(_CheckedFunction):
             check_chunk_count(chunk_sizes, len(devices))
         with argument("input, chunk_sizes or dim"):
             chunks = split_into_views(input, len(devices), chunk_sizes, dim)
-        with argument("input or target_gpus"):
+        named = argument("input or target_gpus")
+        with named:
             # A wrapper tensor may lack `record_stream`.
             if is_on_cpu(input) and not is_wrapper(input):
                 used = devices[: len(chunks)]
-                return tuple(*chunks_from_cpu([chunks], used, current_stream_by_device(used)))
+                split = SplitTensor(input, chunk_sizes, dim, named, chunks)
+                move_from_cpu([split], used, current_stream_by_device(used))
+                return tuple(split.chunks)
             return tuple([to_device(*pair) for pair in zip(chunks, devices, strict=False)])
 
     @staticmethod

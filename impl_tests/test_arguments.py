@@ -18,10 +18,9 @@ class NoNotesError(ValueError):
         raise LookupError(note)
 
 
-@pytest.mark.parametrize("names", ["x or y", lambda: "x or y"])
-def test_an_error_gets_a_note_and_keeps_its_text(names):
+def test_an_error_gets_a_note_and_keeps_its_text():
     error = KeyError("text")
-    with pytest.raises(KeyError) as caught, argument(names):
+    with pytest.raises(KeyError) as caught, argument("x or y"):
         raise error
     assert caught.value is error
     assert error.args == ("text",)

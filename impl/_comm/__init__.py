@@ -15,7 +15,7 @@ from .checks import (
     check_scatter_outputs,
 )
 from .chunk_sizes import check_weights, chunk_lengths
-from .chunks import SplitTensor, chunks_from_cpu, split_and_move
+from .chunks import SplitTensor, move_from_cpu, split_and_move
 from .copy import row_major_copy, to_device, wrapper_to_device
 from .grad_mode import needs_grad, without_grad
 from .reduce import reduce_lists, reduce_tensors
