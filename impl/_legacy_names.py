@@ -25,10 +25,11 @@ scatter_gather
     _is_namedtuple                   nncore and torch.distributed
     is_namedtuple                    copies of scatter, which use this older name
 
-Five names are names of functions that impl calls, so a replacement of them changes impl:
-``_check_balance`` in ``data_parallel``; ``_is_jit_enabled`` and ``_is_script_module`` in
-``replicate``, which also defines ``_broadcast_coalesced_reshape`` and ``_replicatable_module``. A
-replacement of another name does not change impl.
+impl calls three of these names, so a replacement of them changes impl: ``_check_balance`` in
+``data_parallel``, and ``_is_jit_enabled`` and ``_is_script_module`` in ``replicate``. A
+replacement of another name does not change impl. ``_broadcast_coalesced_reshape`` and
+``_replicatable_module`` are in ``replicate``: the former uses ``functions``, which imports this
+module.
 """
 
 import torch

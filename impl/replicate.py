@@ -126,6 +126,9 @@ def _broadcast_coalesced_reshape(
     """Copy tensors to each of ``devices``. Unless ``detach`` is True, gradients flow back.
 
     Return a list of copies for each device, or an empty list if ``tensors`` is empty.
+
+    This is a legacy name, and the only use of ``functions`` and ``comm`` in this module.
+    :func:`replicate` calls ``attached_copies``, which has one autograd node for each bucket.
     """
     count = len(tensors)
     if count == 0:
@@ -141,7 +144,7 @@ def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) 
 
     The result is False if TorchScript is enabled and a script module has a Python child. Modules
     in ``memo`` are not checked, except ``module``. The function adds the modules of the tree to
-    ``memo``.
+    ``memo``. This is a legacy name; :func:`replicate` calls ``_are_replicatable``.
     """
     memo = set() if memo is None else memo
     modules = set(collect_tree(module).modules)
