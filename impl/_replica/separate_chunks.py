@@ -24,9 +24,9 @@ class SeparateChunks:
     """
 
     def __init__(self) -> None:
-        #: For each copy: the view, a tensor that shares memory and version counter with the copy,
-        #: and the version.
-        self._copied: list[tuple[Tensor, Tensor, list[object]]] = []
+        #: For each copy: the view, the copy, a tensor that shares memory and version counter with
+        #: the copy, and the version.
+        self._copied: list[tuple[Tensor, Tensor, Tensor, list[object]]] = []
 
     def separate(self, arguments: Sequence[Any]) -> list[Any]:
         """Return the arguments of each replica, with copies in place of views of one tensor.
@@ -55,16 +55,28 @@ class SeparateChunks:
             copy = with_class_and_attributes(view.clone(), view)
         # The replica may change the shape of `copy`, but not that of `alias`.
         alias = copy.detach()
-        self._copied.append((view, alias, version_counters([alias])))
+        self._copied.append((view, copy, alias, version_counters([alias])))
         return copy
 
-    @without_grad
     def write_back(self) -> None:
-        """Change each tensor of which a replica has changed a chunk, and forget the chunks."""
-        for view, alias, version in self._copied:
+        """Change each tensor of which a replica has changed a chunk, and forget the chunks.
+
+        If a change has a gradient, as a product with a parameter has, the tensor gets its history.
+        """
+        for view, copy, alias, version in self._copied:
             if version_counters([alias]) != version:
-                view.copy_(alias)
+                _write(view, copy if copy.requires_grad and copy.shape == view.shape else alias)
         self._copied.clear()
+
+
+def _write(view: Tensor, values: Tensor) -> None:
+    base = view._base
+    if values.requires_grad and base is not None:
+        # The view was created without grad mode, so autograd refuses a change with history.
+        view = base.as_strided(view.shape, view.stride(), view.storage_offset())
+        view.copy_(values)
+    else:
+        without_grad(view.copy_)(values)
 
 
 def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:

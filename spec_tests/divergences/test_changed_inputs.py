@@ -115,6 +115,21 @@ def test_the_callers_tensor_has_the_changes_of_cpu_replicas(target, training, la
         saved.backward()
 
 
+@pytest.mark.parametrize("is_view", [True, False], ids="view={}".format)
+@CPU_LANES
+@clause("divergences.DP-7.callers-tensor")
+def test_the_callers_tensor_has_the_history_of_its_changes(target, is_view, lanes):
+    module = ChangesInputs("scale by a parameter")
+    parallel = target.data_parallel.DataParallel(module, ["cpu"] * lanes)
+
+    def gradient(forward):
+        x = batch("cpu")[1:] if is_view else batch("cpu")
+        output = forward(x)
+        return torch.autograd.grad(output.sum() + x.square().sum(), module.scale)[0]
+
+    checks.same(gradient(parallel), gradient(module), tolerance=checks.LAYER)
+
+
 @CPU_LANES
 @clause("divergences.DP-7.callers-tensor")
 def test_the_version_of_an_input_that_no_replica_changes_stays(target, lanes):
