@@ -6,8 +6,8 @@ repeats it. After each fault the state of the thread, the memory of the devices 
 the next call are checked.
 
 * ``errors.py``, ``trigger.py``: the exceptions to raise, and the places that raise them.
-* ``nets.py``: modules with these places. ``calls.py``, ``transfers.py``: calls of the public
-  functions.
+* ``draws.py``, ``calls.py``: calls of the public functions, which the suite's strategies describe.
+  The suite's oracle computes the expected results. ``nets.py``: modules with these places.
 * ``state.py``: the state that a call must not change.
 * ``injection.py``: one call with a fault, the checks after it, and the verdict.
 * ``exceptions.py``, ``interrupts.py``, ``memory.py``, ``threads.py``, ``blocked.py``: the kinds of

@@ -23,14 +23,15 @@ from typing import Any, NamedTuple
 import torch
 
 from impl_tests import forks
+from spec_tests.harness.environment.target import Target
 
 from . import results
 from .cases import CASES, Case
 from .cases_of_impl import CASES_OF_IMPL
 from .injection import describe
-from .setting import leaves_of
+from .nets import leaves_of
 from .state import find_changes, read_state
-from .target import Target, prepare
+from .target import prepare
 from .trial import TIME_IS_UP
 from .verdicts import are_equal
 from .wrong_values import VALUES

@@ -10,12 +10,12 @@ from types import FrameType
 
 from torch import Tensor
 
-from .calls import MODULE_CALLS
+from spec_tests.harness.environment.target import Target
+
+from .calls import Call, draw_call
 from .contexts import call_in_contexts, draw_contexts
-from .draws import CALLS, draw_call, draw_ordinals
+from .draws import MODULE_CALLS, draw_function
 from .injection import describe, inject
-from .setting import Call, Setting
-from .target import Target
 from .trigger import Trigger
 from .verdicts import Finding, are_equal
 
@@ -60,9 +60,11 @@ class _Interrupts:
 
 def run_blocked(target: Target, rng: random.Random) -> Iterator[Finding]:
     """Block replicas of one call until the caller is interrupted. Yield the verdict."""
-    name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
+    name, names = draw_function(target, rng), draw_contexts(rng)
     while name not in MODULE_CALLS:
-        name = draw_call(target, rng)
+        name = draw_function(target, rng)
+    call = draw_call(target, name, rng)
+    ordinals = call.ordinals
     chosen = rng.sample(ordinals, rng.randint(1, len(ordinals)))
     # Use a lock: an interrupt of `threading.Event.wait` may break the event.
     gate = threading.Lock()
@@ -74,9 +76,9 @@ def run_blocked(target: Target, rng: random.Random) -> Iterator[Finding]:
         return _ReleasedError()
 
     trigger = Trigger("forward", block, chosen, 0)
-    call = CALLS[name](Setting(target, ordinals, trigger, rng.random() < 0.3, rng))
+    call.add_trigger(trigger, rng, containers=rng.random() < 0.3)
     is_warm = rng.random() < 0.5
-    print(f"{name} on {ordinals}: {chosen} block, in {names}", flush=True)
+    print(f"{call}: {chosen} block, in {names}", flush=True)
     run_with_fault = partial(_run, call, trigger, gate)
     # The target may keep two threads for each replica: the next call may start new threads before
     # the released replicas end.

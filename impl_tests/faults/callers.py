@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from impl_tests.stress.sharing import build_net, create_tensor
-
-from .target import Target
+from spec_tests.harness.environment.target import Target
 
 __all__ = ["THREADS", "Callers"]
 

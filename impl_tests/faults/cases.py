@@ -7,8 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from impl_tests.stress.sharing import create_tensor
-
-from .target import Target
+from spec_tests.harness.environment.target import Target
 
 __all__ = ["CASES", "DEVICES", "INPUTS", "Case", "call_replicate", "net", "pair", "x"]
 

@@ -10,9 +10,9 @@ import torch.distributed as dist
 from torch import nn
 
 import impl
+from spec_tests.harness.environment.target import Target
 
 from .cases import INPUTS, Case, call_replicate, net, pair, x
-from .target import Target
 
 __all__ = ["CASES_OF_IMPL"]
 

@@ -6,13 +6,13 @@ from contextlib import suppress
 
 from torch import Tensor
 
-from .calls import MODULE_CALLS
+from spec_tests.harness.environment.target import Target
+
+from .calls import Call, draw_call
 from .contexts import WITHOUT_GRAD, call_in_contexts, draw_contexts
-from .draws import CALLS, draw_call, draw_ordinals, places_of
+from .draws import MODULE_CALLS, draw_function, places_of
 from .errors import ERRORS
 from .injection import describe, inject
-from .setting import Call, Setting
-from .target import Target
 from .trigger import BACKWARD_PLACES, CONTAINER_PLACES, FORWARD_PLACES, Trigger
 from .verdicts import Finding, are_equal, have_same_elements
 
@@ -29,18 +29,19 @@ _GATHERING = ("gather", "DataParallel", "DataParallel.hold", "data_parallel")
 
 def run_exception(target: Target, rng: random.Random) -> Iterator[Finding]:
     """Raise exceptions in one call. Yield the verdict."""
-    name = draw_call(target, rng)
+    name = draw_function(target, rng)
     place = rng.choice(places_of(name))
-    ordinals, error, names = draw_ordinals(rng), rng.choice([*ERRORS]), draw_contexts(rng)
+    call, error, names = draw_call(target, name, rng), rng.choice([*ERRORS]), draw_contexts(rng)
+    ordinals = call.ordinals
     if place in BACKWARD_PLACES:
         names = tuple(each for each in names if each not in WITHOUT_GRAD)
     count = rng.randint(1, len(ordinals)) if name in MODULE_CALLS else len(ordinals)
     chosen = rng.sample(ordinals, count)
     trigger = Trigger(place, ERRORS[error], chosen, rng.randrange(len(ordinals)))
     containers = place in CONTAINER_PLACES or rng.random() < 0.3
-    setting = Setting(target, ordinals, trigger, containers, rng)
-    call, is_warm = CALLS[name](setting), rng.random() < 0.5
-    print(f"{name} on {ordinals}: {error} in {place} of {chosen}, in {names}", flush=True)
+    call.add_trigger(trigger, rng, containers=containers)
+    is_warm = rng.random() < 0.5
+    print(f"{call}: {error} in {place} of {chosen}, in {names}", flush=True)
 
     def run_with_fault(expected: Sequence[Tensor]) -> Finding:
         finding = _run_armed(call, trigger, ordinals, expected, name in _GATHERING)

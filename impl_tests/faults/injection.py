@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .setting import Call
+from .calls import Call
 from .state import Resources, find_changes, read_module, read_state
 from .verdicts import BAD, Finding, are_equal
 

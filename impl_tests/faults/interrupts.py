@@ -17,12 +17,12 @@ from types import FrameType
 
 from torch import Tensor
 
+from spec_tests.harness.environment.target import Target
+
+from .calls import Call, draw_call
 from .contexts import call_in_contexts, draw_contexts
-from .draws import CALLS, draw_call, draw_ordinals
+from .draws import draw_function
 from .injection import describe, inject
-from .setting import Call, Setting
-from .target import Target
-from .trigger import Trigger
 from .verdicts import BAD, Finding, are_equal
 
 __all__ = ["measure", "run_interrupts"]
@@ -65,15 +65,10 @@ class _Interrupt:
 
 def run_interrupts(target: Target, rng: random.Random) -> Iterator[Finding]:
     """Interrupt calls of one function at random instants. Yield the verdicts."""
-    name, ordinals, names = (
-        draw_call(target, rng),
-        draw_ordinals(rng),
-        draw_contexts(rng),
-    )
-    setting = Setting(target, ordinals, Trigger("forward", ValueError, (), 0), False, rng)
-    call = CALLS[name](setting)
+    call = draw_call(target, draw_function(target, rng), rng)
+    names = draw_contexts(rng)
     source = _start_timer if rng.random() < 0.5 else _fork_sender()
-    print(f"{name} on {ordinals}, in {names}, by {source.__name__}", flush=True)
+    print(f"{call}, in {names}, by {source.__name__}", flush=True)
     interrupt = _Interrupt()
     signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGALRM, interrupt)
@@ -85,7 +80,7 @@ def run_interrupts(target: Target, rng: random.Random) -> Iterator[Finding]:
             interrupt.arm()
             source(delay)
 
-        run = partial(_run, call, start, interrupt, len(ordinals))
+        run = partial(_run, call, start, interrupt, len(call.ordinals))
         finding = call_in_contexts(names, run)
         yield finding
         if finding.verdict in BAD:

@@ -8,14 +8,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from spec_tests.harness.environment.target import Target
 from spec_tests.simulator import native
 
+from .calls import Call, draw_call
 from .contexts import call_in_contexts, draw_contexts
-from .draws import CALLS, draw_call, draw_ordinals
+from .draws import draw_function
 from .injection import describe, inject
-from .setting import Call, Setting
-from .target import Target
-from .trigger import Trigger
 from .verdicts import BAD, Finding, are_equal
 
 __all__ = ["run_out_of_memory"]
@@ -31,15 +30,12 @@ def run_out_of_memory(target: Target, rng: random.Random) -> Iterator[Finding]:
     During the first call the device allows no allocation, and during each further call one more.
     The last call is the first that succeeds or has a bad verdict.
     """
-    name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
-    device = rng.choice(ordinals)
-    trigger = Trigger("forward", ValueError, (), 0)
-    call = CALLS[name](Setting(target, ordinals, trigger, rng.random() < 0.3, rng))
-    is_warm = rng.random() < 0.5
-    print(f"{name} on {ordinals}: no memory on {device}, in {names}", flush=True)
+    call = draw_call(target, draw_function(target, rng), rng)
+    names, device, is_warm = draw_contexts(rng), rng.choice(call.ordinals), rng.random() < 0.5
+    print(f"{call}: no memory on {device}, in {names}", flush=True)
     for allocations in itertools.count():
         run_with_fault = partial(_run, call, device, allocations)
-        run = partial(inject, call, run_with_fault, len(ordinals), is_warm=is_warm)
+        run = partial(inject, call, run_with_fault, len(call.ordinals), is_warm=is_warm)
         finding = call_in_contexts(names, run)
         yield finding
         if finding.verdict in (*BAD, "not reached"):

@@ -1,18 +1,14 @@
-"""Modules in which a trigger may raise an exception: in methods, in hooks and in backward.
+"""Modules and containers in which a trigger may raise an exception."""
 
-All parameters and inputs are floats with small integer values, so sums are exact in any order.
-"""
-
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from impl_tests.stress.sharing import create_tensor
-
 from .trigger import REPLICATE_PLACES, Containers, Trigger
 
-__all__ = ["FaultyNet", "build_net", "pass_through"]
+__all__ = ["FaultyModule", "leaves_of", "make_faulty", "pass_through"]
 
 
 class _ReachInBackward(torch.autograd.Function):
@@ -33,6 +29,8 @@ class _ReachInBackward(torch.autograd.Function):
 
 def pass_through(x: Tensor, trigger: Trigger) -> Tensor:
     """Return a tensor equal to ``x``. The trigger may raise in its backward or gradient hook."""
+    if not x.requires_grad:
+        return x
     y: Tensor = _ReachInBackward.apply(x, trigger)  # type: ignore[no-untyped-call] # in torch
     if y.requires_grad and trigger.place == "hook of a gradient":
 
@@ -43,37 +41,81 @@ def pass_through(x: Tensor, trigger: Trigger) -> Tensor:
     return y
 
 
-class FaultyNet(nn.Module):
-    """Two linear layers and a buffer.
+def leaves_of(value: Any) -> Iterator[Tensor]:
+    """Yield the tensors in nested lists, tuples and dictionaries.
+
+    Call no method of a container that may raise an injected exception.
+    """
+    if isinstance(value, Tensor):
+        yield value
+    for _, member in _members(value):
+        yield from leaves_of(member)
+
+
+def _members(value: Any) -> list[tuple[Any, Any]]:
+    # `__iter__` of a subclass may raise an injected exception.
+    if isinstance(value, dict):
+        return list(dict.items(value))
+    if isinstance(value, list):
+        return list(enumerate(list.__iter__(value)))
+    return list(enumerate(tuple.__iter__(value))) if isinstance(value, tuple) else []
+
+
+def make_faulty(
+    value: Any,
+    containers: Containers | None,
+    change: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+) -> Any:
+    """Return ``value`` with lists and dictionaries that may raise, and with changed tensors.
+
+    Only the classes list, dict and tuple are rebuilt. Without ``containers``, no list raises.
+    """
+    if isinstance(value, Tensor):
+        return change(value)
+    if type(value) not in (list, tuple, dict):
+        return value
+    items = {key: make_faulty(member, containers, change) for key, member in _members(value)}
+    if type(value) is tuple:
+        return tuple(items.values())
+    if type(value) is list:
+        return containers.listed(items.values()) if containers else [*items.values()]
+    return containers.table(items) if containers else items
+
+
+class FaultyModule(nn.Module):
+    """A module that calls another module. The trigger may raise before, after, and in backward.
 
     Args:
+        inner: The other module.
         trigger: The trigger of the fault.
-        containers: Creates the list and the dictionary around the output; None for a plain tensor.
+        containers: Creates the lists and dictionaries of the output; None for plain ones.
+        site: The module with the hooks: ``inner`` or a module in it.
     """
 
-    shift: Tensor
-
-    def __init__(self, trigger: Trigger, containers: Containers | None) -> None:
+    def __init__(
+        self, inner: nn.Module, trigger: Trigger, containers: Containers | None, site: nn.Module
+    ) -> None:
         super().__init__()
-        self.trigger, self.containers = trigger, containers
-        self.first, self.second = nn.Linear(3, 4), nn.Linear(4, 2)
-        self.register_buffer("shift", torch.ones(4))
+        self.inner, self.trigger, self.containers = inner, trigger, containers
+        _add_hooks(site, trigger)
 
-    def forward(self, x: Any, scale: Tensor | None = None) -> Any:
-        """Return the output of the layers. ``x`` is a tensor, or a list that contains one."""
-        if not isinstance(x, Tensor):
-            x = x[0]
-        self.trigger.reach("forward", x.device)
-        hidden = pass_through(self.first(x), self.trigger) + self.shift
-        y = self.second(hidden.relu())
-        y = y if scale is None else y * scale
-        if self.containers is None:
-            return y
-        return self.containers.listed([y, self.containers.table(other=y + 1)])
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output of the inner module; a list of it if there are ``containers``."""
+        self.trigger.reach("forward", _device_of((args, kwargs)))
+        output = self.inner(*args, **kwargs)
+        return make_faulty([output] if self.containers else output, self.containers)
+
+    @staticmethod
+    def around(
+        inner: nn.Module, trigger: Trigger, containers: Containers | None, site: nn.Module
+    ) -> "FaultyModule":
+        """Return a module around ``inner``, with the methods that the place of the fault needs."""
+        module_class = _CustomModule if trigger.place in REPLICATE_PLACES else FaultyModule
+        return module_class(inner, trigger, containers, site).train(inner.training)
 
 
-class _CustomNet(FaultyNet):
-    """A net that overrides ``_replicate_for_data_parallel`` and ``__setattr__``."""
+class _CustomModule(FaultyModule):
+    """A module that overrides ``_replicate_for_data_parallel`` and ``__setattr__``."""
 
     def _replicate_for_data_parallel(self) -> Any:
         self.trigger.reach("_replicate_for_data_parallel")
@@ -85,33 +127,25 @@ class _CustomNet(FaultyNet):
         super().__setattr__(name, value)
 
 
-def build_net(
-    trigger: Trigger, containers: Containers | None, device: torch.device | str
-) -> FaultyNet:
-    """Return a net on ``device``. If the place of ``trigger`` is a hook, the net has this hook."""
-    is_custom = trigger.place in REPLICATE_PLACES
-    net = (_CustomNet if is_custom else FaultyNet)(trigger, containers).double()
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.copy_(create_tensor(*parameter.shape) % 5 - 2)
-    _add_hooks(net.first, trigger)
-    return net.to(device)
-
-
 def _add_hooks(module: nn.Module, trigger: Trigger) -> None:
     # The hooks are closures: a bound method as a hook would refer back to its module.
     def before(_: nn.Module, args: Any) -> None:
-        trigger.reach("forward pre-hook", args[0].device)
+        trigger.reach("forward pre-hook", _device_of(args))
 
-    def after(_: nn.Module, args: Any, output: Any) -> None:
-        trigger.reach("forward hook", output.device)
+    def after(_: nn.Module, args: Any, output: Any) -> Any:
+        trigger.reach("forward hook", _device_of(output))
+        return make_faulty(output, None, lambda tensor: pass_through(tensor, trigger))
 
     def in_backward(_: nn.Module, grad_input: Any, grad_output: Any) -> None:
-        trigger.reach("backward hook", grad_output[0].device)
+        trigger.reach("backward hook", _device_of(grad_output))
 
     if trigger.place == "forward pre-hook":
         module.register_forward_pre_hook(before)
-    if trigger.place == "forward hook":
+    if trigger.place in ("forward hook", "backward", "hook of a gradient"):
         module.register_forward_hook(after)
     if trigger.place == "backward hook":
         module.register_full_backward_hook(in_backward)
+
+
+def _device_of(value: Any) -> torch.device | None:
+    return next((tensor.device for tensor in leaves_of(value)), None)

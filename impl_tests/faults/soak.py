@@ -19,11 +19,11 @@ import torch
 from torch import nn
 
 from impl_tests.stress.sharing import build_net, create_tensor
+from spec_tests.harness.environment.target import Target
 
 from . import results
 from .callers import THREADS, Callers
 from .state import read_memory
-from .target import Target
 
 __all__ = ["WARM_UP", "Slope", "fit_slope", "run_soak"]
 

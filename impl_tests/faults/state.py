@@ -80,7 +80,8 @@ def read_module(net: nn.Module | None) -> dict[str, Any]:
 
 
 def read_memory() -> list[int]:
-    """Return the number of allocated bytes on each device."""
+    """Return the number of allocated bytes on each device, without the cache of autocast."""
+    torch.clear_autocast_cache()
     return [*map(torch.accelerator.memory_allocated, range(torch.accelerator.device_count()))]
 
 

@@ -17,12 +17,13 @@ from typing import Any
 
 import torch
 
-from .draws import CALLS, draw_call, draw_ordinals
+from spec_tests.harness.environment.target import Target
+
+from .calls import Call, draw_call
+from .draws import draw_function
 from .injection import describe, inject
 from .interrupts import measure
-from .setting import Call, Setting
-from .target import Target, prepare
-from .trigger import Trigger
+from .target import prepare
 from .verdicts import Finding, are_equal
 
 __all__ = ["SURROUNDINGS", "run_surroundings"]
@@ -91,7 +92,8 @@ def _in_signal_handler(make: _Make) -> bool:
     duration, results = measure(outer), []
 
     def handle(signum: int, frame: FrameType | None) -> None:
-        results.append(_is_right(inner))
+        with torch.enable_grad():  # The interrupted function may have disabled grad mode.
+            results.append(_is_right(inner))
 
     signal.signal(signal.SIGALRM, handle)
     try:
@@ -161,29 +163,25 @@ _NEW_PROCESS = ("new process", "interpreter exit")
 
 def run_surroundings(target: Target, rng: random.Random) -> Iterator[Finding]:
     """Call one function in unusual surroundings. Yield the verdict."""
-    name, ordinals = draw_call(target, rng), draw_ordinals(rng)
-    surroundings, seed = rng.choice([*SURROUNDINGS, *_NEW_PROCESS]), rng.random()
-    print(f"{name} on {ordinals}: {surroundings}", flush=True)
+    name, seed = draw_function(target, rng), rng.random()
+    surroundings = rng.choice([*SURROUNDINGS, *_NEW_PROCESS])
     if surroundings in _NEW_PROCESS:
-        arguments = json.dumps([target.name, name, ordinals, seed, surroundings])
+        arguments = json.dumps([target.name, name, seed, surroundings])
+        print(arguments, flush=True)
         yield _run_new_process(surroundings, arguments)
         return
 
+    call = draw_call(target, name, random.Random(seed))
+    print(f"{call}: {surroundings}", flush=True)
+
     def run_with_fault(_: Sequence[torch.Tensor]) -> Finding:
         try:
-            is_right = SURROUNDINGS[surroundings](lambda: _make_call(target, name, ordinals, seed))
+            is_right = SURROUNDINGS[surroundings](call.repeat)
         except BaseException as error:
             return Finding("other error", surroundings, describe(error))
         return Finding("right" if is_right else "wrong result", surroundings)
 
-    kept_threads = _CALLERS * len(ordinals)
-    yield inject(_make_call(target, name, ordinals, seed), run_with_fault, kept_threads)
-
-
-def _make_call(target: Target, name: str, ordinals: Sequence[int], seed: float) -> Call:
-    rng = random.Random(seed)
-    trigger = Trigger("forward", ValueError, (), 0)
-    return CALLS[name](Setting(target, tuple(ordinals), trigger, rng.random() < 0.3, rng))
+    yield inject(call, run_with_fault, _CALLERS * len(call.ordinals))
 
 
 def _run_new_process(surroundings: str, arguments: str) -> Finding:
@@ -203,11 +201,12 @@ def _run_new_process(surroundings: str, arguments: str) -> Finding:
 
 def main(arguments: Sequence[Any]) -> None:
     """Call immediately, or when the interpreter exits. Print whether the result is right."""
-    target_name, name, ordinals, seed, surroundings = arguments
-    call = _make_call(prepare(target_name), name, ordinals, seed)
+    target_name, name, seed, surroundings = arguments
+    call = draw_call(prepare(target_name), name, random.Random(seed))
     if surroundings == "new process":
         print(_is_right(call))
         return
+    call.expected()  # The oracle cannot start threads at exit.
     atexit.register(lambda: print(_is_right(call)))
 
 

@@ -1,42 +1,37 @@
-"""The implementation under test, and the simulated devices."""
+"""The implementations, and the simulated devices."""
 
 import gc
-from importlib import import_module
-from typing import Any
+import importlib
+import random
 
 import torch
 
 from spec_tests import cuda_stand_ins, simulator
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
 
-__all__ = ["Target", "prepare"]
+from .draws import MODULE_CALLS, TRANSFERS, draw
 
-#: The number of simulated devices.
-_DEVICES = 4
+__all__ = ["ORACLE", "TOPOLOGY", "prepare"]
 
-
-class Target:
-    """The modules of impl or of torch.nn.parallel. They have the same names in both packages.
-
-    Args:
-        name: The importable name of the package.
-    """
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.comm: Any = import_module(f"{name}.comm")
-        self.functions: Any = import_module(f"{name}._functions")
-        self.scatter_gather: Any = import_module(f"{name}.scatter_gather")
-        self.replicate: Any = import_module(f"{name}.replicate")
-        self.parallel_apply: Any = import_module(f"{name}.parallel_apply")
-        self.data_parallel: Any = import_module(f"{name}.data_parallel")
+#: The implementation that computes the expected results.
+ORACLE = Target("spec_tests.oracle")
+#: The simulated devices.
+TOPOLOGY = Topology("sim", tuple(range(SIMULATED_DEVICES)))
 
 
 def prepare(name: str) -> Target:
     """Import a target and register the devices. Use no device, so that this process can fork."""
     torch.set_num_threads(1)
-    simulator.enable(_DEVICES)
+    simulator.enable(SIMULATED_DEVICES)
     cuda_stand_ins.enable()
     target = Target(name)
+    importlib.import_module(
+        "torch.fx.experimental.symbolic_shapes"
+    )  # The first backward needs it.
+    # The first draws of Hypothesis are slow.
+    for strategy in (*MODULE_CALLS.values(), *TRANSFERS.values()):
+        draw(strategy, random.Random(0))
     # A garbage collection in a forked process then skips all objects that exist now.
     gc.collect()
     gc.freeze()

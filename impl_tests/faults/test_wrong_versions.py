@@ -18,7 +18,7 @@ CHANGES = {
         """
 def reraise(error, location):
     raise error
-target.parallel_apply.reraise = reraise
+target.submodule("parallel_apply").reraise = reraise
 """,
         ("other error",),
     ),
@@ -29,7 +29,8 @@ def lose_errors(calls, modules, *, in_turn):
     outcomes = run_calls(calls, modules, in_turn=in_turn)
     results = [each for each in outcomes if not hasattr(each, "is_interrupt")]
     return [results[0] if hasattr(each, "is_interrupt") else each for each in outcomes]
-run_calls, target.parallel_apply._run_calls = target.parallel_apply._run_calls, lose_errors
+module = target.submodule("parallel_apply")
+run_calls, module._run_calls = module._run_calls, lose_errors
 """,
         ("lost", "wrong result"),
     ),
@@ -41,7 +42,7 @@ def pause_gc():
     gc.disable()
     yield
     gc.enable()
-target.replicate.pause_gc = pause_gc
+target.submodule("replicate").pause_gc = pause_gc
 """,
         ("state left",),
     ),
@@ -64,7 +65,8 @@ def copy(*args, **kwargs):
         return original(*args, **kwargs)
     except RuntimeError as error:
         raise ValueError(str(error))
-original, target.comm.detached_copies = target.comm.detached_copies, copy
+module = target.submodule("comm")
+original, module.detached_copies = module.detached_copies, copy
 """,
         ("other error",),
     ),
@@ -76,7 +78,8 @@ def start(call):
         return original(call)
     except RuntimeError:
         raise OSError("no thread")
-original, target.parallel_apply.start = target.parallel_apply.start, start
+module = target.submodule("parallel_apply")
+original, module.start = module.start, start
 """,
         ("other error",),
     ),
@@ -101,7 +104,8 @@ def apply(*args, **kwargs):
     if threading.current_thread() is not threading.main_thread():
         raise RuntimeError("not the main thread")
     return original(*args, **kwargs)
-original, target.parallel_apply.parallel_apply = target.parallel_apply.parallel_apply, apply
+module = target.submodule("parallel_apply")
+original, module.parallel_apply = module.parallel_apply, apply
 """,
         ("other error",),
     ),

@@ -9,12 +9,12 @@ from unittest import mock
 
 from torch import Tensor
 
+from spec_tests.harness.environment.target import Target
+
+from .calls import Call, draw_call
 from .contexts import call_in_contexts, draw_contexts
-from .draws import CALLS, draw_call, draw_ordinals
+from .draws import draw_function
 from .injection import describe, inject
-from .setting import Call, Setting
-from .target import Target
-from .trigger import Trigger
 from .verdicts import Finding, are_equal
 
 __all__ = ["run_without_threads"]
@@ -49,13 +49,11 @@ def run_without_threads(target: Target, rng: random.Random) -> Iterator[Finding]
 
     In the first call, a random number of threads can start, and each later start fails.
     """
-    name, ordinals, names = draw_call(target, rng), draw_ordinals(rng), draw_contexts(rng)
-    allowed = rng.randrange(len(ordinals))
-    trigger = Trigger("forward", ValueError, (), 0)
-    call = CALLS[name](Setting(target, ordinals, trigger, rng.random() < 0.3, rng))
-    print(f"{name} on {ordinals}: {allowed} new threads, in {names}", flush=True)
+    call = draw_call(target, draw_function(target, rng), rng)
+    names, allowed = draw_contexts(rng), rng.randrange(len(call.ordinals))
+    print(f"{call}: {allowed} new threads, in {names}", flush=True)
     # Replicas that have started may still run when the next call starts threads of its own.
-    kept_threads = len(ordinals) + allowed
+    kept_threads = len(call.ordinals) + allowed
     run = partial(inject, call, partial(_run, call, allowed), kept_threads)
     yield call_in_contexts(names, run)
 

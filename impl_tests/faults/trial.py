@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from impl_tests import forks
+from spec_tests.harness.environment.target import Target
 
 from .blocked import run_blocked
 from .exceptions import run_exception
 from .interrupts import run_interrupts
 from .memory import run_out_of_memory
 from .surroundings import run_surroundings
-from .target import Target
 from .threads import run_without_threads
 from .verdicts import Finding
 

@@ -102,12 +102,12 @@ class Containers:
                     trigger.reach("iterator")
                     yield item
 
-        class FaultyDict(dict[str, Any]):
+        class FaultyDict(dict[Any, Any]):
             def __init__(self, *args: Any, **kwargs: Any) -> None:
                 trigger.reach("container constructor")
                 super().__init__(*args, **kwargs)
 
-            def __iter__(self) -> Iterator[str]:
+            def __iter__(self) -> Iterator[Any]:
                 for key in super().__iter__():
                     trigger.reach("iterator")
                     yield key
@@ -124,8 +124,8 @@ class Containers:
         created.extend(items)
         return created
 
-    def table(self, **items: Any) -> dict[str, Any]:
+    def table(self, items: dict[Any, Any]) -> dict[Any, Any]:
         """Return a dictionary of ``items``."""
-        created: dict[str, Any] = self._dict_class.__new__(self._dict_class)
+        created: dict[Any, Any] = self._dict_class.__new__(self._dict_class)
         created.update(items)
         return created

@@ -22,6 +22,8 @@ VERDICTS = {
 }
 #: The verdicts that make the run fail: all from "other error" on.
 BAD = tuple(VERDICTS)[3:]
+#: The largest relative and absolute difference of two numbers that count as equal.
+_TOLERANCE = 1e-3
 
 
 class Finding(NamedTuple):
@@ -33,14 +35,24 @@ class Finding(NamedTuple):
 
 
 def are_equal(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
-    """Return whether two sequences contain equal tensors in the same order."""
-    return len(found) == len(expected) and all(map(torch.equal, found, expected))
+    """Return whether two sequences contain equal tensors in the same order.
+
+    Numbers may differ by rounding: implementations may add gradients in another order.
+    """
+    return len(found) == len(expected) and all(map(_is_close, found, expected))
 
 
 def have_same_elements(found: Sequence[Tensor], expected: Sequence[Tensor]) -> bool:
     """Return whether two lists of tensors have the same elements, in any order and shapes."""
-    left, right = (
-        torch.cat([tensor.flatten() for tensor in tensors] or [torch.empty(0)])
-        for tensors in (found, expected)
-    )
-    return torch.equal(left.sort().values, right.sort().values)
+    return _is_close(*(_sorted_elements(tensors) for tensors in (found, expected)))
+
+
+def _is_close(found: Tensor, expected: Tensor) -> bool:
+    if found.shape != expected.shape or found.dtype != expected.dtype:
+        return False
+    return torch.allclose(found, expected, rtol=_TOLERANCE, atol=_TOLERANCE, equal_nan=True)
+
+
+def _sorted_elements(tensors: Sequence[Tensor]) -> Tensor:
+    reals = (torch.view_as_real(each) if each.is_complex() else each for each in tensors)
+    return torch.cat([torch.empty(0), *(each.flatten().double() for each in reals)]).sort().values
