@@ -20,8 +20,8 @@ the next call are checked.
 * ``soak.py``, ``callers.py``: steps without faults, and the growth of memory, threads, files and
   objects.
 * ``wrong_versions.toml``: wrong versions of impl, for the option ``--wrong-version NAME``.
-* ``results.py``: the results that ``--write`` saves; ``page.py``: the page ``impl/faults.md`` of
-  them.
+* ``results.py``: the results that ``--write`` saves; ``page.py``: the page
+  ``impl/fault_results.md`` of them. ``impl/faults.md`` is written by hand.
 """
 
 from pathlib import Path

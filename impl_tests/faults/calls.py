@@ -15,7 +15,7 @@ from spec_tests.harness import traverse
 from spec_tests.harness.environment.target import Target
 
 from .draws import MODULE_CALLS, TRANSFERS, draw
-from .nets import FaultyModule, leaves_of, make_faulty, pass_through
+from .nets import FaultyModule, InAutocast, leaves_of, make_faulty, pass_through
 from .target import ORACLE, TOPOLOGY
 from .trigger import BACKWARD_PLACES, Containers, Trigger
 
@@ -93,9 +93,9 @@ class Call:
         if self._expected is None:
             inputs = dict(self._inputs)
             if "module" in inputs:
-                inputs["module"] = _InAutocast(inputs["module"])
+                inputs["module"] = InAutocast(inputs["module"])
             if "modules" in inputs:
-                inputs["modules"] = [*map(_InAutocast, inputs["modules"])]
+                inputs["modules"] = [*map(InAutocast, inputs["modules"])]
             self._expected = self._compute(ORACLE, inputs, {})
         return self._expected
 
@@ -117,19 +117,6 @@ class Call:
             _run_backward(with_grad)
         grads = [torch.empty(0) if each.grad is None else each.grad for each in self.leaves]
         return [_plain(tensor) for tensor in [*outputs, *grads]]
-
-
-class _InAutocast(nn.Module):
-    """A module that runs in the caller's autocast, which the oracle's threads do not have."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner, self.is_enabled = inner, torch.is_autocast_enabled("sim")
-        self.dtype = torch.get_autocast_dtype("sim")
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        with torch.autocast("sim", self.dtype, self.is_enabled):
-            return self.inner(*args, **kwargs)
 
 
 def draw_call(target: Target, name: str, rng: random.Random) -> Call:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .trigger import REPLICATE_PLACES, Containers, Trigger
 
-__all__ = ["FaultyModule", "leaves_of", "make_faulty", "pass_through"]
+__all__ = ["FaultyModule", "InAutocast", "leaves_of", "make_faulty", "pass_through"]
 
 
 class _ReachInBackward(torch.autograd.Function):
@@ -125,6 +125,20 @@ class _CustomModule(FaultyModule):
         if "trigger" in self.__dict__:
             self.trigger.reach("__setattr__")
         super().__setattr__(name, value)
+
+
+class InAutocast(nn.Module):
+    """A module that runs in the caller's autocast, which the oracle's threads do not have."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner, self.is_enabled = inner, torch.is_autocast_enabled("sim")
+        self.dtype = torch.get_autocast_dtype("sim")
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output of the inner module."""
+        with torch.autocast("sim", self.dtype, self.is_enabled):
+            return self.inner(*args, **kwargs)
 
 
 def _add_hooks(module: nn.Module, trigger: Trigger) -> None:

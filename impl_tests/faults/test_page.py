@@ -1,4 +1,4 @@
-"""impl/faults.md shows the published results."""
+"""impl/fault_results.md shows the published results."""
 
 from impl_tests.faults.page import PAGE, render_page
 
