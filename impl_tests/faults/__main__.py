@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
     print(f"{options.target}, seed {seed}", flush=True)
     trials = run_trials(
         target,
-        options.kinds.split(","),
+        options.kinds,
         range(seed, seed + options.count),
         processes=options.processes,
         limit=options.limit,
@@ -54,13 +54,23 @@ def _run(options: argparse.Namespace) -> int:
     return int(tally.bad > 0)
 
 
+def _split_kinds(text: str) -> list[str]:
+    kinds = text.split(",")
+    if unknown := set(kinds) - set(KINDS):
+        raise argparse.ArgumentTypeError(f"unknown kind of fault: {min(unknown)}")
+    return kinds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.faults", description=__doc__)
     parser.add_argument("--count", type=int, default=300, help="trials to run (default: 300)")
     parser.add_argument("--seed", type=int, help="the seed of the first trial; the others follow")
     parser.add_argument("--target", default="impl", help="default: impl")
     parser.add_argument(
-        "--kinds", default=",".join(KINDS), help="kinds of faults, with commas (default: all)"
+        "--kinds",
+        type=_split_kinds,
+        default=list(KINDS),
+        help=f"with commas, some of: {', '.join(KINDS)} (default: all)",
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
