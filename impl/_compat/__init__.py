@@ -26,6 +26,7 @@ from .settings import call_with_setting
 from .torch_private import (
     add_lists,
     allow_inplace_changes,
+    base_of_view,
     call_after_backward,
     call_with_inference_mode,
     calls_torch_functions,

@@ -122,6 +122,15 @@ def use_unrecorded_views() -> AbstractContextManager[None]:
     return guard
 
 
+def base_of_view(view: Tensor) -> Tensor | None:
+    """Return the tensor of which ``view`` is a view, or None.
+
+    Name: ``torch.Tensor._base``, in 2.11 and later.
+    Without it: an input that a replica changes by a parameter would not get the change's history.
+    """
+    return view._base
+
+
 def allow_inplace_changes(view: Tensor) -> None:
     """Allow in-place changes of ``view``, a view of an output of a Function.
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from .._comm import is_wrapper, with_class_and_attributes, without_grad
-from .._compat import use_plain_operators, version_counters
+from .._compat import base_of_view, use_plain_operators, version_counters
 from .._pytree import InputLeaves, Leaf
 
 
@@ -70,7 +70,7 @@ class SeparateChunks:
 
 
 def _write(view: Tensor, values: Tensor) -> None:
-    base = view._base
+    base = base_of_view(view)
     if values.requires_grad and base is not None:
         # The view was created without grad mode, so autograd refuses a change with history.
         view = base.as_strided(view.shape, view.stride(), view.storage_offset())
