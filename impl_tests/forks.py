@@ -9,11 +9,13 @@ import json
 import multiprocessing
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
@@ -35,8 +37,8 @@ class Job(Generic[T]):
 
     Args:
         subject: Any object that tells the caller which job this is, such as the name of a test.
-        function: The function. Its argument is an empty folder; it returns data that JSON can
-            represent.
+        function: The function. Its argument is a folder, which contains only the file "log" of
+            the printed text; it returns data that JSON can represent.
     """
 
     subject: T
@@ -73,15 +75,19 @@ def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
     """
     waiting = iter(jobs)
     running: dict[ForkProcess, _RunningJob[T]] = {}
-    while True:
-        for job in itertools.islice(waiting, processes - len(running)):
-            started = _RunningJob(job)
-            running[started.process] = started
-        if not running:
-            return
-        connection.wait([process.sentinel for process in running], timeout=1)
-        for process in [process for process, job in running.items() if job.has_ended()]:
-            yield running.pop(process).join()
+    try:
+        while True:
+            for job in itertools.islice(waiting, processes - len(running)):
+                started = _RunningJob(job)
+                running[started.process] = started
+            if not running:
+                return
+            connection.wait([process.sentinel for process in running], timeout=1)
+            for process in [process for process, job in running.items() if job.has_ended()]:
+                yield running.pop(process).join()
+    finally:  # After an interrupt, some jobs still run.
+        for started in running.values():
+            started.kill()
 
 
 class _RunningJob(Generic[T]):
@@ -100,13 +106,21 @@ class _RunningJob(Generic[T]):
         """Return whether the process has ended; kill a process that hangs."""
         last_output = (self._folder / "log").stat().st_mtime
         if self.process.is_alive() and time.time() - last_output > _OUTPUT_TIMEOUT:
-            self.process.kill()
+            self.kill()
             self.process.join()
         return not self.process.is_alive()
 
+    def kill(self) -> None:
+        """Kill the process and its children."""
+        assert self.process.pid is not None
+        self.process.kill()
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
     def join(self) -> JobResult[T]:
-        """Wait for the process, delete its folder, and return the result."""
+        """Wait for the process, end its children, delete its folder, and return the result."""
         self.process.join()
+        self.kill()
         path = self._folder / "result"
         result = json.loads(path.read_text()) if path.exists() else None
         log = (self._folder / "log").read_text(errors="replace")
@@ -119,7 +133,8 @@ class _RunningJob(Generic[T]):
 
 def _run_job(job: Job[Any], folder: Path) -> None:
     """Call the job's function in a forked process, and end the process."""
-    with (folder / "log").open("w") as log:
+    os.setpgid(0, 0)  # The children of this process, such as ranks, end with it.
+    with (folder / "log").open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
     status = _JOB_RAISED

@@ -6,18 +6,20 @@ The process that collects the tests does not use the accelerator, so that it may
 import gc
 import importlib
 import os
-import time
+import sys
+import traceback
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
+from impl_tests import forks
 from impl_tests.wrong import state, wrapping
-from impl_tests.wrong.jobs import Ended, Job, Running
+from impl_tests.wrong.jobs import Ended, Job
 from impl_tests.wrong.kinds import OTHER_SIGNATURE
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import verdict_of, worse_verdict
@@ -45,6 +47,8 @@ CHAPTERS = tuple(
 )
 #: The verdict of a test that fails without a perturbation because of an earlier one.
 SPOILT = "spoilt"
+#: The beginning of a line of the log with a verdict.
+_MARK = "verdict of the suite"
 
 
 class Suite:
@@ -62,19 +66,23 @@ class Suite:
 
     def run(self, jobs: Iterable[Job], processes: int = 1) -> Iterator[Ended]:
         """Run jobs, each in a new process; yield each job when it ends."""
-        waiting = iter(jobs)
-        running: list[Running] = []
-        while True:
-            for job in islice(waiting, processes - len(running)):
-                running.append(Running(job, self._run_in_child))
-            if not running:
-                return
-            time.sleep(0.02)
-            for process in [process for process in running if process.has_ended()]:
-                running.remove(process)
-                yield process.end()
+        waiting = (forks.Job(job, partial(self._run_in_child, job)) for job in jobs)
+        for ended in forks.run(waiting, processes=processes):
+            lines = [line.split("\t") for line in ended.log.splitlines() if _is_verdict(line)]
+            verdicts = [(int(number), test, verdict) for _, number, test, verdict in lines]
+            status = ended.exit_code or 0
+            yield Ended(ended.job.subject, verdicts, status, ended.log[-4000:])
 
     def _run_in_child(self, job: Job, folder: Path) -> None:
+        sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - pytest has replaced them
+        try:
+            self._run_steps(job, folder)
+        except BaseException:  # An error of a perturbed call may make pytest itself fail.
+            traceback.print_exc()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _run_steps(self, job: Job, folder: Path) -> None:
         os.environ[state.FILE] = str(folder / "active")
         os.environ[state.FUNCTIONS] = "*" if job.functions is None else ",".join(job.functions)
         os.environ[state.LOG] = str(job.log or folder / "log")
@@ -83,22 +91,20 @@ class Suite:
         state.set_active("")
         failed: Counter[str] = Counter()
         used: dict[str, float] = defaultdict(float)
-        with (folder / "verdicts").open("a") as verdicts:
-            for number, step in enumerate(job.steps):
-                if failed[step.group] >= job.enough or used[step.group] > job.seconds:
-                    continue
-                started = _processor_time()
-                for test in step.tests:
-                    verdict = self._verdict(self._items[test], step.line)
-                    verdicts.write(f"{number}\t{test}\t{verdict}\n")
-                    verdicts.flush()
-                    if verdict == "fail" and step.line != state.LOGGING:
-                        failed[step.group] += 1
-                        break
-                used[step.group] += _processor_time() - started
-                if job.rechecks and verdict == "fail" and self._fails_unchanged(test):
-                    verdicts.write(f"{number}\t{test}\t{SPOILT}\n")
-                    return
+        for number, step in enumerate(job.steps):
+            if failed[step.group] >= job.enough or used[step.group] > job.seconds:
+                continue
+            started = _processor_time()
+            for test in step.tests:
+                verdict = self._verdict(self._items[test], step.line)
+                _write_verdict(folder, number, test, verdict)
+                if verdict == "fail" and step.line != state.LOGGING:
+                    failed[step.group] += 1
+                    break
+            used[step.group] += _processor_time() - started
+            if job.rechecks and verdict == "fail" and self._fails_unchanged(test):
+                _write_verdict(folder, number, test, SPOILT)
+                return
 
     def _fails_unchanged(self, test: str) -> bool:
         return self._verdict(self._items[test], "") == "fail"
@@ -119,6 +125,16 @@ class Suite:
             state.set_active("")
             state.undo()
         return found or "not-run"
+
+
+def _write_verdict(folder: Path, number: int, test: str, verdict: str) -> None:
+    """Append a line to the log, from which :meth:`Suite.run` reads it, also after a crash."""
+    with (folder / "log").open("a") as log:  # pytest redirects the standard output
+        log.write(f"\n{_MARK}\t{number}\t{test}\t{verdict}\n")
+
+
+def _is_verdict(line: str) -> bool:
+    return line.startswith(f"{_MARK}\t")
 
 
 def _processor_time() -> float:
