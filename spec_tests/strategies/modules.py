@@ -92,7 +92,7 @@ class ModuleSpec:
     @property
     def layer_count(self) -> int:
         """The number of layers. A layer that is appended next has this number."""
-        return sum(1 for _ in _flatten(self.parts))
+        return sum(1 for _ in flatten(self.parts))
 
     def append(self, *parts: "Part") -> "ModuleSpec":
         """Return a description of the network with ``parts`` appended."""
@@ -114,11 +114,12 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _flatten(parts: Sequence[Part]) -> Iterator[Part]:
+def flatten(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield all parts, residual blocks before their inner parts."""
     for part in parts:
         yield part
         if isinstance(part, ResidualSpec):
-            yield from _flatten(part.inner)
+            yield from flatten(part.inner)
 
 
 def _build_sequence(parts: Sequence[Part], built: list[nn.Module]) -> nn.Module:
