@@ -32,6 +32,7 @@ def main() -> int:
     )
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
+    _select(options.clauses)  # Refuse an unknown name before the tests are collected.
     found: list[int] = []
 
     def run(suite: Suite) -> None:
@@ -45,10 +46,10 @@ def main() -> int:
 
 def _select(names: Sequence[str]) -> list[str]:
     known = clauses.load()
-    selected = [n for n, c in known.items() if not names or any(map(c.has_prefix, names))]
-    if not selected:
-        raise SystemExit(f"no clause is called {names[0]}")
-    return selected
+    for name in names:
+        if not any(clause.has_prefix(name) for clause in known.values()):
+            raise SystemExit(f"no clause is called {name}")
+    return [n for n, c in known.items() if not names or any(map(c.has_prefix, names))]
 
 
 def _record(
