@@ -186,9 +186,12 @@ def _run_transfer(drawn: Any, inputs: Any, target: Target, _: Mapping[str, Any])
 
 
 def _wrap(drawn: Any, inputs: Any, target: Target, options: Mapping[str, Any]) -> Any:
-    return target.data_parallel.DataParallel(
-        inputs["module"], inputs["devices"], inputs["output"], drawn.dim, **options
-    )
+    # The constructor calls `module.to`, in which an interrupt may leave grad mode off.
+    if "wrapper" not in inputs:
+        inputs["wrapper"] = target.data_parallel.DataParallel(
+            inputs["module"], inputs["devices"], inputs["output"], drawn.dim, **options
+        )
+    return inputs["wrapper"]
 
 
 def _run_wrapper(drawn: Any, inputs: Any, target: Target, options: Mapping[str, Any]) -> Any:
