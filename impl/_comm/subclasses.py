@@ -41,7 +41,7 @@ def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
 
 
 def copy_attributes(source: Tensor, copy: Tensor) -> None:
-    """Give ``copy`` the attributes of ``source`` that it lacks."""
+    """Copy the attributes of ``source`` to ``copy``, except those that ``copy`` already has."""
     attributes: dict[str, Any] = copy.__dict__
     for name, value in source.__dict__.items():
         if name not in _PARAMETER_MARKS:

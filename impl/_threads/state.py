@@ -239,9 +239,9 @@ def _set_num_threads(count: int) -> None:
 
 @dataclass(slots=True)
 class _ThreadFacts:
-    """What is known about one thread between two calls.
+    """Facts about one thread, kept between two calls.
 
-    A ``threading.local`` could not hold it, because its values are released after each call.
+    A ``threading.local`` could not keep them, because its values are released after each call.
     """
 
     #: The flags of a worker outside of calls, and the scope for which they were read.

@@ -61,7 +61,7 @@ class Call:
         return call
 
     def add_trigger(self, trigger: Trigger, rng: random.Random, *, containers: bool) -> None:
-        """Let ``trigger`` raise in modules and in backward, and in lists if ``containers``."""
+        """Call ``trigger`` in modules and in backward; with ``containers``, also in lists."""
         self._trigger = trigger
         if trigger.place in BACKWARD_PLACES:
             _require_grads(self._inputs)
@@ -143,7 +143,7 @@ def _grad_leaves(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
 
 
 def _require_grads(inputs: Mapping[str, Any]) -> None:
-    """Let all tensors of numbers on devices require gradients, also those of modules."""
+    """Make floating-point and complex tensors on devices require grad, also those of modules."""
     for _, tensor in traverse.tensors(inputs, ""):
         is_number = tensor.is_floating_point() or tensor.is_complex()
         if is_number and tensor.is_leaf and tensor.device.type != "cpu":

@@ -175,7 +175,7 @@ def _wrapper(
 
 
 def _skip_frames(function: Any, *, has_callees: bool) -> None:
-    """Let torch.compile run a function and, with ``has_callees``, its callees as they are."""
+    """Exclude a function from torch.compile and, with ``has_callees``, the functions it calls."""
     dynamo = torch._C._dynamo.eval_frame
     skip, default = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT
     # A code object of its own: wrappers of all functions share one otherwise.

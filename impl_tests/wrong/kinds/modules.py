@@ -38,7 +38,7 @@ def _forward(run_module: Callable[[_Forward], Any]) -> Callable[[_Forward], Any]
 
 @contextmanager
 def _replaced(modules: list[nn.Module], run_module: Callable[[_Forward], Any]) -> Iterator[None]:
-    """Give each module another forward in a ``with`` block."""
+    """Replace the forward of each module in a ``with`` block."""
     own = [(module, "forward" in vars(module), module.forward) for module in modules]
 
     def replacement(forward: _Forward) -> _Forward:

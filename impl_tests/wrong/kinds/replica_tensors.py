@@ -122,7 +122,7 @@ def on_cpu(module: nn.Module) -> None:
 
 @change
 def with_other_strides(module: nn.Module) -> None:
-    """Give parameters and buffers other strides."""
+    """Replace parameters and buffers by tensors with other strides."""
     for members, name, tensor in [*parameters_of(module), *buffers_of(module)]:
         order = list(range(tensor.dim()))[::-1]
         found = tensor.permute(order).contiguous().permute(order)
