@@ -250,24 +250,6 @@ def test_replicas_are_freed_if_the_end_of_the_block_is_interrupted(monkeypatch):
     assert replica_cache.find_replica_cache(wrapper) is None
 
 
-@pytest.mark.parametrize("name", ["_begin", "_end"])
-@pytest.mark.parametrize("is_done", [False, True])
-def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(name, is_done, monkeypatch):
-    original = getattr(replica_cache, name)
-
-    def interrupt(*args):
-        monkeypatch.setattr(replica_cache, name, original)
-        if is_done:
-            original(*args)
-        raise KeyboardInterrupt
-
-    wrapper = nn.Identity()
-    monkeypatch.setattr(replica_cache, name, interrupt)
-    with pytest.raises(KeyboardInterrupt), replica_cache.ReplicaCacheBlock(wrapper, CPUS):
-        pass
-    assert replica_cache.find_replica_cache(wrapper) is None
-
-
 def test_a_block_can_be_entered_again():
     wrapper = nn.Identity()
     block = replica_cache.ReplicaCacheBlock(wrapper, CPUS)

@@ -153,7 +153,9 @@ def test_the_hook_exists_only_while_a_block_is_active():
 
 @pytest.mark.parametrize("name", ["_begin", "_end"])
 @pytest.mark.parametrize("is_done", [False, True])
-def test_no_hook_remains_after_an_interrupt(name, is_done, monkeypatch):
+def test_an_interrupt_of_either_end_of_the_block_frees_replicas_and_hook(
+    name, is_done, monkeypatch
+):
     original = getattr(replica_cache, name)
 
     def interrupt(*args):
@@ -162,10 +164,12 @@ def test_no_hook_remains_after_an_interrupt(name, is_done, monkeypatch):
             original(*args)
         raise KeyboardInterrupt
 
+    wrapper = nn.Identity()
     monkeypatch.setattr(replica_cache, name, interrupt)
-    block = replica_cache.ReplicaCacheBlock(nn.Identity(), ["cpu"] * 2)
+    block = replica_cache.ReplicaCacheBlock(wrapper, ["cpu"] * 2)
     with pytest.raises(KeyboardInterrupt), block:
         pass
+    assert replica_cache.find_replica_cache(wrapper) is None
     assert step_hooks() == []
 
 
