@@ -1,6 +1,5 @@
 """The command ``draft``: print a register with a record for each failed clause of a run."""
 
-import datetime
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,8 +12,6 @@ from spec_tests.harness.conformance import clauses
 
 __all__ = ["draft"]
 
-#: The time from today to the review date of a record.
-_REVIEW_AFTER = datetime.timedelta(days=180)
 #: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
 _MAX_LENGTH = 60
 _RECORD = """\
@@ -24,18 +21,15 @@ kind = "target-bug"
 clause = {clause}
 tests = {tests}
 failures = {failures}
-specified = {specified}
 observed = {observed}
-threads = []
 versions = {versions}
-review_by = {review_by}
 """
 
 
 def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str:
     """Return the records for the failures of a run as TOML.
 
-    The user then corrects kind, threads, versions and date of each record, and cuts the texts of
+    The user then corrects kind and versions of each record, adds threads, and cuts the texts of
     ``failures`` to a part that is equal in every run.
 
     Args:
@@ -53,11 +47,10 @@ def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str
     for test in named:
         if test["verdict"] == "fail":
             failed[test["clause"]].append(test)
-    known = clauses.load()
-    if unknown := failed.keys() - known:
+    if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     records = [
-        _format_record(f"X-{number}", known[name], found, passed_tests)
+        _format_record(f"X-{number}", name, found, passed_tests)
         for number, (name, found) in enumerate(sorted(failed.items()), start=1)
     ]
     return "\n".join(records)
@@ -65,7 +58,7 @@ def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str
 
 def _format_record(
     divergence_id: str,
-    clause: clauses.Clause,
+    clause_id: str,
     failed_tests: list[Mapping[str, str]],
     passed_tests: Collection[str],
 ) -> str:
@@ -73,16 +66,13 @@ def _format_record(
     failures = [test.get("failure", test.get("reason", "")) for test in failed_tests]
     fields = {
         "id": divergence_id,
-        "clause": clause.id,
+        "clause": clause_id,
         "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
         "failures": _deduplicate(_shorten_failure(text) for text in failures),
-        "specified": clause.says,
         "observed": failures[0],
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
-    review = datetime.datetime.now(datetime.UTC).date() + _REVIEW_AFTER
-    texts = {key: _format_toml(value) for key, value in fields.items()}
-    return _RECORD.format(**texts, review_by=review.isoformat())
+    return _RECORD.format(**{key: _format_toml(value) for key, value in fields.items()})
 
 
 def _recorded_test(node_id: str, passed_tests: Collection[str]) -> str:

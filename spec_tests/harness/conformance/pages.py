@@ -26,9 +26,10 @@ functions, **SG** scatter and gather of nested values, **RE** replicate, **PA** 
 
 Each section lists the behaviour of torch.nn.parallel, the behaviour of impl and the reason for the
 divergence: torch.nn.parallel is wrong, torch.nn.parallel refuses a call that impl supports, or the
-behaviour of torch.nn.parallel is undefined. Tests of the suite check both behaviours. The clauses
-are statements of [the specification](spec_tests/SPECIFICATION.md). Threads are public issues and
-pull requests of pytorch/pytorch, unless a link names another repository.
+behaviour of torch.nn.parallel is undefined. Tests of the suite check both behaviours. The behaviour
+of impl is that of a clause of [the specification](spec_tests/SPECIFICATION.md), whose id follows.
+Threads are public issues and pull requests of pytorch/pytorch, unless a link names another
+repository.
 
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
@@ -77,7 +78,7 @@ def _sort_key(divergence_id: str) -> tuple[str, int]:
 
 def _section(divergence_id: str, title: str, records: list[register.Divergence]) -> str:
     reasons = "; ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
-    clauses_of = ", ".join(dict.fromkeys(f"`{each.clause}`" for each in records))
+    says = {each.clause: clauses.load()[each.clause].says for each in records}
     versions = ", ".join(dict.fromkeys(f"`{each.versions}`" for each in records))
     links = dict.fromkeys(_thread_link(url) for each in records for url in each.threads)
     lines = [
@@ -91,9 +92,9 @@ def _section(divergence_id: str, title: str, records: list[register.Divergence])
     ]
     lines += [f"* {text}" for text in dict.fromkeys(each.observed for each in records)]
     lines += ["", "In impl:", ""]
-    lines += [f"* {text}" for text in dict.fromkeys(each.specified for each in records)]
+    lines += [f"* {text} (`{clause}`)" for clause, text in says.items()]
     threads = ", ".join(links) or "none"
-    lines += ["", f"Versions: {versions}. Threads: {threads}. Clauses: {clauses_of}."]
+    lines += ["", f"Versions: {versions}. Threads: {threads}."]
     return "\n".join(lines)
 
 

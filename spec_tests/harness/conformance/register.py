@@ -16,7 +16,6 @@ names that the target lacks. An entry of ``lacks`` is a clause id or the beginni
 see `declared_lacks`. ``lacks`` is not inherited.
 """
 
-import datetime
 import functools
 import os
 from collections.abc import Iterable, Mapping
@@ -36,10 +35,9 @@ FOLDER = Path(__file__).parents[2] / "registers"
 _KNOWN = pytest.StashKey[list["Divergence"]]()
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 _RECORD = {
-    **dict.fromkeys(("id", "kind", "clause", "specified", "observed"), str),
+    **dict.fromkeys(("id", "kind", "clause", "observed"), str),
+    **{key: [str] for key in ("tests", "failures", "threads?")},
     "versions?": str,
-    **{key: [str] for key in ("tests", "failures", "threads")},
-    "review_by": (str, datetime.date),
 }
 _SHAPE = {
     "inherits?": str,
@@ -65,11 +63,9 @@ class Divergence:
         tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
         failures: The expected failures. Each is the exception's class and a part of its text:
             ``RuntimeError: chunk expects``. Other failures fail the run.
-        specified: The behaviour that the clause specifies.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``.
-        review_by: The ISO date of the next review.
     """
 
     id: str
@@ -77,11 +73,9 @@ class Divergence:
     clause: str
     tests: tuple[str, ...]
     failures: tuple[str, ...]
-    specified: str
     observed: str
     threads: tuple[str, ...]
     versions: str
-    review_by: str
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -143,9 +137,9 @@ def titles(path: Path) -> Mapping[str, str]:
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
     try:
         changed: dict[str, Any] = {
-            key: tuple(table[key]) for key in ("tests", "failures", "threads")
+            key: tuple(table.get(key, ())) for key in ("tests", "failures", "threads")
         }
-        return Divergence(**{**table, **changed, "review_by": str(table["review_by"])})
+        return Divergence(**{**table, **changed})
     except (TypeError, ValueError) as error:
         raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
 

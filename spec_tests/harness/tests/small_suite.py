@@ -31,9 +31,6 @@ kind = "target-bug"
 clause = "a.one"
 tests = ["test_it.py::{test}"]
 failures = ["{failure}"]
-specified = "s"
 observed = "o"
-threads = []
 versions = "torch>=2.11"
-review_by = 2030-01-01
 """
