@@ -32,10 +32,9 @@ __all__ = [
 
 #: Length in characters to which the text of a fault is cut.
 _MAX_LENGTH = 200
-#: The size of the largest file in MiB. A file of verdicts of the whole suite has 0.4 MiB.
+#: The size of the largest file in MiB. A file of verdicts of the whole suite is far smaller.
 _MAX_MIB = 32
-#: Length in characters of the longest TOML text: tomllib needs about two seconds for it. The
-#: largest register has 66,000 characters.
+#: Length in characters of the longest TOML text: tomllib needs about two seconds for it.
 _MAX_TOML_LENGTH = 1_000_000
 #: The largest number of parts of a TOML key. The time of tomllib grows with the square of it.
 _MAX_KEY_PARTS = 20

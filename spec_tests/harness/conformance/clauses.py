@@ -122,7 +122,7 @@ def load(source: Path = SOURCE) -> dict[str, Clause]:
 
 
 def suite_version(ids: Iterable[str]) -> str:
-    """Return the number of clauses with a hash of their ids: ``587 clauses, 1f3a9c2``."""
+    """Return the number of clauses with a hash of their ids: ``2 clauses, 1f3a9c2``."""
     ordered = sorted(ids)
     digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()
     return f"{len(ordered)} clauses, {digest[:7]}"
