@@ -174,6 +174,10 @@ class FieldsBranch(Branch):
         return built
 
 
+#: For each exact type of a container: the class of its node.
+BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
+
+
 def field_names(instance: Any) -> list[str]:
     """Return the names of the fields of a dataclass instance that have a value."""
     return [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]

@@ -10,17 +10,16 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._arguments import SPARSE_LAYOUTS, is_tensor
 from .containers import (
+    BRANCHES,
     MEMORY_ERRORS,
     Branch,
     Constant,
     FieldsBranch,
     KeyPath,
     Leaf,
-    ListBranch,
     MappingBranch,
     NamedTupleBranch,
     Node,
-    TupleBranch,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
@@ -133,7 +132,7 @@ class InputLeaves:
 
     def _flatten_container(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         # Use one stack frame per level, so that nesting may be as deep as in torch.nn.parallel.
-        branch = _BRANCHES.get(type(value)) or _find_branch(value)
+        branch = BRANCHES.get(type(value)) or _find_branch(value)
         children: list[Node] = []
         for step, part in branch.items(value):
             handler = _HANDLERS.get(type(part)) or _find_handler(part)
@@ -223,8 +222,6 @@ _HANDLERS: dict[type, _Handler] = {
         [bool, int, float, complex, str, bytes, type(None)], InputLeaves._flatten_constant
     ),
 }
-#: For each exact type of a container: the class of its node.
-_BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 
 def _find_handler(value: object) -> _Handler:
@@ -242,7 +239,7 @@ def _find_handler(value: object) -> _Handler:
 def _find_branch(value: object) -> type[Branch]:
     if is_named_tuple(value):
         return NamedTupleBranch
-    for kind, branch in _BRANCHES.items():
+    for kind, branch in BRANCHES.items():
         if isinstance(value, kind):
             return branch
     return FieldsBranch if is_dataclass_instance(value) else OtherMappingBranch

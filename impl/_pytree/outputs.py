@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .containers import (
+    BRANCHES,
     MEMORY_ERRORS,
     Branch,
     Constant,
@@ -185,8 +186,6 @@ _HANDLERS: dict[type, _Handler] = {
     type(None): lambda leaves, values, path: Constant(None),
     **dict.fromkeys([bool, int, float, complex, str, bytes], OutputLeaves._flatten_values),
 }
-#: For each exact type of a container: the class of its node.
-_BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 
 def _find_handler(values: Sequence[Any]) -> _Handler:
@@ -204,8 +203,8 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
 
 
 def _find_branch(first: Any) -> type[Branch]:
-    if type(first) in _BRANCHES:
-        return _BRANCHES[type(first)]
+    if type(first) in BRANCHES:
+        return BRANCHES[type(first)]
     if isinstance(first, Mapping):
         return MappingBranch
     return _MakeNamedTupleBranch if is_named_tuple(first) else FieldsBranch
