@@ -18,6 +18,12 @@ from functools import partial
 from typing import Any
 from weakref import getweakrefcount
 
+#: Whether each thread runs a single function, and the caller waits for the thread's end. True on
+#: free-threaded Python. There, an object that one thread creates and another one releases is freed
+#: only when the first thread runs again or ends, so idle threads would keep tensors alive. PyTorch
+#: 2.12 crashes if a thread frees tensors after the caller has continued.
+SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
 
 def can_isolate_locals() -> bool:
     """Return whether :func:`isolate_locals` and :func:`clear_locals` work in this interpreter."""
@@ -160,6 +166,5 @@ _Entry = _find_entry_type()
 _thread_key = _ThreadKey()
 # On free-threaded Python thread-local values are not counted: counting stops all other threads,
 # and this has caused hangs. The count is not needed there: a worker runs one function only.
-_IS_FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-_COUNTERS = () if _IS_FREE_THREADED else (_count_entries, _count_references)
+_COUNTERS = () if SINGLE_USE_THREADS else (_count_entries, _count_references)
 _count = next(filter(_detects_new_local, _COUNTERS), _unknown_count)

@@ -8,7 +8,6 @@ reused thread looks like a new one: it has no ``threading.local`` values, and it
 
 import atexit
 import contextvars
-import sysconfig
 import threading
 from collections.abc import Callable
 from functools import cache
@@ -17,18 +16,12 @@ from typing import Any
 
 from .._compat import register_fork_handler
 from .exceptions import capture
-from .locals import clear_locals, count_locals
+from .locals import SINGLE_USE_THREADS, clear_locals, count_locals
 from .state import install_thread_hooks, is_pristine
 
 #: The largest number of idle threads. If so many threads are idle, another thread ends after its
 #: function.
 MAX_IDLE = 64
-
-#: Whether each thread runs a single function, and the caller waits for the thread's end. True on
-#: free-threaded Python. There, an object that one thread creates and another one releases is freed
-#: only when the first thread runs again or ends, so idle threads would keep tensors alive. PyTorch
-#: 2.12 crashes if a thread frees tensors after the caller has continued.
-SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 class Future:
