@@ -1,7 +1,4 @@
-"""Splits, concatenations, copies and sums of tensors on several devices.
-
-This package imports ``_arguments``, ``_compat`` and ``_device``.
-"""
+"""Splits, concatenations, copies and sums of tensors on several devices."""
 
 from .broadcast import attached_copies, detached_copies
 from .buckets import DEFAULT_BUFFER_SIZE, REPLICA_BUFFER_SIZE

@@ -1,7 +1,4 @@
-"""Compatibility with PyTorch and Python: private names, compilation, GC, forks.
-
-This package imports ``_arguments``.
-"""
+"""Compatibility with PyTorch and Python: private names, compilation, GC, forks."""
 
 from .compiler_private import (
     compile_only_inlined,

@@ -1,7 +1,4 @@
-"""Devices and streams: conversion of device arguments, current devices, current streams.
-
-This package imports ``_compat``.
-"""
+"""Devices and streams: conversion of device arguments, current devices, current streams."""
 
 from .device import (
     CPU,

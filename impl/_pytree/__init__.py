@@ -1,7 +1,4 @@
-"""Pytrees: nested inputs and outputs are flattened into leaves, and unflattened.
-
-This package imports ``_arguments``.
-"""
+"""Pytrees: nested inputs and outputs are flattened into leaves, and unflattened."""
 
 from .containers import KeyPath, Leaf, Node, Pieces, format_path, is_named_tuple
 from .inputs import CopiedLeaf, InputLeaves, SplitLeaf, remove_markers

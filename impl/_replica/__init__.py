@@ -1,7 +1,4 @@
-"""Construction, compilation and caching of the replicas of a module tree.
-
-This package imports ``_comm``, ``_compat``, ``_device`` and ``_pytree``.
-"""
+"""Construction, compilation and caching of the replicas of a module tree."""
 
 from .build import ReplicaMap, build_replicas
 from .cache import ReplicaCacheBlock, find_replica_cache

@@ -1,7 +1,4 @@
-"""Worker threads, the thread state that replicas inherit, and exceptions of replicas.
-
-This package imports ``_compat`` and ``_device``.
-"""
+"""Worker threads, the thread state that replicas inherit, and exceptions of replicas."""
 
 from .exceptions import CapturedError, capture, format_error, raise_rebuilt, reraise
 from .locals import isolate_locals
