@@ -77,25 +77,25 @@ def _describe_mismatch(
 
 def split_leaves(
     splits: Sequence[SplitLeaf],
-    shares: Sequence[Sequence[int]],
+    lengths_of_leaves: Sequence[Sequence[int]],
     devices: Sequence[torch.device],
     *,
     even: bool,
 ) -> dict[Leaf, Sequence[Any]]:
     """Return for each leaf its chunks, one on each of ``devices``.
 
-    ``shares`` has the chunk lengths of each leaf. Rows beyond their sum are dropped. ``even``
-    means that the lengths are those of ``Tensor.chunk``.
+    ``lengths_of_leaves`` has the chunk lengths of each leaf. Rows beyond their sum are dropped.
+    ``even`` means that the lengths are those of ``Tensor.chunk``.
     """
     pieces: dict[Leaf, Sequence[Any]] = {}
     rows: dict[SplitLeaf, SplitTensor] = {}
     packed: dict[SplitLeaf, list[PackedChunk]] = {}
-    for leaf, lengths in zip(splits, shares, strict=True):
+    for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
         named = _leaf_argument(leaf.path)
         if not isinstance(leaf.value, Tensor):
             with named:
-                data, row_counts, parts = split_packed(leaf.value, lengths)
-            rows[leaf], packed[leaf] = SplitTensor(data, row_counts, 0, named), parts
+                data, data_lengths, parts = split_packed(leaf.value, lengths)
+            rows[leaf], packed[leaf] = SplitTensor(data, data_lengths, 0, named), parts
         elif is_wrapper(leaf.value):
             with named:
                 pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
@@ -127,8 +127,8 @@ def _used_rows(
         with named:
             rows = rows.narrow(leaf.dim, 0, used)
     # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
-    sizes = None if even and type(leaf.value) not in PLAIN_CLASSES else lengths
-    return SplitTensor(rows, sizes, leaf.dim, named)
+    by_chunk = even and type(leaf.value) not in PLAIN_CLASSES
+    return SplitTensor(rows, None if by_chunk else lengths, leaf.dim, named)
 
 
 def _copy_attributes(split: SplitTensor) -> None:

@@ -226,9 +226,9 @@ def _split_leaves(
         if not devices:
             raise RuntimeError("Expected at least one device to scatter to")
         targets = [as_device_or_current(device) for device in devices]
-    shares = split_lengths(leaves.splits, len(targets), weights)
-    count = len(shares[0]) if shares else len(targets)
-    pieces = split_leaves(leaves.splits, shares, targets[:count], even=weights is None)
+    lengths = split_lengths(leaves.splits, len(targets), weights)
+    count = len(lengths[0]) if lengths else len(targets)
+    pieces = split_leaves(leaves.splits, lengths, targets[:count], even=weights is None)
     if leaves.copied:
         with argument("inputs, kwargs or target_gpus"):
             pieces.update(_copy_leaves(leaves.copied, targets[:count]))

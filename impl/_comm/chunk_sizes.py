@@ -1,4 +1,7 @@
-"""Computation of the number of rows of each chunk."""
+"""Computation of the lengths of chunks: the number of rows of each.
+
+Weights are the public argument ``chunk_sizes``: sizes or proportions.
+"""
 
 import math
 from collections.abc import Sequence

@@ -25,7 +25,7 @@ class SplitTensor:
     """A tensor to split along ``dim``, and its chunks after :func:`split_and_move`."""
 
     tensor: Tensor
-    sizes: Sequence[int] | None  # None for the sizes of ``Tensor.chunk``.
+    lengths: Sequence[int] | None  # None for the lengths of ``Tensor.chunk``.
     dim: int
     named: argument  # The block for work on the tensor, which names it in errors.
     chunks: Sequence[Tensor] = ()
@@ -47,7 +47,7 @@ def split_and_move(
     elsewhere: list[SplitTensor] = []
     for split in splits:
         with split.named:
-            split.chunks = split_into_views(split.tensor, len(devices), split.sizes, split.dim)
+            split.chunks = split_into_views(split.tensor, len(devices), split.lengths, split.dim)
             (on_cpu if is_on_cpu(split.tensor) else elsewhere).append(split)
     for split in elsewhere:
         with split.named:

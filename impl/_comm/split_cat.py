@@ -43,20 +43,20 @@ def wrap_dim(dim: int, num_dims: int) -> int:
 
 
 def split_into_views(
-    tensor: Tensor, count: int, chunk_sizes: Sequence[int] | None, dim: int
+    tensor: Tensor, count: int, lengths: Sequence[int] | None, dim: int
 ) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views of ``chunk_sizes`` rows, or evenly into at most ``count`` views.
+    """Split ``tensor`` into views of ``lengths`` rows, or evenly into at most ``count`` views.
 
     Raises:
         IndexError: ``tensor`` has no dimension ``dim``.
-        RuntimeError: ``tensor`` is 0-dim, a size is negative, or the sum of the sizes is not the
-            number of rows.
+        RuntimeError: ``tensor`` is 0-dim, a length is negative, or the sum of the lengths is not
+            the number of rows.
         NotImplementedError: ``tensor`` is sparse.
     """
     dim = wrap_dim(dim, tensor.dim())
-    if chunk_sizes is None:
+    if lengths is None:
         return torch.chunk(tensor, count, dim)
-    return torch.split_with_sizes(tensor, list(chunk_sizes), dim)
+    return torch.split_with_sizes(tensor, list(lengths), dim)
 
 
 def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:

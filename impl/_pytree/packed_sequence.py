@@ -63,9 +63,9 @@ def split_packed(
         longest_first = positions.sort()
         reached = longest_first.values < sizes[:, None]
         rows.append((starts[:, None] + longest_first.values)[reached])
-        chunk_sizes = reached.sum(1)
+        batch_sizes = reached.sum(1)
         order = None if packed.sorted_indices is None else longest_first.indices
-        chunks.append(PackedChunk(chunk_sizes[chunk_sizes > 0], order))
+        chunks.append(PackedChunk(batch_sizes[batch_sizes > 0], order))
     return _select_rows(packed.data, torch.cat(rows)), [len(chunk) for chunk in rows], chunks
 
 
