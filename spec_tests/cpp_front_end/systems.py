@@ -136,13 +136,13 @@ class TrainingRun:
         grads = {n: tensor.grad for n, tensor in module.tensors.items() if tensor.requires_grad}
         return _sorted_snapshot({**grads, "batch": batch.grad})
 
-    def trained_parameters(self, system: System, topology: Topology, *, steps: int = 3) -> Any:
-        """Return the parameters after ``steps`` steps of SGD."""
+    def trained_parameters(self, system: System, topology: Topology) -> Any:
+        """Return the parameters after three steps of SGD."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
         parameters = {n: tensor for n, tensor in module.tensors.items() if tensor.requires_grad}
         unique = list({id(tensor): tensor for tensor in parameters.values()}.values())
         optimizer = torch.optim.SGD(unique, lr=0.05, momentum=0.9)
-        for _ in range(steps):
+        for _ in range(3):
             optimizer.zero_grad()
             outputs = module.call(self.inputs(topology), topology.take(self.devices))
             torch.autograd.backward(_loss(outputs))

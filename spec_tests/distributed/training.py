@@ -136,12 +136,11 @@ def _flatten(value: Any) -> list[Any]:
 def trainings(
     draw: st.DrawFn,
     *,
-    max_ranks: int = 4,
     layer_kinds: tuple[str, ...] = tuple(kind for kind in ROW_WISE if kind != "half"),
     rows: st.SearchStrategy[int] | None = None,
 ) -> Training:
     """Draw training runs of two steps. Shrinks to one linear layer and two ranks."""
-    ranks = draw(st.integers(2, max_ranks) | st.just(1))
+    ranks = draw(st.integers(2, 4) | st.just(1))
     weights = st.tuples(*[st.integers(0, 3)] * ranks).filter(any)
     counts = st.sampled_from([4, 3, 8, 5, 1, 2]) if rows is None else rows
     return Training(

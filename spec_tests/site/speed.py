@@ -158,9 +158,9 @@ def _all_benchmarks(data: Data) -> Iterator[Mapping[str, Any]]:
         yield from run["benchmarks"]
 
 
-def _make_point(stats: Sequence[Stats], size: int = 0) -> Point:
+def _make_point(stats: Sequence[Stats]) -> Point:
     low, high = min(each["q1"] for each in stats), max(each["q3"] for each in stats)
-    return Point(size, low, median(each["median"] for each in stats), high)
+    return Point(0, low, median(each["median"] for each in stats), high)
 
 
 def times_by_size(data: Data) -> list[TimesBySize]:

@@ -140,10 +140,7 @@ def broadcast_out_calls(
 
 @st.composite
 def chunk_lists(
-    draw: st.DrawFn,
-    *,
-    layouts: Sequence[str] = LAYOUTS,
-    dtypes: Sequence[torch.dtype] = REAL,
+    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype]
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
     """Draw chunks, ``dim``, and the shape of the joined chunks. Shrinks to one chunk."""
     before, chunks, after = draw(split_extents())
@@ -152,7 +149,6 @@ def chunk_lists(
             tensor_specs(
                 shape=st.just((*before, chunk, *after)),
                 dtypes=dtypes,
-                layouts=layouts,
                 slots=range(4),
                 grads=(False,),
             )
@@ -164,14 +160,9 @@ def chunk_lists(
 
 
 @st.composite
-def gather_calls(
-    draw: st.DrawFn,
-    *,
-    layouts: Sequence[str] = LAYOUTS,
-    dtypes: Sequence[torch.dtype] = REAL,
-) -> PublicCall:
+def gather_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
     """Draw calls of ``gather``. Shrinks to one chunk of one element."""
-    specs, dim, _ = draw(chunk_lists(layouts=layouts, dtypes=dtypes))
+    specs, dim, _ = draw(chunk_lists(dtypes=dtypes))
     arguments: dict[str, object] = {"tensors": specs, "dim": dim}
     destination = draw(
         st.one_of(any_device(), st.sampled_from([None, "cpu", torch.device("cpu")]))

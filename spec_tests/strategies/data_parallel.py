@@ -103,20 +103,18 @@ def network_calls(
     draw: st.DrawFn,
     *,
     kinds: Sequence[str] = PRECISE,
-    min_devices: int = 1,
     grads: Sequence[bool] = (True, False),
 ) -> DataParallelCall:
-    """Draw calls of networks. Shrinks to one linear layer, one row and the fewest devices.
+    """Draw calls of networks. Shrinks to one linear layer, one row and one device.
 
     Args:
         draw: The draw function of Hypothesis.
         kinds: The kinds of layers. If a kind is not in `ROW_WISE`, no device is repeated.
-        min_devices: The least number of devices.
         grads: The grad modes to draw from.
     """
     module = draw(module_specs(kinds=kinds, max_layers_per_level=3))
     rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, *empty_sizes()]))
-    devices: st.SearchStrategy[Any] = device_lists(min_size=min_devices)
+    devices: st.SearchStrategy[Any] = device_lists()
     if not set(kinds) <= set(ROW_WISE):
         devices = distinct_devices()
     return DataParallelCall(

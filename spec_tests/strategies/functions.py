@@ -90,10 +90,10 @@ def gather_applies(
 
 
 @st.composite
-def scalar_gathers(draw: st.DrawFn, *, grads: Sequence[bool] = (False, True)) -> ApplyCall:
+def scalar_gathers(draw: st.DrawFn) -> ApplyCall:
     """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32 element."""
     dtypes = draw(st.sampled_from(offered_groups([REAL, COMPLEX])))
-    spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), grads=grads)
+    spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), grads=(False, True))
     specs = draw(st.lists(spec, min_size=1, max_size=4))
     return ApplyCall("Gather", (draw(_target_devices()), 0), tuple(specs))
 

@@ -168,15 +168,9 @@ def module_specs(
     return ModuleSpec(parts, draw(st.sampled_from(offered(dtypes))), training)
 
 
-def row_wise_specs(
-    *,
-    dtypes: Sequence[torch.dtype] = (torch.float32, torch.float64),
-    max_layers_per_level: int = 4,
-) -> st.SearchStrategy[ModuleSpec]:
+def row_wise_specs(*, max_layers_per_level: int = 4) -> st.SearchStrategy[ModuleSpec]:
     """Draw descriptions of networks of `ROW_WISE` layers. Shrinks to one linear layer."""
-    return module_specs(
-        kinds=tuple(ROW_WISE), dtypes=dtypes, max_layers_per_level=max_layers_per_level
-    )
+    return module_specs(kinds=tuple(ROW_WISE), max_layers_per_level=max_layers_per_level)
 
 
 def _draw_parts(

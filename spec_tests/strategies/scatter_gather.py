@@ -96,11 +96,9 @@ def containers(
 
 
 @st.composite
-def scatter_calls(
-    draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT, dims: Sequence[int] = DIMS
-) -> PublicCall:
+def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> PublicCall:
     """Draw calls of ``scatter`` with nested containers of ``kinds``. Shrinks to one tensor."""
-    dim = draw(st.sampled_from(dims))
+    dim = draw(st.sampled_from(DIMS))
     leaf = tensors(draw(st.sampled_from(EXTENTS)), dim)
     return _scatter_call(draw, nested_values(leaf | unsplit_leaves(), kinds), dim)
 

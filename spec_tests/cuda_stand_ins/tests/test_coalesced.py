@@ -17,10 +17,10 @@ def to_first_device(topology, *tensors):
     return [tensor.to(topology.device(0)) for tensor in tensors]
 
 
-def broadcast(topology, tensors, limit=BUFFER_SIZE, count=2):
-    """Broadcast to ``count`` different devices and return one list of tensors per device."""
-    topology.require(distinct=count)
-    ordinals = list(dict.fromkeys(topology.ordinals))[:count]
+def broadcast(topology, tensors, limit=BUFFER_SIZE):
+    """Broadcast to two different devices and return one list of tensors per device."""
+    topology.require(distinct=2)
+    ordinals = list(dict.fromkeys(topology.ordinals))[:2]
     return torch._C._broadcast_coalesced(tensors, ordinals, limit)
 
 

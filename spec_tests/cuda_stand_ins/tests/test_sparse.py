@@ -6,11 +6,11 @@ import torch
 BUFFER_SIZE = 1 << 20  # bytes
 
 
-def sparse(count, *, coalesced=True, dtype=torch.float32):
+def sparse(count, *, coalesced=True):
     """Return a sparse vector of size 9 with ``count`` elements."""
     return torch.sparse_coo_tensor(
         torch.arange(count)[None],
-        torch.ones(count, dtype=dtype),
+        torch.ones(count),
         (9,),
         is_coalesced=coalesced,
         check_invariants=False,

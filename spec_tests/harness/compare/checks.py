@@ -27,8 +27,6 @@ def agree(
     topology: Topology,
     *,
     tolerance: float = EXACT,
-    gradients: bool = True,
-    strides: bool = True,
 ) -> None:
     """Fail unless ``call`` has the same outcome on the target and on all of ``baselines``.
 
@@ -38,13 +36,11 @@ def agree(
         baselines: The implementations to compare with: the oracle, torch.nn.parallel, or both.
         topology: The devices.
         tolerance: The largest difference of values, relative and absolute.
-        gradients: Whether to differentiate the result.
-        strides: Whether the strides of the results must be equal.
     """
     __tracebackhide__ = True
-    actual = observe(call, target, topology, gradients=gradients, strides=strides)
+    actual = observe(call, target, topology)
     for baseline in [baselines] if isinstance(baselines, Target) else baselines:
-        expected = observe(call, baseline, topology, gradients=gradients, strides=strides)
+        expected = observe(call, baseline, topology)
         difference_text = _outcome_difference(actual, expected, tolerance)
         if difference_text is not None:
             raise AssertionError(_disagreement_text(call, topology, baseline, difference_text))

@@ -63,9 +63,7 @@ class Outcome:
     gradients: Any
 
 
-def observe(
-    call: Call, target: Target, topology: Topology, *, gradients: bool = True, strides: bool = True
-) -> Outcome:
+def observe(call: Call, target: Target, topology: Topology, *, gradients: bool = True) -> Outcome:
     """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
     seed_generators()
@@ -73,7 +71,7 @@ def observe(
         warnings.simplefilter("always")
         try:
             value = call.run(target, inputs)
-            result = snapshot(value, inputs, strides=strides)
+            result = snapshot(value, inputs)
         except Exception as error:
             value, result = None, failure_of(error)
         found = _input_gradients(value, inputs) if gradients else None
