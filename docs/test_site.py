@@ -89,22 +89,28 @@ def test_every_code_block_has_a_language_that_is_checked(page):
 
 
 def test_every_error_is_explained():
-    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
-    parts = [part for part in re.split(r"…|\n|`", text) if part]
+    explained = explained_texts((ROOT / "docs" / "errors.md").read_text(encoding="utf-8"))
     missing = [
         (str(path.relative_to(ROOT)), fragments)
         for path in sorted((ROOT / "impl").rglob("*.py"))
         for fragments in error_texts(path)
-        if not any(is_explained(fragment, text, parts) for fragment in fragments)
+        if not any(is_explained(fragment, explained) for fragment in fragments)
     ]
     assert missing == []
 
 
-def is_explained(fragment, text, parts):
-    """Return whether the page has the first words of a text, or a part of the text."""
-    start = " ".join(fragment.split()[:MIN_WORDS])
-    return start in text or any(
-        len(part.split()) >= MIN_WORDS and part.strip() in fragment for part in parts
+def explained_texts(page):
+    """Return the parts between ellipses of all headings and quoted texts, without code blocks."""
+    prose = re.sub(r"^```.*?^```", "", page, flags=re.M | re.S)
+    texts = re.findall(r"^###? (.*)|`([^`\n]+)`", prose, re.M)
+    return [part.strip() for pair in texts for text in pair for part in text.split("…")]
+
+
+def is_explained(fragment, explained):
+    """Return whether a heading or quoted text has this text, or is a part of it."""
+    return any(
+        fragment.strip() in part or (len(part.split()) >= MIN_WORDS and part in fragment)
+        for part in explained
     )
 
 
