@@ -1,9 +1,11 @@
 """Rules that no linter checks: which packages a file may import, and sizes."""
 
 import configparser
+import re
 
 import pytest
 
+from spec_tests.simulator import FEATURES
 from spec_tests.tests.import_order import (
     LEVEL_OF,
     ROOT,
@@ -57,6 +59,12 @@ def test_the_gate_runs_every_folder_of_tests():
     tox.read(ROOT / "tox.ini")
     named = tox["tests"]["folders"].replace("\\", "").split()
     assert {path_id(path) for path in TEST_FOLDERS} <= set(named)
+
+
+def test_tox_runs_the_suite_without_each_feature_of_the_simulator():
+    tox = configparser.ConfigParser(interpolation=None)
+    tox.read(ROOT / "tox.ini")
+    assert re.findall(r"--without (\S+)", tox["testenv:profiles"]["commands"]) == [*FEATURES]
 
 
 @pytest.mark.parametrize("path", FILES_WITHOUT_TESTS, ids=path_id)
