@@ -106,7 +106,7 @@ def _verdict_steps(setup: Setup) -> list[Step]:
 
 
 def _comparison_steps(setup: Setup) -> list[Step]:
-    program = (sys.executable, "-m", "spec_tests.simulator.tests.comparison")
+    program = (sys.executable, "-m", "reports.gpu_day.comparison")
     devices = ("--accelerator", setup.accelerator, "--device-ids", FOUR)
     output = ("--json", str(setup.out / "differences.json"))
     comparison = (*program, *devices, *output, "--examples=40")

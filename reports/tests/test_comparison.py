@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
+from reports.gpu_day.comparison import __main__ as program
+from reports.gpu_day.comparison.calls import STRATEGIES, draw_calls
+from reports.gpu_day.comparison.records import find_differences, record_outcomes
 from spec_tests.harness.compare.snapshot import TensorSnapshot
 from spec_tests.harness.environment.target import Target
-from spec_tests.simulator.tests.comparison import __main__ as program
-from spec_tests.simulator.tests.comparison.calls import STRATEGIES, draw_calls
-from spec_tests.simulator.tests.comparison.records import find_differences, record_outcomes
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
