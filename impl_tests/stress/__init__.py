@@ -7,10 +7,5 @@ inside statements.
 
 * ``jobs.py``: the jobs; ``sharing.py``: the modules that several threads share.
 * ``rounds.py``: the rounds, and the checks between them.
-* ``races.toml``: data races to insert into impl; ``--race NAME`` runs the test with a race.
+* ``races.py``: data races; ``--race FILE`` runs the test on impl without the locks of a file.
 """
-
-from pathlib import Path
-
-#: The file with the data races, each a mutant of impl.
-RACES = Path(__file__).with_name("races.toml")

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import torch
 
-from impl_tests import mutants
-from impl_tests.stress import RACES
+from impl_tests.stress.races import find_guarded_files, write_race
 from impl_tests.stress.rounds import Results, run_rounds
 from impl_tests.stress.sharing import SharedModules
 from spec_tests import simulator
@@ -32,9 +31,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         if options.race is None:
             return _run("impl", options)
-        race = mutants.load([RACES])[options.race]
-        race.write(Path(folder))
-        return _run(race.package, options)
+        return _run(write_race(options.race, Path(folder)), options)
 
 
 def _run(package: str, options: argparse.Namespace) -> int:
@@ -83,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         help="default: 0,1,2,3",
     )
     parser.add_argument(
-        "--race", choices=mutants.load([RACES]), help="run on impl with this data race inserted"
+        "--race", choices=find_guarded_files(), help="run on impl without the locks of this file"
     )
     return parser
 
