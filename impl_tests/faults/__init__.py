@@ -19,12 +19,6 @@ the next call are checked.
 * ``ranks/``: ranks of impl.distributed that are lost.
 * ``soak.py``, ``callers.py``: steps without faults, and the growth of memory, threads, files and
   objects.
-* ``wrong_versions.toml``: wrong versions of impl, for the option ``--wrong-version NAME``.
 * ``results.py``: the results that ``--write`` saves; ``page.py``: the page
   ``impl/fault_results.md`` of them. ``impl/faults.md`` is written by hand.
 """
-
-from pathlib import Path
-
-#: The file with the wrong versions of impl.
-WRONG_VERSIONS = Path(__file__).with_name("wrong_versions.toml")

@@ -8,25 +8,20 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from impl_tests import mutants
-
-from . import WRONG_VERSIONS, results
+from . import results
 from .soak import run_soak
 from .table import Tally
-from .target import prepare
+from .target import perturb, prepare
 from .trial import KINDS, TIME_LIMIT, run_trials
 
 
 def main() -> int:
     """Run trials or a soak test. Return 1 if a verdict is bad or a resource grows."""
     options = _parser().parse_args()
-    if options.wrong_version:
-        with tempfile.TemporaryDirectory() as folder:
-            wrong = mutants.load([WRONG_VERSIONS])[options.wrong_version]
-            wrong.write(Path(folder))
-            options.target = wrong.package
-            return _run(options)
-    return _run(options)
+    with tempfile.TemporaryDirectory() as folder:
+        if options.perturbation:
+            options.target = perturb(options.perturbation, Path(folder))
+        return _run(options)
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -75,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
     parser.add_argument(
-        "--wrong-version", metavar="NAME", help="test this version from wrong_versions.toml"
+        "--perturbation", metavar="LINE", help="make impl wrong: FUNCTION, KIND and GUARD"
     )
     parser.add_argument("--write", action="store_true", help="publish the result")
     parser.add_argument(

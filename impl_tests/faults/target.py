@@ -2,17 +2,20 @@
 
 import gc
 import importlib
+import os
 import random
+from pathlib import Path
 
 import torch
 
+from impl_tests.wrong import Perturbation, state
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
 
 from .draws import MODULE_CALLS, TRANSFERS, draw
 
-__all__ = ["ORACLE", "TOPOLOGY", "prepare"]
+__all__ = ["ORACLE", "TOPOLOGY", "perturb", "prepare"]
 
 #: The implementation that computes the expected results.
 ORACLE = Target("spec_tests.oracle")
@@ -36,3 +39,16 @@ def prepare(name: str) -> Target:
     gc.collect()
     gc.freeze()
     return target
+
+
+def perturb(line: str, folder: Path) -> str:
+    """Change the behaviour of a public function of impl. Return the name of the changed target.
+
+    Args:
+        line: The function, the kind and the guard of a perturbation.
+        folder: A folder for the file from which processes read the perturbation.
+    """
+    os.environ[state.FUNCTIONS] = Perturbation.parse(line).function
+    os.environ[state.FILE] = str(folder / "perturbation")
+    state.set_active(line)
+    return "impl_tests.wrong.target"
