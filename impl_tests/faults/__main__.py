@@ -10,9 +10,10 @@ from pathlib import Path
 
 from . import results
 from .soak import run_soak
-from .table import Tally
+from .table import Tally, format_counts
 from .target import perturb, prepare
-from .trial import KINDS, TIME_LIMIT, run_trials
+from .trial import KINDS, TIME_LIMIT, TrialResult, run_trials
+from .verdicts import BAD, VERDICTS
 
 
 def main() -> int:
@@ -26,7 +27,7 @@ def main() -> int:
 
 def _run(options: argparse.Namespace) -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
-    target, start, tally = prepare(options.target), time.monotonic(), Tally()
+    target, start, tally, count = prepare(options.target), time.monotonic(), Tally(), 0
     if options.soak:
         return int(not run_soak(target, options.soak, write=options.write))
     print(f"{options.target}, seed {seed}", flush=True)
@@ -39,14 +40,27 @@ def _run(options: argparse.Namespace) -> int:
     )
     with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
         for trial in trials:
-            for text in tally.add(trial):
+            count += 1
+            for finding in trial.findings:
+                tally.add(finding.kind, finding.verdict)
+            for text in describe_bad(trial):
                 print(text, flush=True)
-    print(tally.format())
-    seconds = time.monotonic() - start
-    print(f"{tally.trials} trials, {tally.injected} faults, {tally.bad} bad, {seconds:.0f} s")
+    print(format_counts({options.target: tally.counts}, VERDICTS, BAD))
+    seconds, injected = time.monotonic() - start, tally.total([*VERDICTS][1:])
+    print(f"{count} trials, {injected} faults, {tally.total(BAD)} bad, {seconds:.0f} s")
     if options.write:
         results.write("faults", options.target, {"seed": seed, "counts": tally.counts})
-    return int(tally.bad > 0)
+    return int(tally.total(BAD) > 0)
+
+
+def describe_bad(trial: TrialResult) -> list[str]:
+    """Return a text for each bad verdict of a trial, with the options that repeat the trial."""
+    return [
+        f"{finding.verdict} (--kinds {trial.kind} --seed {trial.seed} --count 1)\n"
+        f"  {trial.log.strip()}\n  {finding.detail}"
+        for finding in trial.findings
+        if finding.verdict in BAD
+    ]
 
 
 def _split_kinds(text: str) -> list[str]:

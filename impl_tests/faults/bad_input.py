@@ -36,13 +36,24 @@ from .trial import TIME_IS_UP
 from .verdicts import are_equal
 from .wrong_values import VALUES
 
-__all__ = ["Outcome", "try_values"]
+__all__ = ["BAD", "VERDICTS", "Outcome", "try_values"]
 
 _ALL_CASES = CASES | CASES_OF_IMPL
 #: Seconds after which a process that tries one value counts as hung.
 _LIMIT = 60
-#: The outcomes that are bad.
-_BAD = ("no name", "no Exception", "state left", "next call wrong", "hang", "crash")
+#: Verdict -> its meaning.
+VERDICTS = {
+    "refused": "an error names the argument, the device or, if a module raised it, the replica",
+    "accepted": "the call returned a result",
+    "no name": "an error does not name the argument",
+    "no Exception": "the call raised a SystemError, or an exception that is no Exception",
+    "state left": "after the call a setting of the thread or of the process differs",
+    "next call wrong": "the next call failed or returned a wrong result",
+    "hang": "the call did not end in time",
+    "crash": "the process died",
+}
+#: The verdicts that are bad: all from "no name" on.
+BAD = tuple(VERDICTS)[2:]
 #: An error with this text was raised by a module, and parallel_apply names the replica.
 _IN_REPLICA = re.compile(r"Caught \w+ in replica \d+ on device")
 
@@ -53,8 +64,7 @@ class Outcome(NamedTuple):
     Args:
         argument: The function and its argument, such as ``comm.scatter(dim)``.
         value: The name of the value.
-        verdict: ``refused``, ``accepted``, or one of ``_BAD``. ``no name`` means that the call
-            was refused with an error that does not name the argument.
+        verdict: One of ``VERDICTS``.
         detail: The error, or what is wrong.
     """
 
@@ -176,18 +186,18 @@ def main() -> int:
         outcomes[name] = {(each.argument, each.value): each for each in found}
         _print_outcomes(name, found)
         if options.write:
-            counts = Counter(each.verdict for each in found)
+            counts = {"wrong argument": Counter(each.verdict for each in found)}
             results.write("wrong arguments", name, {"values": len(values), "counts": counts})
     _print_accepted(outcomes, "impl", "torch.nn.parallel")
     _print_accepted(outcomes, "torch.nn.parallel", "impl")
-    return int(any(each.verdict in _BAD for each in outcomes["impl"].values()))
+    return int(any(each.verdict in BAD for each in outcomes["impl"].values()))
 
 
 def _print_outcomes(name: str, outcomes: Sequence[Outcome]) -> None:
     counts = Counter(each.verdict for each in outcomes)
     print(f"{name}: {len(outcomes)} calls: {dict(counts)}")
     for each in outcomes:
-        if each.verdict in _BAD:
+        if each.verdict in BAD:
             print(f"  {each.argument} = {each.value}: {each.verdict}\n    {each.detail}")
     sys.stdout.flush()
 

@@ -11,7 +11,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,14 +24,15 @@ from spec_tests.harness.environment.target import Target
 from . import results
 from .callers import THREADS, Callers
 from .state import read_memory
+from .table import format_table
 
-__all__ = ["WARM_UP", "Slope", "fit_slope", "run_soak"]
+__all__ = ["Slope", "fit_slope", "format_slopes", "run_soak"]
 
 #: Seconds between two samples. Each sample runs a garbage collection.
 _INTERVAL = 1.0
 #: The fraction of the samples at the beginning that is ignored: caches fill, and worker threads
 #: start.
-WARM_UP = 1 / 3
+_WARM_UP = 1 / 3
 #: The slope of a growing resource exceeds this number of standard errors.
 _ERRORS = 4
 #: Resource -> the tolerated growth during the run, as a fraction of the mean. The default is 0.
@@ -99,16 +100,44 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
                 next_sample = time.monotonic() + _INTERVAL
         samples.seek(0)
         lines = samples.readlines()
-    measured = [*map(json.loads, lines[int(len(lines) * WARM_UP) :])]
+    measured = [*map(json.loads, lines[int(len(lines) * _WARM_UP) :])]
     if len(measured) < 3:
         raise ValueError(f"{seconds} s are too short: {len(measured)} samples after warm-up")
     slopes = _without_most_types(dict(_fit_all(measured)))
+    rows: list[dict[str, Any]] = [
+        {
+            "resource": name,
+            "slope": slope.slope,
+            "error": slope.error,
+            "mean": slope.mean,
+            "grows": slope.is_growing(name),
+        }
+        for name, slope in slopes.items()
+    ]
     if write:
-        rows = [{"resource": name, **slope._asdict()} for name, slope in slopes.items()]
-        result = {"steps": step, "calls": callers.calls, "seconds": seconds, "resources": rows}
-        results.write("soak", target.name, result)
+        result = {"seconds": seconds, "steps": step, "threads": THREADS, "calls": callers.calls}
+        shown = [row for row in rows if not row["resource"].startswith(_TYPE)]
+        results.write("soak", target.name, {**result, "resources": shown})
     print(f"{callers.calls} nested or concurrent calls from {THREADS} threads")
-    return _print_slopes(slopes, len(measured), step)
+    print(f"{step} steps, {len(measured)} samples after warm-up")
+    print(format_slopes({target.name: rows}))
+    return not any(row["grows"] for row in rows if not row["resource"].startswith(_TYPE))
+
+
+def format_slopes(resources: Mapping[str, Iterable[Mapping[str, Any]]]) -> str:
+    """Return a table with a row for each package and each of its resources."""
+    header = ["library", "resource", "growth for 1000 steps", "standard error", "mean", "grows"]
+    rows = [
+        [
+            name,
+            row["resource"],
+            *(f"{row[key]:.3g}" for key in ("slope", "error", "mean")),
+            "yes" if row["grows"] else "no",
+        ]
+        for name, each in resources.items()
+        for row in each
+    ]
+    return format_table(header, rows)
 
 
 def _make_step(target: Target) -> Callable[[int], None]:
@@ -168,18 +197,6 @@ def _without_most_types(slopes: Mapping[str, Slope]) -> dict[str, Slope]:
     types.sort(key=lambda name: -slopes[name].growth)
     left_out = types[_SHOWN_TYPES:]
     return {name: slope for name, slope in slopes.items() if name not in left_out}
-
-
-def _print_slopes(slopes: Mapping[str, Slope], samples: int, steps: int) -> bool:
-    print(f"{steps} steps, {samples} samples after warm-up; growth for each 1000 steps:")
-    for name, slope in slopes.items():
-        mark = "  GROWS" if slope.is_growing(name) else ""
-        print(
-            f"{name:42} {slope.slope:14.3f} +- {slope.error:12.3f}  mean {slope.mean:14.1f}{mark}"
-        )
-    return not any(
-        slope.is_growing(name) for name, slope in slopes.items() if not name.startswith(_TYPE)
-    )
 
 
 def _fit_all(samples: Sequence[tuple[int, dict[str, float]]]) -> Iterator[tuple[str, Slope]]:

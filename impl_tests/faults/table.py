@@ -1,63 +1,64 @@
-"""The table of verdicts, and the texts of bad verdicts."""
+"""Counts of verdicts, and their tables in Markdown."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
-from .trial import TrialResult
-from .verdicts import BAD, VERDICTS
+__all__ = ["Counts", "Tally", "format_counts", "format_table"]
 
-__all__ = ["Tally"]
+#: Kind of fault -> verdict -> number.
+Counts = Mapping[str, Mapping[str, int]]
 
 
 class Tally:
     """Counts of verdicts by kind of fault.
 
     Attributes:
-        bad: The number of bad verdicts.
-        trials: The number of trials.
+        counts: Kind of fault -> verdict -> number.
     """
 
     def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
-        self.bad = self.trials = 0
+        self.counts: dict[str, dict[str, int]] = {}
 
-    def add(self, result: TrialResult) -> Iterable[str]:
-        """Count the verdicts of a trial. Return a text for each bad verdict."""
-        self.trials += 1
-        for finding in result.findings:
-            self._counts[finding.kind, finding.verdict] += 1
-        bad = [finding for finding in result.findings if finding.verdict in BAD]
-        self.bad += len(bad)
-        return [
-            f"{finding.verdict} (--kinds {result.kind} --seed {result.seed} --count 1)\n"
-            f"  {result.log.strip()}\n  {finding.detail}"
-            for finding in bad
-        ]
+    def add(self, kind: str, verdict: str) -> None:
+        """Count a verdict."""
+        row = self.counts.setdefault(kind, {})
+        row[verdict] = row.get(verdict, 0) + 1
 
-    @property
-    def injected(self) -> int:
-        """The number of faults that occurred."""
-        return sum(n for (_, verdict), n in self._counts.items() if verdict != "not reached")
+    def total(self, verdicts: Iterable[str]) -> int:
+        """Return how often one of ``verdicts`` occurred."""
+        chosen = {*verdicts}
+        rows = self.counts.values()
+        return sum(n for row in rows for verdict, n in row.items() if verdict in chosen)
 
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """The numbers of verdicts: kind of fault -> verdict -> number."""
-        found: dict[str, dict[str, int]] = {}
-        for (kind, verdict), number in sorted(self._counts.items()):
-            found.setdefault(kind, {})[verdict] = number
-        return found
 
-    def format(self) -> str:
-        """Return the table: a row for each kind of fault, a column for each verdict."""
-        kinds = sorted({kind for kind, _ in self._counts})
-        width = max(map(len, [*kinds, "all"]))
-        rows = [" " * width + "".join(f"{verdict:>14}" for verdict in VERDICTS)]
-        for kind in [*kinds, "all"]:
-            counts = [self._count(kind, verdict) for verdict in VERDICTS]
-            rows.append(f"{kind:{width}}" + "".join(f"{count:14}" for count in counts))
-        return "\n".join(rows)
+def format_counts(
+    counts: Mapping[str, Counts], meanings: Mapping[str, str], bad: Sequence[str]
+) -> str:
+    """Return a table with a row for each kind and package, and the meanings of its columns.
 
-    def _count(self, kind: str, verdict: str) -> int:
-        if kind == "all":
-            return sum(n for (_, name), n in self._counts.items() if name == verdict)
-        return self._counts[kind, verdict]
+    Args:
+        counts: The name of a package -> its counts.
+        meanings: Verdict -> its meaning. Verdicts that are not bad are left out if none occurred.
+        bad: The bad verdicts.
+    """
+    found = {verdict for each in counts.values() for row in each.values() for verdict in row}
+    shown = [verdict for verdict in meanings if verdict in found or verdict in bad]
+    rows = [
+        [kind, name, *(counts[name][kind].get(verdict, 0) for verdict in shown)]
+        for kind in sorted({kind for each in counts.values() for kind in each})
+        for name in sorted(counts)
+        if kind in counts[name]
+    ]
+    marks = [" (bad)" if verdict in bad else "" for verdict in shown]
+    lines = [
+        f"* *{verdict}*{mark}: {meanings[verdict]}\n"
+        for verdict, mark in zip(shown, marks, strict=True)
+    ]
+    return format_table(["fault", "library", *shown], rows) + "\nThe columns:\n\n" + "".join(lines)
+
+
+def format_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a table whose cells are padded to the width of their column."""
+    texts = [[*header], *([str(cell) for cell in row] for row in rows)]
+    widths = [max(3, *map(len, column)) for column in zip(*texts, strict=True)]
+    texts.insert(1, ["-" * width for width in widths])
+    return "".join(f"| {' | '.join(map(str.ljust, row, widths))} |\n" for row in texts)

@@ -1,11 +1,13 @@
-"""About 300 faults in impl, the table of verdicts, and processes that hang or die."""
+"""Faults in impl, the tables of verdicts, and processes that hang or die."""
 
 import pytest
 
+from impl_tests.faults.__main__ import describe_bad
+from impl_tests.faults.page import PAGE, render_page
 from impl_tests.faults.programs import find_bad_lines
-from impl_tests.faults.table import Tally
+from impl_tests.faults.table import Tally, format_counts
 from impl_tests.faults.trial import TrialResult
-from impl_tests.faults.verdicts import VERDICTS, Finding
+from impl_tests.faults.verdicts import Finding
 from impl_tests.samples import run_python
 
 
@@ -14,13 +16,33 @@ def test_faults_of_each_frequent_kind_have_no_bad_verdict(kind, count):
     assert find_bad_lines(kind, count) == []
 
 
-def test_the_table_counts_verdicts_and_names_the_seed_of_bad_ones():
-    tally = Tally()
+def test_the_text_of_a_bad_verdict_names_the_seed():
     findings = [Finding("error", "interrupt"), Finding("lost", "interrupt", "detail")]
-    texts = [*tally.add(TrialResult(7, "interrupt", findings, "log", 1.0))]
-    assert (tally.bad, tally.injected) == (1, 2)
-    assert "--kinds interrupt --seed 7 --count 1" in texts[0]
-    assert tally.format().splitlines()[0].split("  ")[-1].strip() == [*VERDICTS][-1]
+    (text,) = describe_bad(TrialResult(7, "interrupt", findings, "log", 1.0))
+    assert "--kinds interrupt --seed 7 --count 1" in text
+
+
+def test_the_table_has_the_counts_of_each_kind_and_all_bad_verdicts():
+    tally = Tally()
+    for verdict in ("fine", "wrong", "wrong"):
+        tally.add("interrupt", verdict)
+    assert tally.total(["wrong", "worse"]) == 2
+    meanings = {"fine": "1", "finer": "2", "wrong": "3", "worse": "4"}
+    assert format_counts({"impl": tally.counts}, meanings, ["wrong", "worse"]).splitlines() == [
+        "| fault     | library | fine | wrong | worse |",
+        "| --------- | ------- | ---- | ----- | ----- |",
+        "| interrupt | impl    | 1    | 2     | 0     |",
+        "",
+        "The columns:",
+        "",
+        "* *fine*: 1",
+        "* *wrong* (bad): 3",
+        "* *worse* (bad): 4",
+    ]
+
+
+def test_the_page_is_generated_from_the_published_results():
+    assert PAGE.read_text() == render_page()
 
 
 HANG = """

@@ -5,7 +5,7 @@ import pytest
 from impl_tests.faults.ranks.cases import draw_case, list_cases
 from impl_tests.faults.ranks.processes import RankEnd
 from impl_tests.faults.ranks.program import TimeLimits
-from impl_tests.faults.ranks.verdicts import RankTally, judge, judge_case, named_ranks
+from impl_tests.faults.ranks.verdicts import judge, judge_case, named_ranks
 from impl_tests.samples import run_python
 
 #: A program that prints the verdicts on the ranks of each case. Before the last case it changes
@@ -95,12 +95,11 @@ def test_names_are_read_from_the_text(text, ranks):
     assert named_ranks(text) == ranks
 
 
-def test_a_bad_end_is_counted():
+def test_each_end_of_a_case_has_a_finding():
     ends = [RankEnd(0, **{**NAMED, "text": "closed"}), RankEnd(1, True, 100.0, exit_code=-9)]
-    tally, limits = RankTally(), TimeLimits(4, 13, 23)
-    bad = tally.add(CASE, judge_case(CASE, ends, limits))
-    assert [finding.verdict for finding in bad] == ["no name"]
-    assert tally.bad == 1
+    findings = judge_case(CASE, ends, TimeLimits(4, 13, 23))
+    assert [finding.verdict for finding in findings] == ["no name", "own error"]
+    assert "rank 0 after 5.0 s: RuntimeError: closed" in findings[0].detail
 
 
 def test_each_case_of_the_list_is_repeated_by_its_seed():

@@ -17,12 +17,13 @@ from typing import Any
 
 from impl_tests import forks
 from impl_tests.faults import results
+from impl_tests.faults.table import Tally, format_counts
 from impl_tests.faults.verdicts import Finding
 
 from .cases import HOWS, STORES, WHERES, Case, draw_case, list_cases
 from .processes import run_case
 from .program import TimeLimits
-from .verdicts import ENDS, RankTally, judge_case
+from .verdicts import BAD_ENDS, ENDS, LOST, judge_case
 
 __all__ = ["main", "make_limits", "prepare", "run_cases"]
 
@@ -33,6 +34,8 @@ COLLECTIVE_LIMIT = 4.0
 _CHECK_LIMIT = 1.0 + 5.0 + 3.0
 #: The number of seconds after the limit for errors at which a rank counts as hung.
 _HANG_LIMIT = 10.0
+#: The package under test.
+_TARGET = "impl.distributed"
 
 
 def make_limits(collective: float) -> TimeLimits:
@@ -71,26 +74,28 @@ def main() -> int:
     options = _parser().parse_args()
     prepare()
     seed = random.randrange(10**9) if options.seed is None else options.seed
-    limits, tally, start = make_limits(options.timeout), RankTally(), time.monotonic()
+    limits, tally, start = make_limits(options.timeout), Tally(), time.monotonic()
     print(f"seed {seed}, {options.ranks} ranks, {limits}", flush=True)
     count, missed = 0, 0
     with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
         for case, findings, log in run_cases(_cases(options, seed), limits, options.processes):
             count += 1
             missed += all(finding.verdict == "not reached" for finding in findings)
-            bad = tally.add(case, findings)
+            for finding in findings:
+                tally.add(finding.kind, finding.verdict)
+            bad = [finding for finding in findings if finding.verdict in BAD_ENDS]
             for text in _describe(case, bad or (findings if options.verbose else [])):
                 print(text, flush=True)
             if options.logs and bad:
                 print(log, flush=True)
-    print(tally.format())
-    print(*(f"{verdict}: {meaning}" for verdict, meaning in ENDS.items()), sep="\n")
-    seconds = time.monotonic() - start
-    print(f"{count} trials, {missed} without a fault, {tally.bad} bad ranks, {seconds:.0f} s")
+    print(format_counts({_TARGET: tally.counts}, ENDS, BAD_ENDS))
+    seconds, bad_ends = time.monotonic() - start, tally.total(BAD_ENDS)
+    print(f"{count} trials, {missed} without a fault, {bad_ends} bad ranks, {seconds:.0f} s")
     if options.write:
-        result = {"seed": seed, "ranks": options.ranks, "cases": count, "counts": tally.counts}
-        results.write("lost ranks", "impl.distributed", result)
-    return int(tally.bad > 0)
+        counts = {kind: row for kind, row in tally.counts.items() if not kind.endswith(LOST)}
+        result = {"seed": seed, "ranks": options.ranks, "cases": count, "counts": counts}
+        results.write("lost ranks", _TARGET, result)
+    return int(bad_ends > 0)
 
 
 def _describe(case: Case, findings: list[Finding]) -> Iterator[str]:

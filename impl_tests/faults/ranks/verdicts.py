@@ -1,17 +1,16 @@
-"""The verdicts on the ends of ranks, and their table."""
+"""The verdicts on the ends of ranks."""
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from impl_tests.faults.verdicts import Finding
 
-from .cases import HOWS, Case
+from .cases import Case
 from .faults import INJECTED
 from .processes import RankEnd
 from .program import TimeLimits
 
-__all__ = ["BAD_ENDS", "ENDS", "RankTally", "judge", "judge_case", "named_ranks"]
+__all__ = ["BAD_ENDS", "ENDS", "LOST", "judge", "judge_case", "named_ranks"]
 
 #: Verdict -> its meaning. A verdict in ``BAD_ENDS`` makes the run fail.
 ENDS = {
@@ -34,7 +33,6 @@ BAD_ENDS = tuple(ENDS)[4:]
 _STATUSES = (0, 1, 3)
 #: The suffix of ``Finding.kind`` for a lost rank.
 LOST = ", the lost rank"
-_SECONDS = re.compile(r"after ([\d.]+) s")
 _NAMES = (
     re.compile(r"rank ([\d, ]+) of \d+ has ended"),
     re.compile(r"\bin rank (\d+)\b"),
@@ -102,47 +100,3 @@ def judge_case(case: Case, ends: Sequence[RankEnd], limits: TimeLimits) -> list[
         detail = f"rank {end.rank} after {seconds:.1f} s: {end.error}: {end.text}"
         findings.append(Finding(verdict, kind, f"{detail} (exit status {end.exit_code})"))
     return findings
-
-
-class RankTally:
-    """Counts of verdicts, by how and by where ranks are lost.
-
-    Attributes:
-        bad: The number of bad verdicts.
-    """
-
-    def __init__(self) -> None:
-        self._counts: dict[str, Counter[str]] = {}
-        self._longest: dict[str, float] = {}  # Row -> seconds from fault to error.
-        self.bad = 0
-
-    def add(self, case: Case, findings: Iterable[Finding]) -> list[Finding]:
-        """Count the findings of a case; return the bad ones."""
-        bad = []
-        for finding in findings:
-            is_lost = finding.kind.endswith(LOST)
-            for row in [finding.kind] if is_lost else [finding.kind, f"in {case.where}", "all"]:
-                self._counts.setdefault(row, Counter())[finding.verdict] += 1
-                seconds = float(_SECONDS.findall(f"{finding.detail} after 0 s")[0])
-                self._longest[row] = max(self._longest.get(row, 0), seconds)
-            if finding.verdict in BAD_ENDS:
-                bad.append(finding)
-        self.bad += len(bad)
-        return bad
-
-    @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """The numbers of ends of ranks that were not lost: way -> verdict -> number."""
-        rows = sorted(row for row in self._counts if row in HOWS or row == "two ways")
-        return {row: dict(sorted(self._counts[row].items())) for row in rows}
-
-    def format(self) -> str:
-        """Return the table: a row for each way and each place, a column for each verdict."""
-        width = max(map(len, self._counts), default=0)
-        rows = [" " * width + "".join(f"{verdict:>13}" for verdict in [*ENDS, "longest (s)"])]
-        for row in sorted(self._counts, key=lambda row: (row == "all", row[:3] == "in ", row)):
-            counts = [self._counts[row][verdict] for verdict in ENDS]
-            rows.append(
-                f"{row:{width}}" + "".join(f"{n:13}" for n in [*counts, self._longest[row]])
-            )
-        return "\n".join(rows)
