@@ -1,12 +1,21 @@
-"""impl.replicate: errors for invalid modules, and the pause of the garbage collector."""
+"""impl.replicate: errors for invalid modules, gradients, script modules, the paused collector."""
 
 import gc
+from contextlib import contextmanager
 
 import pytest
+import torch
 from torch import nn
 
 from impl import replicate
+from impl._replica import collect_tree
+from impl.replicate import (
+    _broadcast_coalesced_reshape,
+    _partition_tensors,
+    _replicatable_module,
+)
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 DETACH = pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
 
 
@@ -48,3 +57,44 @@ def test_garbage_collector_is_paused_while_replicas_are_built():
 
     replicate(Recording(), ["cpu"])
     assert enabled == [False]
+
+
+def test_buffers_without_grad_receive_no_gradients():
+    module = nn.BatchNorm1d(2)
+    attached, detached = _partition_tensors(collect_tree(module), detach=False)
+    assert [*map(id, attached)] == [*map(id, module.parameters())]
+    assert [*map(id, detached)] == [*map(id, module.buffers())]
+
+
+def scripted():
+    return torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
+
+
+@contextmanager
+def without_torchscript():
+    torch.jit._state.disable()
+    try:
+        yield
+    finally:
+        torch.jit._state.enable()
+
+
+def test_a_script_module_with_a_python_child_is_replicatable_without_torchscript():
+    module = scripted()
+    module._modules = {"child": nn.Linear(2, 2)}
+    assert not _replicatable_module(module)
+    with without_torchscript():
+        assert _replicatable_module(module)
+
+
+def test_a_child_that_is_none_is_no_python_child():
+    module = scripted()
+    module._modules = {"child": None}
+    assert _replicatable_module(module)
+
+
+def test_copies_have_gradients_by_default(topology):
+    x = torch.ones(2, device=topology.device(0), requires_grad=True)
+    for (copy,) in _broadcast_coalesced_reshape([x], topology.take(2)):
+        copy.sum().backward()
+    assert torch.equal(x.grad, torch.full_like(x, 2))
