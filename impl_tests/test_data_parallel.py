@@ -1,12 +1,15 @@
-"""impl.data_parallel: attributes, outputs, ``Whole`` without an accelerator, freed inputs."""
+"""impl.data_parallel: attributes, outputs, overridden steps, one device, recorded calls."""
 
 import sys
 import weakref
+from importlib import import_module
 
+import pytest
 import torch
 from torch import nn
 
-from impl import DataParallel, Whole
+import impl
+from impl import DataParallel, Whole, data_parallel
 
 #: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
 MODULE = sys.modules["impl.data_parallel"]
@@ -98,3 +101,170 @@ def test_overridden_scatter_is_called_for_a_single_device(topology):
 def test_output_list_on_the_cpu_is_not_copied_if_the_output_device_is_minus_one():
     output = [torch.ones(2)]
     assert DataParallel(Constant(output), ["cpu"], -1)(torch.ones(2))[1] is output
+
+
+class Counting(DataParallel):
+    """A wrapper that counts the calls of ``replicate``."""
+
+    replications = 0
+
+    def replicate(self, module, device_ids):
+        self.replications += 1
+        return super().replicate(module, device_ids)
+
+
+def test_hold_caches_the_replicas_of_two_devices(topology):
+    net = Counting(nn.Linear(2, 2).to(topology.device(0)), topology.take(2))
+    with torch.no_grad(), net.hold():
+        for _ in range(2):
+            net(torch.ones(4, 2, device=topology.device(0)))
+    assert net.replications == 1
+
+
+class KeywordsOnly(DataParallel):
+    """A wrapper whose ``scatter`` returns fewer tuples of arguments than dictionaries."""
+
+    def scatter(self, inputs, kwargs, device_ids):
+        return (), ({"x": 1},)
+
+
+def test_keyword_arguments_without_positional_ones_are_not_dropped(topology):
+    net = KeywordsOnly(nn.Identity().to(topology.device(0)), topology.take(1))
+    with pytest.raises(IndexError):
+        net(1)
+
+
+class OwnSteps(DataParallel):
+    """A wrapper whose ``scatter`` and ``parallel_apply`` call no function of impl."""
+
+    def scatter(self, inputs, kwargs, device_ids):
+        return [inputs], [kwargs]
+
+    def parallel_apply(self, replicas, inputs, kwargs):
+        return [self.module(*inputs[0])]
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+def test_a_wrapper_with_its_own_steps_cannot_be_traced(topology):
+    x = torch.ones(4, 2, device=topology.device(0))
+    net = OwnSteps(nn.Linear(2, 2).to(topology.device(0)), topology.take(2))
+    with pytest.raises(RuntimeError, match="trace the module itself"):
+        torch.jit.trace(net, x)
+
+
+class Sum(nn.Module):
+    """A module that returns the sum of a tensor and the tensors in a dictionary."""
+
+    def forward(self, x, more):
+        return x + more["a"][0] + more["b"]
+
+
+def test_a_wrapper_without_devices_is_one_graph(monkeypatch):
+    module = import_module("impl.data_parallel")
+    monkeypatch.setattr(module, "choose_devices", lambda *_: None)
+    net = DataParallel(Sum())
+    compiled = torch.compile(net, fullgraph=True, backend="eager")
+    x = torch.ones(2)
+    assert torch.equal(compiled(x, {"a": [x, (1, None)], "b": x}), 3 * x)
+
+
+def test_a_wrapper_of_one_cpu_device_is_one_graph():
+    net = DataParallel(Sum(), ["cpu"])
+    x = torch.ones(2)
+    compiled = torch.compile(net, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(x, {"a": [x], "b": x}), 3 * x)
+
+
+def test_several_devices_break_the_graph(topology):
+    linear = nn.Linear(2, 2).to(topology.device(0)).requires_grad_(False)
+    net = DataParallel(linear, topology.take(2))
+    x = torch.ones(4, 2, device=topology.device(0))
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    found = torch.compile(lambda x: net(x + 1) * 2, backend=backend)(x)
+    torch.testing.assert_close(found, net(x + 1) * 2)
+    assert len(graphs) == 2
+    with pytest.raises(Exception, match="several_devices"):
+        torch.compile(net, fullgraph=True, backend="eager")(x)
+
+
+def test_device_ids_may_be_an_iterator(topology):
+    ordinals = [device.index for device in topology.take(2)]
+    net = torch.nn.Linear(2, 2).to(topology.device(0))
+    x = torch.ones(4, 2, device=topology.device(0))
+    wrapper = DataParallel(net, iter(ordinals))
+    assert wrapper.device_ids == ordinals
+    assert torch.equal(wrapper(x), data_parallel(net, x, iter(ordinals)))
+
+
+class Scaled(nn.Module):
+    """A layer whose output is multiplied by a keyword argument."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x, scale=1.0):
+        return self.layer(x) * scale
+
+
+@pytest.fixture
+def parallel(topology):
+    return impl.DataParallel(Scaled().to(topology.device(0)), [0])
+
+
+@pytest.fixture
+def x(topology):
+    return torch.ones(3, 2, device=topology.device(0))
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+def test_a_trace_computes_the_module(parallel, x):
+    traced = torch.jit.trace(parallel, x)
+    torch.testing.assert_close(traced(2 * x), parallel.module(2 * x))
+
+
+def test_a_forward_is_recorded_by_the_profiler(parallel, x):
+    with torch.profiler.profile() as profile:
+        parallel(x)
+    assert "DataParallel.forward" in {event.name for event in profile.events()}
+
+
+def test_parameters_on_another_device_are_refused(parallel, x, topology):
+    parallel.module.to(topology.device(1))
+    with pytest.raises(RuntimeError, match="parameters and buffers on"):
+        parallel(x)
+
+
+@pytest.mark.parametrize("kind", ["attribute", "subclass"])
+def test_an_overridden_scatter_receives_and_passes_all_arguments(x, topology, kind):
+    def scatter(inputs, kwargs, device_ids):
+        return [tuple(2 * each for each in inputs)], [kwargs]
+
+    class Parallel(impl.DataParallel):
+        if kind == "subclass":
+
+            def scatter(self, *args):
+                return scatter(*args)
+
+    parallel = Parallel(Scaled().to(topology.device(0)), [0])
+    if kind == "attribute":
+        parallel.scatter = scatter
+    torch.testing.assert_close(parallel(x, scale=3.0), parallel.module(2 * x, scale=3.0))
+
+
+class Scriptable(impl.DataParallel):
+    def forward(self, x):
+        return self.module(x)
+
+
+@pytest.mark.filterwarnings("ignore")  # TorchScript is deprecated, and warns of annotations.
+def test_a_subclass_can_be_scripted(topology):
+    net = nn.Linear(2, 1)
+    scripted = torch.jit.script(Scriptable(net, topology.take(1)))
+    x = torch.ones(3, 2, device=topology.device(0))
+    assert torch.equal(scripted(x), net(x))

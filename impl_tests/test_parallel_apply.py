@@ -1,11 +1,14 @@
-"""impl.parallel_apply: the threads that run the modules."""
+"""impl.parallel_apply: the threads that run the modules, and traces."""
 
 import importlib
 import threading
 from types import SimpleNamespace
 
 import pytest
+import torch
+from torch import nn
 
+from impl import parallel_apply
 from impl._threads import pool as thread_pool
 from impl_tests.samples import FunctionMode
 
@@ -62,3 +65,20 @@ def test_modules_in_the_calling_thread_do_not_see_locals_of_earlier_modules(monk
         return found
 
     assert run_on_the_cpu(*[find_and_set] * 3) == [False] * 3
+
+
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_trace_may_record_one_module_only(topology, count):
+    device = topology.device(0)
+    module, x = nn.Linear(2, 2).to(device).requires_grad_(False), torch.ones(3, 2, device=device)
+
+    def run(x):
+        return parallel_apply([module] * count, [(x,)] * count)[0]
+
+    if count == 1:
+        traced = torch.jit.trace(run, x)
+        torch.testing.assert_close(traced(2 * x), module(2 * x))
+    else:
+        with pytest.raises(RuntimeError, match=r"torch\.jit\.trace"):
+            torch.jit.trace(run, x)

@@ -1,15 +1,20 @@
-"""impl.scatter_gather: tensors with one row per device, and nested and masked tensors."""
+"""impl.scatter_gather: tensors with one row per device, subclasses, and split leaves."""
 
+from typing import ClassVar
 from unittest import mock
 
 import pytest
 import torch
 from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
+from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import SplitAlong, Whole, scatter
+from impl._pytree.inputs import SplitLeaf
+from impl._split import split_leaves
 from impl.functions import ScatteredChunks
 from impl.scatter_gather import scatter_kwargs
+from spec_tests.harness.concurrency.stream_log import CopyLog
 from spec_tests.strategies.wrappers import WARNINGS, Jagged, Masked, entries, sum_of_squares
 
 
@@ -143,3 +148,120 @@ def test_a_dim_that_is_not_an_int_is_refused(topology, dim):
 def test_arguments_that_are_no_sequence_are_refused(topology, inputs):
     with pytest.raises(TypeError, match="inputs must be a sequence of arguments, not"):
         scatter_kwargs(inputs, {}, topology.take(2))
+
+
+class Logged(torch.Tensor):
+    """A tensor that records the names of the functions that receive it."""
+
+    names: ClassVar[list[str]] = []
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        cls.names.append(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def split(topology, tensor, lengths, **options):
+    leaf = SplitLeaf(tensor, 0, len(tensor), "inputs")
+    pieces = split_leaves([leaf], [lengths], topology.take(2), **options)
+    return [len(chunk) for chunk in pieces[leaf]]
+
+
+def test_a_subclass_is_split_by_chunk_only_into_even_chunks(topology):
+    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Logged)
+    Logged.names.clear()
+    assert split(topology, tensor, [2, 2], even=True) == [2, 2]
+    assert "chunk" in Logged.names
+    Logged.names.clear()
+    assert split(topology, tensor, [1, 3], even=False) == [1, 3]
+    assert "chunk" not in Logged.names
+
+
+def test_gradients_of_chunks_flow_through_one_node(topology):
+    leaf = torch.ones(4, device=topology.device(0), requires_grad=True)
+    chunks = [chunk for (chunk,) in scatter((leaf,), topology.take(2))]
+    assert len({chunk.grad_fn for chunk in chunks}) == 1
+
+
+def test_streams_are_set_once_for_all_tensors(topology, monkeypatch):
+    setters = mock.Mock(wraps=torch.accelerator.set_stream)
+    monkeypatch.setattr(torch.accelerator, "set_stream", setters)
+    scatter([torch.ones(4)], topology.take(2))
+    once = setters.call_count
+    scatter([torch.ones(4), torch.ones(4, requires_grad=True)] * 5, topology.take(2))
+    assert setters.call_count == 2 * once
+
+
+class Unsplit(torch.Tensor):
+    """A subclass that refuses to be split."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if "chunk" in function.__name__:
+            raise NotImplementedError(function.__name__)
+        return super().__torch_function__(function, types, args, kwargs)
+
+
+def test_no_tensor_is_copied_if_one_cannot_be_split(topology):
+    unsplit = torch.ones(4).as_subclass(Unsplit)
+    log = CopyLog()
+    with log, pytest.raises(NotImplementedError) as caught:
+        scatter([torch.ones(4), unsplit], topology.take(2))
+    assert caught.value.__notes__ == ["Argument: inputs[1] or target_gpus"]
+    assert log.streams == []
+
+
+class Unmoved(torch.Tensor):
+    """A tensor that cannot be moved to another device."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function.__name__ == "to":
+            raise RuntimeError("cannot be moved")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+def test_error_names_the_tensor_that_cannot_be_copied(topology):
+    inputs = {"x": torch.ones(4), "y": torch.ones(4).as_subclass(Unmoved)}
+    with pytest.raises(RuntimeError, match="cannot be moved") as caught:
+        scatter(inputs, topology.take(2))
+    assert caught.value.__notes__ == ["Argument: inputs['y'] or target_gpus"]
+
+
+def test_a_subclass_with_its_own_operators_is_split_into_the_given_sizes(topology):
+    rows = torch.arange(8.0, device=topology.device(0)).reshape(4, 2)
+    chunks = scatter(TwoTensor(rows, rows + 1), topology.take(2), chunk_sizes=[1, 3])
+    assert [len(chunk) for chunk in chunks] == [1, 3]
+    assert torch.equal(chunks[1].b.cpu(), rows[1:].cpu() + 1)
+
+
+def test_dataclasses_that_contain_themselves_are_split(topology):
+    from dataclasses import dataclass
+
+    @dataclass
+    class Batch:
+        x: torch.Tensor
+        whole: object = None
+
+    batch = Batch(torch.arange(4.0, device=topology.device(0)))
+    batch.whole = batch
+    found = scatter((batch,), topology.take(2))
+    assert [part.x.tolist() for (part,) in found] == [[0, 1], [2, 3]]
+    assert found[0][0].whole is batch
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
+def test_the_split_of_a_sparse_tensor_is_refused_by_path_and_layout(topology):
+    inputs = {"graph": torch.eye(4).to_sparse_csr()}
+    with pytest.raises(
+        NotImplementedError, match=r"inputs\['graph'\] .* torch.sparse_csr, .* Whole"
+    ):
+        scatter(inputs, topology.take(2))
+
+
+def test_a_sparse_tensor_that_requires_grad_cannot_be_marked_whole(topology):
+    graph = torch.eye(4).to_sparse().requires_grad_()
+    with pytest.raises(NotImplementedError, match=r"shape \(4, 4\) requires grad .*sparse_coo"):
+        scatter([Whole(graph)], topology.take(2))
+    with torch.no_grad():
+        assert len(scatter([Whole(graph)], topology.take(2))) == 2

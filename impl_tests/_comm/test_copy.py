@@ -1,4 +1,4 @@
-"""impl._comm.copy: copies of single tensors and of buckets."""
+"""impl._comm.copy: copies of single tensors and of buckets, and the streams of copies."""
 
 import itertools
 
@@ -12,6 +12,7 @@ from impl._comm.copy import (
     to_device,
     wrapper_to_device,
 )
+from impl._comm.stream_copy import copy_chunks
 from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
@@ -147,3 +148,24 @@ def test_host_waits_only_for_copies_to_the_cpu(topology, copy):
         copy(tensor, topology.device(1))
         copy(tensor, CPU)
     assert log.host_waits() == [False, True]
+
+
+class RecordingOutput:
+    """An output on device 0 that records the current stream when it is written."""
+
+    stream = None
+
+    def get_device(self):
+        return 0
+
+    def copy_(self, chunk, *, non_blocking):
+        self.stream = torch.accelerator.current_stream(0)
+
+
+@pytest.mark.parametrize("missing", [None, "shorter list"])
+def test_outputs_without_a_stream_are_written_on_the_stream_before(topology, missing):
+    stream = torch.Stream(torch.device(topology.accelerator, 0))
+    outputs = [RecordingOutput(), RecordingOutput()]
+    chunks = [torch.ones(1)] * 2
+    copy_chunks(chunks, outputs, [stream, None] if missing is None else [stream])
+    assert [output.stream for output in outputs] == [stream, stream]

@@ -1,10 +1,13 @@
-"""impl._compat.gc_pause: overlapping pauses of the garbage collector, and forks."""
+"""impl._compat.gc_pause and forks: pauses of the garbage collector, and forked processes."""
 
 import gc
+import os
+import threading
 
 import pytest
 
 from impl._compat import gc_pause
+from impl._compat.forks import register_fork_handler
 from impl._compat.gc_pause import pause_gc
 from impl_tests.samples import call_in_thread
 
@@ -37,8 +40,10 @@ def test_pause_gc_restores_the_collector_state_after_an_error(enabled):
 
 @pytest.fixture
 def pauses():
-    """A new ``_Pauses`` object, without active pauses."""
-    return gc_pause._Pauses()
+    """A new ``_Pauses`` object. The fixture restores the collector after the test."""
+    was_enabled = gc.isenabled()
+    yield gc_pause._Pauses()
+    (gc.enable if was_enabled else gc.disable)()
 
 
 @pytest.fixture
@@ -134,3 +139,100 @@ def test_an_interrupted_pause_does_not_enable_a_disabled_collector(monkeypatch, 
     with pytest.raises(KeyboardInterrupt), pause_gc():
         pass
     assert not gc.isenabled()
+
+
+class Handler:
+    """Wraps a function. The first call also begins and ends a pause, like a signal handler."""
+
+    def __init__(self, pauses, function):
+        self.pauses, self.function, self.is_handled = pauses, function, False
+
+    def __call__(self):
+        if not self.is_handled:
+            self.is_handled = True
+            pause = gc_pause._Pause()
+            self.pauses.begin(pause)
+            self.pauses.end(pause)
+        return self.function()
+
+
+def pause_in_thread(pauses, pause):
+    """Begin and end a pause in another thread. Return whether the thread ends in time."""
+
+    def run():
+        pauses.begin(pause)
+        pauses.end(pause)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(10)
+    return not thread.is_alive()
+
+
+@pytest.mark.parametrize("name", ["isenabled", "disable", "enable"])
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_a_signal_handler_may_pause_the_collector(pauses, pause, name, is_enabled, monkeypatch):
+    (gc.enable if is_enabled else gc.disable)()
+    handler = Handler(pauses, getattr(gc, name))
+    monkeypatch.setattr(gc_pause.gc, name, handler)
+    assert pause_in_thread(pauses, pause)
+    monkeypatch.undo()
+    assert handler.is_handled or name == "enable"
+    assert gc.isenabled() == is_enabled
+
+
+def test_the_end_of_a_pause_that_did_not_begin_changes_nothing(pauses, pause):
+    gc.disable()
+    pauses.end(pause)
+    assert not gc.isenabled()
+
+
+def test_the_end_of_a_pause_that_did_not_begin_changes_nothing_after_a_pause(pauses, pause):
+    gc.enable()
+    assert pause_in_thread(pauses, gc_pause._Pause())
+    gc.disable()
+    pauses.end(pause)
+    assert not gc.isenabled()
+
+
+def test_a_second_end_completes_an_interrupted_one(pauses, pause, monkeypatch):
+    gc.enable()
+    pauses.begin(pause)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gc_pause.gc, "enable", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        pauses.end(pause)
+    monkeypatch.undo()
+    pauses.end(pause)
+    assert gc.isenabled()
+
+
+#: The exit status of the child process, set by the handler.
+CHILD_STATUS = 7
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_fork_handler_runs_only_in_the_child_process():
+    parent, seen = os.getpid(), []
+
+    def end_child():
+        seen.append(os.getpid())
+        if os.getpid() != parent and armed:
+            os._exit(CHILD_STATUS)
+
+    armed = True
+    register_fork_handler(end_child)
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    armed = False
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == CHILD_STATUS
+    assert seen == []
+
+
+def test_register_fork_handler_does_nothing_on_a_system_without_forks(monkeypatch):
+    monkeypatch.delattr(os, "register_at_fork", raising=False)
+    register_fork_handler(lambda: None)

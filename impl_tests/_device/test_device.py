@@ -1,4 +1,4 @@
-"""impl._device.device and stream: device types, the CPU as a device, and side streams."""
+"""impl._device.device and stream: device types, runtimes, the CPU as a device, side streams."""
 
 import pkgutil
 import warnings
@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from impl._device import choose_devices
+from impl._device import choose_devices, stream
 from impl._device import device as device_module
 from impl._device import stream as stream_module
+from impl._device.device import runtime, type_to_use
 from impl.functions import Scatter
 
 
@@ -139,3 +140,44 @@ def test_the_largest_index_of_a_device_is_127(topology):
 
 def test_a_tensor_is_not_minus_one():
     assert not device_module.is_minus_one(torch.tensor([-1, -1]))
+
+
+def test_the_accelerator_has_the_functions_of_torch_accelerator(topology):
+    assert device_module.runtime(None) is torch.accelerator
+    assert device_module.runtime(topology.accelerator) is torch.accelerator
+
+
+def test_every_type_has_the_functions_of_torch_accelerator_if_there_is_none(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    assert device_module.runtime("xpu") is torch.accelerator
+
+
+@pytest.mark.parametrize("convert", [str, torch.device])
+def test_a_device_of_a_type_that_can_be_used_keeps_its_type(monkeypatch, convert):
+    monkeypatch.setattr(device_module, "_is_usable", lambda kind: kind != "cpu")
+    assert device_module.as_device_or_current(convert("xpu:1")) == torch.device("xpu", 1)
+
+
+@pytest.mark.parametrize("convert", [str, torch.device])
+def test_a_device_of_another_type_is_one_of_the_accelerator(topology, convert):
+    assert device_module.as_device_or_current(convert("xpu:1")) == topology.device(1)
+
+
+def test_devices_of_apple_have_no_streams(monkeypatch):
+    monkeypatch.setattr(device_module, "_is_usable", lambda _: True)
+    assert not device_module.has_streams(torch.device("mps", 0))
+    assert device_module.has_streams(torch.device("xpu", 0))
+
+
+def test_without_a_type_the_runtime_is_that_of_the_accelerator():
+    assert runtime(None) is torch.accelerator
+
+
+def test_the_type_of_a_device_string_is_used(topology):
+    device = topology.devices[0]
+    assert type_to_use(str(device)) == device.type
+
+
+def test_a_device_without_streams_has_no_side_stream(monkeypatch):
+    monkeypatch.setattr(stream, "_has_side_streams", lambda device: True)
+    assert stream.side_stream(torch.device("mps")) is None

@@ -1,4 +1,4 @@
-"""impl._pytree: flattening and unflattening of nested values."""
+"""impl._pytree: flattening and unflattening of nested values, and markers."""
 
 import dataclasses
 from collections.abc import MutableMapping
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
+from impl import SplitAlong, Whole
 from impl._pytree.containers import Constant, MappingBranch, format_path
 from impl._pytree.inputs import InputLeaves
-from impl._pytree.markers import SplitAlong, Whole
 from impl._pytree.outputs import OutputLeaves
 from impl_tests.samples import Pair
 
@@ -151,3 +151,27 @@ def test_unflattening_keeps_the_original_of_a_mapping_whose_shallow_copy_shares_
     built = MappingBranch(template, [Constant(2)]).unflatten(2, {})
     assert [mapping.content for mapping in built] == [{"x": 2}, {"x": 2}]
     assert template.content == {"x": 1}
+
+
+BOTH = pytest.mark.parametrize(
+    "make", [lambda: Whole([1]), lambda: SplitAlong([1], 0)], ids=["Whole", "SplitAlong"]
+)
+
+
+@BOTH
+def test_marker_equals_only_itself(make):
+    marker = make()
+    assert marker == marker
+    assert marker != make()
+    assert len({marker, make()}) == 2
+
+
+@BOTH
+def test_marker_attribute_cannot_be_assigned(make):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make().value = None
+
+
+@BOTH
+def test_marker_has_no_dictionary(make):
+    assert not hasattr(make(), "__dict__")

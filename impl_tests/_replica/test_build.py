@@ -1,4 +1,4 @@
-"""impl._replica: construction, copies with deepcopy, and pickling of replicas."""
+"""impl._replica: members, construction, copies with deepcopy, and pickling of replicas."""
 
 import collections
 import copy
@@ -6,9 +6,11 @@ import io
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
+from impl._replica import build
+from impl._replica.former_parameters import FormerParameters
 from impl._replica.module_tree import collect_tree
 from impl.replicate import replicate
 
@@ -251,3 +253,63 @@ def test_replication_method_from_getattribute_is_called(topology):
     module = HookFromGetattribute(1, 1).to(topology.device(0))
     replicas = replicate(module, topology.take(2))
     assert [type(replica) for replica in replicas] == [nn.Identity, nn.Identity]
+
+
+class Subclass(torch.Tensor):
+    """A tensor class without changes."""
+
+
+def test_compiled_code_of_a_module_is_no_attribute_of_its_replicas():
+    module = nn.Linear(1, 1)
+    expected = dict(vars(module))
+    module._compiled_call_impl = module._call_impl
+    assert build._uncompiled_state(module) == expected
+
+
+def test_only_instances_of_parameter_are_parameters():
+    tensor = torch.ones(1)
+    found = [build._is_parameter(each) for each in (tensor, tensor.as_subclass(Subclass))]
+    assert found == [False, False]
+    assert build._is_parameter(nn.Parameter(tensor))
+
+
+class Forgetful(nn.Module):
+    """A module that keeps no attribute ``_former_parameters``."""
+
+    def __setattr__(self, name, value):
+        if name != "_former_parameters":
+            super().__setattr__(name, value)
+
+
+def test_a_replica_may_refuse_the_dictionary_of_former_parameters(topology):
+    module = Forgetful().to(topology.device(0))
+    replicas = replicate(module, topology.take(2))
+    assert [type(replica) for replica in replicas] == [Forgetful] * 2
+
+
+class ShallowCopied(nn.Linear):
+    """A module whose replicas are shallow copies, which share its dictionary of parameters."""
+
+    def _replicate_for_data_parallel(self):
+        return copy.copy(self)
+
+
+def test_a_replica_may_be_a_shallow_copy_of_its_module(topology):
+    module = ShallowCopied(2, 1).to(topology.device(0))
+    replicas = replicate(module, topology.take(2))
+    assert [type(replica.weight) for replica in replicas] == [Tensor] * 2
+    assert [*module._parameters] == ["weight", "bias"]
+
+
+def test_deepcopy_of_a_leaf_keeps_its_gradient():
+    leaf = torch.ones(2, requires_grad=True)
+    leaf.sum().backward()
+    copied = copy.deepcopy(FormerParameters(weight=leaf))["weight"]
+    assert copied is not leaf
+    assert copied.grad.tolist() == [1, 1]
+
+
+def test_deepcopy_of_a_non_leaf_is_a_leaf():
+    tensor = 2 * torch.ones(2, requires_grad=True)
+    copied = copy.deepcopy(FormerParameters(weight=tensor))["weight"]
+    assert (copied.tolist(), copied.is_leaf, copied.requires_grad) == ([2, 2], True, True)

@@ -134,3 +134,15 @@ def test_nodes_created_under_enable_grad_use_their_own_contexts(own_contexts):
         out = compiled._CompiledCall(function, nn.Identity)()
     out.backward()
     assert len(own_contexts) == 1
+
+
+class Arguments(nn.Module):
+    """A module that returns its arguments."""
+
+    def forward(self, *args, **kwargs):
+        return args, kwargs
+
+
+@pytest.mark.parametrize("function", [compiled._call_wrapped, compiled._call_in_place])
+def test_functions_to_compile_pass_all_arguments_to_the_replica(function):
+    assert function(Arguments(), (1,), {"key": 2}) == ((1,), {"key": 2})

@@ -1,10 +1,10 @@
-"""impl._threads.exceptions: the lifetime of exceptions and of the objects in their frames."""
+"""impl._threads.exceptions: the lifetime of exceptions, and chained and rebuilt ones."""
 
 import weakref
 
 import pytest
 
-from impl._threads.exceptions import CapturedError, capture, reraise
+from impl._threads.exceptions import CapturedError, capture, format_error, raise_rebuilt, reraise
 from impl_tests.samples import fail_with
 from spec_tests.harness.concurrency.leaks import disable_gc
 
@@ -127,3 +127,38 @@ def test_capture_does_not_close_a_suspended_generator_in_a_linked_traceback():
 
     capture(chained)
     assert next(generator) == "alive"
+
+
+class GroupWithoutMembers(ExceptionGroup):
+    """A group whose attribute ``exceptions`` raises an error."""
+
+    @property
+    def exceptions(self):
+        raise AttributeError("no members")
+
+
+def test_a_group_whose_members_cannot_be_read_is_raised():
+    member = ValueError("member")
+    error = capture(fail_with, GroupWithoutMembers("group", [member])).pop()
+    with pytest.raises(Exception, match="Caught GroupWithoutMembers") as caught:
+        reraise(error, "in replica 0")
+    assert caught.value.__cause__ is error
+    assert member.__traceback__ is None
+
+
+def test_a_text_with_the_mark_of_a_nested_error_needs_no_cause():
+    text = format_error(ValueError("bad\nOriginal text"), "in replica 0")
+    assert text.endswith("ValueError: bad\nOriginal text\n")
+
+
+def test_errors_that_are_the_causes_of_each_other_are_formatted():
+    first, second = ValueError("first\nOriginal text"), ValueError("second\nOriginal text")
+    first.__cause__, second.__cause__ = second, first
+    text = format_error(first, "in replica 0")
+    assert text.count("ValueError: first") == 1
+
+
+def test_an_exception_is_raised_with_its_type_and_the_text():
+    with pytest.raises(ValueError, match="text") as caught:
+        raise_rebuilt(ValueError("reason"), "text")
+    assert str(caught.value.__cause__) == "reason"

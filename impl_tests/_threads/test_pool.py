@@ -1,4 +1,4 @@
-"""impl._threads.pool: reuse and end of worker threads, and released objects."""
+"""impl._threads.pool: the worker threads, their reuse and end, and released objects."""
 
 import os
 import signal
@@ -244,3 +244,40 @@ def test_thread_is_reused_after_its_locals_are_cleared(pool):
         return threading.current_thread()
 
     assert pool.start(set_value).wait() is pool.start(threading.current_thread).wait()
+
+
+def test_a_worker_is_a_daemon_thread_with_a_name():
+    thread = thread_pool.start(threading.current_thread).wait()
+    assert (thread.name, thread.daemon) == ("parallel_apply", True)
+
+
+def test_a_worker_keeps_no_reference_to_a_function_that_has_ended():
+    argument = Value()
+    reference = weakref.ref(argument)
+    future = thread_pool.start(partial(id, argument))
+    del argument
+    future.wait()
+    assert reference() is None
+
+
+def test_a_worker_that_runs_one_function_only_has_ended_when_the_caller_continues(monkeypatch):
+    monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", True)
+    threads = [thread_pool.start(threading.current_thread).wait() for _ in range(20)]
+    assert not any(map(threading.Thread.is_alive, threads))
+
+
+def test_one_exit_handler_is_registered_for_all_workers(monkeypatch):
+    registered = []
+    monkeypatch.setattr(thread_pool.atexit, "register", registered.append)
+    thread_pool._register_exit_handler.cache_clear()
+    for _ in range(2):
+        thread_pool._register_exit_handler()
+    assert len(registered) == 1
+
+
+def test_a_reset_after_a_fork_replaces_the_pool(monkeypatch):
+    old = thread_pool._Pool()
+    monkeypatch.setattr(thread_pool, "_pool", old)
+    thread_pool._reset_after_fork()
+    assert thread_pool._pool is not old
+    assert old.add_idle(None) is False
