@@ -1,16 +1,46 @@
-"""impl.distributed.process_group: waits for asynchronous all-reduces of gradients."""
+"""impl.distributed in a process group of one rank: errors, collectives, waits for all-reduces."""
 
 from impl_tests.samples import run_python
 
 BEGIN = """
 import sys, time
+from unittest.mock import Mock
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.futures import Future
+from torch.profiler import ProfilerActivity, profile
+from impl.distributed import DataParallel
 from impl.distributed.process_group import get_communicator
 
 dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
 comm = get_communicator(None, torch.device("cpu"))
+"""
+#: A program that prints the errors for wrong arguments.
+PRINTS_ERRORS = """
+def report(function, *args, **kwargs):
+    try:
+        function(*args, **kwargs)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}", getattr(error, "__notes__", []))
+
+report(DataParallel, len)
+report(DataParallel, nn.Linear(1, 1), dim=Mock(spec=torch.Tensor))
+report(DataParallel, nn.Linear(1, 1), source=True)
+report(DataParallel, nn.Linear(1, 1), source=1)
+report(DataParallel, nn.Linear(1, 1), chunk_sizes=1)
+net = DataParallel(nn.Linear(1, 1))
+report(net.mean, Mock(spec=torch.Tensor))
+report(net.mean, torch.ones(0))
+report(net.part, torch.tensor([]).to_sparse_coo())
+"""
+#: A program that prints the collectives of one backward of a module with buffers.
+PRINTS_COLLECTIVES = """
+net = DataParallel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
+out = net(torch.ones(4, 2))
+with profile(activities=[ProfilerActivity.CPU]) as recorded:
+    out.sum().backward()
+print(sorted({each.name for each in recorded.events() if each.name.startswith("c10d::")}))
 """
 #: A program whose main thread gets the sum and exits while another thread runs ``set_result``.
 EXITS_EARLY = """
@@ -38,11 +68,31 @@ except RuntimeError as error:
 
 
 def run_program(program, folder):
+    """Run the program in a new process; return the printed lines."""
     completed = run_python(
         BEGIN + program + "\ndist.destroy_process_group()", str(folder / "store")
     )
-    assert (completed.returncode, completed.stderr) == (0, "")
+    assert completed.returncode == 0, completed.stderr
     return completed.stdout.splitlines()
+
+
+def test_errors_name_the_argument(tmp_path):
+    lines = run_program(PRINTS_ERRORS, tmp_path)
+    assert lines[:7] == [
+        "TypeError: module must be a Module, not builtin_function_or_method []",
+        "TypeError: dim must be an int, not Mock ['Argument: dim']",
+        "TypeError: source must be an int, not bool ['Argument: source']",
+        "ValueError: source 1 is not a rank of a group of 1 ranks []",
+        "TypeError: object of type 'int' has no len() ['Argument: chunk_sizes']",
+        "TypeError: losses must be a tensor, not Mock []",
+        "ValueError: all ranks have passed losses without elements to mean []",
+    ]
+    assert lines[-1].endswith("['Argument: value']")
+
+
+def test_backward_broadcasts_no_buffers(tmp_path):
+    """A broadcast would change buffers that the graph has saved: PyTorch 2.11 then raises."""
+    assert run_program(PRINTS_COLLECTIVES, tmp_path) == ["['c10d::allreduce_']"]
 
 
 def test_exit_waits_for_the_thread_that_completes_an_all_reduce(tmp_path):
