@@ -4,13 +4,13 @@ The page shows the published results of ``tox -e consumers`` and ``tox -e models
 does not need the packages.
 """
 
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from impl_tests.models.comparison import ELEMENT_TOLERANCE, LOSS_TOLERANCE
+from impl_tests.published import read_results
 
 __all__ = ["PAGE", "format_link", "render_page"]
 
@@ -83,8 +83,7 @@ def format_link() -> str:
 
 
 def _read_results(folder: str) -> dict[str, Any]:
-    results: dict[str, Any] = json.loads((_HERE / folder / "results.json").read_text())
-    return results
+    return read_results(_HERE / folder / "results.json")
 
 
 def _render_consumers(results: dict[str, Any]) -> Iterable[str]:
@@ -129,14 +128,15 @@ def _render_models(results: dict[str, Any]) -> Iterable[str]:
 def _format_losses(result: dict[str, Any]) -> Iterable[str]:
     """Yield the last loss of each run, and the deviation between impl and one device."""
     losses = result["losses"]
-    yield f"{losses['one device'][-1]:.7g}"
-    yield f"{losses['reference'][-1]:.7g}" if result["reference"] == "same" else "wrong"
-    yield f"{losses['impl'][-1]:.7g}" if result["impl"] == "right" else "wrong"
+    yield f"{losses['one device']:.7g}"
+    yield f"{losses['reference']:.7g}" if result["reference"] == "same" else "wrong"
+    yield f"{losses['impl']:.7g}" if result["impl"] == "right" else "wrong"
     yield "" if result["deviation"] is None else f"{result['deviation']:.0e}"
 
 
 def _format_first_and_last(losses: Sequence[float]) -> str:
-    return f"{losses[0]:.7g} … {losses[-1]:.7g}"
+    first, last = losses
+    return f"{first:.7g} … {last:.7g}"
 
 
 def _format_row(*cells: str) -> str:

@@ -43,6 +43,6 @@ def main(program: str, library: str) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
-        results.write_results()
+        results.publish()
     else:
         main(*sys.argv[1:])

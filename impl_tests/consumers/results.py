@@ -1,14 +1,15 @@
 """The published results of the programs: ``results.json``."""
 
 import ast
-import json
 from importlib.metadata import version
 from typing import TypedDict
+
+from impl_tests.published import read_results, write_results
 
 from .record import Record
 from .running import HERE, PROGRAMS, run
 
-__all__ = ["Result", "load_results", "summarize", "write_results"]
+__all__ = ["Result", "load_results", "publish", "summarize"]
 
 _FILE = HERE / "results.json"
 
@@ -19,8 +20,8 @@ class Result(TypedDict):
     Attributes:
         package: The package and its version.
         description: The first docstring line of the program, without the package's name.
-        reference: The losses with torch.nn.parallel.
-        impl: The losses with impl.
+        reference: The first and the last loss with torch.nn.parallel.
+        impl: The first and the last loss with impl.
         largest_difference: The largest difference between two corresponding losses or weights.
     """
 
@@ -33,8 +34,7 @@ class Result(TypedDict):
 
 def load_results() -> dict[str, Result]:
     """Return the published results, keyed by program."""
-    results: dict[str, Result] = json.loads(_FILE.read_text())
-    return results
+    return read_results(_FILE)
 
 
 def summarize(program: str, reference: Record, ours: Record) -> Result:
@@ -43,19 +43,23 @@ def summarize(program: str, reference: Record, ours: Record) -> Result:
     return Result(
         package=f"{name} {version(name)}",
         description=_describe(program),
-        reference=reference["losses"],
-        impl=ours["losses"],
+        reference=_first_and_last(reference),
+        impl=_first_and_last(ours),
         largest_difference=_largest_difference(reference, ours),
     )
 
 
-def write_results() -> None:
+def publish() -> None:
     """Run all programs and write ``results.json``."""
     results = {
         program: summarize(program, run(program, "reference"), run(program, "impl"))
         for program in PROGRAMS
     }
-    _FILE.write_text(json.dumps(results, indent=1) + "\n")
+    write_results(_FILE, results)
+
+
+def _first_and_last(record: Record) -> list[float]:
+    return [record["losses"][0], record["losses"][-1]]
 
 
 def _describe(program: str) -> str:

@@ -20,9 +20,9 @@ def main(option: str) -> None:
     cuda_stand_ins.enable()
     align_copies()
     from impl_tests.models.catalogue import MODELS
-    from impl_tests.models.results import write_results
+    from impl_tests.models.results import publish
 
-    write_results(MODELS)
+    publish(MODELS)
 
 
 if __name__ == "__main__":

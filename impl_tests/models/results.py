@@ -1,17 +1,18 @@
 """The published results of the models: ``results.json``."""
 
-import json
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from impl_tests.published import read_results, write_results
+
 from .comparison import find_bit_differences, find_differences, relative_error
 from .model import Model
 from .training import PLAIN_CPU, VARIANTS, Run, run
 
-__all__ = ["Result", "Runs", "load_results", "run_all", "summarize", "try_run", "write_results"]
+__all__ = ["Result", "Runs", "load_results", "publish", "run_all", "summarize", "try_run"]
 
 #: The variants whose losses are published. With several backward threads, losses are not
 #: reproducible, so they are not published.
@@ -29,7 +30,7 @@ class Result:
     Args:
         package: The package and its version.
         covers: What this model covers that the other models do not, from the catalogue.
-        losses: The losses of all steps, for each published variant without an error.
+        losses: The loss of the last step, for each published variant without an error.
         reference: "same" if `find_bit_differences` finds no difference between torch.nn.parallel
             and impl with aligned copies; otherwise its error or differences.
         rounded: Whether torch.nn.parallel differs from impl in rounding without aligned copies.
@@ -42,7 +43,7 @@ class Result:
 
     package: str
     covers: str
-    losses: dict[str, list[float]]
+    losses: dict[str, float]
     reference: str
     rounded: bool
     impl: str
@@ -76,7 +77,7 @@ def summarize(model: Model, runs: Runs) -> Result:
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
         covers=model.covers,
-        losses=losses,
+        losses={variant: values[-1] for variant, values in losses.items()},
         reference=reference_result,
         rounded=reference_result == "same" and _describe_bit_differences(ours, reference) != [],
         impl=_find_error(model, single_device, ours) or "right",
@@ -87,13 +88,13 @@ def summarize(model: Model, runs: Runs) -> Result:
 
 def load_results() -> dict[str, Result]:
     """Return the published results, keyed by model."""
-    return {name: Result(**fields) for name, fields in json.loads(_FILE.read_text()).items()}
+    return {name: Result(**fields) for name, fields in read_results(_FILE).items()}
 
 
-def write_results(models: Mapping[str, Model]) -> None:
+def publish(models: Mapping[str, Model]) -> None:
     """Train all models and write ``results.json``."""
     results = {name: asdict(summarize(model, run_all(model))) for name, model in models.items()}
-    _FILE.write_text(json.dumps(results, indent=1) + "\n")
+    write_results(_FILE, results)
 
 
 def _describe_known_error(model: Model) -> str:
