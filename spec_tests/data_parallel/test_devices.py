@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -53,6 +53,8 @@ def test_chunks_are_computed_on_the_devices_in_order(
 
 
 @clause("data_parallel.devices.used-prefix")
+@example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=True)
+@example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=False)
 @given(devices=SEVERAL, count=st.integers(1, 3), functional=FUNCTIONAL)
 def test_a_small_batch_uses_the_first_devices_only(
     target, baselines, topology, devices, count, functional

@@ -232,6 +232,6 @@ def drop(target, late):
 
 
 @RANDOM_CLAUSE
-@pytest.mark.parametrize("late", [1.0, 2.0], ids="late={}".format)
-def test_random_numbers_on_the_cpu_repeat_in_turn(target, late):
-    checks.same(drop(target, late), drop(target, None), late)
+def test_random_numbers_on_the_cpu_repeat_in_turn(target):
+    # Replicas that run at the same time draw in another order if the first of them is late.
+    checks.same([drop(target, 1.0), drop(target, 2.0)], [drop(target, None)] * 2)
