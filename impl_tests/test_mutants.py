@@ -10,8 +10,8 @@ from impl_tests.mutants import IMPL, load
 MUTANTS = load()
 #: The mutants that each test run tries; ``python -m impl_tests.mutants`` tries all mutants.
 SAMPLE = (
-    "gather-ignores-the-target-device",
-    "devices-are-sorted",
+    "gradients-are-summed-not-averaged",
+    "no-sync-still-sums-gradients",
 )
 
 

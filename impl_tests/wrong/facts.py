@@ -13,7 +13,7 @@ from torch.nn.parameter import is_lazy
 
 from impl_tests.wrong import module_facts, tensor_facts
 from impl_tests.wrong.calls import Call, members, modules_in, tensors_in
-from impl_tests.wrong.module_facts import WRAPPER
+from impl_tests.wrong.module_facts import DERIVED, WRAPPER
 
 __all__ = ["ARGUMENT", "CALL", "facts_of"]
 
@@ -21,7 +21,8 @@ __all__ = ["ARGUMENT", "CALL", "facts_of"]
 _THREAD: dict[str, Callable[[], bool]] = {
     "no-grad": lambda: not torch.is_grad_enabled(),
     "inference": torch.is_inference_mode_enabled,
-    "autocast": lambda: torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("sim"),
+    "autocast": lambda: any(map(torch.is_autocast_enabled, _device_types())),
+    "profiler": torch._C._autograd._profiler_enabled,
     "other-thread": lambda: threading.current_thread() is not threading.main_thread(),
     "modes": lambda: bool(
         torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
@@ -30,10 +31,8 @@ _THREAD: dict[str, Callable[[], bool]] = {
     "anomaly": torch.is_anomaly_enabled,
     "backward": lambda: torch._C._current_graph_task_id() != -1,
     "no-accelerator": lambda: not _has_accelerator(),
-    "other-device": lambda: _has_accelerator() and torch.accelerator.current_device_index() != 0,
-    "other-stream": lambda: (
-        _has_accelerator() and torch.accelerator.current_stream().stream_id != 0
-    ),
+    "other-device": lambda: _is_usable() and torch.accelerator.current_device_index() != 0,
+    "other-stream": lambda: _is_usable() and torch.accelerator.current_stream().stream_id != 0,
 }
 #: Facts of numbers. A sequence has the fact ``has-negative`` if a member is negative.
 _NUMBER: dict[str, Callable[[int], bool]] = {
@@ -91,6 +90,7 @@ ARGUMENT = frozenset(
         *tensor_facts.NAMES,
         *module_facts.NAMES,
         *WRAPPER,
+        DERIVED,
         *("none", "true", "false", "int", "out-of-range", "other-sum", "tuple", "list"),
         "iterator",
     }
@@ -151,8 +151,22 @@ def _holding(facts: Mapping[str, Callable[[Any], bool]], value: Any) -> list[str
     return [fact for fact, holds in facts.items() if holds(value)]
 
 
+def _device_types() -> list[str]:
+    # Ranks of the chapter distributed have no simulator: torch does not know the type "sim" there.
+    accelerator = torch.accelerator.current_accelerator()
+    return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
+
+
 def _has_accelerator() -> bool:
     return torch.accelerator.current_accelerator(check_available=True) is not None
+
+
+def _is_usable() -> bool:
+    """Return whether this process may use the accelerator: not after a fork."""
+    try:
+        return _has_accelerator() and torch.accelerator.current_device_index() >= 0
+    except RuntimeError:
+        return False
 
 
 def _is_ints(value: Any) -> bool:

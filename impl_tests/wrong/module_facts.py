@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from impl_tests.wrong import tensor_facts
 from impl_tests.wrong.calls import modules_in
 
-__all__ = ["NAMES", "WRAPPER", "facts_of_module", "facts_of_wrapper"]
+__all__ = ["DERIVED", "NAMES", "WRAPPER", "facts_of_module", "facts_of_wrapper"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ _MODULE: dict[str, Callable[[_Tree], bool]] = {
         lambda m: isinstance(m, (nn.ParameterList, nn.ParameterDict))
     ),
     "module-graph": lambda tree: tree.any(lambda m: hasattr(m, "graph") and hasattr(m, "code")),
+    "module-linear": lambda tree: type(tree.root) is nn.Linear,
     "module-embedding": lambda tree: tree.any(lambda m: isinstance(m, nn.Embedding)),
     "module-observer": lambda tree: tree.any(lambda m: type(m).__name__.endswith("Observer")),
     "module-attributes": lambda tree: tree.any(_has_attributes),
@@ -83,6 +84,8 @@ WRAPPER: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "in-turn": lambda attributes: bool(attributes.get("in_turn")),
     "eval": lambda attributes: not attributes.get("training", True),
 }
+#: The fact of a ``DataParallel`` of a derived class.
+DERIVED = "derived"
 #: The names of all facts of modules.
 NAMES = frozenset(
     {*_MODULE, *(f"{k}-{fact}" for k in ("parameter", "buffer") for fact in tensor_facts.NAMES)}
@@ -108,6 +111,8 @@ def facts_of_wrapper(wrapper: nn.Module) -> Iterator[str]:
     if "_modules" not in attributes:
         return  # a call of __init__
     yield from (fact for fact, holds in WRAPPER.items() if holds(attributes))
+    if type(wrapper).__name__ != "DataParallel":
+        yield DERIVED
     for module in modules_in(attributes["_modules"].get("module")):
         yield from facts_of_module(module)
 

@@ -6,6 +6,7 @@ from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds import (
     arguments,
     by_hand,
+    by_hand_data_parallel,
     containers,
     effects,
     errors,
@@ -44,6 +45,7 @@ KINDS: dict[str, Around] = {
     **replicas.KINDS,
     **replica_tensors.KINDS,
     **by_hand.KINDS,
+    **by_hand_data_parallel.KINDS,
     **rewrapped.KINDS,
     **wrappers.KINDS,
     OTHER_SIGNATURE: Call.run,

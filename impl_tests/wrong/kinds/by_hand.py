@@ -1,11 +1,12 @@
 """Wrong implementations, written by hand over public names, for single clauses."""
 
+import re
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from impl_tests.wrong.calls import Call
+from impl_tests.wrong.calls import Call, map_tensors
 from impl_tests.wrong.kinds.registry import Registry
 
 __all__ = ["KINDS"]
@@ -72,3 +73,45 @@ def key_errors_changed(call: Call) -> Any:
         return call.run()
     except KeyError as error:
         raise KeyError(str(error)) from error.__cause__
+
+
+@KINDS.around
+def devices_quoted_with_out(call: Call) -> Any:
+    """Put the name of a device in the text of an error in quotes, if there is an output."""
+    try:
+        return call.run()
+    except RuntimeError as error:
+        if call.arguments.get("out") is not None:
+            error.args = (re.sub(r"(?<=has device )(\S+)", r"'\1'", str(error)),)
+        raise
+
+
+@KINDS.around
+def streams_unrecorded(call: Call) -> Any:
+    """Copy the result on a side stream, which may reuse the memory before it has been read."""
+    return map_tensors(_copy_on_side_stream, call.run())
+
+
+_SIDE_STREAMS: dict[torch.device, torch.Stream] = {}
+
+
+def _copy_on_side_stream(tensor: Tensor) -> Tensor:
+    if tensor.device.type == "cpu":
+        return tensor
+    user = torch.accelerator.current_stream(tensor.device)
+    side = _SIDE_STREAMS.setdefault(tensor.device, torch.Stream(tensor.device))
+    side.wait_stream(user)
+    tensor.record_stream(side)
+    with side:
+        found = tensor.clone()
+    user.wait_stream(side)
+    return found
+
+
+@KINDS.around
+def single_elements_kept(call: Call) -> Any:
+    """Return vectors of one element each on the device of the first."""
+    result, outputs = call.run(), call.tensors()
+    if isinstance(result, Tensor) and all(tensor.shape == (1,) for tensor in outputs):
+        return result.to(outputs[0].device)
+    return result

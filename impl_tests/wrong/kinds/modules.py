@@ -1,14 +1,17 @@
 """Kinds that change how a call runs the modules that it is given."""
 
+import asyncio
 import contextvars
+import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
 from torch import nn
 
+from impl_tests.wrong import state
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
 from impl_tests.wrong.kinds.surroundings import (
@@ -18,7 +21,7 @@ from impl_tests.wrong.kinds.surroundings import (
     other_device,
 )
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "replaced_forward"]
 
 KINDS = Registry()
 #: Runs a forward: a function of the original forward and its arguments.
@@ -29,7 +32,7 @@ def _forward(run_module: Callable[[_Forward], Any]) -> Callable[[_Forward], Any]
     """Register a way to run the forward of each module among the arguments."""
 
     def run(call: Call) -> Any:
-        with _replaced(call.modules(), run_module):
+        with replaced_forward(call.modules(), run_module):
             return call.run()
 
     KINDS[f"modules-{run_module.__name__.replace('_', '-')}"] = run
@@ -37,7 +40,9 @@ def _forward(run_module: Callable[[_Forward], Any]) -> Callable[[_Forward], Any]
 
 
 @contextmanager
-def _replaced(modules: list[nn.Module], run_module: Callable[[_Forward], Any]) -> Iterator[None]:
+def replaced_forward(
+    modules: list[nn.Module], run_module: Callable[[_Forward], Any]
+) -> Iterator[None]:
     """Replace the forward of each module in a ``with`` block."""
     own = [(module, "forward" in vars(module), module.forward) for module in modules]
 
@@ -136,6 +141,29 @@ def in_new_threads(forward: _Forward) -> Any:
 
 
 @_forward
+def in_new_threads_with_state(forward: _Forward) -> Any:
+    """Run in a new thread with the modes, the device and the streams of this thread."""
+    contexts: list[Any] = [
+        *map(torch.accelerator.current_stream, range(torch.accelerator.device_count())),
+        torch.accelerator.device_index(torch.accelerator.current_device_index()),
+        torch.inference_mode(torch.is_inference_mode_enabled()),
+    ]
+    for kind in ("cpu", "sim"):
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+        contexts.append(torch.autocast(kind, dtype, enabled))
+    grad, variables = torch.is_grad_enabled(), contextvars.copy_context()
+
+    def run() -> Any:
+        with ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context)
+            with torch.set_grad_enabled(grad):
+                return variables.run(forward)
+
+    return in_thread(run)
+
+
+@_forward
 def under_another_default_device(forward: _Forward) -> Any:
     """Set a default device."""
     with torch.device("meta"):
@@ -194,6 +222,49 @@ def one_after_the_other(forward: _Forward) -> Any:
         return forward()
     finally:
         _LOCK.release()
+
+
+@_forward
+def untraced(forward: _Forward) -> Any:
+    """Run without the trace function and the profile function of the thread."""
+    trace, profile = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    try:
+        return forward()
+    finally:
+        sys.settrace(trace)
+        sys.setprofile(profile)
+
+
+@_forward
+def in_a_running_loop(forward: _Forward) -> Any:
+    """Run in a coroutine of a new event loop."""
+
+    async def run() -> Any:
+        return forward()
+
+    return asyncio.run(run())
+
+
+@KINDS.around
+def modules_leaving_their_grad_mode(call: Call) -> Any:
+    """Give the caller the grad mode in which the last module ended."""
+    modes: list[bool] = []
+
+    def run_module(forward: _Forward) -> Any:
+        try:
+            return forward()
+        finally:
+            modes.append(torch.is_grad_enabled())
+
+    before = torch.is_grad_enabled()
+    state.later(lambda: torch._C._set_grad_enabled(before))
+    try:
+        with replaced_forward(call.modules(), run_module):
+            return call.run()
+    finally:
+        torch._C._set_grad_enabled(modes[-1] if modes else before)
 
 
 @KINDS.around

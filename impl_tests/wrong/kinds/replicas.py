@@ -162,6 +162,20 @@ def without_former_parameters(module: nn.Module) -> None:
 
 
 @change
+def with_attributes_of_new(module: nn.Module) -> None:
+    """Keep the attributes that ``__new__`` of the class sets."""
+    kind = type(module)
+    for name, value in vars(kind.__new__(kind)).items():
+        vars(module).setdefault(name, value)
+
+
+@change
+def without_compiled_code(module: nn.Module) -> None:
+    """Run the code of the module as it is, not compiled."""
+    vars(module)["_compiled_call_impl"] = None
+
+
+@change
 def kept(module: nn.Module) -> None:
     """Keep a reference."""
     _KEPT.append(module)

@@ -1,11 +1,14 @@
 """Kinds that change how the error of a module reaches the caller, for some classes of errors."""
 
+import atexit
+import os
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 
+from impl_tests.wrong import state
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
 
@@ -58,6 +61,20 @@ def _replace(error: BaseException) -> NoReturn:
     raise ArithmeticError("perturbed") from error.__cause__
 
 
+def _unwrap(error: BaseException) -> NoReturn:
+    raise error.__cause__ or error
+
+
+def _add_argument(error: BaseException) -> None:
+    error.args = (*error.args, None)
+
+
+def _is_called_with_the_text(error: BaseException) -> bool:
+    return type(error).__module__ != "builtins" and not getattr(type(error), "message", None)
+
+
+_errors(lambda error: isinstance(error, OSError), "os-errors-unchanged", _unwrap)
+_errors(_is_called_with_the_text, "second-argument-added", _add_argument)
 _errors(lambda error: isinstance(error, StopIteration), "stop-iterations-changed", _change_class)
 _errors(lambda error: getattr(type(error), "message", None), "messages-changed", _change_class)
 _errors(_has_no_text, "errors-without-text-changed", _replace)
@@ -85,3 +102,29 @@ def missing_devices_first(call: Call) -> Any:
     if any(isinstance(device, int) and device >= count for device in devices):
         raise RuntimeError("perturbed")
     return call.run()
+
+
+@KINDS.around
+def modules_from_the_last_on(call: Call) -> Any:
+    """Take the modules from the last on: of several errors the last is raised."""
+    lists = {k: v for k, v in call.arguments.items() if isinstance(v, (list, tuple))}
+    last = len(call.arguments["modules"]) - 1
+    try:
+        return call.with_arguments(**{k: v[::-1] for k, v in lists.items()}).run()[::-1]
+    except Exception as error:
+        text, *others = error.args or ("",)
+        number = re.compile(r"(?<= in replica )\d+")
+        text = number.sub(lambda found: str(last - int(found[0])), str(text), count=1)
+        error.args = (text, *others)
+        raise
+
+
+@KINDS.around
+def exit_status_changed(call: Call) -> Any:
+    """Make the program end with status 3 if a module fails."""
+    try:
+        return call.run()
+    except Exception:
+        atexit.register(os._exit, 3)
+        state.later(lambda: atexit.unregister(os._exit))
+        raise

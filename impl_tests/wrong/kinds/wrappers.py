@@ -36,3 +36,15 @@ def with_a_buffer(wrapper: nn.Module) -> None:
 def with_a_child(wrapper: nn.Module) -> None:
     """Add a child to the wrapper."""
     wrapper.add_module("perturbed", nn.Identity())
+
+
+@_change
+def with_attributes_of_the_module(wrapper: nn.Module) -> None:
+    """Set the parameters of the module as attributes of the wrapper, too."""
+    vars(wrapper).update(vars(wrapper)["_modules"]["module"].named_parameters(recurse=False))
+
+
+@_change
+def excluded_from_compilation(wrapper: nn.Module) -> None:
+    """Exclude the forward from compilation without a reason."""
+    vars(wrapper)["forward"] = torch.compiler.disable(wrapper.forward)  # type: ignore[no-untyped-call] # in torch

@@ -1,0 +1,121 @@
+"""Wrong implementations of DataParallel and replicate, written by hand, for single clauses."""
+
+import types
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from impl_tests.wrong.calls import Call, modules_in
+from impl_tests.wrong.kinds.registry import Registry
+from impl_tests.wrong.kinds.replica_tensors import parameters_of
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+def _ignore_override(step: str) -> None:
+    """Register a forward that uses the class's own method in place of an overriding one."""
+
+    def run(call: Call) -> Any:
+        wrapper = call.arguments["self"]
+        base = next(kind for kind in type(wrapper).__mro__ if kind.__name__ == "DataParallel")
+        vars(wrapper)[step] = types.MethodType(vars(base)[step], wrapper)
+        try:
+            return call.run()
+        finally:
+            del vars(wrapper)[step]
+
+    KINDS[f"own-{step.replace('_', '-')}"] = run
+
+
+for _step in ("replicate", "parallel_apply", "gather"):
+    _ignore_override(_step)
+
+
+@KINDS.around
+def later_devices_sorted(call: Call) -> Any:
+    """Sort the devices after the first."""
+    if not call.arguments.get("device_ids"):
+        return call.run()
+    first, *others = call.arguments["device_ids"]
+    return call.with_arguments(device_ids=[first, *sorted(others, key=str)]).run()
+
+
+@KINDS.around
+def python_children_refused(call: Call) -> Any:
+    """Refuse a module with a Python child of a script module, also without TorchScript."""
+    result = call.run()
+    script = torch.jit.ScriptModule
+    for module in call.modules():
+        for member in module.modules():
+            if isinstance(member, script) and not all(
+                isinstance(child, script) for child in member.children()
+            ):
+                raise RuntimeError("python modules are children of ScriptModule")
+    return result
+
+
+@KINDS.around
+def devices_spread(call: Call) -> Any:
+    """Use the first and the last devices of the list, not the first only, for few rows."""
+    devices, rows = call.arguments.get("device_ids"), call.tensors()
+    count = len(rows[0]) if rows and rows[0].dim() else 0
+    if devices is None or not 1 < count < len(devices):
+        return call.run()
+    return call.with_arguments(device_ids=[*devices[:1], *devices[1 - count :]]).run()
+
+
+@KINDS.around
+def grad_mode_accepted(call: Call) -> Any:
+    """Run without grad mode what is refused in grad mode."""
+    try:
+        return call.run()
+    except RuntimeError as error:
+        if "torch.no_grad()" not in str(error):
+            raise
+        with torch.no_grad():
+            return call.run()
+
+
+@KINDS.around
+def compiled_in_part(call: Call) -> Any:
+    """Compile a function in the call."""
+    torch.compile(_one, backend="eager")()
+    return call.run()
+
+
+def _one() -> Tensor:
+    return torch.ones(1) + 0
+
+
+class _Views(Function):
+    """Returns views; gives tensors without a gradient a gradient of zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        return grads
+
+
+@KINDS.around
+def parameters_of_one_function(call: Call) -> Any:
+    """Take the parameters of each replica from one function, whose views refuse changes."""
+    result = call.run()
+    for replica in modules_in(result):
+        _pass_parameters(replica)
+    return result
+
+
+def _pass_parameters(replica: nn.Module) -> None:
+    entries = [entry for member in replica.modules() for entry in parameters_of(member)]
+    entries = [entry for entry in entries if entry[2].requires_grad]
+    if entries:
+        views = _Views.apply(*(tensor for _, _, tensor in entries))  # type: ignore[no-untyped-call] # in torch
+        for (members, name, _), view in zip(entries, views, strict=True):
+            members[name] = view
