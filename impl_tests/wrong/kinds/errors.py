@@ -31,7 +31,9 @@ def _error(change: Callable[[Call, Any], Any]) -> Callable[[Call, Any], Any]:
 
 @_error
 def accepted(call: Call, error: BaseException) -> Any:
-    """Return an argument in place of raising an error."""
+    """Return an argument in place of raising an error; a constructor returns None."""
+    if call.function.__name__ == "__init__":
+        return None
     return next((value for value in call.arguments.values() if value is not None), None)
 
 
