@@ -51,7 +51,7 @@ def call_with_nested_inputs(wrap: Any, target_package: Any, rows: int) -> Any:
 
 def call_with_split_dim(wrap: Any, target_package: Any, dim: int) -> Any:
     """Return outputs and gradients of inputs split along ``dim``."""
-    net = probes.Scale()
+    net = probes.ScaleByRows()
     x = torch.arange(30, dtype=torch.float64).reshape(5, 6).requires_grad_()
     out = wrap(net, dim=dim)(x)
     (out**2).sum().backward()
@@ -111,9 +111,12 @@ def call_with_updated_buffer(wrap: Any, target_package: Any) -> Any:
 
 
 def call_with_hook(wrap: Any, target_package: Any) -> Any:
-    """Return the gradient of a parameter whose hook fails for None. Only rank 0 gets a row."""
+    """Return the gradient of a parameter whose hook fails for None. Only rank 0 gets a row.
+
+    The hook doubles the gradient.
+    """
     net = probes.Scale()
-    net.weight.register_hook(lambda grad: grad * 1.0)  # type: ignore[no-untyped-call] # torch's
+    net.weight.register_hook(lambda grad: grad * 2.0)  # type: ignore[no-untyped-call] # torch's
     out = wrap(net)(torch.ones(1, 2, dtype=torch.float64))
     out.sum().backward()
     return copy_to_cpu(net.weight.grad)

@@ -29,10 +29,10 @@ def send_unpicklable_batch(context: RankContext) -> None:
     net(lambda: None)
 
 
-def step_without_gather(context: RankContext, rows: int) -> Any:
+def step_without_gather(context: RankContext, rows: int, **options: Any) -> Any:
     """Train one step with ``gather_output=False``; return local rows, mean loss and gradients."""
     net = probes.make_linear()
-    wrapped = context.distributed.DataParallel(net, context.group, gather_output=False)
+    wrapped = context.distributed.DataParallel(net, context.group, gather_output=False, **options)
     x = make_batch(rows)
     out = wrapped(x)
     target = wrapped.part(torch.ones(rows, 2, dtype=torch.float64))
@@ -55,7 +55,7 @@ def call_function_twice(context: RankContext, dim: int) -> Any:
 
     Return both results and the weight's gradient.
     """
-    net = probes.Scale()
+    net = probes.ScaleByRows()
     x = make_batch(4)
     first = context.distributed.data_parallel(net, x, context.group, dim=dim)
     second = context.distributed.data_parallel(

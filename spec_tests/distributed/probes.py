@@ -58,6 +58,14 @@ class Scale(nn.Module):
         return x * self.weight
 
 
+class ScaleByRows(Scale):
+    """Module whose output depends on the dimension along which the input is split."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` times the weight and times the number of rows."""
+        return x * self.weight * x.size(0)
+
+
 class LinearSum(nn.Module):
     """Linear layer whose output is summed to a 0-dim tensor."""
 

@@ -69,11 +69,19 @@ def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, size, ro
     check_close([result[1:] for result in found], [modes.step_in_one_process(rows)] * size)
 
 
+@clause("distributed.own-part")
+@pytest.mark.parametrize("sizes", [(1, 3, 2), (4, 2, 0)], ids="sizes={}".format)
+def test_each_rank_gets_as_many_rows_as_its_chunk_size(pool, sizes):
+    found = pool.run(3, modes.step_without_gather, 6, chunk_sizes=sizes)
+    assert [result[0] for result in found] == list(sizes)
+    check_close([result[1:] for result in found], [modes.step_in_one_process(6)] * 3)
+
+
 @clause("distributed.function")
-@pytest.mark.parametrize("dim", [0, 1])
-def test_data_parallel_function_returns_the_outputs_of_the_module(pool, dim):
-    x = modes.make_batch(4).detach()
-    weight_grad = (18 * x**2 / 3 + x).sum()
+@pytest.mark.parametrize(("dim", "rows_per_rank"), [(0, 2), (1, 4)], ids=["dim=0", "dim=1"])
+def test_data_parallel_function_returns_the_outputs_of_the_module(pool, dim, rows_per_rank):
+    x = modes.make_batch(4).detach() * rows_per_rank
+    weight_grad = (6 * x**2 + x).sum()
     expected = [(3 * x, 3 * x, weight_grad)] * 3
     check_close(pool.run(3, modes.call_function_twice, dim), expected)
 
