@@ -26,7 +26,7 @@ TARGET = "impl"
 
 #: Methods of a wrapper class that are wrapped, too.
 _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
-_OWN_METHODS = ("hold", "no_sync")
+_OWN_METHODS = ("hold", "no_sync", "part", "mean")
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),
