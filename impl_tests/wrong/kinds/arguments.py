@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from impl_tests.wrong.calls import Call, map_tensors
+from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
 
 __all__ = ["KINDS", "PARAMETERS"]
@@ -45,30 +45,6 @@ def row_major(tensor: Tensor) -> Tensor:
 def dense(tensor: Tensor) -> Tensor:
     """Pass a dense tensor."""
     return tensor.to_dense() if tensor.layout is not torch.strided else tensor
-
-
-@_mapped
-def in_float32(tensor: Tensor) -> Tensor:
-    """Pass a float32 tensor."""
-    return tensor.real.float() if tensor.is_complex() else tensor.float()
-
-
-@_mapped
-def on_accelerator(tensor: Tensor) -> Tensor:
-    """Pass a tensor on the accelerator."""
-    return tensor if tensor.device.type != "cpu" else tensor.to("sim:0")
-
-
-@_mapped
-def with_a_row(tensor: Tensor) -> Tensor:
-    """Pass a scalar as a tensor with one row."""
-    return tensor.reshape(1) if not tensor.dim() else tensor
-
-
-@_mapped
-def plain(tensor: Tensor) -> Tensor:
-    """Pass a plain tensor."""
-    return tensor.as_subclass(Tensor)
 
 
 def _after(change: Callable[[Call], object]) -> Callable[[Call], object]:
@@ -116,17 +92,6 @@ def _write(tensor: Tensor) -> None:
         tensor.detach().mul_(2).add_(1)
 
 
-@KINDS.around
-def outputs_not_written(call: Call) -> Any:
-    """Restore the values of the tensors among the arguments."""
-    before = [(tensor, tensor.detach().clone()) for tensor in call.tensors()]
-    result = call.run()
-    with torch.no_grad():
-        for tensor, values in before:
-            tensor.detach().copy_(values)
-    return result
-
-
 def _parameter(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Register a change of one argument. An argument that cannot be changed is passed."""
 
@@ -168,33 +133,9 @@ def shortened(value: Any) -> Any:
 
 
 @_parameter
-def first_repeated(value: Any) -> Any:
-    """Replace all members by the first."""
-    return type(value)([value[0]] * len(value))
-
-
-@_parameter
 def without_repeats(value: Any) -> Any:
     """Leave out repeated members."""
     return type(value)(dict.fromkeys(value))
-
-
-@_parameter
-def sorted_(value: Any) -> Any:
-    """Sort the members."""
-    return type(value)(sorted(value, key=str))
-
-
-@_parameter
-def without_none(value: Any) -> Any:
-    """Leave out members that are None."""
-    return type(value)([member for member in value if member is not None])
-
-
-@_parameter
-def without_zeros(value: Any) -> Any:
-    """Replace zeros by ones."""
-    return type(value)([member or 1 for member in value])
 
 
 @_parameter
@@ -209,24 +150,6 @@ def increased(value: Any) -> Any:
 
 
 @_parameter
-def absolute(value: Any) -> Any:
-    """Drop the sign of numbers."""
-    return type(value)([abs(n) for n in value]) if isinstance(value, (list, tuple)) else abs(value)
-
-
-@_parameter
 def zero(value: Any) -> Any:
     """Pass zero in place of a number."""
     return type(value)(0)
-
-
-@_parameter
-def cast(value: Any) -> Any:
-    """Convert numbers to int, and containers to lists."""
-    return int(value) if not isinstance(value, (tuple, dict)) else list(value)
-
-
-@_parameter
-def tensors_ignored(value: Any) -> Any:
-    """Replace tensors by zeros."""
-    return map_tensors(torch.zeros_like, value)

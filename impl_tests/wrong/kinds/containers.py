@@ -57,44 +57,9 @@ def _plain(value: Any) -> Any:
 
 
 @KINDS.result
-def mapping_order(result: Any) -> Any:
-    """Reverse the order of mappings at all levels."""
-    return _reverse_mappings(result)
-
-
-def _reverse_mappings(value: Any) -> Any:
-    if isinstance(value, dict):
-        items = [(key, _reverse_mappings(member)) for key, member in value.items()]
-        value.clear()
-        value.update(items[::-1])
-    elif isinstance(value, (list, tuple)):
-        for member in value:
-            _reverse_mappings(member)
-    return value
-
-
-@KINDS.result
-def last_missing(result: Any) -> Any:
-    """Leave out the last member."""
-    return result[:-1]
-
-
-@KINDS.result
-def first_twice(result: Any) -> Any:
-    """Return the first member once more."""
-    return type(result)([*result, result[0]])
-
-
-@KINDS.result
 def members_missing(result: Any) -> Any:
     """Leave out the last member of each member."""
     return type(result)([member[:-1] for member in result])
-
-
-@KINDS.result
-def swapped(result: Any) -> Any:
-    """Swap the first two members."""
-    return type(result)([result[1], result[0], *result[2:]])
 
 
 @KINDS.result
@@ -110,18 +75,6 @@ def members_reversed(result: Any) -> Any:
 
 
 @KINDS.result
-def nothing(result: Any) -> Any:
-    """Return None."""
-    return None
-
-
-@KINDS.result
 def negated(result: Any) -> Any:
     """Return the opposite of a truth value, and another number."""
     return not result if isinstance(result, bool) else result + 1
-
-
-@KINDS.result
-def listed(result: Any) -> Any:
-    """Return a list with the result."""
-    return [result]

@@ -20,13 +20,6 @@ def first_result_again(call: Call) -> Any:
     return cache["_first_result"]
 
 
-@KINDS.around
-def twice(call: Call) -> Any:
-    """Make the call twice."""
-    call.run()
-    return call.run()
-
-
 _KEPT: list[Any] = []
 
 
@@ -59,14 +52,3 @@ def warnings_dropped(call: Call) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return call.run()
-
-
-@KINDS.around
-def other_warnings(call: Call) -> Any:
-    """Warn with another text and class."""
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        result = call.run()
-    for _ in found:
-        warnings.warn("perturbed", ResourceWarning, stacklevel=2)
-    return result

@@ -1,13 +1,12 @@
 """Kinds that change the exception of a call, or raise one."""
 
-import copy
 import re
 from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 
-from impl_tests.wrong.calls import Call, tensors_in
+from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
 
 __all__ = ["KINDS"]
@@ -38,28 +37,9 @@ def accepted(call: Call, error: BaseException) -> Any:
 
 
 @_error
-def accepted_in_a_list(call: Call, error: BaseException) -> Any:
-    """Return a list of the tensors in place of raising an error."""
-    return [tensor for value in call.arguments.values() for tensor in tensors_in(value)]
-
-
-@_error
 def other_class(call: Call, error: BaseException) -> NoReturn:
     """Raise an error of another class with the same text."""
     raise ArithmeticError(str(error)).with_traceback(error.__traceback__) from error.__cause__
-
-
-@_error
-def parent_class(call: Call, error: BaseException) -> NoReturn:
-    """Raise an error of the parent class."""
-    parent = next(kind for kind in type(error).__mro__[1:] if kind is not object)
-    raise parent(str(error))
-
-
-@_error
-def other_text(call: Call, error: BaseException) -> NoReturn:
-    """Raise an error with another text."""
-    raise _like(error, "perturbed")
 
 
 @_error
@@ -78,12 +58,6 @@ def text_with_other_numbers(call: Call, error: BaseException) -> NoReturn:
 def first_line(call: Call, error: BaseException) -> NoReturn:
     """Raise an error with only the first line of its text."""
     raise _like(error, str(error).partition("\n")[0])
-
-
-@_error
-def last_line(call: Call, error: BaseException) -> NoReturn:
-    """Raise an error with only the last line of its text."""
-    raise _like(error, str(error).rstrip().rpartition("\n")[2])
 
 
 def _like(error: BaseException, text: str) -> BaseException:
@@ -107,49 +81,9 @@ def without_cause(call: Call, error: BaseException) -> NoReturn:
 
 
 @_error
-def cause_added(call: Call, error: BaseException) -> NoReturn:
-    """Raise the error with another cause."""
-    raise error from LookupError("perturbed")
-
-
-@_error
 def without_notes(call: Call, error: BaseException) -> NoReturn:
     """Raise the error without notes."""
     vars(error).pop("__notes__", None)
-    raise error
-
-
-@_error
-def copied_error(call: Call, error: BaseException) -> NoReturn:
-    """Raise a copy of the error."""
-    try:
-        found = copy.copy(error)
-    except Exception:  # the class cannot be copied
-        found = error
-    raise found
-
-
-@_error
-def error_kept(call: Call, error: BaseException) -> NoReturn:
-    """Keep a reference to the error."""
-    _KEPT.append(error)
-    raise error
-
-
-_KEPT: list[BaseException] = []
-
-
-@_error
-def retried(call: Call, error: BaseException) -> Any:
-    """Make the call again after an error."""
-    return call.run()
-
-
-@_error
-def error_after_writing(call: Call, error: BaseException) -> NoReturn:
-    """Write to the tensors among the arguments and raise the error."""
-    for tensor in call.tensors():
-        _write(tensor)
     raise error
 
 
@@ -160,19 +94,7 @@ def device_left_after_error(call: Call, error: BaseException) -> NoReturn:
     raise error
 
 
-def _write(tensor: torch.Tensor) -> None:
-    with torch.no_grad():
-        tensor.detach().mul_(2).add_(1)
-
-
 @KINDS.around
 def refused(call: Call) -> NoReturn:
     """Raise an error in place of making the call."""
-    raise RuntimeError("perturbed")
-
-
-@KINDS.around
-def refused_after_call(call: Call) -> NoReturn:
-    """Raise an error after the call."""
-    call.run()
     raise RuntimeError("perturbed")

@@ -92,9 +92,3 @@ def without_gradients(module: nn.Module) -> None:
     """Delete the gradients of parameters."""
     for parameter in module.parameters():
         parameter.grad = None
-
-
-@_after
-def on_the_cpu(module: nn.Module) -> None:
-    """Move the module to the CPU."""
-    module.cpu()

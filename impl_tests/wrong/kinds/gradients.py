@@ -70,19 +70,6 @@ def no_second_derivative(grad: Tensor) -> Tensor:
 
 
 @_hook
-def second_derivative_doubled(grad: Tensor) -> Tensor:
-    """Double the second derivative."""
-    return grad * 2 - grad.detach()
-
-
-@_hook
-def gradient_with_other_strides(grad: Tensor) -> Tensor:
-    """Return the gradient with other strides."""
-    order = list(range(grad.dim()))[::-1]
-    return grad.permute(order).contiguous().permute(order)
-
-
-@_hook
 def gradient_raises(grad: Tensor) -> Tensor:
     """Raise an error in backward."""
     raise RuntimeError("perturbed")
@@ -95,26 +82,3 @@ def late_gradient(grad: Tensor) -> Tensor | None:
         return None
     with torch.Stream(grad.device):
         return grad.clone()
-
-
-@_hook
-def synchronizing_backward(grad: Tensor) -> None:
-    """Wait for the device in backward."""
-    if grad.device.type != "cpu":
-        torch.accelerator.synchronize(grad.device)
-
-
-@_hook
-def device_changed_in_backward(grad: Tensor) -> None:
-    """Change the current device in backward."""
-    if grad.device.type != "cpu":
-        torch.accelerator.set_device_index((grad.device.index or 0) ^ 1)
-
-
-_KEPT: list[Tensor] = []
-
-
-@_hook
-def gradient_kept(grad: Tensor) -> None:
-    """Keep a reference to the gradient."""
-    _KEPT.append(grad)

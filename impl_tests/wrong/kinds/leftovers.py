@@ -1,8 +1,6 @@
 """Kinds that leave another state of the thread or the process after a call."""
 
-import contextvars
 import gc
-import random
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -51,22 +49,6 @@ def stream() -> None:
 
 
 @_leaves
-def stream_of_another_device() -> None:
-    """Change the current stream of another device."""
-    if has_accelerator():
-        current = torch.accelerator.current_device_index()
-        other = torch.device("sim", current ^ 1)
-        before = torch.accelerator.current_stream(other)
-        state.later(lambda: _set_stream(before))
-        _set_stream(torch.Stream(other))
-
-
-def _set_stream(stream: torch.Stream) -> None:
-    with torch.accelerator.device_index(torch.accelerator.current_device_index()):
-        torch.accelerator.set_stream(stream)
-
-
-@_leaves
 def grad_mode() -> None:
     """Change the grad mode."""
     before = torch.is_grad_enabled()
@@ -89,42 +71,11 @@ def random_state() -> None:
 
 
 @_leaves
-def random_state_of_devices() -> None:
-    """Draw a random number on each device."""
-    if has_accelerator():
-        for index in range(torch.accelerator.device_count()):
-            torch.rand((), device=f"sim:{index}")
-
-
-@_leaves
-def random_state_of_python() -> None:
-    """Draw a random number with ``random``."""
-    random.random()
-
-
-@_leaves
 def collector() -> None:
     """Switch the garbage collector."""
     before = gc.isenabled()
     state.later(gc.enable if before else gc.disable)
     (gc.disable if before else gc.enable)()
-
-
-@_leaves
-def default_dtype() -> None:
-    """Change the default dtype."""
-    before = torch.get_default_dtype()
-    state.later(lambda: torch.set_default_dtype(before))
-    torch.set_default_dtype(torch.float64 if before is torch.float32 else torch.float32)
-
-
-_VARIABLE: contextvars.ContextVar[int] = contextvars.ContextVar("perturbed")
-
-
-@_leaves
-def context_variable() -> None:
-    """Set a context variable."""
-    _VARIABLE.set(1)
 
 
 @_leaves
@@ -134,11 +85,3 @@ def thread() -> None:
     started = threading.Thread(target=stop.wait, daemon=True)
     started.start()
     state.later(stop.set)
-
-
-@_leaves
-def thread_count() -> None:
-    """Change the number of OpenMP threads."""
-    before = torch.get_num_threads()
-    state.later(lambda: torch.set_num_threads(before))
-    torch.set_num_threads(before + 1)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from impl_tests.wrong.calls import Call, map_tensors, tensors_in
+from impl_tests.wrong.calls import map_tensors
 from impl_tests.wrong.kinds.registry import Registry
 
 __all__ = ["KINDS"]
@@ -56,30 +56,11 @@ def requiring_grad(tensor: Tensor) -> Tensor:
 
 
 @KINDS.tensors
-def with_history(tensor: Tensor) -> Tensor:
-    """Return tensors with a history."""
-    if tensor.requires_grad or not tensor.is_floating_point():
-        return tensor
-    with torch.enable_grad():
-        return tensor.detach().requires_grad_() * 1
-
-
-@KINDS.tensors
 def version_raised(tensor: Tensor) -> Tensor:
     """Raise the version counter of each tensor of the result."""
     with torch.no_grad():
         tensor.detach().mul_(1)
     return tensor
-
-
-@KINDS.around
-def version_kept(call: Call) -> Any:
-    """Set the version counters of the result and of the arguments to those before the call."""
-    before = [(tensor, tensor._version) for tensor in call.tensors() if not tensor.is_inference()]
-    result = call.run()
-    for tensor, version in before:
-        torch._C._autograd._unsafe_set_version_counter((tensor,), (version,))
-    return result
 
 
 @KINDS.result
@@ -92,17 +73,3 @@ def shared_memory(result: Any) -> Any:
         return firsts.setdefault(key, tensor).view_as(tensor)
 
     return map_tensors(share, result)
-
-
-@KINDS.result
-def one_buffer(result: Any) -> Any:
-    """Return copies that are views of one buffer for each device and dtype."""
-    groups: dict[Any, list[Tensor]] = {}
-    for tensor in tensors_in(result):
-        groups.setdefault((tensor.dtype, tensor.device), []).append(tensor)
-    views: dict[int, Tensor] = {}
-    for tensors in groups.values():
-        buffer = torch.cat([tensor.reshape(-1) for tensor in tensors])
-        parts = torch.split_with_sizes(buffer, [tensor.numel() for tensor in tensors])
-        views |= {id(t): part.view(t.shape) for t, part in zip(tensors, parts, strict=True)}
-    return map_tensors(lambda tensor: views[id(tensor)], result)

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from impl_tests.wrong.calls import Call, modules_in
@@ -105,22 +104,6 @@ def without_parameters(module: nn.Module) -> None:
 
 
 @change
-def with_none_parameters(module: nn.Module) -> None:
-    """Set the parameters to None."""
-    for members, name, _ in parameters_of(module):
-        members[name] = None
-
-
-@change
-def on_cpu(module: nn.Module) -> None:
-    """Move parameters and buffers to the CPU."""
-    for members, name, tensor in parameters_of(module):
-        members[name] = tensor.cpu()
-    for name, buffer in module._buffers.items():
-        module._buffers[name] = buffer if buffer is None else buffer.cpu()
-
-
-@change
 def with_other_strides(module: nn.Module) -> None:
     """Replace parameters and buffers by tensors with other strides."""
     for members, name, tensor in [*parameters_of(module), *buffers_of(module)]:
@@ -130,22 +113,7 @@ def with_other_strides(module: nn.Module) -> None:
 
 
 @change
-def with_raised_versions(module: nn.Module) -> None:
-    """Raise the version counters of parameters and buffers."""
-    with torch.no_grad():
-        for _, _, tensor in [*parameters_of(module), *buffers_of(module)]:
-            tensor.detach().mul_(1)
-
-
-@change
 def with_plain_tensors(module: nn.Module) -> None:
     """Replace tensor subclasses by plain tensors."""
     for members, name, tensor in [*parameters_of(module), *buffers_of(module)]:
         members[name] = tensor.as_subclass(Tensor)
-
-
-@change
-def with_zero_parameters(module: nn.Module) -> None:
-    """Set the parameters to zero, with the same history."""
-    for members, name, tensor in parameters_of(module):
-        members[name] = tensor * 0

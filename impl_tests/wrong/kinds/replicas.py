@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from impl_tests.wrong.calls import Call, modules_in
 from impl_tests.wrong.kinds.registry import Registry
-from impl_tests.wrong.kinds.replica_tensors import change_into, parameters_of
+from impl_tests.wrong.kinds.replica_tensors import change_into
 
 __all__ = ["KINDS"]
 
@@ -58,13 +58,6 @@ def with_cloned_buffers(module: nn.Module) -> None:
 
 
 @change
-def with_shared_storage(module: nn.Module) -> None:
-    """Replace the buffers by views."""
-    for name, buffer in module._buffers.items():
-        module._buffers[name] = buffer if buffer is None else buffer.view_as(buffer)
-
-
-@change
 def with_changed_buffers(module: nn.Module) -> None:
     """Change the values of buffers."""
     for name, buffer in module._buffers.items():
@@ -78,12 +71,6 @@ def without_hooks(module: nn.Module) -> None:
     for name, value in vars(module).items():
         if name.endswith("_hooks"):
             value.clear()
-
-
-@change
-def with_a_hook(module: nn.Module) -> None:
-    """Add a hook."""
-    module.register_forward_hook(lambda *_: None)
 
 
 @change
@@ -117,14 +104,6 @@ def without_attributes(module: nn.Module) -> None:
 
 
 @change
-def with_copied_attributes(module: nn.Module) -> None:
-    """Copy the attributes that are neither tensors nor private."""
-    for name, value in list(vars(module).items()):
-        if not name.startswith("_") and not isinstance(value, (Tensor, bool)):
-            vars(module)[name] = copy.copy(value)
-
-
-@change
 def with_an_attribute(module: nn.Module) -> None:
     """Add an attribute."""
     vars(module)["perturbed"] = True
@@ -144,21 +123,9 @@ def with_copied_children(module: nn.Module) -> None:
 
 
 @change
-def with_persistent_buffers(module: nn.Module) -> None:
-    """Make all buffers persistent."""
-    module._non_persistent_buffers_set = set()
-
-
-@change
 def unmarked(module: nn.Module) -> None:
     """Remove the mark of replicas."""
     vars(module)["_is_replica"] = False
-
-
-@change
-def without_former_parameters(module: nn.Module) -> None:
-    """Forget the names of the parameters."""
-    vars(module)["_former_parameters"] = {}
 
 
 @change
@@ -191,20 +158,6 @@ def with_buffers(module: nn.Module, other: nn.Module) -> None:
 
 
 @_pair
-def with_parameters(module: nn.Module, other: nn.Module) -> None:
-    """Share the parameters."""
-    theirs = {name: tensor for _, name, tensor in parameters_of(other)}
-    for members, name, _ in parameters_of(module):
-        members[name] = theirs[name]
-
-
-@_pair
-def with_children(module: nn.Module, other: nn.Module) -> None:
-    """Share the submodules."""
-    module._modules.update(other._modules)
-
-
-@_pair
 def with_dictionaries(module: nn.Module, other: nn.Module) -> None:
     """Share the dictionary of submodules."""
     vars(module)["_modules"] = other._modules
@@ -223,26 +176,6 @@ def with_slots(module: nn.Module, other: nn.Module) -> None:
     """Copy the attributes outside the module's dictionary."""
     for name in getattr(type(other), "__slots__", ()):
         setattr(module, name, getattr(other, name))
-
-
-@_pair
-def with_names(module: nn.Module, other: nn.Module) -> None:
-    """Set attributes of the other module, too."""
-    vars(other)["perturbed"] = True
-
-
-@KINDS.around
-def replicas_of_the_first(call: Call) -> Any:
-    """Return the first replica for each device."""
-    result = call.run()
-    return [result[0]] * len(result) if modules_in(result) else result
-
-
-@KINDS.around
-def replicas_the_source_first(call: Call) -> Any:
-    """Return the module itself as the first replica."""
-    result = call.run()
-    return [*call.modules()[:1], *result[1:]] if modules_in(result) else result
 
 
 @KINDS.around

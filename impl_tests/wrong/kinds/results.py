@@ -30,12 +30,6 @@ def last_element(result: Any) -> Any:
     return _change_nth(result, -1)
 
 
-@KINDS.result
-def first_element(result: Any) -> Any:
-    """Change the last element of the first tensor."""
-    return _change_nth(result, 0)
-
-
 def _change_nth(result: Any, index: int) -> Any:
     leaves, spec = pytree.tree_flatten(result)
     places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.numel()]
@@ -54,12 +48,6 @@ def tree_reversed(result: Any) -> Any:
     """Return the leaves in reverse order."""
     leaves, spec = pytree.tree_flatten(result)
     return pytree.tree_unflatten(leaves[::-1], spec)
-
-
-@KINDS.tensors
-def rows_reversed(tensor: Tensor) -> Tensor:
-    """Reverse the elements of each tensor."""
-    return tensor.flip(0) if tensor.dim() else tensor
 
 
 @KINDS.tensors
@@ -98,13 +86,6 @@ def row_major(tensor: Tensor) -> Tensor:
 
 
 @KINDS.tensors
-def padded(tensor: Tensor) -> Tensor:
-    """Return views of larger tensors."""
-    buffer = torch.cat([tensor.reshape(-1), tensor.reshape(-1)[:1]])
-    return buffer[:-1].view(tensor.shape)
-
-
-@KINDS.tensors
 def parameters(tensor: Tensor) -> Tensor:
     """Return parameters."""
     return nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
@@ -129,12 +110,6 @@ def sparse(tensor: Tensor) -> Tensor:
 
 
 @KINDS.tensors
-def coalescing_changed(tensor: Tensor) -> Tensor:
-    """Coalesce sparse tensors, or mark coalesced ones as not coalesced."""
-    return tensor.clone()._coalesced_(False) if tensor.is_coalesced() else tensor.coalesce()
-
-
-@KINDS.tensors
 def flat(tensor: Tensor) -> Tensor:
     """Return tensors with one dimension."""
     return tensor.reshape(-1)
@@ -144,15 +119,3 @@ def flat(tensor: Tensor) -> Tensor:
 def extra_dimension(tensor: Tensor) -> Tensor:
     """Return tensors with one more dimension."""
     return tensor.unsqueeze(0)
-
-
-@KINDS.tensors
-def without_last_row(tensor: Tensor) -> Tensor:
-    """Return tensors without the last row."""
-    return tensor[:-1] if tensor.dim() else tensor
-
-
-@KINDS.tensors
-def real_part(tensor: Tensor) -> Tensor:
-    """Return the real parts of complex tensors."""
-    return tensor.real if tensor.is_complex() else tensor

@@ -105,17 +105,27 @@ def missing_devices_first(call: Call) -> Any:
 
 
 @KINDS.around
-def modules_from_the_last_on(call: Call) -> Any:
-    """Take the modules from the last on: of several errors the last is raised."""
-    lists = {k: v for k, v in call.arguments.items() if isinstance(v, (list, tuple))}
-    last = len(call.arguments["modules"]) - 1
+def os_errors_after_others(call: Call) -> Any:
+    """Raise the last error that is no OSError in place of an OSError."""
+    raised: dict[int, Exception] = {}
+
+    def recording(index: int, module: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return module(*args, **kwargs)
+            except Exception as error:
+                raised[index] = error
+                raise
+
+        return run
+
+    modules = [recording(*each) for each in enumerate(call.arguments["modules"])]
     try:
-        return call.with_arguments(**{k: v[::-1] for k, v in lists.items()}).run()[::-1]
-    except Exception as error:
-        text, *others = error.args or ("",)
-        number = re.compile(r"(?<= in replica )\d+")
-        text = number.sub(lambda found: str(last - int(found[0])), str(text), count=1)
-        error.args = (text, *others)
+        return call.with_arguments(modules=modules).run()
+    except OSError:
+        for _, error in sorted(raised.items(), reverse=True):
+            if not isinstance(error, OSError):
+                raise error from None
         raise
 
 

@@ -2,7 +2,6 @@
 
 import contextvars
 import threading
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -95,20 +94,6 @@ def in_another_context(call: Call) -> Any:
     return contextvars.Context().run(call.run)
 
 
-_LOCK = threading.Lock()
-
-
-@KINDS.around
-def one_call_at_a_time(call: Call) -> Any:
-    """Make the call while no other thread makes one."""
-    if not _LOCK.acquire(timeout=2):
-        raise RuntimeError("perturbed: another thread makes the call")
-    try:
-        return call.run()
-    finally:
-        _LOCK.release()
-
-
 @KINDS.around
 def late(call: Call) -> Any:
     """Copy the results on streams that no other stream waits for."""
@@ -136,10 +121,3 @@ def synchronized(call: Call) -> Any:
         for index in range(torch.accelerator.device_count()):
             torch.accelerator.synchronize(index)
     return result
-
-
-@KINDS.around
-def slow(call: Call) -> Any:
-    """Wait 0.2 s before the call."""
-    time.sleep(0.2)
-    return call.run()

@@ -1,0 +1,107 @@
+"""Kinds that change the threads in which a call runs its modules."""
+
+import asyncio
+import contextvars
+import sys
+import threading
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+
+from impl_tests.wrong import state
+from impl_tests.wrong.kinds.modules import Forward, register_forward
+from impl_tests.wrong.kinds.registry import Registry
+from impl_tests.wrong.kinds.surroundings import in_thread
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+_forward = register_forward(KINDS)
+
+
+@_forward
+def in_new_threads(forward: Forward) -> Any:
+    """Run in a new thread."""
+    return in_thread(forward)
+
+
+@_forward
+def in_new_threads_with_state(forward: Forward) -> Any:
+    """Run in a new thread with the modes, the device and the streams of this thread."""
+    contexts: list[Any] = [
+        *map(torch.accelerator.current_stream, range(torch.accelerator.device_count())),
+        torch.accelerator.device_index(torch.accelerator.current_device_index()),
+        torch.inference_mode(torch.is_inference_mode_enabled()),
+    ]
+    for kind in ("cpu", "sim"):
+        enabled, dtype = torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+        contexts.append(torch.autocast(kind, dtype, enabled))
+    grad, variables = torch.is_grad_enabled(), contextvars.copy_context()
+
+    def run() -> Any:
+        with ExitStack() as stack:
+            for context in contexts:
+                stack.enter_context(context)
+            with torch.set_grad_enabled(grad):
+                return variables.run(forward)
+
+    return in_thread(run)
+
+
+@_forward
+def in_threads_that_stay(forward: Forward) -> Any:
+    """Run in a new thread that ends later than the call."""
+    found: list[Any] = []
+    returned, stop = threading.Event(), threading.Event()
+
+    def run() -> None:
+        try:
+            found.append(forward())
+        finally:
+            returned.set()
+            stop.wait()
+
+    threading.Thread(target=run, daemon=True).start()
+    state.later(stop.set)
+    returned.wait()
+    if not found:
+        raise ValueError("perturbed")
+    return found[0]
+
+
+_PLACES = threading.BoundedSemaphore(64)
+
+
+@_forward
+def at_most_64_at_a_time(forward: Forward) -> Any:
+    """Run while at most 63 other modules run."""
+    if not _PLACES.acquire(timeout=2):
+        raise RuntimeError("perturbed: 64 other modules run")
+    try:
+        return forward()
+    finally:
+        _PLACES.release()
+
+
+@_forward
+def untraced(forward: Forward) -> Any:
+    """Run without the trace function and the profile function of the thread."""
+    trace, profile = sys.gettrace(), sys.getprofile()
+    sys.settrace(None)
+    sys.setprofile(None)
+    try:
+        return forward()
+    finally:
+        sys.settrace(trace)
+        sys.setprofile(profile)
+
+
+@_forward
+def in_a_running_loop(forward: Forward) -> Any:
+    """Run in a coroutine of a new event loop."""
+
+    async def run() -> Any:
+        return forward()
+
+    return asyncio.run(run())
