@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("cosmic_ray", reason="not-run: needs the dependency group mutation")
 
-from impl_tests.mutants import IMPL
+from impl_tests.changed_copy import IMPL
 from impl_tests.mutation import changes, operators
 from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import take_for_seconds

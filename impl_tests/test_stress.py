@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from impl_tests.mutants import IMPL
+from impl_tests.changed_copy import IMPL
 from impl_tests.stress.races import find_guarded_files, remove_locks
 from impl_tests.stress.rounds import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
 from spec_tests.harness.environment import interpreter

@@ -14,7 +14,7 @@ from cosmic_ray import plugins
 from cosmic_ray.ast import get_ast
 from cosmic_ray.mutating import MutationVisitor
 
-from impl_tests.mutants import IMPL, write_copy
+from impl_tests.changed_copy import IMPL, write_copy
 from impl_tests.mutation import operators
 
 #: The operators of cosmic-ray that are used: one of each group of similar operators.

@@ -21,7 +21,7 @@ import coverage
 from torch.autograd import Function
 
 from impl_tests import forks
-from impl_tests.mutants import IMPL
+from impl_tests.changed_copy import IMPL
 from impl_tests.mutation.changes import first_line_of
 from impl_tests.mutation.session import CollectedTests, import_impl_from
 from spec_tests.tests.import_order import ROOT

@@ -29,7 +29,6 @@ _EXCLUDED = (
     "test_distributed_page.py",
     "test_source_rules.py",
     "test_import_order.py",
-    "test_mutants.py",
     "test_mutation.py",
     "test_orderings.py",
     "test_process_group.py",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from impl_tests import forks
-from impl_tests.mutants import IMPL
+from impl_tests.changed_copy import IMPL
 from impl_tests.mutation.changes import Change
 from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import CollectedTests, import_impl_from

@@ -4,7 +4,7 @@ import ast
 import sys
 from pathlib import Path
 
-from impl_tests.mutants import IMPL, write_copy
+from impl_tests.changed_copy import IMPL, write_copy
 from impl_tests.mutation.operators import apply_edit, replace_nodes
 
 __all__ = ["find_guarded_files", "remove_locks", "write_race"]

@@ -1,6 +1,7 @@
 """For each test of a C++ clause, a front end that violates the clause fails the test.
 
-The clauses describe PyTorch's C++ front end, not a target, so no mutant of impl can violate them.
+The clauses describe PyTorch's C++ front end, not a target, so no perturbation of impl can violate
+them.
 Each wrong front end differs from the real one in one function, whose first argument is the real
 front end.
 """

@@ -26,8 +26,8 @@ functions, **SG** scatter and gather of nested values, **RE** replicate, **PA** 
 
 Each section lists the behaviour of torch.nn.parallel, the behaviour of impl and the reason for the
 divergence: torch.nn.parallel is wrong, torch.nn.parallel refuses a call that impl supports, or the
-behaviour of torch.nn.parallel is undefined. Tests of the suite check both behaviours. The behaviour
-of impl is that of a clause of [the specification](spec_tests/SPECIFICATION.md), whose id follows.
+behaviour of torch.nn.parallel is undefined. Tests of the suite check both behaviours. impl behaves
+as a clause of [the specification](spec_tests/SPECIFICATION.md) says; the id of the clause follows.
 Threads are public issues and pull requests of pytorch/pytorch, unless a link names another
 repository.
 

@@ -51,12 +51,8 @@ settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
 # Few examples for runs under a sanitizer, which makes tests slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
-# A mutant is a package with a deliberate bug. A run on a mutant only has to fail: it needs no
-# smallest failing call.
+# A run on a target with a deliberate bug only has to fail: it needs no smallest failing call.
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
-settings.register_profile(
-    "mutants", _COMMON, max_examples=50, derandomize=True, phases=_WITHOUT_SHRINKING
-)
 settings.register_profile(
     "perturbations", _COMMON, max_examples=10, derandomize=True, phases=_WITHOUT_SHRINKING
 )
