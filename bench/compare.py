@@ -18,9 +18,9 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from bench import benchmark_files, floors, saved_runs
+from bench.ratios import Ratio, ratios
 from spec_tests.harness import input_files
-from spec_tests.site import benchmark_files, floors, saved_runs
-from spec_tests.site.ratios import Ratio, ratios
 
 __all__ = ["FLOORS", "Verdict", "format_row", "judge_rows", "largest_moves", "main"]
 

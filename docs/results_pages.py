@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from markupsafe import escape
 from sphinx.application import Sphinx
 
+from reports.publishing import benchmark_reports
 from reports.publishing.benchmarks import draw_charts, find_floors, title_of
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.clauses import Clause
@@ -36,13 +36,8 @@ def _clause_address(clause: Clause) -> str:
     return f"specification/{clause.chapter}.html#{anchor}"
 
 
-@cache
-def _results() -> runs.Results:
-    return runs.load(REPORTS)
-
-
 def _collect_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
-    matrix = Matrix(clauses.load(), _results().runs)
+    matrix = Matrix(clauses.load(), runs.load(REPORTS))
     pages = Pages(matrix, _run_address, _clause_address)
     script = '<script src="../_static/filter.js"></script>'
     yield _page("matrix", "The matrix", pages.render("matrix", root="../") + script)
@@ -58,6 +53,6 @@ def _page(name: str, title: str, body: str) -> tuple[str, dict[str, Any], str]:
 
 
 def _draw_benchmarks() -> Iterator[str]:
-    for bench in _results().benches:
+    for bench in benchmark_reports.load(REPORTS):
         yield f"<h2>{escape(title_of(bench))}</h2>"
         yield draw_charts(bench, find_floors(bench))

@@ -21,7 +21,7 @@ REFERENCE, IMPL = "torch.nn.parallel.torch-2.13.0_sim", "impl.torch-2.13.0_sim"
 @pytest.fixture(scope="session")
 def published():
     """Return the published runs by name."""
-    return {run.name: run for run in runs.load(ROOT / "reports").runs}
+    return {run.name: run for run in runs.load(ROOT / "reports")}
 
 
 @pytest.fixture(scope="session")

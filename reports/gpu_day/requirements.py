@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from spec_tests.site.ratios import ratios
+from bench.ratios import ratios
 
 __all__ = ["Requirement", "check_requirements"]
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from spec_tests.site import benchmark_files
+from bench import benchmark_files
 
 from .process import run
 from .step_log import StepLog, StepResult

@@ -5,13 +5,13 @@ from typing import Any
 
 import markupsafe
 
-from bench import compare
-from spec_tests.site import charts, floors, speed
+from bench import compare, floors
+from bench.ratios import LEGEND
+from reports.publishing import charts, speed
+from reports.publishing.benchmark_reports import BenchmarkReport
+from reports.publishing.speed import Peak, Row, TimesBySize, Variants, variants
+from reports.publishing.trend import Trend, trends
 from spec_tests.site.markdown import escape, format_table
-from spec_tests.site.ratios import LEGEND
-from spec_tests.site.runs import BenchmarkReport
-from spec_tests.site.speed import Peak, Row, TimesBySize, Variants, variants
-from spec_tests.site.trend import Trend, trends
 
 __all__ = [
     "draw_charts",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reports.publishing import benchmarks
+from reports.publishing import benchmark_reports, benchmarks
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import matrix, runs
 from spec_tests.site.matrix import Matrix
@@ -20,8 +20,7 @@ def build(folder: Path) -> list[Path]:
 
 def render(folder: Path) -> dict[Path, str]:
     """Return the text of each page of the results in ``folder``."""
-    results = runs.load(folder)
     return {
-        folder / "MATRIX.md": matrix.format_page(Matrix(clauses.load(), results.runs)),
-        folder / "BENCHMARKS.md": benchmarks.format_page(results.benches),
+        folder / "MATRIX.md": matrix.format_page(Matrix(clauses.load(), runs.load(folder))),
+        folder / "BENCHMARKS.md": benchmarks.format_page(benchmark_reports.load(folder)),
     }

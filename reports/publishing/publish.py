@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from reports.publishing import benchmarks
-from spec_tests.site import benchmark_files, evidence, runs, trend
-from spec_tests.site.ratios import ratios
+from bench import benchmark_files
+from bench.ratios import ratios
+from reports.publishing import benchmarks, trend
+from spec_tests.site import evidence, runs
 from spec_tests.site.slugs import slug
 
 __all__ = ["REPORTS", "publish"]

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench import benchmark_files
 from reports.publishing.publish import publish
-from spec_tests.site import benchmark_files
 
 __all__ = [
     "HOSTILE",

@@ -6,10 +6,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from reports.publishing import benchmark_reports, charts, speed
 from reports.publishing.benchmarks import draw_charts
+from reports.publishing.trend import trends
 from reports.tests import samples
-from spec_tests.site import charts, runs, speed
-from spec_tests.site.trend import trends
 
 #: The files of benchmarks have no control characters.
 HOSTILE = samples.HOSTILE.rstrip("\x07")
@@ -21,7 +21,7 @@ def load_report(tmp_path):
 
     def write_and_load(groups):
         samples.write_benchmark_report(tmp_path / "benchmarks" / "impl" / "a.json", groups)
-        (report,) = runs.load(tmp_path).benches
+        (report,) = benchmark_reports.load(tmp_path)
         return report
 
     return write_and_load
@@ -134,7 +134,9 @@ def test_trend_has_the_median_of_each_commit_for_each_processor():
         "commit": "ccccccccc",
         "benchmarks": samples.make_benchmark_run()["benchmarks"],
     }
-    report = runs.BenchmarkReport("b", {}, {"machine": {"cpu": "Q"}, "runs": [newest]}, history)
+    report = benchmark_reports.BenchmarkReport(
+        "b", {}, {"machine": {"cpu": "Q"}, "runs": [newest]}, history
+    )
     (trend,) = trends(report)
     points = {
         name: [(p.place, p.commit, p.value) for p in each] for name, each in trend.series.items()

@@ -10,8 +10,8 @@ import pytest
 
 from bench import compare
 from bench.compare import ATTEMPTS, Verdict, format_row, judge_rows, largest_moves
+from bench.ratios import Ratio
 from reports.tests.samples import make_benchmark_run
-from spec_tests.site.ratios import Ratio
 
 #: For each row: the required minimum of its ratio.
 FLOORS = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from bench import benchmark_files, floors
 from bench.compare import FLOORS, PUBLISHED
-from spec_tests.site import benchmark_files, floors, speed
-from spec_tests.site.ratios import ratios
+from bench.ratios import ratios
+from reports.publishing import speed
 
 #: Rows in which impl is the slower library. floors.toml has the reasons.
 SLOWER_BY_DESIGN = "distributed step"

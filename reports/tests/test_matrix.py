@@ -20,7 +20,7 @@ def load_matrix(tmp_path):
     def publish_and_load(verdicts_of):
         for target, verdicts in verdicts_of.items():
             samples.publish_run(tmp_path, verdicts, target=target, version="")
-        return Matrix(KNOWN, runs.load(tmp_path).runs)
+        return Matrix(KNOWN, runs.load(tmp_path))
 
     return publish_and_load
 
@@ -30,7 +30,7 @@ def test_columns_are_the_reference_then_the_others_then_impl(tmp_path):
     for target, torch in [*targets, ("torch.nn.parallel", "2.9.0"), ("a", "2.13.0")]:
         samples.publish_run(tmp_path, {ONE: "pass"}, target=target, torch=torch, version="")
     file = samples.write_verdicts(tmp_path / "own.jsonl", {ONE: "pass"}, target="own", version="")
-    assert [run.label for run in runs.load(tmp_path, [file]).runs] == [
+    assert [run.label for run in runs.load(tmp_path, [file])] == [
         "torch.nn.parallel · torch 2.9.0 · sim",
         "torch.nn.parallel · torch 2.13.0 · sim",
         "a · torch 2.13.0 · sim",
@@ -43,7 +43,7 @@ def test_columns_are_the_reference_then_the_others_then_impl(tmp_path):
 def test_version_is_shown_unless_it_is_the_version_of_torch(tmp_path):
     for target, version in {"a": "1.0", "b": "2.12.0+cpu"}.items():
         samples.publish_run(tmp_path, {ONE: "pass"}, target=target, version=version)
-    assert [run.target for run in runs.load(tmp_path).runs] == ["a 1.0", "b"]
+    assert [run.target for run in runs.load(tmp_path)] == ["a 1.0", "b"]
 
 
 def test_run_that_does_not_know_a_clause_keeps_its_column_with_a_blank_cell(load_matrix):

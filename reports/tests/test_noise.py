@@ -8,7 +8,7 @@ import pytest
 
 from bench import noise
 from bench.noise import ProcessorShare
-from spec_tests.site.ratios import QUIET_SHARE
+from bench.ratios import QUIET_SHARE
 
 #: A program that uses one processor until its standard input is closed.
 BUSY = """

@@ -5,10 +5,11 @@ import re
 
 import pytest
 
+from bench import benchmark_files
+from reports.publishing import benchmark_reports
 from reports.publishing.benchmarks import format_page
 from reports.publishing.publish import publish
 from reports.tests.samples import HOSTILE, make_benchmark_run, write_verdicts
-from spec_tests.site import benchmark_files, runs
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def reports(tmp_path):
 
 def page_of(reports):
     """Return the page of all published benchmarks."""
-    return format_page(runs.load(reports).benches)
+    return format_page(benchmark_reports.load(reports))
 
 
 def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports):

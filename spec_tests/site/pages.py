@@ -82,7 +82,7 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
     """
     if not files:
         raise RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
-    columns = runs.load(folder, files).runs
+    columns = runs.load(folder, files)
     shown = [run for run in columns if not run.published]
     addresses = {run.name: f"#run-{run.name}" for run in shown}
     pages = Pages(

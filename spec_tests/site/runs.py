@@ -1,4 +1,4 @@
-"""Read runs of the suite and published benchmarks."""
+"""Read runs of the suite."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.harness.conformance import verdicts
-from spec_tests.site import benchmark_files
 from spec_tests.site.evidence import Evidence, find_evidence, read_published
 from spec_tests.site.slugs import slug
 
-__all__ = ["BENCHMARKS", "RESULTS", "BenchmarkReport", "Results", "Run", "load", "name_of", "read"]
+__all__ = ["RESULTS", "Run", "load", "name_of", "read"]
 
-#: Patterns of the published runs and benchmarks, relative to the folder of reports.
+#: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"
-BENCHMARKS = "benchmarks/*/*.json"
 #: The target with the first column, and the one with the last.
 REFERENCE, IMPL = "torch.nn.parallel", "impl"
 
@@ -80,31 +78,6 @@ class Run:
         return label if self.published else f"{label} · not published"
 
 
-@dataclass(frozen=True)
-class BenchmarkReport:
-    """Published benchmarks: several runs on one machine.
-
-    Args:
-        name: The name in ids of charts, made from the name of the file.
-        about: The metadata.
-        data: The machine and the runs.
-        history: The ratios of this and of earlier reports, oldest first.
-    """
-
-    name: str
-    about: Mapping[str, Any]
-    data: Mapping[str, Any] = field(repr=False)
-    history: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
-
-
-@dataclass(frozen=True)
-class Results:
-    """Runs in the order of the columns of the matrix, and benchmarks by name."""
-
-    runs: Sequence[Run]
-    benches: Sequence[BenchmarkReport]
-
-
 def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], str]:
     """Return the sort key of a column.
 
@@ -121,21 +94,17 @@ def _release_key(release: str) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdecimal() else (0, part) for part in release.split(".")]
 
 
-def load(folder: Path | None, files: Sequence[Path] = ()) -> Results:
-    """Return the published runs and benchmarks in ``folder``, and the runs in ``files``.
+def load(folder: Path | None, files: Sequence[Path] = ()) -> list[Run]:
+    """Return the published runs in ``folder`` and the runs in ``files``, in order of the columns.
 
     Raises:
         input_files.RefusedError: A file is not valid, or contains no results.
     """
-    runs = [_load_published(path) for path in _find(folder, RESULTS)]
+    published = sorted(folder.glob(RESULTS)) if folder else []
+    runs = [_load_published(path) for path in published]
     for path in dict.fromkeys(path.resolve() for path in files):
         runs.append(_load_unpublished(path, {run.name for run in runs}))
-    benches = [_load_benchmarks(path) for path in _find(folder, BENCHMARKS)]
-    return Results(sorted(runs, key=_column_sort_key), benches)
-
-
-def _find(folder: Path | None, pattern: str) -> list[Path]:
-    return sorted(folder.glob(pattern)) if folder else []
+    return sorted(runs, key=_column_sort_key)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
@@ -169,7 +138,3 @@ def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
         count += 1
         name = f"{stem}-{count}"
     return Run(name, *read(path))
-
-
-def _load_benchmarks(path: Path) -> BenchmarkReport:
-    return BenchmarkReport(name_of(path), *benchmark_files.read(path))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from spec_tests.site.ratios import Ratio, ratios
+from bench.ratios import Ratio, ratios
 
 __all__ = [
     "Peak",

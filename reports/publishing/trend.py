@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from spec_tests.site.runs import BenchmarkReport
-from spec_tests.site.speed import rows
+from reports.publishing.benchmark_reports import BenchmarkReport
+from reports.publishing.speed import rows
 
 __all__ = ["Trend", "TrendPoint", "summarize", "trends"]
 

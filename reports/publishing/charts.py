@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
+from reports.publishing.speed import Peak, Row, TimesBySize, Variants
+from reports.publishing.trend import Trend
 from spec_tests.site.slugs import slug
-from spec_tests.site.speed import Peak, Row, TimesBySize, Variants
-from spec_tests.site.trend import Trend
 
 __all__ = [
     "FILE_COLOURS",
