@@ -49,7 +49,6 @@ def save_lines(tmp_path):
         ([{**TEST, "call": 3}], "line 1: call: a text was expected"),
         (["[]"], "line 1: a table was expected"),
         (["<html>"], "line 1 is not JSON: "),
-        (['{"test": "t", "test": "u"}'], "line 1 is not JSON: the key 'test' is repeated"),
         ([{"run": {**RUN, "target": "t" * 2000}}, TEST], "target: a text of one line"),
         ([], "contains no verdicts"),
         ([{"run": RUN}], "contains no verdicts"),

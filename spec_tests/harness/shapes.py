@@ -20,8 +20,6 @@ from typing import Any
 
 __all__ = ["Line", "Number", "find_fault"]
 
-#: The largest absolute value of an integer.
-_MAX_INTEGER = 10**18
 _NAMES = {str: "a text", int: "an integer", bool: "true or false", date: "a date", None: "null"}
 
 
@@ -85,7 +83,7 @@ def _is_valid(value: Any, shape: Any) -> bool:
         is_short = isinstance(value, str) and len(value) <= shape.max_length
         return is_short and value.isprintable()
     if shape is int:
-        return type(value) is int and abs(value) <= _MAX_INTEGER
+        return type(value) is int
     return value is None if shape is None else isinstance(shape, type) and isinstance(value, shape)
 
 
