@@ -13,11 +13,11 @@ from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.harness.conformance import clauses, register, verdicts
 from spec_tests.harness.environment.topology import make_topology
+from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.simulator import build
 
 pytestmark = pytest.mark.machinery
 
-ROOT = Path(__file__).resolve().parents[3]
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
 #: The headings of a failing example in the output of older and newer releases of Hypothesis.
 EXAMPLE = re.compile("Falsifying example|Failing test case")

@@ -2,18 +2,17 @@
 
 import json
 import tomllib
-from pathlib import Path
 
 import pytest
 import torch
 
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import read
+from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.harness.tests.small_suite import RECORD, TWO_TESTS
 
 pytestmark = pytest.mark.machinery
 
-ROOT = Path(__file__).resolve().parents[3]
 SUITE = ROOT / "spec_tests"
 REGISTERS = sorted((SUITE / "registers").glob("*.toml"))
 pytest_plugins = ["pytester"]

@@ -1,12 +1,12 @@
 """The suite finds historic bugs of targets, and names faults of devices."""
 
 import os
-from pathlib import Path
 
 import pytest
 
+from spec_tests.harness.tests.fixtures import ROOT
+
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
-ROOT = Path(__file__).resolve().parents[3]
 FUNCTIONS = "spec_tests.harness.tests.historic_bugs"
 
 #: For each bug: the replaced function, the buggy function, the clause that fails, and a text that

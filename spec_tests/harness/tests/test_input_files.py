@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -11,9 +10,9 @@ from spec_tests.harness.conformance import clauses, register, verdicts
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS
 from spec_tests.harness.tests import wrong_files
+from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.site import evidence
 
-ROOT = Path(__file__).resolve().parents[3]
 TEXT_FIELDS = ("id", "clause", "observed")
 RECORD = {
     **dict.fromkeys(TEXT_FIELDS, "text"),

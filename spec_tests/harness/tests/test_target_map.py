@@ -8,10 +8,10 @@ import pytest
 
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, NotOffered, Target
+from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
 
-ROOT = Path(__file__).resolve().parents[3]
 #: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
 VENDOR = """
 from torch.nn.parallel import comm

@@ -1,12 +1,12 @@
 """The oracle finds bugs that target and reference share, and needs no torch.nn.parallel."""
 
 import os
-from pathlib import Path
 
 import pytest
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.oracle.tests.shared_bugs import wrong_target
 from spec_tests.oracle.tests.without_reference import ERROR_TEXT
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
@@ -17,7 +17,6 @@ from spec_tests.strategies.modules import Layer, ModuleSpec, ResidualSpec, Share
 from spec_tests.strategies.parallel_apply import PassthroughCall
 from spec_tests.strategies.replicate import ReplicateCall
 
-ROOT = Path(__file__).resolve().parents[3]
 TWO = [DeviceAt(0), DeviceAt(1)]
 X, Y = dense(), dense(slot=1)
 #: For each function in `shared_bugs`: a call for which its result is wrong.

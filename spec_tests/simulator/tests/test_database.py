@@ -6,12 +6,12 @@ and because an operator that crashes ends its process.
 
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
+from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.simulator.tests.operator_sweep import allowed_differences
 from spec_tests.simulator.tests.operator_sweep.allowed_differences import (
     AllowedDifferences,
@@ -21,7 +21,6 @@ from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, 
 
 pytestmark = pytest.mark.machinery
 
-ROOT = Path(__file__).parents[3]
 AGREES, RAISES = Outcome("agrees"), Outcome("unimplemented", "aten::a is not implemented")
 #: The operator ``a`` may raise NotImplementedError in int64.
 ALLOWED = AllowedDifferences(

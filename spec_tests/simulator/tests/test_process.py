@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from spec_tests import simulator
+from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.simulator import build
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
 
-ROOT = Path(__file__).parents[3]
 FORK_ERROR = "Cannot re-initialize sim in forked subprocess"
 
 

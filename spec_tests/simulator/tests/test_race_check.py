@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from spec_tests import simulator
+from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
-ROOT = Path(__file__).resolve().parents[3]
 USER_HOME = Path.home()
 
 CONFTEST = """
