@@ -38,6 +38,7 @@ def check_not_traced() -> None:
 def break_graph() -> None:
     """Break the graph if torch.compile records this call (an error with ``fullgraph=True``)."""
     if torch.compiler.is_compiling():
+        # Return the call. After any other statement torch.compile would compile a second frame.
         return _compute_on_several_devices()
     return None
 
