@@ -88,7 +88,8 @@ def _count_bytes_written(tensors, copies):
     # occurs several times in `devices` (divergence CO-4).
     inputs = {tensor.data_ptr() for tensor in tensors}
     copied = [copy for device_copies in copies for copy in device_copies]
-    written = {t.data_ptr(): t.nbytes for t in copied if t.data_ptr() not in inputs}
+    new = [tensor for tensor in copied if tensor.data_ptr() not in inputs]
+    written = {tensor.data_ptr(): tensor.nbytes for tensor in new}
     return sum(written.values())
 
 

@@ -71,7 +71,13 @@ def _parse_options() -> argparse.Namespace:
         "--sample", type=int, default=300, metavar="N", help="try N changes (default: 300)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
-    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="try N changes at a time (default: the number of cores)",
+    )
     parser.add_argument(
         "--lines",
         type=Path,

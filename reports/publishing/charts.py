@@ -184,7 +184,7 @@ def trend_chart(trend: Trend, id_prefix: str) -> Markup:
             label = _label_text(processor, 24)
             axes.plot(places, [p.value for p in points], color=colour, marker=marker, label=label)
         axes.axhline(1, color=_INK, linewidth=1, linestyle="--")
-        commits = {p.place: p.commit for points in trend.series.values() for p in points}
+        commits = {each.place: each.commit for points in trend.series.values() for each in points}
         axes.set_xticks(sorted(commits), [commits[each] for each in sorted(commits)], rotation=60)
         axes.set_ylim(bottom=0)
         axes.set_ylabel("torch.nn.parallel / impl")

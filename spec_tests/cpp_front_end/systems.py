@@ -133,13 +133,13 @@ class TrainingRun:
         module = system.build_module(self.kind, self.seed, topology.device(0))
         batch = self.inputs(topology)
         torch.autograd.backward(_loss(module.call(batch, topology.take(self.devices))))
-        grads = {n: tensor.grad for n, tensor in module.tensors.items() if tensor.requires_grad}
+        grads = {name: tensor.grad for name, tensor in _trainable(module).items()}
         return _sorted_snapshot({**grads, "batch": batch.grad})
 
     def trained_parameters(self, system: System, topology: Topology) -> Any:
         """Return the parameters after three steps of SGD."""
         module = system.build_module(self.kind, self.seed, topology.device(0))
-        parameters = {n: tensor for n, tensor in module.tensors.items() if tensor.requires_grad}
+        parameters = _trainable(module)
         unique = list({id(tensor): tensor for tensor in parameters.values()}.values())
         optimizer = torch.optim.SGD(unique, lr=0.05, momentum=0.9)
         for _ in range(3):
@@ -173,8 +173,13 @@ def _loss(outputs: Tensor) -> Tensor:
     return (outputs.flatten() * weights).square().mean()
 
 
+def _trainable(module: ParallelModule) -> dict[str, Tensor]:
+    """Return the tensors of a module that require a gradient, by name."""
+    return {name: tensor for name, tensor in module.tensors.items() if tensor.requires_grad}
+
+
 def _sorted_snapshot(tensors: Mapping[str, Tensor | None]) -> Any:
     """Return a snapshot sorted by name, because systems list their tensors in different orders."""
     named = sorted(tensors.items())
-    values = {n: tensor if tensor is None else tensor.detach().cpu() for n, tensor in named}
+    values = {name: None if tensor is None else tensor.detach().cpu() for name, tensor in named}
     return snapshot(values, {}, strides=False)

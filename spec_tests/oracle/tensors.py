@@ -26,7 +26,11 @@ def address_ranges(value: object) -> list[tuple[int, int]]:
     The end is correct for contiguous tensors only.
     """
     dense = [tensor for _, tensor in tensors(value, "") if tensor.numel() and not tensor.is_sparse]
-    return [(t.data_ptr(), t.data_ptr() + t.numel() * t.element_size()) for t in dense]
+    starts = [tensor.data_ptr() for tensor in dense]
+    return [
+        (start, start + tensor.numel() * tensor.element_size())
+        for start, tensor in zip(starts, dense, strict=True)
+    ]
 
 
 def find_overlaps(

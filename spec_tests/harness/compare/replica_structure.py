@@ -57,7 +57,9 @@ def _module_structure(
     """
     tensors = {name: getattr(module, name, None) for name in source._parameters}
     buffers = dict(module._buffers)
-    found = {path: module} | {f"{path}.{k}": v for k, v in {**tensors, **buffers}.items()}
+    found = {path: module} | {
+        f"{path}.{name}": value for name, value in {**tensors, **buffers}.items()
+    }
     for where, value in found.items():
         first_paths.setdefault(id(value), where)
     former = getattr(module, "_former_parameters", {})

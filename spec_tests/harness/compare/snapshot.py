@@ -64,7 +64,9 @@ class _InputPaths:
         found = [pair for name, value in inputs.items() for pair in tensors(value, name)]
         self._objects = {id(tensor): path for path, tensor in reversed(found)}
         self._pointers = {
-            _data_pointer(t): (path, t) for path, t in reversed(found) if _data_pointer(t)
+            pointer: (path, tensor)
+            for path, tensor in reversed(found)
+            if (pointer := _data_pointer(tensor))
         }
         self._others = {
             id(member): path

@@ -125,7 +125,9 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
 
 def _split_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     texts = input_files.read_text(path).split("\n")
-    lines = [_parse_line(text, f"{path}, line {n}") for n, text in enumerate(texts, 1) if text]
+    lines = [
+        _parse_line(text, f"{path}, line {number}") for number, text in enumerate(texts, 1) if text
+    ]
     return [each["run"] for each in lines if "run" in each], [
         each for each in lines if "run" not in each
     ]

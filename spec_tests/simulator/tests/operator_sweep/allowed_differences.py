@@ -53,10 +53,14 @@ class AllowedDifferences:
             if outcome.verdict == "differs":
                 return outcome.detail
         messages = [outcome.detail for outcome in outcomes if outcome.verdict == "unimplemented"]
-        listed = [e for e in self.errors if operator in e.operators and dtype in e.dtypes]
+        listed = [
+            error for error in self.errors if operator in error.operators and dtype in error.dtypes
+        ]
         if listed and not messages:
             return "is listed as not implemented, but works"
-        unlisted = [text for text in messages if not any(e.message in text for e in listed)]
+        unlisted = [
+            text for text in messages if not any(error.message in text for error in listed)
+        ]
         return f"raises NotImplementedError: {unlisted[0]}" if unlisted else None
 
 
@@ -71,5 +75,7 @@ def load(path: Path = FILE) -> AllowedDifferences:
 
 
 def _make_allowed_error(table: dict[str, object]) -> AllowedError:
-    fields = {key: tuple(v) if isinstance(v, list) else v for key, v in table.items()}
+    fields = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
+    }
     return AllowedError(**fields)  # type: ignore[arg-type] # a wrong or missing key raises TypeError
