@@ -235,21 +235,6 @@ def test_a_subclass_with_its_own_operators_is_split_into_the_given_sizes(topolog
     assert torch.equal(chunks[1].b.cpu(), rows[1:].cpu() + 1)
 
 
-def test_dataclasses_that_contain_themselves_are_split(topology):
-    from dataclasses import dataclass
-
-    @dataclass
-    class Batch:
-        x: torch.Tensor
-        whole: object = None
-
-    batch = Batch(torch.arange(4.0, device=topology.device(0)))
-    batch.whole = batch
-    found = scatter((batch,), topology.take(2))
-    assert [part.x.tolist() for (part,) in found] == [[0, 1], [2, 3]]
-    assert found[0][0].whole is batch
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_the_split_of_a_sparse_tensor_is_refused_by_path_and_layout(topology):
     inputs = {"graph": torch.eye(4).to_sparse_csr()}

@@ -102,13 +102,6 @@ def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     assert found.reference is value
 
 
-def test_inner_marker_takes_precedence_over_the_outer_marker(tensor):
-    leaves = InputLeaves()
-    leaves.flatten(SplitAlong([tensor, Whole((tensor, SplitAlong(tensor, -1)))], 0), 7, "args")
-    assert [split.dim for split in leaves.splits] == [0, -1]
-    assert len(leaves.copied) == 1
-
-
 @pytest.mark.parametrize(
     ("values", "text", "replicas", "others"),
     [
