@@ -1,8 +1,7 @@
-"""impl.data_parallel: attributes, outputs, overridden steps, one device, recorded calls."""
+"""impl.data_parallel: attributes, outputs, overridden steps, one device, traces and scripts."""
 
 import sys
 import weakref
-from importlib import import_module
 
 import pytest
 import torch
@@ -86,39 +85,9 @@ def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
     assert alive == [False, False]
 
 
-class DoublesInputs(DataParallel):
-    """A wrapper whose scatter doubles each input."""
-
-    def scatter(self, inputs, kwargs, device_ids):
-        return super().scatter([2 * each for each in inputs], kwargs, device_ids)
-
-
-def test_overridden_scatter_is_called_for_a_single_device(topology):
-    wrapped = DoublesInputs(nn.Identity(), topology.take(1))
-    assert wrapped(torch.ones(2)).tolist() == [2.0, 2.0]
-
-
 def test_output_list_on_the_cpu_is_not_copied_if_the_output_device_is_minus_one():
     output = [torch.ones(2)]
     assert DataParallel(Constant(output), ["cpu"], -1)(torch.ones(2))[1] is output
-
-
-class Counting(DataParallel):
-    """A wrapper that counts the calls of ``replicate``."""
-
-    replications = 0
-
-    def replicate(self, module, device_ids):
-        self.replications += 1
-        return super().replicate(module, device_ids)
-
-
-def test_hold_caches_the_replicas_of_two_devices(topology):
-    net = Counting(nn.Linear(2, 2).to(topology.device(0)), topology.take(2))
-    with torch.no_grad(), net.hold():
-        for _ in range(2):
-            net(torch.ones(4, 2, device=topology.device(0)))
-    assert net.replications == 1
 
 
 class KeywordsOnly(DataParallel):
@@ -152,46 +121,6 @@ def test_a_wrapper_with_its_own_steps_cannot_be_traced(topology):
         torch.jit.trace(net, x)
 
 
-class Sum(nn.Module):
-    """A module that returns the sum of a tensor and the tensors in a dictionary."""
-
-    def forward(self, x, more):
-        return x + more["a"][0] + more["b"]
-
-
-def test_a_wrapper_without_devices_is_one_graph(monkeypatch):
-    module = import_module("impl.data_parallel")
-    monkeypatch.setattr(module, "choose_devices", lambda *_: None)
-    net = DataParallel(Sum())
-    compiled = torch.compile(net, fullgraph=True, backend="eager")
-    x = torch.ones(2)
-    assert torch.equal(compiled(x, {"a": [x, (1, None)], "b": x}), 3 * x)
-
-
-def test_a_wrapper_of_one_cpu_device_is_one_graph():
-    net = DataParallel(Sum(), ["cpu"])
-    x = torch.ones(2)
-    compiled = torch.compile(net, fullgraph=True, backend="eager")
-    assert torch.equal(compiled(x, {"a": [x], "b": x}), 3 * x)
-
-
-def test_several_devices_break_the_graph(topology):
-    linear = nn.Linear(2, 2).to(topology.device(0)).requires_grad_(False)
-    net = DataParallel(linear, topology.take(2))
-    x = torch.ones(4, 2, device=topology.device(0))
-    graphs = []
-
-    def backend(graph, inputs):
-        graphs.append(graph)
-        return graph.forward
-
-    found = torch.compile(lambda x: net(x + 1) * 2, backend=backend)(x)
-    torch.testing.assert_close(found, net(x + 1) * 2)
-    assert len(graphs) == 2
-    with pytest.raises(Exception, match="several_devices"):
-        torch.compile(net, fullgraph=True, backend="eager")(x)
-
-
 def test_device_ids_may_be_an_iterator(topology):
     ordinals = [device.index for device in topology.take(2)]
     net = torch.nn.Linear(2, 2).to(topology.device(0))
@@ -222,22 +151,10 @@ def x(topology):
     return torch.ones(3, 2, device=topology.device(0))
 
 
-@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
-def test_a_trace_computes_the_module(parallel, x):
-    traced = torch.jit.trace(parallel, x)
-    torch.testing.assert_close(traced(2 * x), parallel.module(2 * x))
-
-
 def test_a_forward_is_recorded_by_the_profiler(parallel, x):
     with torch.profiler.profile() as profile:
         parallel(x)
     assert "DataParallel.forward" in {event.name for event in profile.events()}
-
-
-def test_parameters_on_another_device_are_refused(parallel, x, topology):
-    parallel.module.to(topology.device(1))
-    with pytest.raises(RuntimeError, match="parameters and buffers on"):
-        parallel(x)
 
 
 @pytest.mark.parametrize("kind", ["attribute", "subclass"])
