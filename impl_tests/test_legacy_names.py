@@ -5,12 +5,10 @@ import inspect
 
 import pytest
 import torch
-from torch import nn
 from torch.nn.parallel import _functions as reference_functions
 
 import impl._functions
 from impl import functions
-from impl._legacy_names import _handle_complex
 from spec_tests.harness.concurrency.stream_log import streams_of
 
 #: Private functions of torch.nn.parallel that other packages import: (module, name).
@@ -89,9 +87,3 @@ def test_get_stream_raises_for_a_device_of_another_type(topology, module):
 def test_without_an_accelerator_get_stream_returns_none(monkeypatch):
     monkeypatch.setattr(impl._legacy_names, "accelerator_type", lambda: None)
     assert functions._get_stream(torch.device("cuda:0")) is None
-
-
-def test_only_complex_tensors_are_viewed_as_real_ones():
-    assert _handle_complex(torch.ones(2, dtype=torch.complex64)).shape == (2, 2)
-    for tensor in (torch.ones(2), nn.UninitializedParameter()):
-        assert _handle_complex(tensor) is tensor

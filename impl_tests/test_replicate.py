@@ -1,7 +1,6 @@
 """impl.replicate: errors for invalid modules, gradients, script modules, the paused collector."""
 
 import gc
-from contextlib import contextmanager
 
 import pytest
 import torch
@@ -68,23 +67,6 @@ def test_buffers_without_grad_receive_no_gradients():
 
 def scripted():
     return torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
-
-
-@contextmanager
-def without_torchscript():
-    torch.jit._state.disable()
-    try:
-        yield
-    finally:
-        torch.jit._state.enable()
-
-
-def test_a_script_module_with_a_python_child_is_replicatable_without_torchscript():
-    module = scripted()
-    module._modules = {"child": nn.Linear(2, 2)}
-    assert not _replicatable_module(module)
-    with without_torchscript():
-        assert _replicatable_module(module)
 
 
 def test_a_child_that_is_none_is_no_python_child():

@@ -10,27 +10,6 @@ from hypothesis import strategies as st
 from impl._comm import checks
 from impl._comm.chunk_sizes import check_weights, chunk_lengths
 
-counts = st.integers(1, 9)
-weight_lists = st.lists(st.sampled_from([1, 2, 0.5, 0.1, 7, 0]), min_size=1, max_size=6).filter(
-    any
-)
-
-
-@given(extent=st.integers(0, 60), count=counts)
-def test_lengths_without_weights_are_those_of_torch_chunk(extent, count):
-    chunks = torch.empty(extent).chunk(count)
-    assert chunk_lengths(extent, count) == [len(chunk) for chunk in chunks]
-
-
-@given(extent=st.integers(1, 60), weights=weight_lists)
-def test_weighted_lengths_follow_the_weights(extent, weights):
-    lengths = chunk_lengths(extent, len(weights), weights)
-    assert sum(lengths) == extent
-    assert len(lengths) <= len(weights)
-    for length, weight in zip(lengths, weights, strict=False):
-        assert (length > 0) == (weight > 0)
-        assert 0 <= length <= math.ceil(extent * weight / sum(weights) - 1e-6)
-
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any))
 def test_weights_that_sum_to_the_extent_are_the_lengths(sizes):
@@ -41,10 +20,6 @@ def test_weights_that_sum_to_the_extent_are_the_lengths(sizes):
 
 def test_floating_point_error_in_weights_adds_no_row():
     assert chunk_lengths(10, 3, [0.1, 0.2, 0.7]) == [1, 2, 7]
-
-
-def test_tensor_without_rows_has_an_empty_chunk_for_each_device():
-    assert chunk_lengths(0, 3) == chunk_lengths(0, 3, [1, 0, 2]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize(
