@@ -52,12 +52,8 @@ their value, elements of outputs and weights by at most {elements:.0e} of the la
 their tensor.
 
 The {reference} models that run on both libraries have equal losses, outputs and weights on both,
-bit for bit, if copies of parameters and buffers are aligned to 64 bytes, as new tensors are. For
-this comparison, misaligned copies are replaced by clones on both libraries. Without the clones
-{rounded} models differ in rounding on the CPU of the published run: {names}. On that CPU the
-rounding of a matrix-vector product depends on the address of the matrix, and the addresses of
-copies differ between impl and torch.nn.parallel. The comparison is in float32, with one thread
-for the backward pass, because several threads add the gradients of a tensor in a random order.
+bit for bit. The comparison is in float32, with one thread for the backward pass, because several
+threads add the gradients of a tensor in a random order.
 
 Dropout is 0 and batch-norm statistics are frozen, because a chunk's statistics differ from the
 batch's. The table shows the losses of the last step. *Deviation* is the largest relative
@@ -103,13 +99,10 @@ def _render_consumers(results: dict[str, Any]) -> Iterable[str]:
 def _render_models(results: dict[str, Any]) -> Iterable[str]:
     right = [result for result in results.values() if result["impl"] == "right"]
     same = sum(result["reference"] == "same" for result in right)
-    rounded = [name for name, result in results.items() if result["rounded"]]
     yield _MODELS.format(
         all=len(results),
         right=len(right),
         reference=same,
-        rounded=len(rounded),
-        names="; ".join(rounded),
         losses=LOSS_TOLERANCE,
         elements=ELEMENT_TOLERANCE,
         gained=len(right) - same,

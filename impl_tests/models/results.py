@@ -32,8 +32,7 @@ class Result:
         covers: What this model covers that the other models do not, from the catalogue.
         losses: The loss of the last step, for each published variant without an error.
         reference: "same" if `find_bit_differences` finds no difference between torch.nn.parallel
-            and impl with aligned copies; otherwise its error or differences.
-        rounded: Whether torch.nn.parallel differs from impl in rounding without aligned copies.
+            and impl; otherwise its error or differences.
         impl: "right" if impl equals one device within rounding; otherwise its error or
             differences.
         deviation: The largest relative difference between impl's losses and those of one device.
@@ -45,7 +44,6 @@ class Result:
     covers: str
     losses: dict[str, float]
     reference: str
-    rounded: bool
     impl: str
     deviation: float | None
     wrong: str
@@ -70,17 +68,14 @@ def try_run(model: Model, variant: str) -> Run | str:
 
 def summarize(model: Model, runs: Runs) -> Result:
     """Return the result of a model, from its runs."""
-    single_device, reference, ours = runs["one device"], runs["reference"], runs["impl"]
-    reference_result = _judge_reference(model, runs)
     published = {variant: runs[variant] for variant in _PUBLISHED}
     losses = {variant: run.losses for variant, run in published.items() if isinstance(run, Run)}
     return Result(
         package=f"{model.package} {version(model.package).partition('+')[0]}",
         covers=model.covers,
         losses={variant: values[-1] for variant, values in losses.items()},
-        reference=reference_result,
-        rounded=reference_result == "same" and _describe_bit_differences(ours, reference) != [],
-        impl=_find_error(model, single_device, ours) or "right",
+        reference=_judge_reference(model, runs),
+        impl=_find_error(model, runs["one device"], runs["impl"]) or "right",
         deviation=_largest_error(losses),
         wrong=_describe_known_error(model),
     )
@@ -112,7 +107,7 @@ def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
 def _judge_reference(model: Model, runs: Runs) -> str:
     """Return "same" if the reference equals impl, else the reference's error or differences."""
     error = _find_error(model, runs["one device"], runs["reference"])
-    found = _describe_bit_differences(runs["aligned impl"], runs["aligned reference"])
+    found = _describe_bit_differences(runs["impl"], runs["reference"])
     return error or "; ".join(found[:3]) or "same"
 
 

@@ -14,7 +14,6 @@ from torch.utils._pytree import tree_map_only
 import impl
 from spec_tests.harness.compare.outcome import seed_generators
 
-from .alignment import align_replicas
 from .model import ROWS, Model
 from .tensors import collect_tensors
 
@@ -37,15 +36,11 @@ class _Variant(NamedTuple):
     threads: bool = False
 
 
-_AlignedReference = align_replicas(torch.nn.DataParallel)
-_AlignedImpl = align_replicas(impl.DataParallel)
 #: Name in the results -> variant.
 VARIANTS: Mapping[str, _Variant] = {
     "one device": _Variant(lambda module: module),
     "reference": _Variant(lambda module: torch.nn.DataParallel(module, _DEVICES)),
     "impl": _Variant(lambda module: impl.DataParallel(module, _DEVICES)),
-    "aligned reference": _Variant(lambda module: _AlignedReference(module, _DEVICES)),
-    "aligned impl": _Variant(lambda module: _AlignedImpl(module, _DEVICES)),
     "threads": _Variant(lambda module: impl.DataParallel(module, _DEVICES), threads=True),
     "cpu": _Variant(lambda module: impl.DataParallel(module, ["cpu", "cpu"]), True, threads=True),
     PLAIN_CPU: _Variant(lambda module: module, True),
