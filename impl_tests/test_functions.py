@@ -49,14 +49,6 @@ def test_comm_warning_names_the_line_of_the_caller(topology):
     assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
-def test_warnings_of_the_gather_function_name_the_file_of_torch_autograd(topology):
-    x = torch.tensor(1.0, device=topology.device(0))
-    with pytest.warns() as caught:
-        functions.Gather.apply(-1, 0, x)
-    assert {warning.category for warning in caught} == {UserWarning, FutureWarning}
-    assert {warning.filename for warning in caught} == {torch.autograd.function.__file__}
-
-
 @pytest.mark.filterwarnings("ignore:Using -1:FutureWarning")
 @pytest.mark.parametrize(
     "gather_on", [comm.gather, lambda x, dim, target: functions.Gather.apply(target, dim, *x)]

@@ -74,17 +74,6 @@ def test_check_accepts_a_new_buffer_tensor():
     snapshot.check(module)
 
 
-@pytest.mark.parametrize("mode", [True, False], ids="mode={}".format)
-def test_change_of_mode_raises_with_the_modules_name(mode):
-    module = two_modules().train(mode)
-    snapshot = ModuleSnapshot(module)
-    module[1].train(not mode)
-    with pytest.raises(RuntimeError) as caught:
-        snapshot.check(module)
-    call = "eval()" if mode else "train()"
-    assert str(caught.value).startswith(f"Module '1' has been switched to {call} since")
-
-
 def test_changed_parameter_is_found_in_a_module_with_inference_tensors():
     with torch.inference_mode():
         module = nn.Sequential(nn.Linear(1, 1))
@@ -178,29 +167,6 @@ def test_update_ignores_buffers_of_modules_that_the_replica_lacks():
     with torch.no_grad():
         replicas.update_buffers()
     assert [*replicas.all[0].buffers()] == []
-
-
-#: The names of attributes that were assigned to instances of RecordingSetattr.
-ASSIGNED = []
-
-
-class RecordingSetattr(WithMembers):
-    """A module that records the names of assigned attributes."""
-
-    def __setattr__(self, name, value):
-        ASSIGNED.append(name)
-        super().__setattr__(name, value)
-
-
-def test_updated_buffers_are_assigned_with_a_custom_setattr(monkeypatch):
-    module = RecordingSetattr("a")
-    built = BuiltReplicas(monkeypatch, module, CPUS)
-    module.buffer_a = torch.zeros(1)
-    ASSIGNED.clear()
-    with torch.no_grad():
-        built.replicas.update_buffers()
-    assert built.replicas.all[1].buffer_a.item() == 0
-    assert set(ASSIGNED) == {"buffer_a"}
 
 
 def test_check_accepts_sparse_and_missing_parameters():

@@ -1,4 +1,4 @@
-"""impl._threads.locals: isolation and counting of thread-local values."""
+"""impl._threads.locals and sequential: isolation and counting of thread-local values."""
 
 import ctypes
 import importlib
@@ -11,6 +11,8 @@ import pytest
 
 from impl._threads import locals as thread_locals
 from impl._threads import pool as thread_pool
+from impl._threads.locals import can_isolate_locals
+from impl._threads.sequential import run_sequentially
 from impl_tests.samples import call_in_thread
 from spec_tests.harness.environment.topology import not_run
 
@@ -234,3 +236,8 @@ def test_modules_see_no_values_of_earlier_modules_if_locals_cannot_be_isolated(
         return found
 
     assert [parallel_apply._run_in_threads([set_value] * 3) for _ in range(3)] == [[None] * 3] * 3
+
+
+def test_calling_thread_makes_all_calls_only_if_locals_can_be_isolated():
+    outcomes = run_sequentially([threading.get_ident] * 3)
+    assert ({*outcomes} == {threading.get_ident()}) == can_isolate_locals()
