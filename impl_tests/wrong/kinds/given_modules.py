@@ -42,6 +42,13 @@ def with_an_attribute(module: nn.Module) -> None:
 
 
 @_after
+def with_other_dictionaries(module: nn.Module) -> None:
+    """Replace the dictionaries of submodules, parameters and buffers by equal ones."""
+    for name in ("_modules", "_parameters", "_buffers"):
+        vars(module)[name] = vars(module)[name].copy()
+
+
+@_after
 def with_a_hook(module: nn.Module) -> None:
     """Add a hook."""
     module.register_forward_hook(lambda *_: None)

@@ -100,8 +100,16 @@ def untraced(forward: Forward) -> Any:
 @_forward
 def in_a_running_loop(forward: Forward) -> Any:
     """Run in a coroutine of a new event loop."""
+    found: list[Any] = []
+    raised: list[BaseException] = []
 
-    async def run() -> Any:
-        return forward()
+    async def run() -> None:
+        try:
+            found.append(forward())
+        except BaseException as error:  # a coroutine may not raise StopIteration
+            raised.append(error)
 
-    return asyncio.run(run())
+    asyncio.run(run())
+    if raised:
+        raise raised[0]
+    return found[0]
