@@ -5,10 +5,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ._devices import accelerator_name, device_at, format_sizes, is_on_accelerator, primitive
+from ._arguments import as_tensor, integer, list_of, primitive
+from ._devices import accelerator_name, device_at, format_sizes, is_on_accelerator, sizes_of
 
 
-@primitive
+@primitive(tensor=as_tensor, devices=list_of(integer()))
 def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast``.
 
@@ -19,34 +20,35 @@ def broadcast(tensor: Tensor, devices: Sequence[int]) -> list[Tensor]:
     Raises:
         RuntimeError: If an ordinal is negative.
     """
-    outputs = [_output_on(device_at(ordinal), tensor) for ordinal in devices]
+    outputs = [
+        tensor if tensor.get_device() == ordinal >= 0 else _empty_copy(tensor, device_at(ordinal))
+        for ordinal in devices
+    ]
     _copy_to_all(tensor, [output for output in outputs if output is not tensor])
     return outputs
 
 
-@primitive
-def broadcast_out(tensor: Tensor, outs: Sequence[Tensor]) -> list[Tensor]:
+@primitive(tensor=as_tensor, out=list_of(as_tensor))
+def broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
     """Stand in for ``torch._C._broadcast_out``.
 
     Returns:
-        The tensors of ``outs`` in a new list, overwritten with ``tensor``. They keep their dtypes
+        The tensors of ``out`` in a new list, overwritten with ``tensor``. They keep their dtypes
         and strides.
 
     Raises:
         RuntimeError: If an output is not on the accelerator, or has another shape than ``tensor``.
             In both cases no output is written.
     """
-    for index, out in enumerate(outs):
-        _check_out(tensor, index, out)
-    _copy_to_all(tensor, outs)
-    return list(outs)
+    for index, each in enumerate(out):
+        _check_out(tensor, index, each)
+    _copy_to_all(tensor, out)
+    return list(out)
 
 
-def _output_on(target: torch.device, tensor: Tensor) -> Tensor:
-    if tensor.device == target:
-        return tensor
+def _empty_copy(tensor: Tensor, target: torch.device) -> Tensor:
     # Like the copies of the real primitive, the copy is row-major for any memory format.
-    return torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=target)
+    return torch.empty(sizes_of(tensor), dtype=tensor.dtype, layout=tensor.layout, device=target)
 
 
 def _copy_to_all(tensor: Tensor, outs: Sequence[Tensor]) -> None:
@@ -60,9 +62,10 @@ def _check_out(tensor: Tensor, index: int, out: Tensor) -> None:
             f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
-    if out.shape != tensor.shape:
+    sizes, out_sizes = sizes_of(tensor), sizes_of(out)
+    if out_sizes != sizes:
         raise RuntimeError(
             "Expected all output tensors to have same shape as the source tensor "
-            f"{format_sizes(tensor.shape)}, but output tensor at index {index} has shape "
-            f"{format_sizes(out.shape)}"
+            f"{format_sizes(sizes)}, but output tensor at index {index} has shape "
+            f"{format_sizes(out_sizes)}"
         )

@@ -8,14 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import torch
 from torch import Tensor
 
+from ._arguments import as_tensor, integer, list_of, primitive
 from ._broadcast import broadcast
-from ._devices import device_at, primitive
+from ._devices import device_at_byte
 
 #: The tensors that are copied together, each with its position in the list of arguments.
 Bucket = list[tuple[int, Tensor]]
 
 
-@primitive
+@primitive(
+    tensors=list_of(as_tensor), devices=list_of(integer()), buffer_size=integer(0, 2**64 - 1)
+)
 def broadcast_coalesced(
     tensors: Sequence[Tensor], devices: Sequence[int], buffer_size: int
 ) -> list[list[Tensor]]:
@@ -36,7 +39,7 @@ def broadcast_coalesced(
     _check_devices(tensors, devices[0])
 
     outputs = [list(tensors) for _ in devices]
-    with torch.accelerator.device_index(device_at(devices[0]).index):
+    with torch.accelerator.device_index(device_at_byte(devices[0]).index):
         for bucket in _buckets(tensors, buffer_size):
             for output, copies in zip(outputs[1:], _copy_bucket(bucket, devices), strict=True):
                 for (position, _), copy in zip(bucket, copies, strict=True):
@@ -78,7 +81,7 @@ def _copy_bucket(bucket: Bucket, devices: Sequence[int]) -> Iterator[list[Tensor
     members = [tensor for _, tensor in bucket]
     copy_members = _copy_sparse if members[0].is_sparse else _copy_dense
     for ordinal, copies in zip(devices[1:], copy_members(members, devices), strict=True):
-        with torch.accelerator.device_index(ordinal):
+        with torch.accelerator.device_index(device_at_byte(ordinal).index):
             yield list(copies)
 
 

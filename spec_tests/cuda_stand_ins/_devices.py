@@ -1,25 +1,10 @@
 """Checks of devices, dimensions and shapes for the stand-ins."""
 
-import functools
-from collections.abc import Callable, Iterable
-from typing import ParamSpec, TypeVar
+from collections.abc import Iterable
+from ctypes import c_int8
 
 import torch
 from torch import Tensor
-
-_Args = ParamSpec("_Args")
-_Result = TypeVar("_Result")
-
-
-def primitive(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-    """Make a stand-in ignore ``__torch_function__``, as the real primitives do."""
-
-    @functools.wraps(function)
-    def run(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
-        with torch._C.DisableTorchFunction():
-            return function(*args, **kwargs)
-
-    return run
 
 
 def accelerator_type() -> str:
@@ -52,7 +37,19 @@ def device_at(ordinal: int) -> torch.device:
     """
     if ordinal < 0:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
-    return torch.device(accelerator_type(), ordinal)
+    return device_at_byte(ordinal)
+
+
+def device_at_byte(ordinal: int) -> torch.device:
+    """Return the accelerator's device for the lowest 8 bits of ``ordinal``, a signed number.
+
+    In C++, a device stores its ordinal in 8 bits. -1 is the current device. Any other negative
+    number is no device, like 127.
+    """
+    byte = c_int8(ordinal).value
+    if byte == -1:
+        byte = torch.accelerator.current_device_index()
+    return torch.device(accelerator_type(), byte if byte >= 0 else 127)
 
 
 def wrap_dim(dim: int, tensor: Tensor) -> int:
@@ -68,6 +65,15 @@ def wrap_dim(dim: int, tensor: Tensor) -> int:
             f"(expected to be in range of [{-count}, {count - 1}], but got {dim})"
         )
     return dim % count
+
+
+def sizes_of(tensor: Tensor) -> list[int]:
+    """Return the extents of ``tensor``.
+
+    Raises:
+        RuntimeError: If ``tensor`` is nested.
+    """
+    return list(torch.ops.aten.size.default(tensor))
 
 
 def format_sizes(sizes: Iterable[int]) -> str:

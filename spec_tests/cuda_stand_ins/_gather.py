@@ -6,18 +6,22 @@ import torch
 from torch import Tensor
 from torch._prims_common import suggest_memory_format
 
+from ._arguments import as_tensor, integer, list_of, optional, primitive
 from ._devices import (
     accelerator_name,
     accelerator_type,
-    device_at,
+    device_at_byte,
     format_sizes,
     is_on_accelerator,
-    primitive,
     wrap_dim,
 )
 
 
-@primitive
+@primitive(
+    tensors=list_of(as_tensor),
+    dim=integer(),
+    destination_index=optional(integer(-(2**31), 2**31 - 1)),
+)
 def gather(tensors: Sequence[Tensor], dim: int, destination_index: int | None = None) -> Tensor:
     """Stand in for ``torch._C._gather``.
 
@@ -47,7 +51,7 @@ def gather(tensors: Sequence[Tensor], dim: int, destination_index: int | None = 
     return _copy_chunks(result, tensors, dim)
 
 
-@primitive
+@primitive(tensors=list_of(as_tensor), out=as_tensor, dim=integer())
 def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
     """Stand in for ``torch._C._gather_out``.
 
@@ -121,4 +125,4 @@ def _destination_device(index: int | None) -> torch.device:
         return torch.device(accelerator_type(), torch.accelerator.current_device_index())
     if index == -1:
         return torch.device("cpu")
-    return device_at(index)
+    return device_at_byte(index)

@@ -1,23 +1,29 @@
 """Stand-ins for ``_scatter`` and ``_scatter_out`` of ``torch._C``."""
 
 from collections.abc import Sequence
-from ctypes import c_int8, c_int16
+from ctypes import c_int16
 
 import torch
 from torch import Tensor
 
+from ._arguments import anything, as_tensor, integer, list_of, optional, primitive
 from ._devices import (
     accelerator_name,
     device_at,
     format_sizes,
     is_on_accelerator,
-    primitive,
     wrap_dim,
 )
 from ._streams import StreamGuard, as_streams, stream_at
 
 
-@primitive
+@primitive(
+    tensor=as_tensor,
+    devices=list_of(integer()),
+    chunk_sizes=optional(list_of(integer())),
+    dim=integer(),
+    streams=anything,
+)
 def scatter(
     tensor: Tensor,
     devices: Sequence[int],
@@ -51,14 +57,14 @@ def scatter(
     return chunks
 
 
-@primitive
+@primitive(tensor=as_tensor, out=list_of(as_tensor), dim=integer(), streams=anything)
 def scatter_out(
-    tensor: Tensor, outs: Sequence[Tensor], dim: int = 0, streams: object = None
+    tensor: Tensor, out: Sequence[Tensor], dim: int = 0, streams: object = None
 ) -> list[Tensor]:
     """Stand in for ``torch._C._scatter_out``.
 
     Returns:
-        The tensors of ``outs`` in a new list, overwritten with consecutive chunks. They keep their
+        The tensors of ``out`` in a new list, overwritten with consecutive chunks. They keep their
         dtypes and strides.
 
     Raises:
@@ -69,19 +75,19 @@ def scatter_out(
         IndexError: If ``tensor`` has no dimension ``dim``.
     """
     stream_list = as_streams(streams)
-    if not outs:
+    if not out:
         raise RuntimeError("Expected at least one output tensor to scatter to")
     dim = wrap_dim(dim, tensor)
-    for index, out in enumerate(outs):
-        _check_out(tensor, index, out, dim)
-    sizes = [out.size(dim) for out in outs]
+    for index, each in enumerate(out):
+        _check_out(tensor, index, each, dim)
+    sizes = [each.size(dim) for each in out]
     _check_total_size(tensor, sizes, dim)
 
     with StreamGuard() as current:
         for index, chunk in enumerate(tensor.split_with_sizes(sizes, dim)):
-            current.set(stream_at(stream_list, index, outs[index].get_device()))
-            outs[index].copy_(chunk, non_blocking=True)
-    return list(outs)
+            current.set(stream_at(stream_list, index, out[index].get_device()))
+            out[index].copy_(chunk, non_blocking=True)
+    return list(out)
 
 
 def _split(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) -> list[Tensor]:
@@ -97,10 +103,9 @@ def _split(tensor: Tensor, count: int, sizes: Sequence[int] | None, dim: int) ->
 
 
 def _copy(chunk: Tensor, ordinal: int) -> Tensor:
-    target = device_at(ordinal)
-    # In C++, a device stores its ordinal in 8 bits.
-    target = torch.device(target.type, c_int8(ordinal).value)
-    return chunk.to(target, non_blocking=True, copy=False, memory_format=torch.preserve_format)
+    return chunk.to(
+        device_at(ordinal), non_blocking=True, copy=False, memory_format=torch.preserve_format
+    )
 
 
 def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:

