@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_leaves
 
+from spec_tests.cuda_stand_ins import STAND_INS
 from spec_tests.divergences.compile_backends import (
     CountingBackend,
     count_frames,
@@ -36,29 +37,40 @@ COMPILATIONS = {
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
 EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
-#: Name of a public function -> a function that builds arguments for it.
+#: Name of a public function -> a function that builds arguments for it. torch.compile also
+#: compiles code of torch.nn.parallel for these calls.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),
-    "scatter_gather.gather": lambda x, devices, module: ([x, x], devices[0]),
-    "replicate.replicate": lambda x, devices, module: (module, devices),
     "parallel_apply.parallel_apply": lambda x, devices, module: ([module] * 2, [x, x]),
-    "comm.broadcast": lambda x, devices, module: (x, devices),
-    "comm.broadcast_coalesced": lambda x, devices, module: ([x], devices),
     "comm.reduce_add": lambda x, devices, module: ([x],),
     "comm.reduce_add_coalesced": lambda x, devices, module: ([[x]],),
-    "comm.scatter": lambda x, devices, module: (x, devices),
     "comm.gather": lambda x, devices, module: ([x, x],),
     "functions.Scatter.apply": lambda x, devices, module: (devices, None, 0, x),
+}
+#: Calls that torch.compile does not compile in torch.nn.parallel, either.
+UNCOMPILED_CALLS = {
+    "scatter_gather.gather": lambda x, devices, module: ([x, x], devices[0]),
+    "replicate.replicate": lambda x, devices, module: (module, devices),
+    "comm.broadcast": lambda x, devices, module: (x, devices),
+    "comm.broadcast_coalesced": lambda x, devices, module: ([x], devices),
+    "comm.scatter": lambda x, devices, module: (x, devices),
+}
+#: Calls that torch.compile tries to compile in torch.nn.parallel from PyTorch 2.14 on.
+FUNCTION_CALLS = {
     "functions.Gather.apply": lambda x, devices, module: (devices[0], 0, x, x),
     "functions.Broadcast.apply": lambda x, devices, module: (devices, x),
+    "functions.ReduceAddCoalesced.apply": lambda x, devices, module: (devices[0], 1, x, x),
 }
 Pair = namedtuple("Pair", ("left", "right"))
 
 
 @pytest.fixture(autouse=True)
-def reset_compiler():
-    """Reset the compiler and its counters."""
+def reset_compiler(monkeypatch):
+    """Reset the compiler and its counters. Exclude the stand-ins for functions in C."""
+    for name, stand_in in STAND_INS.items():
+        if getattr(torch._C, name) is stand_in:
+            monkeypatch.setattr(torch._C, name, torch.compiler.disable(stand_in))
     torch.compiler.reset()
     reset_metrics()
 
@@ -166,11 +178,15 @@ def test_code_around_a_call_is_compiled(target, topology, name):
 
 
 @SURROUNDING_CLAUSE
-def test_code_around_reduce_add_coalesced_is_compiled(target, topology):
-    # This call is not in CALLS, because up to PyTorch 2.13 torch.compile does not trace it in
-    # torch.nn.parallel.
-    function = target.functions.ReduceAddCoalesced.apply
-    check_surrounding_code(function, lambda x, devices, module: (devices[0], 1, x, x), topology)
+@pytest.mark.parametrize("name", UNCOMPILED_CALLS)
+def test_code_around_an_uncompiled_call_is_compiled(target, topology, name):
+    check_surrounding_code(attrgetter(name)(target), UNCOMPILED_CALLS[name], topology)
+
+
+@SURROUNDING_CLAUSE
+@pytest.mark.parametrize("name", FUNCTION_CALLS)
+def test_code_around_a_function_is_compiled(target, topology, name):
+    check_surrounding_code(attrgetter(name)(target), FUNCTION_CALLS[name], topology)
 
 
 @SURROUNDING_CLAUSE
@@ -194,10 +210,8 @@ def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     assert len(files - files_without_wrapper) <= 1, files
 
 
-@ONE_CLAUSE
-@EVERY_COMPILATION
-@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
-def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
+def check_one_graph(target, topology, compilation, slot):
+    """Fail unless a compiled wrapper on one device is one graph, for an input in ``slot``."""
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4).to(topology.device(slot))
     expected = train_step(wrapper.forward, wrapper, x)
@@ -205,6 +219,19 @@ def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot)
     compiled = COMPILATIONS[compilation](wrapper, backend=backend, fullgraph=True)
     checks.same(train_step(compiled, wrapper, x), expected, compilation, tolerance=checks.LAYER)
     checks.same(len(backend.devices), 1, compilation)
+
+
+@ONE_CLAUSE
+@pytest.mark.parametrize("compilation", ["torch.compile(w)", "in a function"])
+@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
+def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
+    check_one_graph(target, topology, compilation, slot)
+
+
+@ONE_CLAUSE
+@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
+def test_wrapper_compiled_in_place_on_one_device_is_one_graph(target, topology, slot):
+    check_one_graph(target, topology, "w.compile()", slot)
 
 
 @ONE_CLAUSE
