@@ -67,8 +67,9 @@ def _test_commands(call: Callable[..., None], empty: Path) -> None:
         if text not in page:
             sys.exit(f"report.html does not contain {text}")
     options = ("--target", "torch.nn.parallel", "--accelerator", "sim", "-q")
-    call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *options)
-    call("pytest", "--pyargs", "spec_tests.comm.test_scatter", *options, "-n", "2")
+    suite = ("-p", "spec_tests", "--pyargs", "spec_tests.comm.test_scatter")
+    call("pytest", *suite, *options)
+    call("pytest", *suite, *options, "-n", "2")
 
 
 def _test_package(call: Callable[..., None], empty: Path) -> None:

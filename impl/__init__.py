@@ -14,6 +14,8 @@ from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter
 
+__version__ = "0.1.0"
+
 __all__ = [
     "DataParallel",
     "SplitAlong",

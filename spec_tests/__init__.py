@@ -1,1 +1,3 @@
-"""The conformance suite of torch.nn.parallel."""
+"""The conformance suite of torch.nn.parallel. ``pytest -p spec_tests`` has its options."""
+
+pytest_plugins = ["spec_tests.harness.pytest_plugin.options"]

@@ -4,11 +4,10 @@ import pytest
 
 from reports import release_notes
 
-PROJECT = """[project]
-version = "0.2.0"
-[project.urls]
+PROJECT = """[project.urls]
 Repository = "https://example.org/r"
 """
+VERSION = '__version__ = "0.2.0"\n'
 CHANGELOG = """# Changelog
 
 ## 0.2.0 (2026-11-23)
@@ -26,6 +25,8 @@ CHANGELOG = """# Changelog
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "impl").mkdir()
+    (tmp_path / "impl" / "__init__.py").write_text(VERSION)
     (tmp_path / "CHANGELOG.md").write_text(CHANGELOG)
     return tmp_path
 
@@ -39,13 +40,13 @@ def test_notes_are_the_section_of_the_release_with_absolute_links(folder, capsys
 
 
 def test_notes_of_the_last_section_end_with_the_file(folder, capsys):
-    (folder / "pyproject.toml").write_text(PROJECT.replace("0.2.0", "0.1.0"))
+    (folder / "impl" / "__init__.py").write_text(VERSION.replace("0.2.0", "0.1.0"))
     release_notes.main("v0.1.0", folder)
     assert capsys.readouterr().out == "* The first release.\n"
 
 
 def test_tag_of_another_version_is_refused(folder):
-    with pytest.raises(SystemExit, match=r"tag v0.3.0, but pyproject.toml has version 0.2.0"):
+    with pytest.raises(SystemExit, match=r"tag v0.3.0, but impl.__version__ is 0.2.0"):
         release_notes.main("v0.3.0", folder)
 
 

@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from pathlib import Path
 
 from spec_tests.cli import doctor
@@ -71,6 +72,7 @@ def _make_parser() -> argparse.ArgumentParser:
         epilog=EXIT_STATUS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+    parser.add_argument("--version", action="version", version=_version())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run_options(commands.add_parser("run", help="check a target"))
     clauses = commands.add_parser("clauses", help="print the specification")
@@ -86,6 +88,13 @@ def _make_parser() -> argparse.ArgumentParser:
         commands.add_parser("doctor", help="check the requirements of a run on this machine")
     )
     return parser
+
+
+def _version() -> str:
+    try:
+        return metadata.version("torch-parallel-spec")
+    except metadata.PackageNotFoundError:
+        return "a checkout that is not installed"
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:

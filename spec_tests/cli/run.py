@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -18,6 +19,11 @@ NOT_OFFERED = 6
 
 def run(options: argparse.Namespace) -> int:
     """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
+    # Hypothesis would save failing examples in the current folder.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    os.environ.setdefault(
+        "HYPOTHESIS_STORAGE_DIRECTORY", str(cache / "torch-parallel-spec" / "hypothesis")
+    )
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
     if not _is_importable(options.target):
@@ -44,7 +50,7 @@ def _is_importable(name: str) -> bool:
 def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     """Return arguments that make pytest run the suite without settings of the current project."""
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
-    settings += ["-p", "spec_tests.harness.pytest_plugin.options", "-p", "no:cacheprovider"]
+    settings += ["-p", "spec_tests", "-p", "no:cacheprovider", "-p", "no:benchmark"]
     output = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
     return [
         str(SUITE),

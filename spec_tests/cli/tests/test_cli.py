@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -58,6 +59,18 @@ def test_a_failure_is_printed_in_at_most_ten_lines(command):
     assert lines[-1] == f"  repeat: {repeat}"
     assert not EXAMPLE.search(done.stdout)
     assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.machinery
+def test_run_writes_no_file_into_the_current_folder(tmp_path):
+    # Not in the fork server, which places the examples of Hypothesis in this folder.
+    (tmp_path / "wrong.py").write_text(WRONG_COMM)
+    command = [sys.executable, "-m", "spec_tests.cli.main", "run", "wrong", *ONE_CLAUSE]
+    command += ["--target-map", "comm=wrong"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["wrong.py"]
 
 
 def test_verbose_prints_the_output_of_pytest(command):

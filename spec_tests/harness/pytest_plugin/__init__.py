@@ -2,6 +2,5 @@
 
 Of the other packages of the harness, its modules import only ``environment``, ``concurrency`` and
 ``conformance``. They also import the module ``input_files``, the simulator and ``cuda_stand_ins``.
-pytest loads ``options`` in every run, also in other projects, so ``options`` imports no module of
-the suite.
+``options`` imports no module of the suite, so that ``pytest --help`` needs no accelerator.
 """

@@ -1,7 +1,6 @@
-"""The command-line options of the suite: the pytest entry point of the installed package.
+"""The command-line options of the suite. ``pytest -p spec_tests`` loads them.
 
-pytest loads this module in every run if the package is installed. Without ``--target`` the module
-only adds the options.
+Without ``--target`` the module only adds the options.
 """
 
 import sys
