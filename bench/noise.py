@@ -1,59 +1,60 @@
 """Measure how much of the processors other processes leave to a benchmark.
 
-A thread that computes without waiting has the same processor time as wall time, if it has a
-processor for itself. It has less processor time if other processes use the processor, too.
+Linux counts the time in which each processor is busy, and the time that it computes for each
+process. Their difference is the time of other processes and of a hypervisor's other machines.
+Nothing of impl is part of it, so a slower impl does not change the share.
 """
 
-import hashlib
 import os
 import time
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 __all__ = ["ProcessorShare"]
 
-#: Seconds between two samples, and rounds of the hash function in a sample (about 8 ms). Shorter
-#: computations often end before the system lets another process run.
-_INTERVAL, _ROUNDS = 0.1, 20_000
-#: The largest number of threads of a sample. No benchmark uses more than four devices.
-_MAX_THREADS = 4
+_PROC = Path("/proc")
+#: The fields of /proc/stat in which a processor is not busy: idle and waiting for input.
+_NOT_BUSY = (3, 4)
+#: The fields of /proc/stat that are no part of others. The later ones are parts of the first.
+_FIELDS = 8
 
 
 class ProcessorShare:
-    """The processor time of sample computations, divided by their wall time.
-
-    Each sample computes on all processors at the same time. Nothing of impl is part of it, so a
-    slower impl does not change the share.
-    """
+    """The share of the processors that other processes left to this one since the start."""
 
     def __init__(self) -> None:
-        self._threads = min(_count_processors(), _MAX_THREADS)
-        self._next = 0.0
-        self._processor_time = self._wall_time = 0.0
-
-    def sample(self) -> None:
-        """Compute for some milliseconds, unless the last sample ended less than 0.1 s ago."""
-        if time.perf_counter() < self._next:
-            return
-        with ThreadPoolExecutor(self._threads) as pool:
-            for processor_time, wall_time in pool.map(_compute, range(self._threads)):
-                self._processor_time += processor_time
-                self._wall_time += wall_time
-        self._next = time.perf_counter() + _INTERVAL
+        self._wall, self._others = time.perf_counter(), _time_of_others()
 
     @property
     def value(self) -> float:
-        """The share of all samples, from 0 to 1. There must be a sample."""
-        return min(1.0, self._processor_time / self._wall_time)
+        """The share, from 0 to 1."""
+        others = _time_of_others() - self._others
+        wall = (time.perf_counter() - self._wall) * (os.cpu_count() or 1)
+        return min(1.0, max(0.0, 1 - others / wall))
 
 
-def _count_processors() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _time_of_others() -> float:
+    """Return the seconds that all processors have computed for other processes."""
+    first_line, _, _ = (_PROC / "stat").read_text().partition("\n")
+    fields = [int(field) for field in first_line.split()[1:][:_FIELDS]]
+    busy = sum(fields) - sum(fields[index] for index in _NOT_BUSY)
+    return busy / os.sysconf("SC_CLK_TCK") - _time_of_this_process()
 
 
-def _compute(_: int) -> tuple[float, float]:
-    """Compute without the interpreter lock; return the processor time and the wall time."""
-    processor_start, wall_start = time.thread_time(), time.perf_counter()
-    hashlib.pbkdf2_hmac("sha256", b"", b"", _ROUNDS)
-    return time.thread_time() - processor_start, time.perf_counter() - wall_start
+def _time_of_this_process() -> float:
+    """Return the seconds of this process and of its children, which a benchmark may start."""
+    ended = os.times()
+    parents, seconds = {}, {}
+    for path in _PROC.glob("[0-9]*/stat"):
+        try:
+            # The second field, the name in parentheses, may contain spaces.
+            fields = path.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue  # The process has ended.
+        pid = int(path.parent.name)
+        parents[pid] = int(fields[1])
+        seconds[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    own = {os.getpid()}
+    for pid in sorted(parents):
+        if parents[pid] in own:
+            own.add(pid)
+    return sum(seconds[pid] for pid in own) + ended.children_user + ended.children_system

@@ -43,7 +43,6 @@ def time_in_turn(
     share = ProcessorShare()
 
     def time_others() -> None:
-        share.sample()
         for library, call in others.items():
             times[library].append(_time(call))
 

@@ -1,8 +1,11 @@
 """`bench.noise` measures how much of the processors other processes leave to a benchmark."""
 
+import hashlib
+import multiprocessing
+import os
 import subprocess
 import sys
-from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,56 +13,57 @@ from bench import noise
 from bench.noise import ProcessorShare
 from bench.ratios import QUIET_SHARE
 
-#: A program that uses one processor until its standard input is closed.
-BUSY = """
-import sys, threading
-threading.Thread(target=sys.stdin.read).start()
-print(flush=True)
-while threading.active_count() > 1:
-    pass
-"""
+#: A program that uses one processor until a file is deleted.
+BUSY = "import pathlib, sys; file = pathlib.Path(sys.argv[1])\nwhile file.exists(): pass"
+
+
+def compute():
+    """Compute for some tenths of a second, without the interpreter lock."""
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 500_000)
 
 
 @pytest.fixture
-def computations(monkeypatch):
-    """Return a list. Each item is the processor time and the wall time of a computation."""
-    times = []
-    monkeypatch.setattr(noise, "_count_processors", lambda: 2)
-    monkeypatch.setattr(noise, "_compute", lambda _: times.pop(0))
-    return times
+def processors(monkeypatch):
+    """Return the clock and the time of other processes, on a machine with two processors."""
+    state = SimpleNamespace(wall=100.0, others=50.0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(noise.time, "perf_counter", lambda: state.wall)
+    monkeypatch.setattr(noise, "_time_of_others", lambda: state.others)
+    return state
 
 
-def test_share_is_the_processor_time_of_all_computations_by_their_wall_time(
-    computations, monkeypatch
-):
-    computations += [(1.0, 1.0), (1.0, 2.0), (1.0, 4.0), (1.0, 1.0)]
-    monkeypatch.setattr(noise, "_INTERVAL", 0.0)
+def test_share_is_what_others_left_of_all_processors(processors):
     share = ProcessorShare()
-    share.sample()
-    share.sample()
-    assert share.value == 0.5
+    processors.wall += 10
+    processors.others += 5
+    assert share.value == 0.75
 
 
-def test_a_sample_is_skipped_soon_after_the_last_one(computations, monkeypatch):
-    computations += [(1.0, 1.0)] * 2
-    monkeypatch.setattr(noise, "_INTERVAL", 1000.0)
-    share = ProcessorShare()
-    share.sample()
-    share.sample()
-    assert share.value == 1.0
+def test_own_computation_is_no_computation_of_others():
+    before = noise._time_of_this_process()
+    compute()
+    assert noise._time_of_this_process() > before
 
 
-def test_share_beside_busy_processes_is_noisy(monkeypatch):
-    monkeypatch.setattr(noise, "_INTERVAL", 0.0)
-    share = ProcessorShare()
-    with ExitStack() as stack:
-        for _ in range(2 * noise._count_processors()):
-            process = subprocess.Popen(
-                [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
-            stack.enter_context(process)
-            stack.callback(process.stdin.close)
-            process.stdout.readline()
+def test_computation_of_a_child_is_no_computation_of_others():
+    before = noise._time_of_this_process()
+    child = multiprocessing.get_context("spawn").Process(target=compute)
+    child.start()
+    child.join()
+    assert noise._time_of_this_process() > before
+
+
+def test_share_beside_busy_processes_is_noisy(tmp_path):
+    file = tmp_path / "busy"
+    file.touch()
+    # The shell ends at once, so that the program is no child of this process.
+    orphan = ["sh", "-c", '"$0" -c "$1" "$2" &', sys.executable, BUSY, str(file)]
+    try:
+        for _ in range(2 * (os.cpu_count() or 1)):
+            subprocess.run(orphan, check=True)
+        share = ProcessorShare()
         for _ in range(5):
-            share.sample()
+            compute()
+    finally:
+        file.unlink()
     assert share.value < QUIET_SHARE
