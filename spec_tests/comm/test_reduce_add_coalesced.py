@@ -174,6 +174,15 @@ def test_lists_of_different_lengths_are_refused(target, topology, lengths, compa
     refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, text)
 
 
+@clause("comm.reduce-add-coalesced.refuses-ragged-lists")
+def test_lists_with_different_numbers_of_buckets_are_refused(target, topology):
+    first = [TensorSpec((2,)), TensorSpec((0,))]
+    second = [TensorSpec((2,)), TensorSpec((0,), torch.float64)]
+    text = "zip() argument 2 is longer than argument 1"
+    call = _reduce(first, second, destination=DeviceAt(0))
+    refused(call, target, topology, ValueError, text)
+
+
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
 def test_list_of_cpu_tensors_is_refused(target, topology):
     text = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"

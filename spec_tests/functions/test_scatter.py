@@ -187,3 +187,10 @@ def test_get_stream_returns_one_side_stream_per_device(target, topology):
 def test_get_stream_returns_none_for_the_cpu(target):
     module = target.submodule("_functions")
     assert module._get_stream(torch.device("cpu")) is None
+
+
+@clause("functions.get-stream")
+def test_get_stream_refuses_a_device_of_another_type(target):
+    module = target.submodule("_functions")
+    with pytest.raises(AssertionError, match="to match device type meta"):
+        module._get_stream(torch.device("meta"))
