@@ -189,13 +189,16 @@ def _replica_list(mask: Sequence[bool], is_none: bool) -> str:
 
 
 @NONE_CLAUSE
-@given(mask=masks)
-@example(mask=[True, False])
-@example(mask=[False, True])
-def test_none_beside_tensors_is_refused(target, topology, mask):
+@given(mask=masks, nested=st.booleans())
+@example(mask=[True, False], nested=True)
+@example(mask=[False, True], nested=False)
+def test_none_beside_tensors_is_refused(target, topology, mask, nested):
+    outputs = _outputs(topology, mask)
+    if not nested:
+        outputs = [output["x"][1] for output in outputs]
     with pytest.raises(ValueError) as caught:
-        target.scatter_gather.gather(_outputs(topology, mask), topology.device(0))
-    texts = ["['x'][1]", _replica_list(mask, True), _replica_list(mask, False)]
+        target.scatter_gather.gather(outputs, topology.device(0))
+    texts = [_replica_list(mask, True), _replica_list(mask, False), *["['x'][1]"] * nested]
     checks.same(missing_texts(caught.value, texts), [], mask)
 
 

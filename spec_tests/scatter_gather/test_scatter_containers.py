@@ -12,6 +12,12 @@ from spec_tests.strategies.scatter_gather import SPLIT, scatter_calls
 from spec_tests.strategies.tensors import device_slots
 
 
+class WithFields(tuple):
+    """A tuple with ``_fields`` but without ``_asdict``."""
+
+    _fields = ()
+
+
 @clause("scatter_gather.scatter.lists-and-tuples")
 @given(call=scatter_calls(kinds=("list", "tuple")))
 def test_scattered_lists_and_tuples_keep_their_class(target, baselines, topology, call):
@@ -96,8 +102,15 @@ def test_list_of_numbers_is_not_split(target, topology, numbers, slots):
 @pytest.mark.filterwarnings("ignore:.is_namedtuple. is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(Pair(1, 2), True), (NoFields(), True), ((1, 2), False), (Pair, False), ([1], False)],
-    ids=["named-tuple", "without-fields", "tuple", "class", "list"],
+    [
+        (Pair(1, 2), True),
+        (NoFields(), True),
+        (WithFields(), False),
+        ((1, 2), False),
+        (Pair, False),
+        ([1], False),
+    ],
+    ids=["named-tuple", "without-fields", "fields-only", "tuple", "class", "list"],
 )
 def test_is_namedtuple_returns_whether_a_value_is_a_named_tuple(target, value, expected):
     assert target.scatter_gather.is_namedtuple(value) is expected

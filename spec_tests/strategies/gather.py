@@ -153,7 +153,8 @@ def ragged_gather_calls(draw: st.DrawFn) -> PublicCall:
     Shrinks to two replicas.
     """
     kinds = st.sampled_from(["list", "tuple", "ListSubclass", "TupleSubclass"])
-    replicas = draw(st.lists(st.tuples(kinds, st.integers(0, 3)), min_size=2, max_size=4))
+    sequences = st.tuples(kinds, st.integers(0, 3)) | st.just(("Pair", 2))
+    replicas = draw(st.lists(sequences, min_size=2, max_size=4))
     outputs = [
         Container(kind, (TensorSpec((2,), slot=slot),) * length)
         for slot, (kind, length) in enumerate(replicas)
