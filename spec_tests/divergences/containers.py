@@ -42,7 +42,8 @@ def as_dicts(value: Any) -> Any:
         return [as_dicts(member) for member in value]
     if not is_dataclass(value) or isinstance(value, type):
         return value
-    return {field.name: as_dicts(getattr(value, field.name)) for field in fields(value)}
+    names = [field.name for field in fields(value) if hasattr(value, field.name)]
+    return {name: as_dicts(getattr(value, name)) for name in names}
 
 
 def get_member_classes(value: object) -> list[type]:

@@ -60,6 +60,16 @@ def test_rows_are_split_in_proportion_to_weights(target, topology, rows, weights
     assert max(map(abs, differences)) < len(weights), f"{rows} rows, weights {weights}: {lengths}"
 
 
+@WEIGHTS_CLAUSE
+@given(sizes=SIZE_LISTS, factor=st.sampled_from([0.1, 1 / 3, 1000]))
+@example(sizes=[1, 2, 7], factor=0.1)
+def test_chunks_in_whole_proportions_are_exact(target, topology, sizes, factor):
+    tensor = torch.arange(sum(sizes), device=topology.device(0))
+    scaled = [size * factor for size in sizes]
+    found = target.scatter_gather.scatter([tensor], topology.take(len(sizes)), chunk_sizes=scaled)
+    checks.same([len(chunk) for [chunk] in found], sizes, factor)
+
+
 INVALID_SIZES = pytest.mark.parametrize(
     ("sizes", "text"),
     [((1,), "1 chunk sizes for 2 devices"), ((1, -1), "negative"), ((0, 0), "every chunk size")],

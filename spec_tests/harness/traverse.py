@@ -36,5 +36,6 @@ def members(value: object) -> Mapping[object, object]:
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, range)):
         return dict(enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: getattr(value, name) for name in names if hasattr(value, name)}
     return {}

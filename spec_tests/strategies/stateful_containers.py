@@ -10,11 +10,15 @@ from hypothesis import strategies as st
 
 @dataclass
 class Batch:
-    """A dataclass with a default, and a field that its constructor does not take."""
+    """A dataclass with a default, and two fields that its constructor does not take.
+
+    The last field is never set.
+    """
 
     rows: Any
     note: Any = None
     seen: Any = field(default=None, init=False)
+    unset: Any = field(init=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
