@@ -129,9 +129,15 @@ def test_changes_of_a_deepcopied_replica_do_not_change_the_module(target, topolo
         before = snapshot(named_tensors(module), {})
         copied = replica_tensors(copy.deepcopy(replica), module)
         checks.same({tensor.is_leaf for tensor in copied.values()}, {True}, spec)
+        tensors = replica_tensors(replica, module)
+        checks.same(_require_grad(copied), _require_grad(tensors), spec)
         for tensor in copied.values():
             tensor.data.add_(1)
         checks.same(snapshot(named_tensors(module), {}), before, spec)
+
+
+def _require_grad(tensors):
+    return {name: tensor.requires_grad for name, tensor in tensors.items()}
 
 
 @DEEPCOPY_CLAUSE

@@ -2,11 +2,13 @@
 
 import io
 import pickle
+import pickletools
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import leaked_objects
@@ -49,6 +51,17 @@ def test_loaded_replicas_compute_the_outputs_of_the_saved_ones(
         rows = spec.rows(2, slot=None).build(topology).to(device)
         loaded = copy(replica)
         checks.same(loaded(rows), replica(rows), spec)
+
+
+@clause("replicate.saved")
+@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
+def test_a_pickled_replica_does_not_refer_to_the_target(target, topology, detach):
+    module = nn.Linear(2, 2).to(topology.device(0))
+    for replica in target.replicate.replicate(module, topology.take(2), detach):
+        pickled = pickle.dumps(replica, protocol=2)
+        names = [name for code, name, _ in pickletools.genops(pickled) if code.name == "GLOBAL"]
+        assert "torch.nn.modules.linear Linear" in names
+        assert [name for name in names if name.startswith(f"{target.name}.")] == []
 
 
 @clause("replicate.leaves-nothing")

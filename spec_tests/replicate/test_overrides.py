@@ -2,6 +2,7 @@
 
 import pytest
 from hypothesis import given
+from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
@@ -26,6 +27,15 @@ def test_an_override_of_replicate_for_data_parallel_makes_the_replicas(
     target, baselines, topology, call
 ):
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.overrides.replica-hook")
+@given(slots=device_slots())
+def test_replicate_for_data_parallel_set_on_a_module_makes_its_replicas(target, topology, slots):
+    module = nn.Sequential(nn.ReLU(), nn.ReLU())
+    vars(module[1])["_replicate_for_data_parallel"] = nn.Tanh
+    replicas = target.replicate.replicate(module, topology.take(slots))
+    checks.same([type(replica[1]) for replica in replicas], [nn.Tanh] * len(slots), slots)
 
 
 @clause("replicate.overrides.setattr")
