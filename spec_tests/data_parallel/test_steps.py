@@ -1,5 +1,6 @@
 """DataParallel: the methods that forward calls."""
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,10 +17,10 @@ from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 
-def overridden(target, topology, **steps):
+def overridden(target, topology, count=2, **steps):
     kind = type("Overridden", (target.data_parallel.DataParallel,), steps)
     device = topology.device(0)
-    return kind(nn.Linear(2, 2).to(device), [device, device]), torch.ones(4, 2, device=device)
+    return kind(nn.Linear(2, 2).to(device), [device] * count), torch.ones(4, 2, device=device)
 
 
 @clause("data_parallel.steps.arguments")
@@ -38,12 +39,17 @@ def test_forward_passes_the_result_of_each_method_to_the_next(
 
 
 @clause("data_parallel.steps.scatter")
-def test_forward_uses_the_result_of_an_overridden_scatter(target, topology):
-    def scatter(self, inputs, kwargs, device_ids):
-        return [(inputs[0] * 3,)], [{}]
+@pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
+@pytest.mark.parametrize("place", ["class", "instance"])
+def test_forward_uses_the_result_of_an_overridden_scatter(target, topology, count, place):
+    def scatter(inputs, kwargs, device_ids):
+        return [()], [{"input": kwargs["input"] * 3}]
 
-    wrapped, x = overridden(target, topology, scatter=scatter)
-    torch.testing.assert_close(wrapped(x), wrapped.module(x * 3))
+    steps = {"scatter": staticmethod(scatter)} if place == "class" else {}
+    wrapped, x = overridden(target, topology, count, **steps)
+    if place == "instance":
+        wrapped.scatter = scatter
+    torch.testing.assert_close(wrapped(input=x), wrapped.module(x * 3))
 
 
 @clause("data_parallel.steps.scatter")

@@ -149,6 +149,7 @@ def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology,
     )
     assert found["pair"][0].device == found["scalar"].device == topology.device(1)
     assert found["scalar"].shape == ()
+    assert found["on the CPU"].device.type == "cpu"
     (found["pair"][0].sum() + found["scalar"]).backward()
     checks.same(x.grad, torch.full((2,), 4.0))
 
@@ -198,7 +199,7 @@ def test_reference_fails_on_a_sparse_gradient_of_one_replica(reference, topology
 
 
 class Nested(nn.Module):
-    """A module that returns a dict with a tensor in a tuple, and with a 0-dim tensor."""
+    """A module that returns a dict with a tensor in a tuple, a 0-dim tensor and a CPU tensor."""
 
     def forward(self, x):
-        return {"pair": (x * 2, None), "scalar": (x * 2).sum()}
+        return {"pair": (x * 2, None), "scalar": (x * 2).sum(), "on the CPU": torch.ones(2)}
