@@ -8,7 +8,7 @@ Letters used in this file: ``N`` is the size of a tensor along ``dim``, ``k`` th
 devices, ``n`` the number of tensors per device.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from torch import Tensor
 
@@ -209,7 +209,7 @@ def reduce_add_coalesced(
 def scatter(
     tensor: Tensor,
     devices: Iterable[DeviceLike] | None = None,
-    chunk_sizes: Sequence[int] | None = None,
+    chunk_sizes: Sequence[int] | Iterator[int] | None = None,
     dim: int = 0,
     streams: Streams = None,
     *,
@@ -256,6 +256,8 @@ def scatter(
             return copy_chunks(chunks, out, streams)
     with argument("devices"):
         ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
+    if isinstance(chunk_sizes, Iterator):
+        chunk_sizes = list(chunk_sizes)
     with argument("devices or chunk_sizes"):
         check_chunk_count(chunk_sizes, len(ordinals))
     with argument("tensor, chunk_sizes or dim"):

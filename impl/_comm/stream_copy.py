@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._device import accelerator_type, call_on_stream, device_at
+from .._device import accelerator_type, call_on_stream, device_at, is_of_type
 from .copy import to_device
 
 #: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
@@ -19,7 +19,7 @@ Streams = Sequence[torch.Stream | None] | None
 
 
 def check_streams(streams: object) -> None:
-    """Check that ``streams`` is None or a sequence of streams and Nones."""
+    """Check that ``streams`` is None or a sequence of the accelerator's streams and Nones."""
     if streams is None:
         return
     if not isinstance(streams, Sequence):
@@ -29,6 +29,12 @@ def check_streams(streams: object) -> None:
             "Unknown data type found in stream list. "
             f"Need torch.{accelerator_type()}.Stream or None"
         )
+    for index, stream in enumerate(streams):
+        if stream is not None and not is_of_type(stream.device, accelerator_type()):
+            raise RuntimeError(
+                f"Expected streams of {accelerator_type()} devices, but the stream at index "
+                f"{index} is on {stream.device}"
+            )
 
 
 def chunks_to_devices(

@@ -18,6 +18,7 @@ from .device import (
     is_cpu,
     is_cuda,
     is_minus_one,
+    is_of_type,
     is_on_accelerator,
     is_on_cpu,
     type_to_use,

@@ -131,6 +131,14 @@ def test_error_for_other_values_than_streams_equals_the_reference(
     checks.agree(_scatter_from_cpu(streams), target, reference, topology)
 
 
+@clause("comm.scatter.refuses-what-is-no-stream")
+def test_stream_of_another_device_type_is_refused(target, topology):
+    index = topology.device(0).index
+    stream = torch.Stream(stream_id=0, device_index=index, device_type=0)  # of the CPU
+    with pytest.raises(RuntimeError):
+        target.comm.scatter(torch.ones(4, 2), topology.take([0, 0]), streams=[None, stream])
+
+
 def _scatter_from_cpu(streams):
     arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
     return PublicCall("comm.scatter", arguments)

@@ -5,6 +5,8 @@ seven functions of ``torch._C`` (the primitives) that only a CUDA build of PyTor
 adapts the check and sets a stand-in for each primitive. The stand-ins are written from a
 description of the primitives' behaviour and share no code with any target.
 
+``tox -e cuda-build`` compares them with the primitives of PyPI's CUDA build.
+
 The stand-ins always copy with ``copy_``. They do not imitate NCCL, which records no graph, does
 not increase version counters and supports fewer dtypes. Their error texts name the current
 accelerator: ``SIM tensors`` instead of ``CUDA tensors``.

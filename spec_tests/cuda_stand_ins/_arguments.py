@@ -43,10 +43,13 @@ def primitive(
     def decorate(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
         signature = inspect.signature(function)
 
-        def convert(*args: object, **kwargs: object) -> dict[str, Any]:
+        def convert(*args: object, **kwargs: object) -> list[Any]:
             try:
-                bound = signature.bind(*args, **kwargs).arguments
-                return {name: converters[name](value) for name, value in bound.items()}
+                values = signature.bind(*args, **kwargs).args if kwargs else args
+                return [
+                    convert_one(value)
+                    for convert_one, value in zip(converters.values(), values, strict=False)
+                ]
             except TypeError:
                 raise TypeError(
                     f"_{function.__name__}(): incompatible function arguments. "
@@ -56,7 +59,7 @@ def primitive(
         @functools.wraps(function)
         def run(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
             with torch._C.DisableTorchFunction():
-                return function(**convert(*args, **kwargs))  # type: ignore[call-arg]
+                return function(*convert(*args, **kwargs))  # type: ignore[call-arg]
 
         return run
 
@@ -74,7 +77,9 @@ def integer(minimum: int = -(2**63), maximum: int = 2**63 - 1) -> Callable[[Any]
     """Return a function that converts numbers from ``minimum`` to ``maximum``, except floats."""
 
     def convert(value: Any) -> int:
-        if isinstance(value, float | str) or getattr(value, "ndim", 0) != 0:
+        if type(value) is not int and (
+            isinstance(value, float | str) or getattr(value, "ndim", 0) != 0
+        ):
             raise TypeError
         number = int(value)
         if not minimum <= number <= maximum:
@@ -88,7 +93,9 @@ def list_of(convert_member: Callable[[Any], Any]) -> Callable[[Any], list[Any]]:
     """Return a function that converts collections with `convert_member` to lists."""
 
     def convert(value: Any) -> list[Any]:
-        if isinstance(value, str | bytes) or not (is_sequence(value) or isinstance(value, _LISTS)):
+        if not isinstance(value, list | tuple) and (
+            isinstance(value, str | bytes) or not (is_sequence(value) or isinstance(value, _LISTS))
+        ):
             raise TypeError
         return [convert_member(member) for member in value]
 

@@ -73,7 +73,7 @@ def sizes_of(tensor: Tensor) -> list[int]:
     Raises:
         RuntimeError: If ``tensor`` is nested.
     """
-    return list(torch.ops.aten.size.default(tensor))
+    return list(torch.ops.aten.size.default(tensor) if tensor.is_nested else tensor.shape)
 
 
 def format_sizes(sizes: Iterable[int]) -> str:

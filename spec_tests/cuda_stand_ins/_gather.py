@@ -13,6 +13,7 @@ from ._devices import (
     device_at_byte,
     format_sizes,
     is_on_accelerator,
+    sizes_of,
     wrap_dim,
 )
 
@@ -63,10 +64,10 @@ def gather_out(tensors: Sequence[Tensor], out: Tensor, dim: int) -> Tensor:
         IndexError: As for ``gather``.
     """
     sizes = _joined_sizes(tensors, dim, "has device '{}'")
-    if list(out.shape) != sizes:
+    if sizes_of(out) != sizes:
         raise RuntimeError(
             f"Expected out tensor to have shape {format_sizes(sizes)}, "
-            f"but got {format_sizes(out.shape)}"
+            f"but got {format_sizes(sizes_of(out))}"
         )
     return _copy_chunks(out, tensors, dim)
 
@@ -83,7 +84,7 @@ def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_error_format: str)
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
     dim = wrap_dim(dim, tensors[0])
-    sizes = list(tensors[0].shape)
+    sizes = sizes_of(tensors[0])
     for index, tensor in enumerate(tensors):
         _check_device(index, tensor, device_error_format)
         _check_shape(index, tensor, sizes, dim)
@@ -108,9 +109,9 @@ def _check_shape(index: int, tensor: Tensor, first_sizes: list[int], dim: int) -
         )
     # A 0-dim tensor passes `wrap_dim`, but `tensor.size(dim)` raises an IndexError for it.
     expected = [*first_sizes[:dim], tensor.size(dim), *first_sizes[dim + 1 :]]
-    if list(tensor.shape) != expected:
+    if sizes_of(tensor) != expected:
         raise RuntimeError(
-            f"Input tensor at index {index} has invalid shape {format_sizes(tensor.shape)}, "
+            f"Input tensor at index {index} has invalid shape {format_sizes(sizes_of(tensor))}, "
             f"but expected {format_sizes(expected)}"
         )
 

@@ -12,6 +12,7 @@ from ._devices import (
     device_at,
     format_sizes,
     is_on_accelerator,
+    sizes_of,
     wrap_dim,
 )
 from ._streams import StreamGuard, as_streams, stream_at
@@ -114,7 +115,7 @@ def _check_out(tensor: Tensor, index: int, out: Tensor, dim: int) -> None:
             f"Expected all output tensors to be {accelerator_name()} tensors, "
             f"but output tensor at index {index} has device '{out.device}'"
         )
-    if _without_dim(out.shape, dim) != _without_dim(tensor.shape, dim):
+    if _without_dim(sizes_of(out), dim) != _without_dim(sizes_of(tensor), dim):
         raise RuntimeError(
             f"Output tensor at index {index} has incorrect shape: {format_sizes(out.shape)}. "
             f"Expected same shape except for scatter dim {dim} as the source tensor: "

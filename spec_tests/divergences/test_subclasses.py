@@ -14,6 +14,7 @@ from spec_tests.strategies.tensors import device_slots
 ATTRIBUTES_CLAUSE = clause("divergences.RE-11.attributes-of-tensors-are-kept")
 CLASSES_CLAUSE = clause("divergences.RE-11.classes-of-buffers-are-kept")
 WRAPPERS_CLAUSE = clause("divergences.RE-11.wrapper-parameters-are-copied")
+COPIES_CLAUSE = clause("divergences.SG-14.copies-keep-the-class")
 CHUNKS_CLAUSE = clause("divergences.SG-14.chunks-keep-class-and-attributes")
 
 
@@ -45,6 +46,34 @@ class Net(nn.Module):
     def forward(self, x):
         assert self.quantized.state == ["state"]
         return x * self.plain * self.quantized
+
+
+#: Name of a function of comm -> a function that returns its results for one tensor.
+COPIES = {
+    "scatter": lambda comm, tensor, devices: comm.scatter(tensor, devices),
+    "broadcast": lambda comm, tensor, devices: comm.broadcast(tensor, devices),
+    "broadcast_coalesced": lambda comm, tensor, devices: [
+        copy for row in comm.broadcast_coalesced([tensor], devices) for copy in row
+    ],
+}
+
+
+@COPIES_CLAUSE
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_comm_have_the_class_of_their_tensor(target, topology, name):
+    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Named)
+    topology.require(distinct=2)
+    copies = COPIES[name](target.comm, tensor, topology.take(2))
+    checks.same([type(copy) for copy in copies], [Named] * 2, name)
+
+
+@COPIES_CLAUSE
+@pytest.mark.parametrize("name", COPIES)
+def test_reference_copies_are_plain_tensors(reference, topology, name):
+    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Named)
+    topology.require(distinct=2)
+    *_, copy = COPIES[name](reference.comm, tensor, topology.take(2))
+    checks.same(type(copy), Tensor, name)
 
 
 @ATTRIBUTES_CLAUSE

@@ -81,7 +81,7 @@ def test_reference_cannot_join_nested_and_masked_gradients(
 ):
     tensor = spec.build(topology)
     chunks = reference.scatter_gather.scatter(tensor, topology.take(slots))
-    with pytest.raises(error, match=r"invalid shape|only concrete integers|copy_"):
+    with pytest.raises(error, match=r"calling torch\.ops\.aten\.size|copy_"):
         weighted_total(chunks, tensor.device).backward()
 
 

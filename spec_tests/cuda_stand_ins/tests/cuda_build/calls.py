@@ -5,7 +5,7 @@ may be invalid. Calls that end the process with the real primitives are not draw
 """
 
 import operator
-from collections import deque
+from collections import UserList, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -55,16 +55,18 @@ class Subclass(torch.Tensor):
     """A subclass without methods of its own."""
 
 
+def _nested(layout: torch.layout) -> torch.Tensor:
+    return torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=layout)
+
+
 VARIANTS: dict[str, Callable[[torch.Tensor], object]] = {
     "parameter": lambda tensor: torch.nn.Parameter(tensor, tensor.requires_grad),
     "subclass": lambda tensor: tensor.as_subclass(Subclass),
     "with history": lambda tensor: tensor.unsqueeze(0).squeeze(0),
-    "view of itself": lambda tensor: tensor.view_as(tensor),
     "detached": lambda tensor: tensor.detach(),
     "on meta": lambda tensor: tensor.to("meta"),
-    "nested": lambda tensor: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]).to(
-        tensor.device
-    ),
+    "nested": lambda tensor: _nested(torch.strided).to(tensor.device),
+    "jagged": lambda tensor: _nested(torch.jagged).to(tensor.device),
     "list": lambda tensor: [tensor],
     "array": lambda tensor: np.ones(2),
 }
@@ -82,19 +84,6 @@ class Collection:
         return COLLECTIONS[self.kind](build(self.members, topology))
 
 
-class Indexed:
-    """A class with the methods of a sequence that is not registered as one."""
-
-    def __init__(self, members: list[object]) -> None:
-        self.members = members
-
-    def __len__(self) -> int:
-        return len(self.members)
-
-    def __getitem__(self, index: int) -> object:
-        return self.members[index]
-
-
 COLLECTIONS: dict[str, Callable[[list[Any]], object]] = {
     "tuple": tuple,
     "deque": deque,
@@ -103,7 +92,7 @@ COLLECTIONS: dict[str, Callable[[list[Any]], object]] = {
     "map": lambda members: map(operator.itemgetter(0), [(member,) for member in members]),
     "iterator": iter,
     "dict": lambda members: dict.fromkeys(map(hashable, members)),
-    "indexed": Indexed,
+    "user list": UserList,
     "string": lambda members: "0" * len(members),
     "bytes": lambda members: bytes(len(members)),
     "range": lambda members: range(len(members)),

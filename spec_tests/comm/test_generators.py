@@ -1,0 +1,46 @@
+"""comm: arguments that are generators instead of lists."""
+
+import pytest
+import torch
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.tensors import counting
+
+
+def _each(members):
+    return (member for member in members)
+
+
+#: Name of an argument -> a function that makes a call with ``collect(list)`` as this argument.
+CALLS = {
+    "scatter-devices": lambda comm, collect, x, devices: comm.scatter(x, collect(devices)),
+    "scatter-chunk_sizes": lambda comm, collect, x, devices: comm.scatter(
+        x, devices, collect([1, 3])
+    ),
+    "scatter-out": lambda comm, collect, x, devices: comm.scatter(
+        x, out=collect([torch.zeros_like(x)])
+    ),
+    "broadcast-devices": lambda comm, collect, x, devices: comm.broadcast(x, collect(devices)),
+    "broadcast-out": lambda comm, collect, x, devices: comm.broadcast(
+        x, out=collect([torch.zeros_like(x)])
+    ),
+    "broadcast_coalesced-tensors": lambda comm, collect, x, devices: comm.broadcast_coalesced(
+        collect([x]), devices
+    ),
+    "broadcast_coalesced-devices": lambda comm, collect, x, devices: comm.broadcast_coalesced(
+        [x], collect(devices)
+    ),
+    "gather-tensors": lambda comm, collect, x, devices: comm.gather(collect([x, x])),
+}
+
+
+@clause("comm.generators")
+@pytest.mark.parametrize("name", CALLS)
+def test_generator_is_accepted_like_a_list(target, topology, name):
+    x, devices = counting((4, 2)).to(topology.device(0)), topology.take(2)
+    found, expected = (
+        snapshot(CALLS[name](target.comm, collect, x, devices), {}) for collect in (_each, list)
+    )
+    checks.same(found, expected, name)
