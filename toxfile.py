@@ -1,4 +1,4 @@
-"""A plugin that tox loads: it reads the default release of PyTorch for ``tox.ini``."""
+"""A plugin that tox loads: it reads the releases of PyTorch for ``tox.ini``."""
 
 import json
 import os
@@ -6,3 +6,4 @@ from pathlib import Path
 
 RELEASES = json.loads(Path(__file__).with_name(".ci").joinpath("releases.json").read_text())
 os.environ["DEFAULT_TORCH_VERSION"] = RELEASES["torch"]["gate"][0]
+os.environ["NEWEST_TORCH_VERSION"] = RELEASES["torch"]["gate"][-1]
