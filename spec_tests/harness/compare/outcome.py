@@ -101,7 +101,8 @@ def normalise(text: str) -> str:
     """Return an error text without the parts that differ between runs.
 
     The removed parts are traceback frames, C++ backtraces, addresses, and absolute paths of files
-    (the error of a compiler names a temporary file). A space that PyTorch before 2.15 lacks is added.
+    (the error of a compiler names a temporary file). A space that PyTorch before 2.15 lacks is
+    added.
     """
     text = text.split("\nException raised from", 1)[0]
     # The lines of traceback frames are indented; the text of the exception is not.

@@ -5,7 +5,8 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -19,7 +20,19 @@ from spec_tests.harness import input_files
 SOURCE = Path(__file__).parents[2] / "clauses.toml"
 #: The last section of SPECIFICATION.md. It compares reference, C++ front end and impl.
 SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
-BASES = ("documented", "observed", "law")
+#: For each basis: the evidence that it names.
+BASES: Mapping[str, str] = {
+    "documented": "the documentation of PyTorch states it; *source* links the page",
+    "law": "every implementation must satisfy it; example: the outputs of a wrapped module equal "
+    "those of the module alone",
+    "observed (real)": "the installed PyTorch behaves like this, on simulated devices or the CPU; "
+    "a stand-in, if one runs, only copies tensors",
+    "observed (binary)": "the primitives in PyTorch's CUDA build behave like this: "
+    "`tox -e cuda-build` compares all facts but values with those of the stand-ins, without a GPU",
+    "observed (stand-in)": "the stand-ins of the suite behave like this, and nothing else has "
+    "shown it: values, streams and memory of the primitives",
+    "observed (gpu)": "the reference behaves like this on a GPU",
+}
 #: Matches the id of a clause: two or more words, separated by dots. The first word, the chapter,
 #: is also the name of a web page.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
@@ -27,7 +40,11 @@ _TEXTS = {"says": str, "basis": str, "source?": str}
 _INTRODUCTION = """\
 # The specification of torch.nn.parallel
 
-{count} clauses. A *clause* is one statement about torch.nn.parallel that tests check.
+{count} clauses. A *clause* is one statement about torch.nn.parallel that tests check. The
+**basis** of a clause is the evidence for it. For an observed clause, *source* links a public
+thread, if there is one.
+
+{bases}
 
 ## Terms
 
@@ -49,13 +66,6 @@ The first word of an id is the chapter of the clause. Cite a clause by its id:
 `parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`;
 `parallel-conformance run TARGET --clause comm.scatter.slices` runs the tests of one clause.
 
-The **basis** is the evidence for the statement:
-
-* *documented*: the documentation of PyTorch states it; *source* links the page,
-* *observed*: the reference behaves like this; *source* links a public thread, if there is one,
-* *law*: a relation that every implementation must satisfy. Example: the outputs of a wrapped
-  module equal those of the module alone.
-
 A test compares the result of the target with the result of the reference, with the result of the
 *oracle* (a simple implementation in `oracle/`), with the result that a law requires, or with a
 value or error text in the test.
@@ -71,8 +81,7 @@ class Clause:
     Args:
         id: The name, which begins with the chapter: ``comm.scatter.slices``.
         says: The statement: one sentence in the present tense.
-        basis: The evidence: ``documented``, ``observed`` (the reference behaves like this) or
-            ``law`` (every implementation must satisfy the statement).
+        basis: The evidence: a key of `BASES`.
         source: The link to a page or public thread, if any.
     """
 
@@ -92,7 +101,7 @@ class Clause:
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
-            raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {BASES}")
+            raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {[*BASES]}")
         if not is_id(self.id):
             raise ValueError(f"clause {self.id}: the id has another form than 'chapter.name'")
 
@@ -163,7 +172,7 @@ def as_text(clauses: dict[str, Clause]) -> str:
 def as_markdown(clauses: dict[str, Clause]) -> str:
     """Return the text of SPECIFICATION.md: a table for each chapter, then the page `SYSTEMS`."""
     lines = [
-        _INTRODUCTION.format(count=len(clauses)),
+        _INTRODUCTION.format(count=len(clauses), bases=_table_of_bases(clauses.values())),
     ]
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines += [
@@ -178,6 +187,12 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
             for each in members
         ]
     return "\n".join([*lines, "", SYSTEMS.read_text(encoding="utf-8")])
+
+
+def _table_of_bases(clauses: Iterable[Clause]) -> str:
+    counts = Counter(each.basis for each in clauses)
+    rows = [f"| {basis} | {counts[basis]} | {text} |" for basis, text in BASES.items()]
+    return "\n".join(["| basis | clauses | evidence |", "|---|---|---|", *rows])
 
 
 def _escape_cell(text: str) -> str:
