@@ -83,8 +83,8 @@ def _copy_chunks(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
 def _joined_sizes(tensors: Sequence[Tensor], dim: int, device_error_format: str) -> list[int]:
     if not tensors:
         raise RuntimeError("Expected at least one tensor to gather from")
-    dim = wrap_dim(dim, tensors[0])
     sizes = sizes_of(tensors[0])
+    dim = wrap_dim(dim, tensors[0])
     for index, tensor in enumerate(tensors):
         _check_device(index, tensor, device_error_format)
         _check_shape(index, tensor, sizes, dim)
