@@ -11,16 +11,13 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ALWAYS", "REASONS", "TABLE", "Exempt", "Perturbation", "load"]
+__all__ = ["ALWAYS", "TABLE", "Perturbation", "load"]
 
 TABLE = Path(__file__).parent / "perturbations.toml"
 #: The guard of a perturbation that changes all calls.
 ALWAYS = "always"
 #: Joins the facts of a guard.
 AND = "&"
-#: The reasons for which a clause may have no perturbation: its tests call no public function; its
-#: tests compile the function, and the wrapper is not compiled like it.
-REASONS = frozenset({"no-call", "compiled"})
 
 
 @dataclass(frozen=True)
@@ -55,23 +52,7 @@ class Perturbation:
         return f"{self.function} {self.kind} {AND.join(sorted(self.guard)) or ALWAYS}"
 
 
-@dataclass(frozen=True)
-class Exempt:
-    """A clause without a perturbation.
-
-    Args:
-        reason: One of `REASONS`.
-    """
-
-    reason: str
-
-
-def load(path: Path = TABLE) -> dict[str, Perturbation | Exempt]:
-    """Return the table: the entry of each clause, in the order of the file."""
+def load(path: Path = TABLE) -> dict[str, Perturbation]:
+    """Return the table: the perturbation of each clause, in the order of the file."""
     table = tomllib.loads(path.read_text(encoding="utf-8"))
-    found: dict[str, Perturbation | Exempt] = {}
-    for name, text in table["clauses"].items():
-        found[name] = Perturbation.parse(text)
-    for name, reason in table.get("exempt", {}).items():
-        found[name] = Exempt(reason)
-    return found
+    return {name: Perturbation.parse(text) for name, text in table["clauses"].items()}

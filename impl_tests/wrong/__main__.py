@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from impl_tests.wrong import TABLE, Perturbation, load, search, state
 from impl_tests.wrong.call_log import CallLog
-from impl_tests.wrong.jobs import Ended, Job, Step
+from impl_tests.wrong.jobs import EndedJob, Job, Step
 from impl_tests.wrong.runs import CHAPTERS, Suite, collect
 from spec_tests.harness.conformance import clauses
 
@@ -74,11 +74,7 @@ def _record(
 def _check(suite: Suite, options: argparse.Namespace, path: Path) -> int:
     processes = options.processes
     selected = set(_select(options.clauses))
-    table = {
-        name: entry
-        for name, entry in load(options.table).items()
-        if isinstance(entry, Perturbation) and name in selected
-    }
+    table = {name: entry for name, entry in load(options.table).items() if name in selected}
     tests = [
         test
         for test, ids in suite.clauses.items()
@@ -125,7 +121,7 @@ def _line(job: Job) -> str:
     return job.steps[0].line
 
 
-def _failed(ended: Ended) -> set[str]:
+def _failed(ended: EndedJob) -> set[str]:
     """Return the clauses with a test that failed, hung or crashed."""
     steps = ended.job.steps
     failed = {steps[number].group for number, _, verdict in ended.verdicts if verdict == "fail"}

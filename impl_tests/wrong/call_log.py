@@ -3,18 +3,18 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import combinations
 from pathlib import Path
 
-__all__ = ["CallLog", "Recorded"]
+__all__ = ["CallLog", "RecordedCall"]
 
 #: The largest number of facts in a proposed guard.
 _MAX_FACTS = 3
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedCall:
     """A recorded call.
 
     Args:
@@ -38,10 +38,12 @@ class CallLog:
         clauses: Node id of each test -> the ids of its clauses.
     """
 
-    def __init__(self, calls: Sequence[Recorded], clauses: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, calls: Sequence[RecordedCall], clauses: Mapping[str, Sequence[str]]
+    ) -> None:
         self._clauses = clauses
-        self._by_function: dict[str, list[Recorded]] = defaultdict(list)
-        self._by_clause: dict[str, list[Recorded]] = defaultdict(list)
+        self._by_function: dict[str, list[RecordedCall]] = defaultdict(list)
+        self._by_clause: dict[str, list[RecordedCall]] = defaultdict(list)
         for call in calls:
             self._by_function[call.function].append(call)
             for name in clauses.get(call.test, ()):
@@ -57,7 +59,7 @@ class CallLog:
         """Return the functions that the tests of a clause call."""
         return list(dict.fromkeys(call.function for call in self._by_clause[clause]))
 
-    def calls(self, clause: str, function: str, guard: frozenset[str]) -> list[Recorded]:
+    def calls(self, clause: str, function: str, guard: frozenset[str]) -> list[RecordedCall]:
         """Return the calls by a clause's tests of a function with all facts of a guard."""
         return [
             call
@@ -116,12 +118,7 @@ class CallLog:
         calls = self._by_function[function]
         return len({name for i in indices for name in self._clauses.get(calls[i].test, ())})
 
-    @cached_property
-    def clauses(self) -> list[str]:
-        """The clauses whose tests call a public function."""
-        return list(self._by_clause)
 
-
-def _parse(line: str) -> Recorded:
+def _parse(line: str) -> RecordedCall:
     test, function, facts, outcome = line.split("\t")
-    return Recorded(test, function, frozenset(facts.split()), frozenset(outcome.split()))
+    return RecordedCall(test, function, frozenset(facts.split()), frozenset(outcome.split()))

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Ended", "Job", "Step"]
+__all__ = ["EndedJob", "Job", "Step"]
 
 
 @dataclass(frozen=True)
@@ -31,22 +31,17 @@ class Job:
         steps: The steps.
         functions: The functions to wrap; None for all.
         enough: The number of failing steps after which other steps of the group are skipped.
-        seconds: The processor time after which other steps of the group are skipped.
         log: The file to which calls are recorded.
-        rechecks: Whether a test that has failed runs again without a perturbation. If it fails,
-            the perturbation has spoilt the process: the verdict is `SPOILT`, and the job ends.
     """
 
     steps: Sequence[Step]
     functions: Iterable[str] | None
     enough: float = math.inf
-    seconds: float = math.inf
     log: Path | None = None
-    rechecks: bool = False
 
 
 @dataclass
-class Ended:
+class EndedJob:
     """A job that has ended.
 
     Args:

@@ -8,7 +8,7 @@ import importlib
 import os
 import sys
 import traceback
-from collections import Counter, defaultdict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from _pytest.runner import runtestprotocol
 
 from impl_tests import forks
 from impl_tests.wrong import state, wrapping
-from impl_tests.wrong.jobs import Ended, Job
+from impl_tests.wrong.jobs import EndedJob, Job
 from impl_tests.wrong.kinds import OTHER_SIGNATURE
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import verdict_of, worse_verdict
@@ -45,8 +45,6 @@ CHAPTERS = tuple(
         "cpp_front_end/test_equalities.py",
     )
 )
-#: The verdict of a test that fails without a perturbation because of an earlier one.
-SPOILT = "spoilt"
 #: The beginning of a line of the log with a verdict.
 _MARK = "verdict of the suite"
 
@@ -64,14 +62,14 @@ class Suite:
         #: Node id of each test -> the ids of its clauses.
         self.clauses = {name: clauses.clauses_of_test(i) for name, i in self._items.items()}
 
-    def run(self, jobs: Iterable[Job], processes: int = 1) -> Iterator[Ended]:
+    def run(self, jobs: Iterable[Job], processes: int = 1) -> Iterator[EndedJob]:
         """Run jobs, each in a new process; yield each job when it ends."""
         waiting = (forks.Job(job, partial(self._run_in_child, job)) for job in jobs)
         for ended in forks.run(waiting, processes=processes):
             lines = [line.split("\t") for line in ended.log.splitlines() if _is_verdict(line)]
             verdicts = [(int(number), test, verdict) for _, number, test, verdict in lines]
             status = ended.exit_code or 0
-            yield Ended(ended.job.subject, verdicts, status, ended.log[-4000:])
+            yield EndedJob(ended.job.subject, verdicts, status, ended.log[-4000:])
 
     def _run_in_child(self, job: Job, folder: Path) -> None:
         sys.stdout = sys.stderr = open(1, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 - pytest has replaced them
@@ -90,24 +88,15 @@ class Suite:
         os.environ[state.SIGNATURES] = ",".join(f for f, *kind in lines if OTHER_SIGNATURE in kind)
         state.set_active("")
         failed: Counter[str] = Counter()
-        used: dict[str, float] = defaultdict(float)
         for number, step in enumerate(job.steps):
-            if failed[step.group] >= job.enough or used[step.group] > job.seconds:
+            if failed[step.group] >= job.enough:
                 continue
-            started = _processor_time()
             for test in step.tests:
                 verdict = self._verdict(self._items[test], step.line)
                 _write_verdict(folder, number, test, verdict)
                 if verdict == "fail" and step.line != state.LOGGING:
                     failed[step.group] += 1
                     break
-            used[step.group] += _processor_time() - started
-            if job.rechecks and verdict == "fail" and self._fails_unchanged(test):
-                _write_verdict(folder, number, test, SPOILT)
-                return
-
-    def _fails_unchanged(self, test: str) -> bool:
-        return self._verdict(self._items[test], "") == "fail"
 
     def _verdict(self, item: Any, line: str) -> str:
         state.set_active(f"{line}{item.nodeid}" if line == state.LOGGING else line)
@@ -135,12 +124,6 @@ def _write_verdict(folder: Path, number: int, test: str, verdict: str) -> None:
 
 def _is_verdict(line: str) -> bool:
     return line.startswith(f"{_MARK}\t")
-
-
-def _processor_time() -> float:
-    """Return the processor time of this process and of its children that have ended."""
-    times = os.times()
-    return times.user + times.system + times.children_user + times.children_system
 
 
 class _Plugin:
