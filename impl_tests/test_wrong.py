@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from impl_tests.wrong import Perturbation, facts, load, wrapping
+from impl_tests.wrong.__main__ import main
 from impl_tests.wrong.kinds import KINDS, PARAMETERS
 from spec_tests.harness.conformance import clauses
 
@@ -49,6 +50,15 @@ def test_a_line_of_two_words_is_refused():
 def test_a_perturbation_is_written_as_it_is_read():
     text = "comm.scatter cloned devices:one&tensor:grad"
     assert str(Perturbation.parse(text)) == text
+
+
+def test_the_list_has_kinds_with_descriptions_and_facts(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["wrong", "--list"])
+    assert main() == 0
+    printed = capsys.readouterr().out
+    assert "\ncloned  Return clones.\n" in printed
+    assert " no-grad " in printed
+    assert " has-float " in printed
 
 
 @pytest.mark.machinery

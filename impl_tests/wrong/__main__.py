@@ -1,16 +1,19 @@
 """Check the table of perturbations: ``python -m impl_tests.wrong [CLAUSE ...]``."""
 
 import argparse
+import inspect
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from impl_tests.wrong import TABLE, Perturbation, load, search, state
+from impl_tests.wrong import TABLE, Perturbation, facts, load, search, state
 from impl_tests.wrong.call_log import CallLog
 from impl_tests.wrong.jobs import EndedJob, Job, Step
+from impl_tests.wrong.kinds import KINDS, PARAMETERS
 from impl_tests.wrong.runs import CHAPTERS, Suite, collect
 from spec_tests.harness.conformance import clauses
 
@@ -22,7 +25,7 @@ def main() -> int:
     """Run the suite with each perturbation. Return 1 if one is not noticed, or is too gross.
 
     Without names, also check that each perturbation fails at most a tenth of the clauses whose
-    tests call its function.
+    tests call its function. With names this is not checked, because it needs all tests.
     """
     parser = argparse.ArgumentParser(prog="python -m impl_tests.wrong", description=main.__doc__)
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
@@ -30,8 +33,12 @@ def main() -> int:
     parser.add_argument(
         "--propose", action="store_true", help="search perturbations that fail the clauses"
     )
+    parser.add_argument("--list", action="store_true", help="print the kinds and the facts")
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
+    if options.list:
+        _print_kinds_and_facts()
+        return 0
     _select(options.clauses)  # Refuse an unknown name before the tests are collected.
     found: list[int] = []
 
@@ -42,6 +49,22 @@ def main() -> int:
 
     collect(run, *CHAPTERS)
     return max(found, default=2)
+
+
+def _print_kinds_and_facts() -> None:
+    kinds: dict[str, Callable[..., Any]] = dict(KINDS)
+    kinds |= {f"{name}:ARGUMENT": change for name, change in PARAMETERS.items()}
+    for name, change in sorted(kinds.items()):
+        print(f"{name}  {_describe(change)}")
+    print(f"facts of a call: {' '.join(sorted(facts.CALL))}")
+    print(f"facts ARGUMENT:FACT of an argument: {' '.join(sorted(facts.ARGUMENT))}")
+
+
+def _describe(change: Callable[..., Any]) -> str:
+    """Return the first line of the docstring of a kind, or of the change that it makes."""
+    inner = inspect.getclosurevars(change).nonlocals.values()
+    texts = [inspect.getdoc(each) for each in (change, *inner) if inspect.isfunction(each)]
+    return next((text.splitlines()[0] for text in texts if text), "")
 
 
 def _select(names: Sequence[str]) -> list[str]:
