@@ -5,6 +5,7 @@ import pytest
 from impl_tests.faults.cases import CASES
 from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
 from impl_tests.faults.wrong_values import VALUES
+from impl_tests.public_arguments import public_arguments
 from impl_tests.samples import run_python
 
 PROGRAM = """
@@ -17,6 +18,16 @@ target = prepare("impl")
 {change}
 for each in try_values(target, ["comm.reduce_add"], ["None", "int 1", "float nan"], 1):
     print(each.argument, each.value, each.verdict)
+"""
+#: Prints the name of each function with its arguments, some of which are tensors on devices.
+LIST_OF_ARGUMENTS = """
+from impl_tests.faults.cases import CASES
+from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
+from impl_tests.faults.target import prepare
+
+prepare("impl")
+for name, case in [*CASES.items(), *CASES_OF_IMPL.items()]:
+    print(name.split(" ")[0], *case.arguments())
 """
 
 
@@ -82,11 +93,12 @@ original, target.comm.reduce_add = target.comm.reduce_add, reduce_add
     assert "comm.reduce_add(destination) None refused" in lines
 
 
-def test_every_public_function_has_a_case():
-    names = {name.split(" ")[0] for name in CASES}
-    assert {"DataParallel", "data_parallel", "replicate", "parallel_apply"} <= names
-    assert len([name for name in names if name.startswith("comm.")]) == 6
-    assert len([name for name in names if name.startswith("functions.")]) == 4
+def test_every_argument_of_every_public_function_has_a_case():
+    completed = run_python(LIST_OF_ARGUMENTS)
+    assert completed.returncode == 0, completed.stderr
+    lines = map(str.split, completed.stdout.splitlines())
+    tried = {(name, argument) for name, *arguments in lines for argument in arguments}
+    assert set(public_arguments()) - tried == set()
 
 
 def test_errors_of_all_functions_name_the_argument():
