@@ -24,15 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDERING = frozenset(
     {
         "_restore",
-        "record_event",
         "record_stream",
         "save_streams",
         "set_current_streams",
         "set_device_index",
         "set_stream",
-        "synchronize",
-        "use",
-        "wait_event",
         "wait_for_grad",
         "wait_stream",
         "with_saved_streams",
@@ -40,7 +36,7 @@ ORDERING = frozenset(
 )
 #: Names of functions that call their second argument on the streams in their first argument.
 CALLERS = frozenset({"_call_on", "call_on_stream", "call_on_streams"})
-_IMPL_TESTS = (
+_TESTS_OF_IMPL = (
     "spec_tests/comm/test_scatter_streams.py",
     "spec_tests/parallel_apply/test_thread_state.py",
     "impl_tests/_device/test_device.py",
@@ -48,13 +44,13 @@ _IMPL_TESTS = (
     "impl_tests/_device/test_saved_streams.py",
     "impl_tests/_comm/test_copy.py",
 )
-_STAND_INS_TESTS = (
+_TESTS_OF_STAND_INS = (
     "spec_tests/cuda_stand_ins/tests/test_streams.py",
     "spec_tests/comm/test_scatter_streams.py",
 )
 #: For each changed package: the tests to run, besides test_ordering.py of the folders of
 #: spec_tests.
-TESTS = {"impl": _IMPL_TESTS, "spec_tests/cuda_stand_ins": _STAND_INS_TESTS}
+TESTS = {"impl": _TESTS_OF_IMPL, "spec_tests/cuda_stand_ins": _TESTS_OF_STAND_INS}
 #: For each changed package: the value of --target, the package that the tests check. The CUDA
 #: stand-ins are called by torch.nn.parallel.
 TARGETS = {"impl": "impl", "spec_tests/cuda_stand_ins": "torch.nn.parallel"}
@@ -102,10 +98,6 @@ def _find_calls(tree: ast.Module) -> Iterator[tuple[ast.expr, str]]:
                 map(_is_ordering_call, call.args)
             ):
                 yield call, "None"
-            case ast.With(items=items):
-                for item in items:
-                    if _is_ordering_call(item.context_expr):
-                        yield item.context_expr, "__import__('contextlib').nullcontext()"
             case ast.Call(ast.Name(name), [_, function, *arguments]) if name in CALLERS:
                 texts = [*map(ast.unparse, arguments)]
                 yield node, f"{ast.unparse(function)}({', '.join(texts)})"
@@ -126,9 +118,7 @@ def _is_ordering_call(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=function):
             return _is_ordering_call(function)
-        case ast.Attribute(
-            ast.Name("current"), "close"
-        ):  # This call restores the previous stream.
+        case ast.Attribute(ast.Name("current"), "set"):  # of a StreamGuard
             return True
         case ast.Attribute(attr=name) | ast.Name(id=name):
             return name in ORDERING

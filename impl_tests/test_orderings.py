@@ -11,7 +11,7 @@ DELETIONS = list(find_deletions())
 #: Matches each call, decorator and option that orders work.
 CALL = re.compile(
     rf"(?<!def )\b({'|'.join(sorted(ORDERING | CALLERS))})\(|@({'|'.join(ORDERING)})\b"
-    r"|current\.close\(|non_blocking=(?!True)"
+    r"|current\.set\(|non_blocking=(?!True)"
 )
 #: Functions whose names match this pattern usually order work on devices.
 ORDERING_NAME = re.compile(
@@ -39,6 +39,11 @@ def test_the_changed_file_parses_and_differs(deletion):
 def test_there_are_as_many_deletions_as_calls_that_synchronize(package):
     written = sum(len(CALL.findall(path.read_text())) for path in changed_files(package))
     assert written == sum(deletion.package == package for deletion in DELETIONS) > 0
+
+
+def test_each_listed_name_has_a_deletion():
+    text = "\n".join(each.place for each in DELETIONS)
+    assert {name for name in ORDERING | CALLERS if not re.search(rf"\b{name}\b", text)} == set()
 
 
 def test_tests_are_not_changed():
