@@ -17,7 +17,7 @@ _MAX_LENGTH = 60
 _RECORD = """\
 [[divergence]]
 id = {id}
-kind = "target-bug"
+kind = {kind}
 clause = {clause}
 tests = {tests}
 failures = {failures}
@@ -26,15 +26,18 @@ versions = {versions}
 """
 
 
-def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str:
+def draft(
+    tests: Iterable[Mapping[str, str]], source: object = "the run", kind: str = "target-bug"
+) -> str:
     """Return the records for the failures of a run as TOML.
 
-    The user then corrects kind and versions of each record, adds threads, and cuts the texts of
+    The user then corrects the versions of each record, adds threads, and cuts the texts of
     ``failures`` to a part that is equal in every run.
 
     Args:
         tests: The tests and their verdicts.
         source: The file of the verdicts, for the text of an error.
+        kind: The kind of all records.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test.
@@ -50,7 +53,7 @@ def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str
     if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     records = [
-        _format_record(f"X-{number}", name, found, passed_tests)
+        _format_record(f"X-{number}", kind, name, found, passed_tests)
         for number, (name, found) in enumerate(sorted(failed.items()), start=1)
     ]
     return "\n".join(records)
@@ -58,6 +61,7 @@ def draft(tests: Iterable[Mapping[str, str]], source: object = "the run") -> str
 
 def _format_record(
     divergence_id: str,
+    kind: str,
     clause_id: str,
     failed_tests: list[Mapping[str, str]],
     passed_tests: Collection[str],
@@ -66,6 +70,7 @@ def _format_record(
     failures = [test.get("failure", test.get("reason", "")) for test in failed_tests]
     fields = {
         "id": divergence_id,
+        "kind": kind,
         "clause": clause_id,
         "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
         "failures": _deduplicate(_shorten_failure(text) for text in failures),

@@ -84,6 +84,12 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     draft = commands.add_parser("draft", help="print a register with the failures of a run")
     draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
+    draft.add_argument(
+        "--kind",
+        choices=("target-bug", "back-end-bug", "suite-bug"),
+        default="target-bug",
+        help="the kind of the records (default: target-bug)",
+    )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")
     )
@@ -133,6 +139,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verdicts", metavar="FILE", help="write the verdict of each test to this file"
     )
+    _add_module_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
 
 
@@ -142,6 +149,10 @@ def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="also try each function of this back end that PyTorch, impl or the suite needs",
     )
+    _add_module_option(parser)
+
+
+def _add_module_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-p",
         action="append",
@@ -207,7 +218,7 @@ def _print_draft(options: argparse.Namespace) -> int:
     if not tests:
         print(f"{options.file} contains no verdicts", file=sys.stderr)
         return REFUSED
-    print(draft(tests, options.file))
+    print(draft(tests, options.file, options.kind))
     return 0
 
 

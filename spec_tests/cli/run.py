@@ -72,7 +72,8 @@ def _forwarded_options(options: argparse.Namespace) -> list[str]:
         "--verdicts": options.verdicts,
     }
     found = [f"{name}={value}" for name, value in values.items() if value is not None]
-    return found + [f"--target-map={each}" for each in options.target_map]
+    found += [f"--target-map={each}" for each in options.target_map]
+    return found + [f"-p{each}" for each in options.modules]
 
 
 def _clause_options(options: argparse.Namespace) -> list[str]:

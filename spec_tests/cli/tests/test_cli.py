@@ -65,7 +65,7 @@ def test_a_failure_is_printed_in_at_most_ten_lines(command):
 def test_run_writes_no_file_into_the_current_folder(tmp_path):
     # Not in the fork server, which places the examples of Hypothesis in this folder.
     (tmp_path / "wrong.py").write_text(WRONG_COMM)
-    command = [sys.executable, "-m", "spec_tests.cli.main", "run", "wrong", *ONE_CLAUSE]
+    command = [sys.executable, "-m", "spec_tests.cli", "run", "wrong", *ONE_CLAUSE]
     command += ["--target-map", "comm=wrong"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
@@ -104,6 +104,20 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "known  comm.scatter.slices" in done.stdout
+
+
+def test_run_imports_modules_and_repeats_the_option(command, tmp_path):
+    (tmp_path / "backend.py").write_text("open('imported', 'w').close()")
+    done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (tmp_path / "imported").exists()
+    assert "run wrong --accelerator=sim -pbackend --clause=comm.scatter.slices" in done.stdout
+
+
+def test_a_draft_has_records_of_the_given_kind():
+    failed = {"clause": "comm.scatter.slices", "test": "a.py::one", "verdict": "fail"}
+    (record,) = tomllib.loads(draft([failed], kind="back-end-bug"))["divergence"]
+    assert record["kind"] == "back-end-bug"
 
 
 def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail():
