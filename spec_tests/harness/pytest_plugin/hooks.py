@@ -12,9 +12,9 @@ from spec_tests.harness.concurrency import delayed_inputs
 from spec_tests.harness.environment import (
     capabilities,
     faults,
-    features,
     interpreter,
     machine_check,
+    switched_off_features,
 )
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import (
@@ -131,7 +131,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
-        features.switch_off(config)
+        switched_off_features.switch_off(config)
         os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
