@@ -91,22 +91,22 @@ def split_leaves(
     rows: dict[SplitLeaf, SplitTensor] = {}
     packed: dict[SplitLeaf, list[PackedChunk]] = {}
     for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
-        named = _leaf_argument(leaf.path)
+        error_context = _leaf_argument(leaf.path)
         if not isinstance(leaf.value, Tensor):
-            with named:
+            with error_context:
                 data, data_lengths, parts = split_packed(leaf.value, lengths)
-            rows[leaf], packed[leaf] = SplitTensor(data, data_lengths, 0, named), parts
+            rows[leaf], packed[leaf] = SplitTensor(data, data_lengths, 0, error_context), parts
         elif is_wrapper(leaf.value):
-            with named:
+            with error_context:
                 pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
         else:
-            rows[leaf] = _used_rows(leaf, lengths, named, even=even)
+            rows[leaf] = _used_rows(leaf, lengths, error_context, even=even)
     with argument("target_gpus"):
         streams = _streams_for(rows.values(), devices)
     split_and_move(rows.values(), devices, streams)
     for split in rows.values():
         if needs_grad([split.tensor]):
-            with split.named:
+            with split.error_context:
                 split.chunks = ScatteredChunks.apply(  # type: ignore[no-untyped-call] # in torch
                     [*streams.values()], split.dim, split.chunks, split.tensor
                 )
@@ -120,15 +120,15 @@ def split_leaves(
 
 
 def _used_rows(
-    leaf: SplitLeaf, lengths: Sequence[int], named: argument, *, even: bool
+    leaf: SplitLeaf, lengths: Sequence[int], error_context: argument, *, even: bool
 ) -> SplitTensor:
     rows, used = leaf.value, sum(lengths)
     if used != leaf.extent:
-        with named:
+        with error_context:
             rows = rows.narrow(leaf.dim, 0, used)
     # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
     by_chunk = even and type(leaf.value) not in PLAIN_CLASSES
-    return SplitTensor(rows, None if by_chunk else lengths, leaf.dim, named)
+    return SplitTensor(rows, None if by_chunk else lengths, leaf.dim, error_context)
 
 
 def _copy_attributes(split: SplitTensor) -> None:

@@ -202,12 +202,12 @@ class Scatter(_CheckedFunction):
             check_chunk_count(chunk_sizes, len(devices))
         with argument("input, chunk_sizes or dim"):
             chunks = split_into_views(input, len(devices), chunk_sizes, dim)
-        named = argument("input or target_gpus")
-        with named:
+        error_context = argument("input or target_gpus")
+        with error_context:
             # A wrapper tensor may lack `record_stream`.
             if is_on_cpu(input) and not is_wrapper(input):
                 used = devices[: len(chunks)]
-                split = SplitTensor(input, chunk_sizes, dim, named, chunks)
+                split = SplitTensor(input, chunk_sizes, dim, error_context, chunks)
                 move_from_cpu([split], used, current_stream_by_device(used))
                 return tuple(split.chunks)
             return tuple([to_device(*pair) for pair in zip(chunks, devices, strict=False)])

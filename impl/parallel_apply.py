@@ -16,9 +16,9 @@ from ._replica import has_compiled_code
 from ._threads import (
     CapturedError,
     call_in,
+    can_workers_inherit_state,
     capture,
     clear_old_casts,
-    is_fully_transferable,
     isolate_locals,
     reraise,
     run_sequentially,
@@ -180,7 +180,7 @@ def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     caller   1. wake workers ─► 2. run the first call ─► 3. run unstarted calls ─► 4. wait
     worker      wake up ─────────► run one call, unless the caller has claimed it
     """
-    here = 1 if is_fully_transferable() else 0
+    here = 1 if can_workers_inherit_state() else 0
     # 1. Wake the workers. This precedes the first call, because modules may wait for each other.
     pending = [start(call) for call in calls[here:]]
     with isolate_locals() as clear_locals:
@@ -190,7 +190,7 @@ def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
         #    likely still asleep. Check the modes again before each call, because a module that
         #    ran in this thread may have left a mode active.
         for other in reversed(pending):
-            if is_fully_transferable():
+            if can_workers_inherit_state():
                 clear_locals()
                 other.run_if_unclaimed()
     # 4. Wait for the workers.

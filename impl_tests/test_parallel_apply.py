@@ -26,7 +26,7 @@ def run_on_the_cpu(*functions, **options):
 @pytest.mark.usefixtures("can_isolate_locals")
 def test_caller_runs_all_modules_whose_workers_do_not_wake_up(monkeypatch):
     def start(function):
-        return thread_pool.Future(function, SLEEPING_WORKER)
+        return thread_pool.PendingCall(function, SLEEPING_WORKER)
 
     monkeypatch.setattr(MODULE, "start", start)
     assert run_on_the_cpu(*[threading.get_ident] * 3) == [threading.get_ident()] * 3
@@ -56,7 +56,9 @@ def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
 
 @pytest.mark.usefixtures("can_isolate_locals")
 def test_modules_in_the_calling_thread_do_not_see_locals_of_earlier_modules(monkeypatch):
-    monkeypatch.setattr(MODULE, "start", lambda call: thread_pool.Future(call, SLEEPING_WORKER))
+    monkeypatch.setattr(
+        MODULE, "start", lambda call: thread_pool.PendingCall(call, SLEEPING_WORKER)
+    )
     local = threading.local()
 
     def find_and_set():

@@ -27,7 +27,7 @@ class SplitTensor:
     tensor: Tensor
     lengths: Sequence[int] | None  # None for the lengths of ``Tensor.chunk``.
     dim: int
-    named: argument  # The block for work on the tensor, which names it in errors.
+    error_context: argument  # The block for work on the tensor, which names it in errors.
     chunks: Sequence[Tensor] = ()
 
 
@@ -46,11 +46,11 @@ def split_and_move(
     on_cpu: list[SplitTensor] = []
     elsewhere: list[SplitTensor] = []
     for split in splits:
-        with split.named:
+        with split.error_context:
             split.chunks = split_into_views(split.tensor, len(devices), split.lengths, split.dim)
             (on_cpu if is_on_cpu(split.tensor) else elsewhere).append(split)
     for split in elsewhere:
-        with split.named:
+        with split.error_context:
             source = split.tensor.device
             split.chunks = [
                 chunk if device == source else to_device(chunk, device)
@@ -89,7 +89,7 @@ def _copy_chunks(
     # This loop is written out, because the calls of small functions would take as long as copies.
     for split in splits:
         copies = []
-        with split.named:
+        with split.error_context:
             for chunk, (device, user) in zip(split.chunks, places, strict=False):
                 if user is None:
                     copy = to_device(chunk, device)

@@ -97,7 +97,7 @@ class _Replicas:
         keys = [
             (name, key)
             for name, module in named_modules
-            for key in _without_nones(module._buffers)
+            for key in _names_of_tensors(module._buffers)
         ]
         # `functional.batch_norm` changes statistics without increasing their versions. In training
         # mode all buffers that could be such statistics are therefore copied for each forward.
@@ -236,7 +236,7 @@ def _find_buffers(root: Any, name: str) -> Any:
     return _AttributeBuffers(module)
 
 
-def _without_nones(members: Mapping[str, Any]) -> list[str]:
+def _names_of_tensors(members: Mapping[str, Any]) -> list[str]:
     return [name for name, member in members.items() if member is not None]
 
 

@@ -4,4 +4,4 @@ from .exceptions import CapturedError, capture, format_error, raise_rebuilt, rer
 from .locals import isolate_locals
 from .pool import start
 from .sequential import run_sequentially
-from .state import call_in, clear_old_casts, is_fully_transferable, thread_states
+from .state import call_in, can_workers_inherit_state, clear_old_casts, thread_states

@@ -24,8 +24,8 @@ from .state import install_thread_hooks, is_pristine
 MAX_IDLE = 64
 
 
-class Future:
-    """The future outcome of a function: its result, or a ``CapturedError``."""
+class PendingCall:
+    """A call in another thread, and its outcome: a result, or a ``CapturedError``."""
 
     __slots__ = ("_claim_lock", "_done_lock", "_task", "outcome", "thread_to_join")
 
@@ -84,8 +84,8 @@ class _Worker:
 
     def __init__(self, pool: "_Pool") -> None:
         self._pool = pool
-        #: The futures of the functions to run. None ends the thread.
-        self.queue = SimpleQueue[Future | None]()
+        #: The calls to run. None ends the thread.
+        self.queue = SimpleQueue[PendingCall | None]()
         # Use a daemon thread: the interpreter joins all other threads before it calls the exit
         # handler, which ends the idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
@@ -106,23 +106,23 @@ class _Worker:
         When the caller receives the outcome, this thread has no reference to the function and is
         available for another function.
         """
-        future = self.queue.get()
-        if future is None:
+        pending = self.queue.get()
+        if pending is None:
             return False
-        task = future.claim()
+        task = pending.claim()
         if task is None:
             # The caller has claimed the task, and has called `become_idle` for this worker.
             return True
         install_thread_hooks()
-        future.outcome = capture(task[0])
+        pending.outcome = capture(task[0])
         # In this order: release the arguments and the function's thread-local values, offer this
         # thread for other tasks, unblock the caller. The caller can then rely on the first two.
         del task
         clear_locals()
         is_reused = self._is_reusable() and self._pool.add_idle(self)
         if SINGLE_USE_THREADS:
-            future.thread_to_join = self.thread
-        future.set_done()
+            pending.thread_to_join = self.thread
+        pending.set_done()
         return is_reused
 
     def _is_reusable(self) -> bool:
@@ -145,11 +145,11 @@ class _Pool:
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    def start(self, function: Callable[[], Any]) -> Future:
+    def start(self, function: Callable[[], Any]) -> PendingCall:
         worker = self._pop_idle() or self._new_worker()
-        future = Future(function, worker)
-        worker.queue.put(future)
-        return future
+        pending = PendingCall(function, worker)
+        worker.queue.put(pending)
+        return pending
 
     def _pop_idle(self) -> _Worker | None:
         with self._lock:
@@ -203,8 +203,8 @@ class _Pool:
 _pool = _Pool()
 
 
-def start(function: Callable[[], Any]) -> Future:
-    """Run ``function`` in another thread, immediately. Return a future of its outcome.
+def start(function: Callable[[], Any]) -> PendingCall:
+    """Run ``function`` in another thread, immediately. Return the pending call.
 
     Raise RuntimeError if the system cannot start another thread.
     """

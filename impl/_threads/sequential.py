@@ -6,7 +6,7 @@ from typing import Any
 from .exceptions import CapturedError, capture
 from .locals import isolate_locals
 from .pool import start
-from .state import is_fully_transferable
+from .state import can_workers_inherit_state
 
 
 def run_sequentially(calls: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -23,7 +23,7 @@ def run_sequentially(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     with isolate_locals() as clear_locals:
         for call in calls:
             # Check before each call, because the previous call may have left a mode active.
-            outcome = capture(call) if is_fully_transferable() else start(call).wait()
+            outcome = capture(call) if can_workers_inherit_state() else start(call).wait()
             if isinstance(outcome, CapturedError) and outcome.is_interrupt:
                 return [*[None] * len(outcomes), outcome]
             outcomes.append(outcome)

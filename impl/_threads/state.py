@@ -151,7 +151,7 @@ def clear_old_casts() -> None:
         torch.clear_autocast_cache()
 
 
-def is_fully_transferable() -> bool:
+def can_workers_inherit_state() -> bool:
     """Return whether a worker thread can inherit all of this thread's state.
 
     If not, no replica may run in this thread: it would see state that other replicas do not see.

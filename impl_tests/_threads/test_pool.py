@@ -66,9 +66,9 @@ def test_second_call_reuses_an_idle_thread(pool):
 
 def test_number_of_idle_threads_is_limited(reusing_pool):
     barrier = threading.Barrier(thread_pool.MAX_IDLE + 5, timeout=TIMEOUT)
-    futures = [reusing_pool.start(barrier.wait) for _ in range(barrier.parties)]
-    for future in futures:
-        future.wait()
+    calls = [reusing_pool.start(barrier.wait) for _ in range(barrier.parties)]
+    for call in calls:
+        call.wait()
     wait_until(lambda: len(alive(reusing_pool)) <= thread_pool.MAX_IDLE)
     assert len(reusing_pool._idle) == len(alive(reusing_pool)) == thread_pool.MAX_IDLE
 
@@ -94,8 +94,8 @@ def test_idle_thread_keeps_no_argument_of_its_last_function_alive(pool, ending):
 
 
 def test_pool_keeps_no_result_alive(pool):
-    future = pool.start(Value)
-    reference = weakref.ref(future.wait())
+    pending = pool.start(Value)
+    reference = weakref.ref(pending.wait())
     assert wait_until(lambda: reference() is None)
 
 
@@ -149,21 +149,21 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
 
     def wait():
         begin.set()
-        future.wait()
+        pending.wait()
 
-    future = reusing_pool.start(interrupt)
+    pending = reusing_pool.start(interrupt)
     with pytest.raises(KeyboardInterrupt):
         wait()
     assert not ended
     release.set()
-    worker = future.wait()
+    worker = pending.wait()
     assert ended == [True]
     assert reusing_pool.start(threading.current_thread).wait() is worker
 
 
 def test_after_close_idle_threads_have_ended_and_a_new_thread_runs_one_function(pool):
-    futures = [pool.start(threading.current_thread) for _ in range(3)]
-    threads = [future.wait() for future in futures]
+    calls = [pool.start(threading.current_thread) for _ in range(3)]
+    threads = [call.wait() for call in calls]
     pool.close()
     assert not any(thread.is_alive() for thread in threads)
     assert all_end([pool.start(threading.current_thread).wait()])
@@ -188,18 +188,18 @@ def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
 
 def test_unclaimed_function_runs_in_the_calling_thread():
     worker = SleepingWorker()
-    future = thread_pool.Future(threading.get_ident, worker)
-    future.run_if_unclaimed()
-    assert future.wait() == threading.get_ident()
-    assert future.claim() is None
+    pending = thread_pool.PendingCall(threading.get_ident, worker)
+    pending.run_if_unclaimed()
+    assert pending.wait() == threading.get_ident()
+    assert pending.claim() is None
     assert worker.is_idle
 
 
 def test_function_can_be_claimed_only_once():
-    future = thread_pool.Future(threading.get_ident, SleepingWorker())
+    pending = thread_pool.PendingCall(threading.get_ident, SleepingWorker())
     # In this state another thread has acquired the lock, but has not yet taken the function.
-    assert future._claim_lock.acquire(blocking=False)
-    assert future.claim() is None
+    assert pending._claim_lock.acquire(blocking=False)
+    assert pending.claim() is None
 
 
 def test_claimed_function_runs_in_its_worker(pool):
@@ -209,28 +209,28 @@ def test_claimed_function_runs_in_its_worker(pool):
         begun.set()
         return release.wait(TIMEOUT) and threading.get_ident()
 
-    future = pool.start(identify)
+    pending = pool.start(identify)
     assert begun.wait(TIMEOUT)
-    future.run_if_unclaimed()
+    pending.run_if_unclaimed()
     release.set()
-    assert future.wait() not in (threading.get_ident(), False)
+    assert pending.wait() not in (threading.get_ident(), False)
 
 
 def test_workers_of_functions_that_the_caller_claimed_are_reused(reusing_pool):
     for number in range(1000):
-        futures = [reusing_pool.start(partial(divmod, number, 3)) for _ in range(3)]
-        for future in futures:
-            future.run_if_unclaimed()
-        assert [future.wait() for future in futures] == [divmod(number, 3)] * 3
+        calls = [reusing_pool.start(partial(divmod, number, 3)) for _ in range(3)]
+        for call in calls:
+            call.run_if_unclaimed()
+        assert [call.wait() for call in calls] == [divmod(number, 3)] * 3
     assert len(reusing_pool._threads) == 3
 
 
 def test_workers_of_functions_that_the_caller_claimed_end_in_a_closed_pool(pool):
     pool._closed = True
-    futures = [pool.start(int) for _ in range(3)]
+    calls = [pool.start(int) for _ in range(3)]
     threads = [*pool._threads]
-    for future in futures:
-        future.run_if_unclaimed()
+    for call in calls:
+        call.run_if_unclaimed()
     assert all_end(threads)
 
 
@@ -254,9 +254,9 @@ def test_a_worker_is_a_daemon_thread_with_a_name():
 def test_a_worker_keeps_no_reference_to_a_function_that_has_ended():
     argument = Value()
     reference = weakref.ref(argument)
-    future = thread_pool.start(partial(id, argument))
+    pending = thread_pool.start(partial(id, argument))
     del argument
-    future.wait()
+    pending.wait()
     assert reference() is None
 
 

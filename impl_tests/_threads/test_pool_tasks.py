@@ -28,13 +28,13 @@ def outcomes(monkeypatch):
     class Outcomes(list):
         reference = staticmethod(lambda: None)
 
-    found, set_done = Outcomes(), pool.Future.set_done
+    found, set_done = Outcomes(), pool.PendingCall.set_done
 
-    def check(future):
+    def check(pending):
         found.append(found.reference() is None)
-        set_done(future)
+        set_done(pending)
 
-    monkeypatch.setattr(pool.Future, "set_done", check)
+    monkeypatch.setattr(pool.PendingCall, "set_done", check)
     monkeypatch.setattr(pool, "_pool", pool._Pool())  # A new pool has no worker yet.
     yield found
     pool._pool.close()
@@ -43,10 +43,10 @@ def outcomes(monkeypatch):
 def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
     argument, is_deleted = Value(), threading.Event()
     outcomes.reference = weakref.ref(argument)
-    future = pool.start(partial(lambda argument: is_deleted.wait(), argument))
+    pending = pool.start(partial(lambda argument: is_deleted.wait(), argument))
     del argument
     is_deleted.set()
-    future.wait()
+    pending.wait()
     assert outcomes == [True]
 
 
@@ -63,21 +63,21 @@ def test_thread_local_values_are_freed_before_the_outcome_is_set(outcomes):
 
 
 def test_the_caller_waits_for_the_end_of_the_thread_to_join():
-    future = pool.Future(int, None)
+    pending = pool.PendingCall(int, None)
     allowed = threading.Event()
-    future.thread_to_join = threading.Thread(target=allowed.wait)
-    future.thread_to_join.start()
+    pending.thread_to_join = threading.Thread(target=allowed.wait)
+    pending.thread_to_join.start()
     threading.Timer(0.1, allowed.set).start()
-    future.set_done()
-    future.wait()
-    assert not future.thread_to_join.is_alive()
+    pending.set_done()
+    pending.wait()
+    assert not pending.thread_to_join.is_alive()
 
 
 def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):
     monkeypatch.setattr(pool, "SINGLE_USE_THREADS", True)
     monkeypatch.setattr(pool, "_pool", pool._Pool())
-    future = pool.start(threading.current_thread)
-    assert future.wait() is future.thread_to_join
+    pending = pool.start(threading.current_thread)
+    assert pending.wait() is pending.thread_to_join
 
 
 def run_in_thread(function):

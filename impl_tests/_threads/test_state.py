@@ -150,34 +150,34 @@ def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
 
 
 @pytest.mark.usefixtures("can_isolate_locals")
-def test_state_with_a_default_device_is_fully_transferable():
-    assert thread_state.is_fully_transferable()
+def test_workers_can_inherit_state_with_a_default_device():
+    assert thread_state.can_workers_inherit_state()
     with torch.device("meta"):
-        assert thread_state.is_fully_transferable()
+        assert thread_state.can_workers_inherit_state()
 
 
 @pytest.mark.usefixtures("can_isolate_locals")
 @pytest.mark.parametrize("make", NOT_TRANSFERABLE.values(), ids=NOT_TRANSFERABLE)
-def test_state_with_a_mode_or_hooks_is_not_fully_transferable(make):
+def test_workers_cannot_inherit_state_with_a_mode_or_hooks(make):
     with make():
-        assert not thread_state.is_fully_transferable()
-    assert thread_state.is_fully_transferable()
+        assert not thread_state.can_workers_inherit_state()
+    assert thread_state.can_workers_inherit_state()
 
 
 @pytest.mark.usefixtures("can_isolate_locals")
-def test_state_in_a_functorch_transform_is_not_fully_transferable():
+def test_workers_cannot_inherit_state_in_a_functorch_transform():
     seen = []
-    torch.func.vmap(lambda x: seen.append(thread_state.is_fully_transferable()) or x)(
+    torch.func.vmap(lambda x: seen.append(thread_state.can_workers_inherit_state()) or x)(
         torch.ones(1)
     )
     assert seen == [False]
 
 
-def test_state_while_an_exception_is_handled_is_not_fully_transferable():
+def test_workers_cannot_inherit_state_while_an_exception_is_handled():
     try:
         raise ValueError("of the caller")
     except ValueError:
-        assert not thread_state.is_fully_transferable()
+        assert not thread_state.can_workers_inherit_state()
 
 
 @pytest.mark.parametrize(

@@ -204,7 +204,7 @@ def _check_pool(shared: SharedModules, rng: random.Random) -> None:
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
         pending = [pool.start(partial(barrier.wait, BARRIER_TIMEOUT)) for _ in range(count)]
-        results = [future.wait() for future in pending]
+        results = [call.wait() for call in pending]
         if sorted(results, key=str) != list(range(count)):
             raise AssertionError(f"{count} functions that wait for each other returned {results}")
     threads = [*pool._threads]
