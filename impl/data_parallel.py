@@ -219,7 +219,11 @@ class DataParallel(nn.Module, Generic[T]):
         )
 
     def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
-        """Copy the module, detached if grad mode is off. A subclass may override this step."""
+        """Copy the module, detached if grad mode is off. A subclass may override this step.
+
+        The wrapper has no argument ``buffer_size``: override this step to pass it to
+        :func:`replicate`.
+        """
         return replicate(module, device_ids, not torch.is_grad_enabled())
 
     def parallel_apply(

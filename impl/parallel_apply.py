@@ -67,14 +67,18 @@ def parallel_apply(
 ) -> list[Any]:
     """Call each ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
-    A single module runs in the calling thread. So does the first of several modules, unless this
-    thread has state that other threads cannot inherit, such as active modes, or Python is 3.13 or
-    newer. When the first module has ended, the calling thread also runs the modules that no worker
-    has started. Each other module runs in a worker thread. Each module runs with the state of the
-    calling thread: grad mode, autocast, streams, context variables and everything else that
-    ``_threads.state.ThreadState`` lists. Changes that a module makes to this state are discarded,
-    except ``torch.set_num_threads``. In a region of autocast, or without grad mode, the call
-    clears autocast's cache, so that all modules cast the current values of their parameters.
+    A single module runs in the calling thread. Several modules run in worker threads and in the
+    calling thread. The calling thread runs the first module and then every module that no worker
+    has started. It runs none of several if it has state that workers cannot inherit, such as
+    active modes, or on Python 3.13 and newer.
+
+    Each module runs with the state of the calling thread: grad mode, inference mode, autocast, the
+    default device, context variables, current streams, and the settings of
+    ``torch.set_num_threads`` and ``torch.set_flush_denormal``. Changes that a module makes to this
+    state are discarded, except ``torch.set_num_threads``. In a region of autocast, or without grad
+    mode, the call clears autocast's cache, so that all modules cast the current values of their
+    parameters.
+
     Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
     compiles in one thread at a time.
 
@@ -86,12 +90,12 @@ def parallel_apply(
         devices: For each module, the device that is current while it runs. None means the device
             of the first tensor in its inputs, else in its keyword arguments, else the caller's
             current device.
-        in_turn: Whether the modules run one after the other. They run in the calling thread under
-            the same condition as the first module. Then no thread waits for the interpreter lock,
-            and asynchronous devices still compute at the same time. This is faster if an operator
-            takes less time on the host than the hand-over of the lock, about 60 µs. It is slower
-            if operators take longer on the host, as on the CPU, or if a module waits for its
-            device. Modules must not wait for each other.
+        in_turn: Whether the modules run one after the other, in the calling thread, or in a
+            worker if the calling thread may run none. Then no thread waits for the interpreter
+            lock, and asynchronous devices still compute at the same time. This is faster if an
+            operator takes less time on the host than the hand-over of the lock, about 60 µs. It is
+            slower if operators take longer on the host, as on the CPU, or if a module waits for
+            its device. Modules must not wait for each other.
 
     Returns:
         The ``k`` results in the order of ``modules``. The call returns when all modules have

@@ -62,8 +62,9 @@ def scatter(
 
     - Tuples, lists, mappings, named tuples and dataclasses are rebuilt for each device around the
       chunks. A mapping that is neither a dict nor a UserDict is rebuilt by its class, called with
-      a dict. Empty containers, all other objects, and without a tensor also dataclasses and
-      mappings that are not dicts, are passed to each device by reference.
+      a dict.
+    - Passed by reference: empty containers, other objects, and dataclasses or non-dict mappings
+      without tensors.
     - A packed sequence is split by sequence, and ``dim`` does not apply to it.
     - A tensor whose class defines ``__torch_dispatch__``, such as a nested or masked tensor, is
       split by its own ``chunk``, or by ``split_with_sizes`` if ``chunk_sizes`` is given.

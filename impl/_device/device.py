@@ -2,8 +2,8 @@
 
 No other module compares device types, or converts -1, a deprecated name of the CPU. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
-integer is an ordinal of the accelerator. If the type of a device is not available, its index is an
-ordinal of the accelerator: without CUDA, ``"cuda:1"`` is the accelerator's device 1. If a second
+integer is an ordinal of the accelerator. A device of an unavailable type counts as the
+accelerator's device with that index: without CUDA, ``"cuda:1"`` is its device 1. If a second
 accelerator is available, such as CUDA beside a vendor's back end, its devices keep their type.
 
 A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Five functions convert it:
