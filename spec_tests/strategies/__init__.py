@@ -1,1 +1,31 @@
-"""Hypothesis strategies that draw calls and arguments which the documentation allows."""
+"""Hypothesis strategies that draw calls and arguments which the documentation allows.
+
+Calls of public functions:
+
+* ``calls``: what all descriptions of calls have in common
+* ``comm``, ``coalesced``: calls of the functions of ``comm``
+* ``functions``: calls of the autograd Functions
+* ``scatter_gather``, ``gather``, ``round_trips``: calls of scatter, scatter_kwargs and gather
+* ``replicate``, ``jit_modules``: calls of replicate, also with script modules
+* ``parallel_apply``, ``failing_modules``: calls of parallel_apply without and with errors
+* ``data_parallel``, ``uneven_chunks``: calls of DataParallel, also with few or unequal chunks
+
+Tensors and other arguments:
+
+* ``tensors``, ``sparse``, ``wrappers``: dense and sparse tensors, nested and masked tensors
+* ``packed_sequences``: packed sequences
+* ``arguments``, ``containers``, ``deep_nesting``: containers of tensors and other objects
+* ``stateful_containers``: dataclasses and mappings with extra state
+* ``markers``: arguments marked with ``Whole`` or ``SplitAlong``
+* ``devices``: device arguments
+* ``exceptions``: exceptions with all kinds of constructors
+* ``thread_state``: the state of a calling thread
+
+Modules:
+
+* ``layers``, ``modules``: layers, and networks of layers
+* ``computed_modules``: selects the modules that the devices compute as the CPU does
+* ``custom_modules``, ``edge_case_modules``: modules that are hard to replicate
+* ``probe_modules``, ``thread_modules``: modules that show how and in which thread they were called
+* ``unused_parameters``: modules with parameters that not all replicas use
+"""

@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from spec_tests import strategies
 from spec_tests.harness.pytest_plugin import options
 from spec_tests.simulator import FAULTS, FEATURES
 from spec_tests.tests.import_order import (
@@ -83,6 +84,13 @@ def test_help_and_page_name_each_feature_and_fault_of_the_simulator():
     page = (ROOT / "spec_tests" / "BACK_ENDS.md").read_text()
     named = page.partition("one feature of the simulator off:")[2].partition(".")[0]
     assert re.findall("`(.+?)`", named) == [*FEATURES]
+
+
+def test_index_of_strategies_is_complete():
+    lines = [line for line in strategies.__doc__.splitlines() if line.startswith("* ")]
+    indexed = re.findall("``(.+?)``", "\n".join(line.partition(":")[0] for line in lines))
+    files = (ROOT / "spec_tests" / "strategies").glob("[!_]*.py")
+    assert sorted(indexed) == sorted(path.stem for path in files)
 
 
 @pytest.mark.parametrize("path", FILES_WITHOUT_TESTS, ids=path_id)
