@@ -88,6 +88,7 @@ def test_each_copy_has_its_own_version_counter(target, topology, call):
 
 @clause("comm.broadcast-coalesced.no-overlap")
 @given(call=coalesced_calls(sparse=False))
+@example(call=_broadcast([dense(dtype=torch.float64)] * 2))
 def test_copies_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     copies = address_ranges(call.run(target, inputs)[1:])

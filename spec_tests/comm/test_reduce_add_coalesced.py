@@ -108,6 +108,11 @@ def test_each_sum_has_its_own_version_counter(target, topology, call):
 
 @clause("comm.reduce-add-coalesced.no-overlap")
 @given(call=reduce_add_coalesced_calls())
+@example(
+    call=_reduce(
+        *[[dense(slot=slot, dtype=torch.float64)] * 2 for slot in (0, 1)], destination=DeviceAt(0)
+    )
+)
 def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
     sums = address_ranges(call.run(target, inputs))
