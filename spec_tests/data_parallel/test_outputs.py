@@ -13,7 +13,6 @@ from spec_tests.strategies.calls import DeviceAt, build
 from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     NewModule,
-    WeightedLeaves,
     nested_calls,
     network_calls,
     script_calls,
@@ -36,6 +35,13 @@ class ArgumentRecorder(nn.Module):
     def forward(self, x, constant, found):
         found.value.append(constant)
         return x
+
+
+class ExtentAdder(nn.Module):
+    """A module that adds the weighted extents of its input, so that its output depends on them."""
+
+    def forward(self, x):
+        return x + sum(extent * 10**dim for dim, extent in enumerate(x.shape))
 
 
 @clause("data_parallel.outputs")
@@ -67,12 +73,14 @@ def test_nested_positional_and_keyword_arguments_are_scattered(target, baselines
 @given(
     dim=st.sampled_from([0, 1, 2, -1, -2, -3]),
     devices=st.lists(st.builds(DeviceAt, st.integers(0, 3)), min_size=2, max_size=4),
+    functional=st.booleans(),
 )
 def test_arguments_are_scattered_and_outputs_gathered_along_dim(
-    target, baselines, topology, dim, devices
+    target, baselines, topology, dim, devices, functional
 ):
+    tensor = TensorSpec((3, 4, 5), requires_grad=True)
     call = DataParallelCall(
-        NewModule(WeightedLeaves), (TensorSpec((3, 4, 5)),), {}, devices, None, dim
+        NewModule(ExtentAdder), (tensor,), {}, devices, None, dim, functional=functional
     )
     checks.agree(call, target, baselines, topology)
 
