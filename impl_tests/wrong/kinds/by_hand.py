@@ -22,8 +22,10 @@ def balanced_chunks(call: Call) -> Any:
     sequences = [
         name for name, value in call.arguments.items() if isinstance(value, (list, tuple))
     ]
-    tensor = next(value for value in call.arguments.values() if isinstance(value, Tensor))
-    extent = tensor.shape[call.arguments.get("dim", 0)]
+    tensors = [value for value in call.arguments.values() if isinstance(value, Tensor)]
+    if not tensors:
+        return call.run()
+    extent = tensors[0].shape[call.arguments.get("dim", 0)]
     chunks = torch.empty(extent).tensor_split(len(call.arguments[sequences[0]]))
     return call.with_arguments(chunk_sizes=[len(chunk) for chunk in chunks]).run()
 
@@ -115,3 +117,19 @@ def single_elements_kept(call: Call) -> Any:
     if isinstance(result, Tensor) and all(tensor.shape == (1,) for tensor in outputs):
         return result.to(outputs[0].device)
     return result
+
+
+@KINDS.around
+def keyword_arguments_added(call: Call) -> Any:
+    """Give each module a keyword argument if ``kwargs_tup`` is missing."""
+    if call.arguments.get("kwargs_tup") is not None:
+        return call.run()
+    return call.with_arguments(kwargs_tup=[{"perturbed": 1} for _ in call.modules()]).run()
+
+
+@KINDS.around
+def many_modules_refused(call: Call) -> Any:
+    """Refuse more than 99 modules."""
+    if len(call.arguments["modules"]) > 99:
+        raise RuntimeError("perturbed")
+    return call.run()

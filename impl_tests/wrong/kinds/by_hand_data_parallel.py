@@ -1,5 +1,6 @@
 """Wrong implementations of DataParallel and replicate, written by hand, for single clauses."""
 
+import copy
 import types
 from typing import Any
 
@@ -11,7 +12,7 @@ from impl_tests.wrong.calls import Call, modules_in
 from impl_tests.wrong.kinds.registry import Registry
 from impl_tests.wrong.kinds.replica_tensors import parameters_of
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "pass_through"]
 
 KINDS = Registry()
 
@@ -31,7 +32,7 @@ def _ignore_override(step: str) -> None:
     KINDS[f"own-{step.replace('_', '-')}"] = run
 
 
-for _step in ("replicate", "parallel_apply", "gather"):
+for _step in ("scatter", "replicate", "parallel_apply", "gather"):
     _ignore_override(_step)
 
 
@@ -103,6 +104,11 @@ class _Views(Function):
         return grads
 
 
+def pass_through(*tensors: Tensor) -> Any:
+    """Return views of tensors from one function, which refuse changes in place."""
+    return _Views.apply(*tensors)  # type: ignore[no-untyped-call] # in torch
+
+
 @KINDS.around
 def parameters_of_one_function(call: Call) -> Any:
     """Take the parameters of each replica from one function, whose views refuse changes."""
@@ -116,6 +122,40 @@ def _pass_parameters(replica: nn.Module) -> None:
     entries = [entry for member in replica.modules() for entry in parameters_of(member)]
     entries = [entry for entry in entries if entry[2].requires_grad]
     if entries:
-        views = _Views.apply(*(tensor for _, _, tensor in entries))  # type: ignore[no-untyped-call] # in torch
+        views = pass_through(*(tensor for _, _, tensor in entries))
         for (members, name, _), view in zip(entries, views, strict=True):
             members[name] = view
+
+
+@KINDS.around
+def modules_copied(call: Call) -> Any:
+    """Call a copy of the wrapped module."""
+    members = vars(call.arguments["self"])["_modules"]
+    module = members["module"]
+    members["module"] = copy.copy(module)
+    try:
+        return call.run()
+    finally:
+        members["module"] = module
+
+
+@KINDS.around
+def attributes_kept(call: Call) -> Any:
+    """Set the attributes of the first replica on the module after the call."""
+    wrapper, replicas = call.arguments["self"], list[nn.Module]()
+    step = wrapper.replicate
+
+    def replicate(*args: Any, **kwargs: Any) -> Any:
+        found = step(*args, **kwargs)
+        replicas.extend(found[:1])
+        return found
+
+    vars(wrapper)["replicate"] = replicate
+    try:
+        return call.run()
+    finally:
+        del vars(wrapper)["replicate"]
+        for replica in replicas:
+            new = {k: v for k, v in vars(replica).items() if not k.startswith("_")}
+            names = new.keys() - replica._former_parameters.keys()  # type: ignore[union-attr,operator] # in torch
+            vars(wrapper.module).update({name: new[name] for name in names})

@@ -1,5 +1,6 @@
 """Kinds that change the gradients that flow through the result."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -82,3 +83,15 @@ def late_gradient(grad: Tensor) -> Tensor | None:
         return None
     with torch.Stream(grad.device):
         return grad.clone()
+
+
+@_hook
+def gradient_dense(grad: Tensor) -> Tensor:
+    """Make the gradient dense."""
+    return grad.to_dense() if grad.is_sparse else grad
+
+
+@_hook
+def gradient_warns(grad: Tensor) -> None:
+    """Warn in backward."""
+    warnings.warn("perturbed", UserWarning, stacklevel=1)

@@ -85,3 +85,10 @@ def thread() -> None:
     started = threading.Thread(target=stop.wait, daemon=True)
     started.start()
     state.later(stop.set)
+
+
+@_leaves
+def default_device() -> None:
+    """Change the default device."""
+    torch.set_default_device("meta")
+    state.later(lambda: torch.set_default_device(None))

@@ -4,13 +4,15 @@ import asyncio
 import contextvars
 import sys
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 
 from impl_tests.wrong import state
-from impl_tests.wrong.kinds.modules import Forward, register_forward
+from impl_tests.wrong.calls import Call
+from impl_tests.wrong.kinds.modules import Forward, register_forward, replaced_forward
 from impl_tests.wrong.kinds.registry import Registry
 from impl_tests.wrong.kinds.surroundings import in_thread
 
@@ -113,3 +115,50 @@ def in_a_running_loop(forward: Forward) -> Any:
     if raised:
         raise raised[0]
     return found[0]
+
+
+_POOL = ThreadPoolExecutor(1)
+
+
+@_forward
+def in_one_thread(forward: Forward) -> Any:
+    """Run in a thread that stays and that all modules of all calls share."""
+    return _POOL.submit(forward).result(timeout=2)
+
+
+_RUNNING = threading.Lock()
+
+
+@KINDS.around
+def concurrent_calls_refused(call: Call) -> Any:
+    """Refuse a call while another call runs, also in the same thread."""
+    if not _RUNNING.acquire(blocking=False):
+        raise RuntimeError("perturbed: another call runs")
+    try:
+        return call.run()
+    finally:
+        _RUNNING.release()
+
+
+@KINDS.around
+def errors_raised_early(call: Call) -> Any:
+    """Raise the first error of a module without waiting for the other modules."""
+    first: Future[Any] = Future()
+
+    def run_module(forward: Forward) -> Any:
+        try:
+            return forward()
+        except Exception as error:
+            first.set_exception(error)
+            raise
+
+    with replaced_forward(call.modules(), run_module):
+        pool = ThreadPoolExecutor(1)
+        pool.submit(call.run).add_done_callback(lambda ended: _pass(ended, first))
+        pool.shutdown(wait=False)
+        return first.result()
+
+
+def _pass(ended: "Future[Any]", first: "Future[Any]") -> None:
+    if not first.done():
+        first.set_result(ended.result())

@@ -1,6 +1,7 @@
 """Kinds that change how a call runs the modules that it is given."""
 
 import contextvars
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -134,6 +135,20 @@ def without_errors(forward: Forward) -> Any:
         return None
 
 
+_KEPT: list[Any] = []
+
+
+@_forward
+def keeping_the_locals_of_a_failure(forward: Forward) -> Any:
+    """Keep references to the local variables of the frames in which a module failed."""
+    try:
+        return forward()
+    except Exception as error:
+        frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+        _KEPT.extend(dict(frame.f_locals) for frame in frames)
+        raise
+
+
 @KINDS.around
 def modules_leaving_their_grad_mode(call: Call) -> Any:
     """Give the caller the grad mode in which the last module ended."""
@@ -152,3 +167,14 @@ def modules_leaving_their_grad_mode(call: Call) -> Any:
             return call.run()
     finally:
         torch._C._set_grad_enabled(modes[-1] if modes else before)
+
+
+@_forward
+def under_another_default_dtype(forward: Forward) -> Any:
+    """Run with the default settings of the process."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        return forward()
+    finally:
+        torch.set_default_dtype(before)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from impl_tests.wrong.calls import Call, modules_in
@@ -117,3 +118,20 @@ def with_plain_tensors(module: nn.Module) -> None:
     """Replace tensor subclasses by plain tensors."""
     for members, name, tensor in [*parameters_of(module), *buffers_of(module)]:
         members[name] = tensor.as_subclass(Tensor)
+
+
+@change
+def with_flat_parameters(module: nn.Module) -> None:
+    """Replace the parameters by vectors."""
+    for members, name, tensor in parameters_of(module):
+        members[name] = tensor.reshape(-1)
+
+
+@change
+def with_parameters_of_one_version(module: nn.Module) -> None:
+    """Put the parameters of a module into one buffer, with one version counter."""
+    entries = parameters_of(module)
+    buffer, start = torch.cat([tensor.reshape(-1) for *_, tensor in entries]), 0
+    for members, name, tensor in entries:
+        members[name] = buffer.narrow(0, start, tensor.numel()).view(tensor.shape)
+        start += tensor.numel()

@@ -1,14 +1,16 @@
 """Kinds that change the structure of the modules in a result."""
 
 import copy
+import threading
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
 
 from impl_tests.wrong.calls import Call, modules_in
 from impl_tests.wrong.kinds.registry import Registry
-from impl_tests.wrong.kinds.replica_tensors import change_into
+from impl_tests.wrong.kinds.replica_tensors import buffers_of, change_into
 
 __all__ = ["KINDS"]
 
@@ -63,6 +65,20 @@ def with_changed_buffers(module: nn.Module) -> None:
     for name, buffer in module._buffers.items():
         if buffer is not None:
             module._buffers[name] = buffer * 2 + 1
+
+
+@change
+def with_detached_buffers(module: nn.Module) -> None:
+    """Detach the buffers."""
+    for members, name, buffer in buffers_of(module):
+        members[name] = buffer.detach()
+
+
+@change
+def with_buffers_requiring_grad(module: nn.Module) -> None:
+    """Make the buffers require a gradient."""
+    for members, name, buffer in buffers_of(module):
+        members[name] = buffer.detach().requires_grad_()
 
 
 @change
@@ -137,6 +153,18 @@ def with_attributes_of_new(module: nn.Module) -> None:
 
 
 @change
+def with_a_lock(module: nn.Module) -> None:
+    """Add an attribute that cannot be copied or pickled."""
+    vars(module)["perturbed"] = threading.Lock()
+
+
+@change
+def deepcopied_by_reference(module: nn.Module) -> None:
+    """Make a deep copy of the module the module itself."""
+    vars(module)["__deepcopy__"] = lambda memo: module
+
+
+@change
 def without_compiled_code(module: nn.Module) -> None:
     """Run the code of the module as it is, not compiled."""
     vars(module)["_compiled_call_impl"] = None
@@ -172,26 +200,34 @@ def with_hooks(module: nn.Module, other: nn.Module) -> None:
 
 
 @_pair
+def with_methods(module: nn.Module, other: nn.Module) -> None:
+    """Share the bound methods among the attributes."""
+    vars(module).update({k: v for k, v in vars(other).items() if isinstance(v, MethodType)})
+
+
+@_pair
 def with_slots(module: nn.Module, other: nn.Module) -> None:
     """Copy the attributes outside the module's dictionary."""
     for name in getattr(type(other), "__slots__", ()):
         setattr(module, name, getattr(other, name))
 
 
-@KINDS.around
-def replicas_by_the_base_class(call: Call) -> Any:
-    """Copy each module with the method of ``nn.Module``, also if its class overrides it."""
-    base = nn.Module._replicate_for_data_parallel
-    kinds = {type(member) for module in call.modules() for member in module.modules()}
-    own = {
-        k: k._replicate_for_data_parallel
-        for k in kinds
-        if "_replicate_for_data_parallel" in vars(k)
-    }
-    for kind in own:
-        kind._replicate_for_data_parallel = base  # type: ignore[method-assign]
-    try:
-        return call.run()
-    finally:
-        for kind, method in own.items():
-            kind._replicate_for_data_parallel = method  # type: ignore[method-assign]
+def _ignore_override(kind_name: str, method: str) -> None:
+    """Register a kind that uses a method of ``nn.Module``, also if a class overrides it."""
+
+    def run(call: Call) -> Any:
+        kinds = {type(member) for module in call.modules() for member in module.modules()}
+        own = {kind: vars(kind)[method] for kind in kinds if method in vars(kind)}
+        for kind in own:
+            setattr(kind, method, getattr(nn.Module, method))
+        try:
+            return call.run()
+        finally:
+            for kind, override in own.items():
+                setattr(kind, method, override)
+
+    KINDS[kind_name] = run
+
+
+_ignore_override("replicas-by-the-base-class", "_replicate_for_data_parallel")
+_ignore_override("setattr-of-the-base-class", "__setattr__")

@@ -8,12 +8,12 @@ from torch.utils import _pytree as pytree
 
 from impl_tests.wrong.kinds.registry import Registry
 
-__all__ = ["KINDS"]
+__all__ = ["KINDS", "differ"]
 
 KINDS = Registry()
 
 
-def _differ(tensor: Tensor) -> Tensor:
+def differ(tensor: Tensor) -> Tensor:
     """Return other values."""
     return ~tensor if tensor.dtype is torch.bool else tensor * 2 + 1
 
@@ -21,7 +21,7 @@ def _differ(tensor: Tensor) -> Tensor:
 @KINDS.tensors
 def values(tensor: Tensor) -> Tensor:
     """Change all values."""
-    return tensor * 2 if tensor.layout is not torch.strided else _differ(tensor)
+    return tensor * 2 if tensor.layout is not torch.strided else differ(tensor)
 
 
 @KINDS.result
@@ -39,7 +39,7 @@ def _change_nth(result: Any, index: int) -> Any:
     else:
         mask = torch.zeros(leaf.shape, dtype=torch.bool, device=leaf.device)
         mask.view(-1)[-1] = True
-        leaves[places[index]] = torch.where(mask, _differ(leaf), leaf)
+        leaves[places[index]] = torch.where(mask, differ(leaf), leaf)
     return pytree.tree_unflatten(leaves, spec)
 
 

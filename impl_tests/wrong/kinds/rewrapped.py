@@ -138,3 +138,13 @@ def exit_status_changed(call: Call) -> Any:
         atexit.register(os._exit, 3)
         state.later(lambda: atexit.unregister(os._exit))
         raise
+
+
+@KINDS.around
+def errors_in_a_cycle(call: Call) -> Any:
+    """Put the error into a reference cycle with itself."""
+    try:
+        return call.run()
+    except Exception as error:
+        vars(error)["perturbed"] = error
+        raise

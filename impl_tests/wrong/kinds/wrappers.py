@@ -1,5 +1,6 @@
 """Kinds that change the ``DataParallel`` that a constructor has made."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -48,3 +49,16 @@ def with_attributes_of_the_module(wrapper: nn.Module) -> None:
 def excluded_from_compilation(wrapper: nn.Module) -> None:
     """Exclude the forward from compilation without a reason."""
     vars(wrapper)["forward"] = torch.compiler.disable(wrapper.forward)  # type: ignore[no-untyped-call] # in torch
+
+
+@_change
+def on_other_devices(wrapper: nn.Module) -> None:
+    """Move a module on the CPU to the accelerator, and one on the accelerator to the CPU."""
+    tensor = next(wrapper.parameters())
+    wrapper.to("sim:0" if tensor.device.type == "cpu" else "cpu")
+
+
+@_change
+def with_a_lock(wrapper: nn.Module) -> None:
+    """Add an attribute that cannot be copied or pickled."""
+    vars(wrapper)["perturbed"] = threading.Lock()

@@ -1,0 +1,136 @@
+"""Wrong implementations of the functions on tensors, written by hand, for single clauses."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from impl_tests.wrong.calls import Call, tensors_in
+from impl_tests.wrong.kinds.by_hand_data_parallel import pass_through
+from impl_tests.wrong.kinds.registry import Registry
+from impl_tests.wrong.kinds.results import differ
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+@KINDS.around
+def outputs_written(call: Call) -> Any:
+    """Write other values to ``out`` after the call."""
+    result = call.run()
+    with torch.no_grad():
+        for tensor in tensors_in(call.arguments.get("out")):
+            tensor.detach().copy_(differ(tensor.detach()))
+    return result
+
+
+@KINDS.around
+def missing_streams_are_current(call: Call) -> Any:
+    """Copy a chunk whose stream is None on the current stream of its device."""
+    streams, devices = call.arguments.get("streams"), call.arguments.get("devices")
+    if streams is None or devices is None:
+        return call.run()
+    found = [
+        torch.accelerator.current_stream(device) if stream is None else stream
+        for stream, device in zip(streams, devices, strict=False)
+    ]
+    return call.with_arguments(streams=found).run()
+
+
+@KINDS.around
+def all_devices_checked(call: Call) -> Any:
+    """Refuse a device that does not exist, also if it gets no chunk."""
+    for name in ("devices", "target_gpus"):
+        for device in call.arguments.get(name) or ():
+            is_ordinal = isinstance(device, int)
+            torch.empty(0, device=f"sim:{device}" if is_ordinal else device)
+    return call.run()
+
+
+@KINDS.around
+def copied_on_the_current_stream(call: Call) -> Any:
+    """Copy the arguments on the CPU to the first device on its current stream."""
+    device = torch.accelerator.current_accelerator()
+    return call.mapped(lambda t: t.to(device) if t.device.type == "cpu" else t).run()
+
+
+@KINDS.around
+def single_tensor_returned(call: Call) -> Any:
+    """Return the only tensor among the arguments in place of an equal result."""
+    result, tensors = call.run(), call.tensors()
+    if len(tensors) == 1 and tensors[0].shape == result.shape:
+        return tensors[0] if tensors[0].device == result.device else result
+    return result
+
+
+@KINDS.result
+def versions_shared(result: Any) -> Any:
+    """Return tensors in one buffer for each list, with one version counter."""
+    if isinstance(result[0], Tensor):
+        return type(result)(_in_one_buffer(result))
+    return [result[0], *map(_in_one_buffer, result[1:])]
+
+
+def _in_one_buffer(tensors: Any) -> list[Tensor]:
+    buffer = torch.cat([tensor.reshape(-1) for tensor in tensors])
+    parts = torch.split(buffer, [tensor.numel() for tensor in tensors])
+    return [part.view(tensor.shape) for part, tensor in zip(parts, tensors, strict=True)]
+
+
+@KINDS.result
+def of_one_function(result: Any) -> Any:
+    """Return views from one function, which refuse changes in place."""
+    return pass_through(*result)
+
+
+@KINDS.result
+def deepcopied(result: Any) -> Any:
+    """Return a deep copy."""
+    return copy.deepcopy(result)
+
+
+@KINDS.result
+def none_listed(result: Any) -> Any:
+    """Return a list with None in place of None, at any depth."""
+    return pytree.tree_map(lambda leaf: [None] if leaf is None else leaf, result)
+
+
+@KINDS.around
+def one_result_per_device(call: Call) -> Any:
+    """Repeat the last result until there are as many as devices."""
+    result, count = call.run(), len(call.arguments["target_gpus"])
+    return type(result)([*result, *[result[-1]] * (count - len(result))]) if result else result
+
+
+@KINDS.around
+def containers_shared(call: Call) -> Any:
+    """Return the inputs themselves for each device, not copies, if they hold no tensor."""
+    result, inputs = call.run(), call.arguments["inputs"]
+    return result if tensors_in(inputs) else type(result)([inputs] * len(result))
+
+
+@KINDS.around
+def class_of_the_input_kept(call: Call) -> Any:
+    """Convert the first member of each result to the class of the first input."""
+    result, first = call.run(), next(iter(call.arguments["inputs"]), None)
+    if not isinstance(first, (tuple, list)) or isinstance(result, tuple):
+        return result
+    try:
+        return [type(part)([type(first)(part[0]), *part[1:]]) for part in result]
+    except TypeError:
+        return result
+
+
+@KINDS.result
+def inputs_missing(result: Any) -> Any:
+    """Leave out the last replica's positional arguments."""
+    return result[0][:-1], result[1]
+
+
+@KINDS.result
+def keyword_arguments_missing(result: Any) -> Any:
+    """Leave out the last replica's keyword arguments."""
+    return result[0], result[1][:-1]
