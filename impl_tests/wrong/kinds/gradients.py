@@ -1,6 +1,5 @@
 """Kinds that change the gradients that flow through the result."""
 
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -89,9 +88,3 @@ def late_gradient(grad: Tensor) -> Tensor | None:
 def gradient_dense(grad: Tensor) -> Tensor:
     """Make the gradient dense."""
     return grad.to_dense() if grad.is_sparse else grad
-
-
-@_hook
-def gradient_warns(grad: Tensor) -> None:
-    """Warn in backward."""
-    warnings.warn("perturbed", UserWarning, stacklevel=1)
