@@ -1,9 +1,18 @@
 """Reduces the number of Hypothesis examples of slow tests."""
 
-from hypothesis import settings
+from hypothesis import Phase, settings
+
+#: The phases that run a failing test again, many times.
+_AFTER_A_FAILURE = (Phase.shrink, Phase.explain)
 
 
-def divide_examples(divisor: int) -> settings:
-    """Return the settings with 1 / ``divisor`` of the profile's examples, but at least two."""
+def divide_examples(divisor: int, *, shrink: bool = True) -> settings:
+    """Return the settings with 1 / ``divisor`` of the profile's examples, but at least two.
+
+    Args:
+        divisor: The divisor of the number of examples.
+        shrink: Whether Hypothesis looks for the smallest failing example.
+    """
     profile = settings()
-    return settings(profile, max_examples=max(2, profile.max_examples // divisor))
+    phases = [each for each in profile.phases if shrink or each not in _AFTER_A_FAILURE]
+    return settings(profile, max_examples=max(2, profile.max_examples // divisor), phases=phases)
