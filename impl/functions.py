@@ -97,8 +97,8 @@ class Broadcast(_CheckedFunction):
         if not inputs:
             return ()
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
-        save_streams(ctx, devices)
         with argument("inputs or target_gpus"):
+            save_streams(ctx, devices)
             rows = broadcast_coalesced(inputs, devices)
         # Without `mark_non_differentiable`, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
@@ -197,20 +197,20 @@ class Scatter(_CheckedFunction):
         with argument("target_gpus"):
             devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device
-        save_streams(ctx, [*devices, input.device])
         with argument("target_gpus or chunk_sizes"):
             check_chunk_count(chunk_sizes, len(devices))
         with argument("input, chunk_sizes or dim"):
             chunks = split_into_views(input, len(devices), chunk_sizes, dim)
+        used = devices[: len(chunks)]
         error_context = argument("input or target_gpus")
         with error_context:
+            save_streams(ctx, [*used, input.device])
             # A wrapper tensor may lack `record_stream`.
             if is_on_cpu(input) and not is_wrapper(input):
-                used = devices[: len(chunks)]
                 split = SplitTensor(input, chunk_sizes, dim, error_context, chunks)
                 move_from_cpu([split], used, current_stream_by_device(used))
                 return tuple(split.chunks)
-            return tuple([to_device(*pair) for pair in zip(chunks, devices, strict=False)])
+            return tuple([to_device(*pair) for pair in zip(chunks, used, strict=True)])
 
     @staticmethod
     @with_saved_streams

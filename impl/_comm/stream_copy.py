@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._device import accelerator_type, call_on_stream, device_at, is_of_type
+from .._device import accelerator_type, call_on_stream, device_at, is_of_type, is_stream
 from .copy import to_device
 
 #: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
@@ -24,7 +24,7 @@ def check_streams(streams: object) -> None:
         return
     if not isinstance(streams, Sequence):
         raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
-    if not all(stream is None or isinstance(stream, torch.Stream) for stream in streams):
+    if not all(stream is None or is_stream(stream) for stream in streams):
         raise RuntimeError(
             "Unknown data type found in stream list. "
             f"Need torch.{accelerator_type()}.Stream or None"

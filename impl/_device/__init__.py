@@ -31,6 +31,7 @@ from .stream import (
     current_stream,
     current_stream_by_device,
     current_streams,
+    is_stream,
     set_current_streams,
     side_stream,
 )

@@ -91,15 +91,18 @@ def runtime(kind: str | None) -> Any:
 def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device, Any]:
     """Return :func:`runtime_of` for those of ``devices`` that have streams.
 
-    Each device type is looked up once.
+    Each device type is looked up once. Raise RuntimeError if one of these devices does not exist.
     """
     runtimes: dict[str, Any] = {}
+    counts: dict[str, int] = {}
     found: dict[torch.device, Any] = {}
     for device in devices:
         kind = device.type
         if kind not in runtimes:
             runtimes[kind] = runtime(kind) if has_streams(device) else None
+            counts[kind] = device_count(kind) if has_streams(device) else 0
         if runtimes[kind] is not None:
+            check_exists(device, counts[kind])
             found[device] = runtimes[kind]
     return found
 
@@ -115,6 +118,19 @@ def _second_runtime(kind: str) -> SimpleNamespace:
         set_device_index=module.set_device,
         set_stream=module.set_stream,
     )
+
+
+def check_exists(device: torch.device, count: int | None = None) -> None:
+    """Raise RuntimeError if ``device`` is not one of the ``count`` devices of its type.
+
+    By default the devices are counted. A back end may end the process if it is asked for the
+    stream of a missing device.
+    """
+    count = device_count(device.type) if count is None else count
+    if device.index >= count:
+        raise RuntimeError(
+            f"There is no device {device}: the number of {device.type} devices is {count}"
+        )
 
 
 def has_indices(kind: str) -> bool:

@@ -7,7 +7,15 @@ from typing import Any, TypeVar
 import torch
 
 from .._compat import call_with_setting
-from .device import call_on_device, has_streams, runtime, runtime_of, runtimes_with_streams
+from .device import (
+    accelerator_type,
+    call_on_device,
+    check_exists,
+    has_streams,
+    runtime,
+    runtime_of,
+    runtimes_with_streams,
+)
 
 _R = TypeVar("_R")
 
@@ -51,8 +59,20 @@ def _call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: An
     return call_with_setting(accelerator.set_stream, stream, before, function, *args)
 
 
+def is_stream(value: object) -> bool:
+    """Return whether ``value`` is a stream.
+
+    Where a back end replaces ``torch.Stream``, PyTorch's own functions still return streams of the
+    replaced class.
+    """
+    return isinstance(value, torch.Stream) or (
+        accelerator_type() is not None
+        and isinstance(value, type(torch.accelerator.current_stream()))
+    )
+
+
 def current_stream(device: torch.device) -> torch.Stream:
-    """Return the current stream of ``device``, a device of an accelerator."""
+    """Return the current stream of ``device``, a device of an accelerator that exists."""
     stream: torch.Stream = runtime_of(device).current_stream(device.index)
     return stream
 
@@ -60,7 +80,10 @@ def current_stream(device: torch.device) -> torch.Stream:
 def current_stream_by_device(
     devices: Iterable[torch.device],
 ) -> dict[torch.device, torch.Stream]:
-    """Return the current streams of those of ``devices`` that have streams."""
+    """Return the current streams of those of ``devices`` that have streams.
+
+    Raise RuntimeError if one of them does not exist.
+    """
     runtimes = runtimes_with_streams(devices).items()
     return {device: each.current_stream(device.index) for device, each in runtimes}
 
@@ -84,12 +107,16 @@ def side_stream(device: torch.device) -> torch.Stream | None:
     """Return the stream of ``device`` for copies from the CPU; None if side streams do not work.
 
     All calls and threads share one stream per device. The allocator reuses memory only on the
-    stream that allocated it, so a new stream for each call would never reuse memory.
+    stream that allocated it, so a new stream for each call would never reuse memory. Raise
+    RuntimeError if there is no such device.
     """
     known = _side_streams.get(device)
     if known is not None:
         return known
-    if not has_streams(device) or not _has_side_streams(device):
+    if not has_streams(device):
+        return None
+    check_exists(device)
+    if not _has_side_streams(device):
         return None
     # If two threads both create a first stream, `setdefault` returns the same one to both.
     return _side_streams.setdefault(device, torch.Stream(device))

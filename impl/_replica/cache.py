@@ -17,7 +17,7 @@ from .._compat import (
     exclude_from_compilation,
     register_fork_handler,
 )
-from .._device import DeviceId, as_device_or_current, current_stream, has_streams
+from .._device import DeviceId, as_device_or_current, current_stream_by_device
 from .module_state import (
     ModuleSnapshot,
     NamedModules,
@@ -242,7 +242,7 @@ def _names_of_tensors(members: Mapping[str, Any]) -> list[str]:
 
 def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
     """Return the current streams of ``devices``, as a key for cached replicas."""
-    return (*map(current_stream, filter(has_streams, devices)),)
+    return (*current_stream_by_device(devices).values(),)
 
 
 #: For the ``id`` of each wrapper with an active :class:`ReplicaCacheBlock`: the wrapper's cache.

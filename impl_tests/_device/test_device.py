@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
+from impl import DataParallel, comm, scatter
 from impl._device import choose_devices, stream
 from impl._device import device as device_module
 from impl._device import stream as stream_module
 from impl._device.device import runtime, type_to_use
-from impl.functions import Scatter
+from impl.functions import Broadcast, Scatter, _get_stream
 
 
 def test_set_current_streams_does_not_set_streams_that_are_current(topology, monkeypatch):
@@ -181,3 +182,53 @@ def test_the_type_of_a_device_string_is_used(topology):
 def test_a_device_without_streams_has_no_side_stream(monkeypatch):
     monkeypatch.setattr(stream, "_has_side_streams", lambda device: True)
     assert stream.side_stream(torch.device("mps")) is None
+
+
+#: Calls that ask for the stream of a missing device. ``x`` is on the CPU, ``y`` on the device.
+STREAM_CALLS = {
+    "scatter": lambda x, y, devices, missing: scatter(x, [devices[0], missing]),
+    "Scatter": lambda x, y, devices, missing: Scatter.apply([devices[0], missing], None, 0, x),
+    "Broadcast": lambda x, y, devices, missing: Broadcast.apply([devices[0], missing], y),
+    "DataParallel": lambda x, y, devices, missing: DataParallel(
+        torch.nn.Identity(), [devices[0], missing]
+    )(x),
+    "_get_stream": lambda x, y, devices, missing: _get_stream(missing),
+}
+
+
+@pytest.mark.parametrize("call", STREAM_CALLS.values(), ids=STREAM_CALLS)
+def test_stream_of_a_missing_device_is_not_asked_for(topology, monkeypatch, call):
+    # A back end may end the process instead of raising an error.
+    count = torch.accelerator.device_count()
+    missing = torch.device(topology.accelerator, count)
+    asked = []
+    current_stream = torch.accelerator.current_stream
+    monkeypatch.setattr(
+        torch.accelerator,
+        "current_stream",
+        lambda *device: asked.extend(device) or current_stream(*device),
+    )
+    x = torch.ones(4)
+    text = f"There is no device {missing}: the number of {topology.accelerator} devices is {count}"
+    with pytest.raises(RuntimeError, match=text):
+        call(x, x.to(topology.device(0)), topology.take(1), missing)
+    assert count not in asked
+
+
+def test_scatter_function_asks_for_no_stream_of_a_device_without_a_chunk(topology):
+    missing = torch.device(topology.accelerator, torch.accelerator.device_count())
+    (chunk,) = Scatter.apply([topology.device(0), missing], None, 0, torch.ones(1))
+    assert chunk.device == topology.device(0)
+
+
+@pytest.mark.parametrize("base", [torch.Stream, object], ids=["subclass", "other class"])
+def test_scatter_accepts_streams_of_a_class_that_the_back_end_replaced(
+    topology, monkeypatch, base
+):
+    device = topology.device(0)
+    current = torch.accelerator.current_stream(device.index)
+    monkeypatch.setattr(torch, "Stream", type("Stream", (base,), {}))
+    (chunk,) = comm.scatter(torch.ones(2), [device], streams=[current])
+    assert chunk.device == device
+    with pytest.raises(RuntimeError, match="Unknown data type found in stream list"):
+        comm.scatter(torch.ones(2), [device], streams=[object()])

@@ -62,7 +62,13 @@ def _device_of(value: Any) -> torch.device:
 
 
 def _current_stream(device: torch.device) -> torch.Stream | None:
-    return None if device.type == "cpu" else torch.accelerator.current_stream(device)
+    """Return the current stream of ``device``; None for the CPU and for a missing device.
+
+    A back end may end the process if it is asked for the stream of a missing device.
+    """
+    if device.type == "cpu" or device.index >= torch.accelerator.device_count():
+        return None
+    return torch.accelerator.current_stream(device)
 
 
 def _call(
