@@ -16,15 +16,16 @@ from ._arguments import argument, as_tensors, check_tensor
 from ._comm import (
     DEFAULT_BUFFER_SIZE,
     Streams,
+    as_buffer_size,
     cat_on_device,
     cat_shape,
     check_broadcast_outputs,
-    check_buffer_size,
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,
     check_scatter_outputs,
     check_streams,
+    check_sum_buffer_size,
     chunks_to_devices,
     copy_chunks,
     copy_into_slices,
@@ -118,9 +119,9 @@ def broadcast_coalesced(
     Raises:
         ValueError: ``devices`` is empty; a device has no index or is the CPU.
         RuntimeError: A tensor is not on ``devices[0]``, or an ordinal is negative.
-        TypeError: An object is not a tensor, or ``buffer_size`` is not a number.
+        TypeError: An object is not a tensor, or ``buffer_size`` is not an integer from 0.
     """
-    check_buffer_size(buffer_size)
+    buffer_size = as_buffer_size(buffer_size)
     tensors = as_tensors("tensors", tensors)
     with argument("devices"):
         ordinals = [device_index(device) for device in devices]
@@ -193,7 +194,7 @@ def reduce_add_coalesced(
         TypeError: An object is not a tensor, ``destination`` is no device, or ``buffer_size`` is
             not a number.
     """
-    check_buffer_size(buffer_size)
+    check_sum_buffer_size(buffer_size)
     with argument("inputs"):
         rows = [as_tensors(f"inputs[{index}]", row) for index, row in enumerate(inputs)]
         columns = list(zip(*rows, strict=True))

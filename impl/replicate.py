@@ -14,8 +14,8 @@ from torch.nn.parameter import is_lazy
 from ._arguments import SPARSE_LAYOUTS, argument
 from ._comm import (
     REPLICA_BUFFER_SIZE,
+    as_buffer_size,
     attached_copies,
-    check_buffer_size,
     check_gradient_layout,
     detached_copies,
 )
@@ -82,14 +82,14 @@ def replicate(
         NotImplementedError: A sparse parameter or buffer requires grad, grad mode is on, and
             ``detach`` is False.
         ValueError: A parameter or buffer is not initialized.
-        TypeError: ``buffer_size`` is not a number; an object names no device.
+        TypeError: ``buffer_size`` is not an integer from 0; an object names no device.
 
     Note:
         Changes that a forward makes to its replica are lost when the replica is freed. Exceptions
         are in-place changes to the first replica's buffers and, under ``no_grad``, to its
         parameters, since these share the memory of ``network``.
     """
-    check_buffer_size(buffer_size)
+    buffer_size = as_buffer_size(buffer_size)
     with argument("network"):
         tree = collect_tree(network)
     if not _are_replicatable(tree.modules):

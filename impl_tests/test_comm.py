@@ -1,5 +1,6 @@
 """impl.comm: accepted arguments, error texts, buckets, and copies without a wait of the host."""
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -49,12 +50,44 @@ def test_error_names_the_devices_of_the_stream_and_the_chunk(topology):
         comm.scatter(torch.ones(2), [device], streams=[torch.Stream(other)])
 
 
-@pytest.mark.parametrize("function", [comm.broadcast_coalesced, comm.reduce_add_coalesced])
-def test_a_buffer_size_that_is_no_number_is_refused(topology, function):
+def test_a_buffer_size_of_sums_that_is_no_number_is_refused(topology):
     x = torch.ones(2, device=topology.device(0))
-    arguments = ([x], [0]) if function is comm.broadcast_coalesced else ([[x]], 0)
     with pytest.raises(TypeError, match="buffer_size must be a number of bytes, not str"):
-        function(*arguments, "1")
+        comm.reduce_add_coalesced([[x]], x.device, "1")
+
+
+@pytest.mark.parametrize("size", [1e7, -1, float("inf")])
+def test_a_buffer_size_of_sums_may_be_any_number(topology, size):
+    x = torch.ones(2, device=topology.device(0))
+    (total,) = comm.reduce_add_coalesced([[x], [x]], x.device, size)
+    assert total.tolist() == [2, 2]
+
+
+#: Calls that copy one tensor, with a buffer size.
+SIZED_CALLS = {
+    "broadcast_coalesced": lambda device, size: comm.broadcast_coalesced(
+        [torch.ones(2, device=device)], [device], size
+    ),
+    "replicate": lambda device, size: replicate(
+        nn.Linear(1, 1, device=device), [device], buffer_size=size
+    ),
+}
+
+
+@pytest.mark.parametrize("call", SIZED_CALLS.values(), ids=SIZED_CALLS)
+@pytest.mark.parametrize(
+    ("size", "found"), [(-1, "-1"), (np.int64(-2), "-2"), (1e7, "float"), ("1", "str")], ids=repr
+)
+def test_a_buffer_size_that_is_no_integer_from_0_is_refused(topology, call, size, found):
+    text = f"buffer_size must be an integer from 0, not {found}"
+    with pytest.raises(TypeError, match=text):
+        call(topology.device(0), size)
+
+
+@pytest.mark.parametrize("call", SIZED_CALLS.values(), ids=SIZED_CALLS)
+@pytest.mark.parametrize("size", [0, np.int64(1), torch.tensor(2), 2**64], ids=repr)
+def test_a_buffer_size_may_be_any_integer_from_0(topology, call, size):
+    assert len(call(topology.device(0), size)) == 1
 
 
 def test_an_ordinal_that_does_not_fit_into_an_index_is_refused(topology):

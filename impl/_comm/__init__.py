@@ -3,13 +3,14 @@
 from .broadcast import attached_copies, detached_copies
 from .buckets import DEFAULT_BUFFER_SIZE, REPLICA_BUFFER_SIZE
 from .checks import (
+    as_buffer_size,
     check_broadcast_outputs,
-    check_buffer_size,
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,
     check_gradient_layout,
     check_scatter_outputs,
+    check_sum_buffer_size,
 )
 from .chunk_sizes import check_weights, chunk_lengths
 from .chunks import SplitTensor, move_from_cpu, split_and_move

@@ -1,12 +1,14 @@
 """Checks of the arguments of ``comm``, with the error messages of torch.nn.parallel."""
 
+import operator
 from collections.abc import Iterator, Sequence
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from .._arguments import SPARSE_LAYOUTS
+from .._arguments import SPARSE_LAYOUTS, argument
 from .._device import accelerator_type, is_on_accelerator
 from .split_cat import wrap_dim
 
@@ -110,8 +112,20 @@ def check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
         )
 
 
-def check_buffer_size(size: object) -> None:
-    """Raise TypeError if ``size`` is not a number."""
+def as_buffer_size(size: Any) -> int:
+    """Return ``size`` as an int. Raise TypeError if it is not an integer from 0."""
+    kind = type(size)
+    with argument("buffer_size"):
+        if not hasattr(kind, "__index__"):
+            raise TypeError(f"buffer_size must be an integer from 0, not {kind.__name__}")
+        number = operator.index(size)
+        if number < 0:
+            raise TypeError(f"buffer_size must be an integer from 0, not {number}")
+        return number
+
+
+def check_sum_buffer_size(size: object) -> None:
+    """Raise TypeError if ``size`` is not a number. torch.nn.parallel takes any number for sums."""
     if not issubclass(type(size), Real):
         raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.compare.refusals import refused, refused_with_texts
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import address_ranges, count_version_bumps, find_overlaps
@@ -131,6 +131,13 @@ def test_buffer_size_does_not_change_the_copies(target, topology, call, limits):
     inputs = call.inputs(topology)
     first, second = (call.run(target, {**inputs, "buffer_size": limit}) for limit in limits)
     checks.same(snapshot(first, inputs), snapshot(second, inputs), call)
+
+
+@clause("comm.broadcast-coalesced.refuses-buffer-size")
+@pytest.mark.parametrize("size", [-1, 1.0, "1", None], ids=repr)
+def test_a_buffer_size_that_is_no_integer_from_0_is_refused(target, topology, size):
+    call = _broadcast([dense()], buffer_size=size)
+    refused_with_texts(call, target, topology, TypeError, [])
 
 
 @clause("comm.broadcast-coalesced.returns-lists")
