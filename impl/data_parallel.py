@@ -28,7 +28,14 @@ from ._compat import (
     exclude_from_compilation,
     is_recorded,
 )
-from ._device import DeviceId, DeviceLike, Placement, choose_devices, is_cuda
+from ._device import (
+    DeviceId,
+    DeviceLike,
+    Placement,
+    choose_devices,
+    is_cuda,
+    warn_of_ignored_devices,
+)
 from ._device import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
@@ -83,7 +90,11 @@ class DataParallel(nn.Module, Generic[T]):
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
             ``k`` entries, has a negative or infinite one, or only zeros.
-        TypeError: An object names no device.
+        TypeError: ``device_ids`` is not a sequence, or an object names no device.
+
+    Warns:
+        UserWarning: ``device_ids`` is ignored, because there is no accelerator with device
+            indices. The warning is issued once in a process.
 
     Note:
         This class does not derive from ``torch.nn.DataParallel``: ``isinstance(wrapper,
@@ -133,6 +144,8 @@ class DataParallel(nn.Module, Generic[T]):
             if in_turn:
                 self.in_turn = True
         if placement is None:
+            if device_ids is not None:
+                warn_of_ignored_devices()
             return
         with argument("dim"):
             self.dim = dim
@@ -142,6 +155,20 @@ class DataParallel(nn.Module, Generic[T]):
         if len(self.device_ids) == 1:
             with argument("module or device_ids"):
                 self.module.to(self.src_device_obj)
+
+    def extra_repr(self) -> str:
+        """Return the devices, and the other arguments that are not the defaults."""
+        devices = self.device_ids
+        shown: dict[str, object] = {"device_ids": devices}
+        if devices and self.output_device != devices[0]:
+            shown["output_device"] = self.output_device
+        if getattr(self, "dim", 0) != 0:  # Without devices the attribute is missing.
+            shown["dim"] = self.dim
+        if self.chunk_sizes is not None:
+            shown["chunk_sizes"] = self.chunk_sizes
+        if self.in_turn:
+            shown["in_turn"] = True
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     @compile_only_inlined
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

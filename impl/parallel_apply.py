@@ -1,6 +1,7 @@
 """Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -159,10 +160,24 @@ def parallel_apply(
             # The tracebacks refer to this frame, and `outcomes` in this frame refers to the
             # exceptions. This cycle would live until the next garbage collection.
             outcomes.clear()
-            reraise(
-                outcome.pop(), f"in replica {index} on device {_format_device(targets[index])}"
-            )
+            location = f"in replica {index} on device {_format_device(targets[index])}"
+            try:
+                reraise(outcome.pop(), location)
+            except ValueError as error:
+                _explain_batch_norm(error, index, get_a_var((inputs[index], all_kwargs[index])))
+                raise
     return outcomes
+
+
+def _explain_batch_norm(error: ValueError, index: int, tensor: Tensor | None) -> None:
+    """Add a note to an error of batch norm. ``tensor`` is the first one that the replica got."""
+    with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
+        if tensor is not None and "Expected more than 1 value per channel" in str(error):
+            error.add_note(
+                f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
+                "norm needs more than one value per channel in each replica: drop the last batch, "
+                "or use a batch size that gives each device several rows."
+            )
 
 
 def _run_calls(

@@ -1,6 +1,7 @@
 """impl.data_parallel: attributes, outputs, overridden steps, one device, traces and scripts."""
 
 import sys
+import warnings
 import weakref
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 
 import impl
 from impl import DataParallel, Whole, data_parallel
+from impl._device import warn_of_ignored_devices
 
 #: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
 MODULE = sys.modules["impl.data_parallel"]
@@ -185,3 +187,76 @@ def test_a_subclass_can_be_scripted(topology):
     scripted = torch.jit.script(Scriptable(net, topology.take(1)))
     x = torch.ones(3, 2, device=topology.device(0))
     assert torch.equal(scripted(x), net(x))
+
+
+def test_ignored_devices_issue_one_warning_that_points_to_the_caller(monkeypatch):
+    monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
+    warn_of_ignored_devices.cache_clear()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        DataParallel(ReturnArguments())
+        assert caught == []
+        for _ in range(2):
+            DataParallel(ReturnArguments(), device_ids=[0, 1])
+    (warning,) = caught
+    assert warning.category is UserWarning
+    assert str(warning.message).startswith("device_ids is ignored")
+    assert warning.filename == __file__
+
+
+@pytest.mark.parametrize("device_ids", [2, "cpu", torch.device("cpu")], ids=repr)
+def test_one_device_instead_of_a_sequence_is_refused(device_ids):
+    for call in (
+        lambda: DataParallel(nn.Identity(), device_ids),
+        lambda: data_parallel(nn.Identity(), torch.ones(2), device_ids),
+    ):
+        with pytest.raises(TypeError, match="device_ids must be a sequence of devices") as caught:
+            call()
+        assert str(caught.value).endswith(f"not {device_ids!r}")
+
+
+@pytest.mark.parametrize(
+    ("options", "shown"),
+    [
+        ({}, ""),
+        ({"output_device": "cpu"}, ""),
+        ({"dim": 1}, ", dim=1"),
+        ({"chunk_sizes": [1, 2], "in_turn": True}, ", chunk_sizes=[1, 2], in_turn=True"),
+    ],
+    ids=repr,
+)
+def test_repr_shows_the_devices_and_arguments_that_are_not_the_defaults(options, shown):
+    wrapper = DataParallel(nn.Identity(), ["cpu", "cpu"], **options)
+    devices = "device_ids=[device(type='cpu'), device(type='cpu')]"
+    assert wrapper.extra_repr() == devices + shown
+    assert f"  {devices}{shown}\n" in repr(wrapper)
+
+
+def test_repr_shows_another_output_device(topology):
+    ordinal = topology.device(0).index
+    wrapper = DataParallel(nn.Identity(), [ordinal] * 2, "cpu")
+    assert wrapper.extra_repr() == (
+        f"device_ids=[{ordinal}, {ordinal}], output_device=device(type='cpu')"
+    )
+
+
+def test_repr_of_a_wrapper_without_devices_is_complete(monkeypatch):
+    monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
+    assert DataParallel(nn.Identity(), dim=1).extra_repr() == "device_ids=[]"
+
+
+@pytest.mark.parametrize("in_turn", [False, True], ids="in_turn={}".format)
+def test_error_of_batch_norm_has_a_note_with_the_shape_of_the_chunk(in_turn):
+    wrapper = DataParallel(nn.BatchNorm1d(2), ["cpu", "cpu"], in_turn=in_turn)
+    with pytest.raises(ValueError, match="in replica 1 on device cpu") as caught:
+        wrapper(torch.randn(3, 2))
+    (note,) = caught.value.__notes__
+    assert note.startswith("Replica 1 got a tensor of shape (1, 2).")
+    assert note not in str(caught.value)
+
+
+def test_another_value_error_of_a_replica_has_no_note():
+    wrapper = DataParallel(nn.BatchNorm1d(2), ["cpu", "cpu"])
+    with pytest.raises(ValueError, match="expected 2D or 3D input") as caught:
+        wrapper(torch.randn(3))
+    assert not hasattr(caught.value, "__notes__")

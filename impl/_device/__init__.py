@@ -23,7 +23,13 @@ from .device import (
     is_on_cpu,
     type_to_use,
 )
-from .placement import DeviceId, Placement, check_balance, choose_devices
+from .placement import (
+    DeviceId,
+    Placement,
+    check_balance,
+    choose_devices,
+    warn_of_ignored_devices,
+)
 from .saved_streams import save_streams, wait_for_grad, with_saved_streams
 from .stream import (
     call_on_stream,

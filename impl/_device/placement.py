@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -63,10 +64,15 @@ def choose_devices(
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU and the accelerator's devices.
         RuntimeError: A device string is invalid.
-        TypeError: ``device_ids`` is not iterable, or an object names no device.
+        TypeError: ``device_ids`` is not a sequence, or an object names no device.
     """
     if device_ids is not None:
         with argument("device_ids"):
+            if isinstance(device_ids, (str, torch.device)) or is_ordinal(device_ids):
+                raise TypeError(
+                    "device_ids must be a sequence of devices, such as [0, 1] or ['cpu', 'cpu'], "
+                    f"not {device_ids!r}"
+                )
             device_ids = list(device_ids)  # It may be an iterator.
             is_on_cpu = _are_cpu_only(device_ids)
         if is_on_cpu:
@@ -103,6 +109,17 @@ def check_balance(device_ids: Sequence[DeviceLike]) -> None:
             small, large = (ordinals[sizes.index(size)] for size in (min(sizes), max(sizes)))
             warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
             return
+
+
+@cache
+def warn_of_ignored_devices() -> None:
+    """Warn, once in a process, that ``device_ids`` has no effect. The user is two calls away."""
+    warnings.warn(
+        "device_ids is ignored, because there is no accelerator with device indices: DataParallel "
+        "only calls the module. Name the CPU for replicas on the CPU: device_ids=['cpu', 'cpu']",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def _first_device(module: nn.Module | None) -> torch.device | None:

@@ -44,6 +44,13 @@ behaviours.
   torch.nn.parallel takes them for the current device, or refuses them.
 * An iterator as the devices of `scatter_kwargs`. In torch.nn.parallel the positional arguments
   exhaust the iterator, and tensors among the keyword arguments raise an error.
+* `DataParallel` with `device_ids` where there is no accelerator. impl issues a UserWarning, once
+  in a process. torch.nn.parallel issues none. In both the wrapper only calls the module.
+* The `repr` of a `DataParallel`. That of impl shows `device_ids`, and the other arguments that are
+  not the defaults. That of torch.nn.parallel shows only the module.
+* An error of batch norm in a replica. In impl it has a note with the shape of the replica's chunk.
+* A single device as `device_ids`, such as 2 or `"cpu"`. In impl the TypeError says that a sequence
+  is expected. torch.nn.parallel raises a TypeError or, for a string, a RuntimeError.
 """
 #: For each kind of record in the register: the reason that DIVERGENCES.md states.
 _REASONS = {
