@@ -100,7 +100,7 @@ def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device,
         kind = device.type
         if kind not in runtimes:
             runtimes[kind] = runtime(kind) if has_streams(device) else None
-            counts[kind] = device_count(kind) if has_streams(device) else 0
+            counts[kind] = 0 if runtimes[kind] is None else device_count(kind)
         if runtimes[kind] is not None:
             check_exists(device, counts[kind])
             found[device] = runtimes[kind]
