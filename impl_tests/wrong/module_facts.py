@@ -28,9 +28,9 @@ class _Tree:
 
     def members(self, *kinds: str) -> list[Any]:
         """Return the submodules, parameters or buffers that all modules name."""
-        return [
-            v for module in self.modules for kind in kinds for v in vars(module)[kind].values()
-        ]
+        # A script module has no such entry in its dictionary, but an attribute.
+        owners = [getattr(module, kind) for module in self.modules for kind in kinds]
+        return [member for owner in owners for member in owner.values()]
 
 
 _MODULE: dict[str, Callable[[_Tree], bool]] = {
@@ -61,7 +61,7 @@ _MODULE: dict[str, Callable[[_Tree], bool]] = {
     "module-lists": lambda tree: tree.any(
         lambda m: isinstance(m, (nn.ParameterList, nn.ParameterDict))
     ),
-    "module-graph": lambda tree: tree.any(lambda m: hasattr(m, "graph") and hasattr(m, "code")),
+    "module-graph": lambda tree: tree.any(lambda m: isinstance(m, torch.fx.GraphModule)),
     "module-linear": lambda tree: type(tree.root) is nn.Linear,
     "module-embedding": lambda tree: tree.any(lambda m: isinstance(m, nn.Embedding)),
     "module-observer": lambda tree: tree.any(lambda m: type(m).__name__.endswith("Observer")),
