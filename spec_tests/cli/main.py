@@ -23,8 +23,8 @@ exit status of run:
   1  a clause fails, or a required package is not installed
   2  interrupted, or an argument of this command is wrong
   3  this machine copies data wrongly, or the suite has an internal error
-  4  pytest refuses the value of an option, the target or accelerator is not found,
-     or the simulator cannot be built
+  4  pytest refuses the value of an option, the target cannot be imported or has no part,
+     the accelerator is not found, or the simulator cannot be built
   5  no test was selected
   6  no clause fails, but the target lacks names that its register does not declare
 exit status of the other commands:

@@ -1,7 +1,6 @@
 """The command ``run``: run the suite with pytest from any folder."""
 
 import argparse
-import importlib.util
 import os
 import shlex
 import sys
@@ -26,9 +25,6 @@ def run(options: argparse.Namespace) -> int:
     )
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
-    if not _is_importable(options.target):
-        print(f"cannot find a package named {options.target} in this environment or folder")
-        return int(pytest.ExitCode.USAGE_ERROR)
     counter = (
         VerdictCollector()
         if options.verbose
@@ -38,13 +34,6 @@ def run(options: argparse.Namespace) -> int:
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
         return NOT_OFFERED
     return status
-
-
-def _is_importable(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
 
 
 def _pytest_arguments(options: argparse.Namespace) -> list[str]:

@@ -63,6 +63,7 @@ class Part:
         self._name = name
         self._module = module
         self._named = named or {}
+        self.exists = bool(module is not None or named)
 
     def __getattr__(self, name: str) -> Any:
         # pytest and Hypothesis look up private names while they report a failure. NotOffered would
@@ -79,7 +80,7 @@ class Part:
         """
         if name in self._named:
             return self._named[name]
-        if self._module is None and not self._named:
+        if not self.exists:
             raise NotOffered(f"the target has no submodule {self._name}")
         try:
             return getattr(self._module, name)
@@ -118,6 +119,11 @@ class Target:
         for part, candidates in PARTS.items():
             module = self._mapped_module(part) or _import_first(name, candidates)
             setattr(self, part, Part(part, module, self._mapped_names(part)))
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the target has at least one part."""
+        return any(getattr(self, part).exists for part in PARTS)
 
     def submodule(self, name: str) -> ModuleType:
         """Return a submodule of the package. Its name need not be in `PARTS`."""

@@ -1,0 +1,64 @@
+"""Targets that cannot be imported: the run ends before its first test, with one sentence."""
+
+import os
+from fnmatch import fnmatch
+
+import pytest
+
+from spec_tests.harness.tests.fixtures import ROOT
+
+pytestmark = pytest.mark.machinery
+
+
+@pytest.fixture
+def run(tmp_path, fork_server):
+    """Return a function that writes the modules of a package ``mine`` and runs a clause on it."""
+
+    def call(files, *options):
+        (tmp_path / "mine").mkdir()
+        for name, text in files.items():
+            (tmp_path / "mine" / f"{name}.py").write_text(text)
+        command = ["run", "mine", "--accelerator=sim", "--clause=comm.scatter.slices", *options]
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return fork_server.run("spec_tests.cli.main", *command, cwd=tmp_path, env=env)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ({"other": ""}, "has none of the submodules comm, functions, *"),
+        (
+            {"replicate": "a = 1\nb = = 2"},
+            "cannot be imported: SyntaxError: invalid syntax (*replicate.py, line 2)",
+        ),
+        (
+            {"comm": "\nimport no_such_name"},
+            "cannot be imported: ModuleNotFoundError: "
+            "No module named 'no_such_name' (*comm.py, line 2)",
+        ),
+        (
+            {"comm": "def load():\n    raise OSError('no library')\nload()"},
+            "cannot be imported: OSError: no library (*comm.py, line 2)",
+        ),
+    ],
+)
+def test_a_target_that_cannot_be_imported_ends_the_run(run, files, text):
+    done = run(files)
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert fnmatch(line, f"ERROR: the target mine {text}")
+    assert not done.stdout
+
+
+def test_a_mapped_name_is_a_part(run):
+    place = "--target-map=comm.scatter=torch.nn.parallel.comm:scatter"
+    done = run({"other": ""}, place)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_mapped_module_with_an_error_ends_the_run(run):
+    done = run({"other": "b = = 2"}, "--target-map=comm=mine.other")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "SyntaxError: invalid syntax" in done.stderr

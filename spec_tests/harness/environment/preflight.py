@@ -1,0 +1,53 @@
+"""Imports the target before the first test. If that fails, the run ends with one sentence."""
+
+import traceback
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness import input_files
+from spec_tests.harness.environment import target_map
+from spec_tests.harness.environment.target import PARTS, Target
+
+__all__ = ["require_target"]
+
+
+def require_target(name: str, mapping: Iterable[str]) -> None:
+    """Import all parts of a target.
+
+    Args:
+        name: The importable name of the target.
+        mapping: The values of ``--target-map``.
+
+    Raises:
+        pytest.UsageError: A module cannot be imported, or the target has no part.
+    """
+    try:
+        target = Target(name, target_map.load(mapping, PARTS))
+    except pytest.UsageError:
+        raise
+    except (Exception, SystemExit) as error:  # the code of a target may raise any error
+        text = input_files.shorten(_describe(error))
+        raise pytest.UsageError(f"the target {name} cannot be imported: {text}") from None
+    if not target.has_parts:
+        raise pytest.UsageError(
+            f"the target {name} has none of the submodules {', '.join(PARTS)}; "
+            "--target-map NAME=PLACE names other places"
+        )
+
+
+def _describe(error: BaseException) -> str:
+    """Return class, text, file and line of an error in the code of a target."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_of_target(frame.filename)]
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _is_of_target(file: str) -> bool:
+    """Return whether a file belongs neither to Python's import system nor to this folder."""
+    is_importlib = file.startswith("<frozen importlib") or Path(file).parent.name == "importlib"
+    return not is_importlib and Path(file).parent != Path(__file__).parent
