@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from spec_tests.cli import doctor
+from spec_tests.cli.parser import Parser
 
 #: The exit status if a file is not valid.
 REFUSED = 4
@@ -38,7 +39,7 @@ exit status of the other commands:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
-    options = _make_parser().parse_args(own_arguments)
+    options = _make_parser().parse(own_arguments)
     if for_pytest and options.command != "run":
         _make_parser().error("only run accepts arguments for pytest after --")
     options.pytest = for_pytest
@@ -65,8 +66,8 @@ def _split_arguments(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[
     return arguments[:index], arguments[index + 1 :]
 
 
-def _make_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _make_parser() -> Parser:
+    parser = Parser(
         prog="parallel-conformance",
         description="Check an implementation of torch.nn.parallel against its specification.",
         epilog=EXIT_STATUS,
@@ -190,15 +191,20 @@ def _run_suite(options: argparse.Namespace) -> int:
 
 
 def _print_clauses(options: argparse.Namespace) -> int:
-    from spec_tests.harness.conformance import clauses
+    from spec_tests.harness.conformance import clause_filter, clauses
 
-    names = options.name
     known = clauses.load()
+    unknown = clause_filter.describe_unknown(options.name, known)
+    if unknown is not None:
+        print(unknown, file=sys.stderr)
+        return 1
     found = {
-        name: each for name, each in known.items() if not names or any(map(each.has_prefix, names))
+        name: each
+        for name, each in known.items()
+        if not options.name or any(map(each.has_prefix, options.name))
     }
     print(clauses.as_text(found))
-    return 0 if found else 1
+    return 0
 
 
 def _make_report(options: argparse.Namespace) -> int:

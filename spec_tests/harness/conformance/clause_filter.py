@@ -4,6 +4,8 @@ A test file contains the full ids of its clauses. A run of one clause therefore 
 files that contain the id of the clause.
 """
 
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -25,13 +27,30 @@ def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
         pytest.UsageError: a value of ``--clause`` is not the beginning of an id.
     """
     names = config.getoption("--clause")
-    unknown = [
-        name for name in names if not any(each.has_prefix(name) for each in known_clauses.values())
-    ]
-    if unknown:
-        raise pytest.UsageError(f"--clause {unknown[0]}: no clause has this name")
+    unknown = describe_unknown(names, known_clauses)
+    if unknown is not None:
+        raise pytest.UsageError(f"--clause {unknown}")
     found = {each.id for each in known_clauses.values() if any(map(each.has_prefix, names))}
     config.stash[_SELECTED] = frozenset(found)
+
+
+def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:
+    """Return a sentence with the first name that no id begins with, and with similar names.
+
+    Return None if each name is the beginning of an id.
+    """
+    for name in names:
+        if not any(each.has_prefix(name) for each in known_clauses.values()):
+            similar = get_close_matches(name, _beginnings(known_clauses), n=1)
+            hint = f"; did you mean {similar[0]}?" if similar else ""
+            return f"{name}: no clause has this name{hint}"
+    return None
+
+
+def _beginnings(ids: Iterable[str]) -> list[str]:
+    """Return all ids and their beginnings: ``comm``, ``comm.scatter``, ..."""
+    words = [clause_id.split(".") for clause_id in ids]
+    return [*dict.fromkeys(".".join(w[: end + 1]) for w in words for end in range(len(w)))]
 
 
 def selected(config: pytest.Config) -> frozenset[str]:

@@ -108,8 +108,11 @@ def make_topology(
         _enable_simulator(say)
     found = torch.accelerator.current_accelerator(check_available=True)
     if found is None or found.type != accelerator:
-        have = "no accelerator" if found is None else found.type
-        raise pytest.UsageError(f"--accelerator {accelerator}: this machine has {have}")
+        own = "" if found is None or found.type == "sim" else f"{found.type} and "
+        raise pytest.UsageError(
+            f"--accelerator {accelerator}: this machine has {own}sim (simulated); "
+            "-p MODULE imports another back end"
+        )
     cuda_stand_ins.enable()
     return Topology(accelerator, _parse_ordinals(device_ids, torch.accelerator.device_count()))
 
