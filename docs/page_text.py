@@ -132,7 +132,7 @@ def _list_clauses(chapter: str) -> Iterator[str]:
         for clause in members:
             source = f", [source]({clause.source})" if clause.source else ""
             yield f"({clause.id})="
-            yield f"`{clause.id}`\\\n{_escape(clause.says)} *{clause.basis}{source}*\n"
+            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{clause.basis}{source}*\n"
 
 
 def _part(clause: clauses.Clause) -> str:

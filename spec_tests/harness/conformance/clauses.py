@@ -36,7 +36,7 @@ BASES: Mapping[str, str] = {
 #: Matches the id of a clause: two or more words, separated by dots. The first word, the chapter,
 #: is also the name of a web page.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
-_TEXTS = {"says": str, "basis": str, "source?": str}
+_FIELDS = {"says": str, "basis": str, "source?": str, "extensions?": [str]}
 _INTRODUCTION = """\
 # The specification of torch.nn.parallel
 
@@ -53,6 +53,9 @@ thread, if there is one.
   reference itself.
 * A **divergence** is a recorded violation of a clause by a target. The chapter `divergences` has
   the clauses that the reference violates, and [DIVERGENCES.md](../DIVERGENCES.md) describes them.
+* An **extension** is a name that `impl` has and torch.nn.parallel lacks, such as `hold`. The
+  statement of a clause ends with the extensions that its tests need. If a target lacks one of
+  them, the verdict is *not-offered*.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
@@ -83,17 +86,25 @@ class Clause:
         says: The statement: one sentence in the present tense.
         basis: The evidence: a key of `BASES`.
         source: The link to a page or public thread, if any.
+        extensions: Names that the tests use and torch.nn.parallel lacks, such as ``hold``.
     """
 
     id: str
     says: str
     basis: str
     source: str = ""
+    extensions: tuple[str, ...] = ()
 
     @property
     def chapter(self) -> str:
         """The first word of the id."""
         return self.id.split(".", 1)[0]
+
+    @property
+    def statement(self) -> str:
+        """The statement with the extensions, as the pages show it."""
+        names = " and ".join(f"`{name}`" for name in self.extensions)
+        return f"{self.says} (needs {names})" if names else self.says
 
     def has_prefix(self, prefix: str) -> bool:
         """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
@@ -153,8 +164,10 @@ def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
         if not isinstance(table, dict):
             raise ValueError(f"{prefix}{name}: expected a table of clauses")
         if "says" in table:
-            input_files.check(table, _TEXTS, f"clause {prefix}{name}")
-            yield Clause(id=prefix + name, **table)
+            input_files.check(table, _FIELDS, f"clause {prefix}{name}")
+            yield Clause(
+                id=prefix + name, **{**table, "extensions": tuple(table.get("extensions", ()))}
+            )
         else:
             yield from _flatten_tables(table, prefix=f"{prefix}{name}.")
 
@@ -164,7 +177,7 @@ def as_text(clauses: dict[str, Clause]) -> str:
     lines = []
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
-        lines += [f"{each.id}\n    {each.says}  [{each.basis}]" for each in members]
+        lines += [f"{each.id}\n    {each.statement}  [{each.basis}]" for each in members]
     noun = "clause" if len(clauses) == 1 else "clauses"
     return "\n".join([*lines, f"\n{len(clauses)} {noun}"])
 
@@ -183,7 +196,7 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
             "|---|---|---|---|",
         ]
         lines += [
-            f"| `{each.id}` | {_escape_cell(each.says)} | {each.basis} | {each.source} |"
+            f"| `{each.id}` | {_escape_cell(each.statement)} | {each.basis} | {each.source} |"
             for each in members
         ]
     return "\n".join([*lines, "", SYSTEMS.read_text(encoding="utf-8")])

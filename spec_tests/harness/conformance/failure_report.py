@@ -4,7 +4,8 @@ import inspect
 
 import pytest
 
-from spec_tests.harness.environment.target import NotOffered, missing_name
+from spec_tests.harness.conformance.missing_names import missing_name
+from spec_tests.harness.environment.target import NotOffered
 
 __all__ = ["describe", "fail_not_offered"]
 
@@ -39,7 +40,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
         text = f"{type(error).__name__}: {error}"
-    missing = missing_name(error)
+    missing = missing_name(item, error)
     if missing is not None:
         return [("not-offered", missing)]
     arguments = _drawn_arguments(item, call.excinfo)

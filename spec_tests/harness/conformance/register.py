@@ -28,7 +28,7 @@ import pytest
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import versions
 from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.environment.target import missing_name
+from spec_tests.harness.conformance.missing_names import missing_name
 
 FOLDER = Path(__file__).parents[2] / "registers"
 #: Key in the stash of a test for the records that expect its failure.
@@ -224,7 +224,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         return
     report.outcome = "failed"
     # A test that uses a missing name gets the verdict not-offered.
-    if missing_name(call.excinfo.value) is None:
+    if missing_name(item, call.excinfo.value) is None:
         expected = [failure for record in records for failure in record.failures]
         text = f"{report.wasxfail}, but the records expect {expected}"
         report.longrepr = f"{report.longrepr}\n\n{text}"

@@ -77,7 +77,13 @@ def lacks_entry_of(report: pytest.TestReport) -> str:
 
 
 def reason_of(report: pytest.TestReport) -> str:
-    """Return why a test did not pass: the lines that pytest marks with E, or the skip's reason."""
+    """Return why a test did not pass.
+
+    That is the missing name, else the skip's reason, else the lines that pytest marks with E.
+    """
+    for key, value in report.user_properties:
+        if key == "not-offered" and not hasattr(report, "wasxfail"):
+            return str(value)
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2]).removeprefix("Skipped: ").removeprefix("not-run: ")
     lines = report.longreprtext.splitlines()
@@ -169,6 +175,20 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
+
+
+def missing_names(tests: Iterable[Mapping[str, str]]) -> list[str]:
+    """Return a line for each name that the target lacks, with the number of its clauses.
+
+    Names of clauses that ``lacks`` declares are left out.
+    """
+    pairs = {
+        (test["reason"], test["clause"])
+        for test in tests
+        if test["verdict"] == "not-offered" and is_error(test) and "clause" in test
+    }
+    counts = Counter(reason for reason, _ in sorted(pairs)).most_common()
+    return [f"{reason}: {n} {'clause' if n == 1 else 'clauses'}" for reason, n in counts]
 
 
 def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:

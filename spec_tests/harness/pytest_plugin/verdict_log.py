@@ -86,6 +86,8 @@ class VerdictLog:
             terminalreporter.write_line(f"ERROR: {name}: {_stale_text(entry)}")
         for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
             terminalreporter.write_line(line)
+        for line in verdicts.missing_names(self._tests):
+            terminalreporter.write_line(line)
         terminalreporter.write_line(
             verdicts.reference_only_text(verdicts.reference_only(self._tests))
         )
