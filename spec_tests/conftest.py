@@ -11,6 +11,7 @@ from spec_tests.harness.conformance import (
     clauses,
     declared_lacks,
     failure_report,
+    known_failures,
     missing_features,
     register,
 )
@@ -78,7 +79,9 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
         )
     if (path := _register_path(config)) is not None:
         declared_lacks.mark(conformance, register.load_lacks(path, known_clauses))
-        register.mark(conformance, register.load(path), HERE, whole=whole)
+        records = register.load(path)
+        register.require_clauses(records, known_clauses)
+        known_failures.mark(conformance, records, HERE, whole=whole)
     selected = clause_filter.selected(config)
     if selected:
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
@@ -107,7 +110,7 @@ def pytest_runtest_makereport(
     if missing_features.judge(call, report, target_of(item.config)):
         return report
     failure_report.fail_not_offered(item, call, report)
-    register.judge(item, call, report)
+    known_failures.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
         report.user_properties.extend(failure_report.describe(item, call))
     return report

@@ -1,6 +1,8 @@
 """The command ``draft``: print a register with a record for each failed clause of a run."""
 
+import itertools
 import json
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -14,6 +16,14 @@ __all__ = ["draft"]
 
 #: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
 _MAX_LENGTH = 60
+#: Matches parts of a failure's text that differ between runs: indices of a path, all text from a
+#: list on, tuples of numbers, addresses, numbers of streams, names of threads, and absolute paths.
+_VARIABLE = re.compile(
+    r"\[[\w'\"-]+\](?=[\[ ])|\[.*|\([-\d., ]*\)|0x[0-9a-f]+|(?<=stream )\d+"
+    r"|Thread-\d+( \(\w+\))?|(?<!\w)/[^\s']+"
+)
+#: The least length in characters of a text that is specific enough for a record.
+_MIN_LENGTH = 10
 _RECORD = """\
 [[divergence]]
 id = {id}
@@ -52,11 +62,30 @@ def draft(
             failed[test["clause"]].append(test)
     if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
+    lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
+    header = [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
     records = [
         _format_record(f"X-{number}", kind, name, found, passed_tests)
         for number, (name, found) in enumerate(sorted(failed.items()), start=1)
     ]
-    return "\n".join(records)
+    return "\n".join([*header, *records])
+
+
+def _shorten_lacks(missing: Collection[str]) -> list[str]:
+    """Return the shortest beginnings of ids that begin only clauses in ``missing``."""
+    others = {
+        beginning
+        for clause_id in clauses.load().keys() - missing
+        for beginning in _beginnings(clause_id)
+    }
+    return sorted(
+        {next(each for each in _beginnings(name) if each not in others) for name in missing}
+    )
+
+
+def _beginnings(clause_id: str) -> list[str]:
+    words = clause_id.split(".")
+    return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 
 
 def _format_record(
@@ -67,7 +96,7 @@ def _format_record(
     passed_tests: Collection[str],
 ) -> str:
     """Return a record as TOML for the failed tests of one clause."""
-    failures = [test.get("failure", test.get("reason", "")) for test in failed_tests]
+    failures = [_specific_failure(test) for test in failed_tests]
     fields = {
         "id": divergence_id,
         "kind": kind,
@@ -94,9 +123,27 @@ def _deduplicate(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
 
 
-def _shorten_failure(failure: str) -> str:
+def _specific_failure(test: Mapping[str, str]) -> str:
+    """Return class and line of a failure; of a disagreement, the line with the difference."""
+    failure = test.get("failure", test.get("reason", ""))
     kind, colon, text = failure.partition(": ")
-    return f"{kind}{colon}{text[:_MAX_LENGTH].strip()}"
+    lines = test.get("difference", "").strip().splitlines()
+    if text.endswith(" disagree on") and len(lines) > 1:
+        pairs = itertools.pairwise(lines)
+        after = [second for first, second in pairs if first.startswith("with devices = ")]
+        text = after[0].strip() if after else text
+    return f"{kind}{colon}{text}"
+
+
+def _shorten_failure(failure: str) -> str:
+    """Return class and text of a failure without the parts that differ between runs.
+
+    The text is the first part that is long enough, else the longest one.
+    """
+    kind, colon, text = failure.partition(": ")
+    parts = [part.strip() for part in _VARIABLE.sub("\0", text).split("\0")]
+    part = next((part for part in parts if len(part) >= _MIN_LENGTH), max(parts, key=len))
+    return f"{kind}{colon}{part[:_MAX_LENGTH].strip()}"
 
 
 def _format_toml(value: str | Sequence[str]) -> str:

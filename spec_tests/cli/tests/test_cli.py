@@ -137,6 +137,42 @@ def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail():
 
 
 @pytest.mark.parametrize(
+    ("failure", "difference", "drafted"),
+    [
+        (
+            "AssertionError: target and oracle disagree on",
+            "target and oracle disagree on\n  f()\nwith devices = [sim:0]:\n"
+            "  result[0] has strides (2, 1), expected (1, 2)",
+            "AssertionError: has strides",
+        ),
+        ("AssertionError: result has values [[1.0]], expected [2.0]", "", "result has values"),
+        ("AssertionError: result[0]['a'] has values [1.0]", "", "AssertionError: has values"),
+        ("Failed: add reads on stream 37 of sim:0, enqueued by Thread-5 (_run),", "", "add reads"),
+        ("RuntimeError: <Net object at 0x7f12ab> is busy", "", "RuntimeError: <Net object at"),
+        ("OSError: /tmp/a/b.so is missing", "", "OSError: is missing"),
+    ],
+)
+def test_a_drafted_failure_has_no_text_that_differs_between_runs(failure, difference, drafted):
+    test = {"clause": "comm.scatter.slices", "test": "a.py::one", "verdict": "fail"}
+    test |= {"failure": failure, "difference": difference}
+    (record,) = tomllib.loads(draft([test]))["divergence"]
+    (text,) = record["failures"]
+    assert drafted in text
+    assert not re.search(r"\d", text)
+    found = text.partition(": ")[2]
+    assert found in failure or found in difference
+
+
+def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
+    known = clauses.load()
+    missing = [name for name in known if name.startswith(("distributed.", "comm.gather."))]
+    missing.append("comm.scatter.slices")
+    tests = [{"clause": name, "test": "a.py::one", "verdict": "not-offered"} for name in missing]
+    lacks = tomllib.loads(draft(tests))["lacks"]
+    assert lacks == ["comm.gather", "comm.scatter.slices", "distributed"]
+
+
+@pytest.mark.parametrize(
     ("arguments", "status"),
     [
         (["run", "no.such.package"], 4),

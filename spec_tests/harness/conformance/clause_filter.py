@@ -41,10 +41,14 @@ def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) 
     """
     for name in names:
         if not any(each.has_prefix(name) for each in known_clauses.values()):
-            similar = get_close_matches(name, _beginnings(known_clauses), n=1)
-            hint = f"; did you mean {similar[0]}?" if similar else ""
-            return f"{name}: no clause has this name{hint}"
+            return f"{name}: no clause has this name{hint(name, known_clauses)}"
     return None
+
+
+def hint(name: str, ids: Iterable[str]) -> str:
+    """Return a question with a similar beginning of an id; an empty text if there is none."""
+    similar = get_close_matches(name, _beginnings(ids), n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def _beginnings(ids: Iterable[str]) -> list[str]:

@@ -26,13 +26,12 @@ from typing import Any
 import pytest
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import versions
+from spec_tests.harness.conformance import clause_filter, versions
 from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.conformance.missing_names import missing_name
 
 FOLDER = Path(__file__).parents[2] / "registers"
-#: Key in the stash of a test for the records that expect its failure.
-_KNOWN = pytest.StashKey[list["Divergence"]]()
+#: Keys that stand before the first record.
+_FIRST_KEYS = ("inherits", "lacks", "repaired")
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 _RECORD = {
     **dict.fromkeys(("id", "kind", "clause", "observed"), str),
@@ -66,6 +65,7 @@ class Divergence:
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``.
+        file: The register.
     """
 
     id: str
@@ -76,6 +76,12 @@ class Divergence:
     observed: str
     threads: tuple[str, ...]
     versions: str
+    file: str = ""
+
+    @property
+    def name(self) -> str:
+        """The register and the id, for the text of an error."""
+        return f"{self.file}: divergence {self.id}"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -135,13 +141,26 @@ def titles(path: Path) -> Mapping[str, str]:
 
 
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
+    for key in _FIRST_KEYS:
+        if key in table:
+            fault = f"{key!r} stands after the record; it belongs before the first record"
+            raise input_files.refuse(path, f"divergence {table['id']}: {fault}")
     try:
         changed: dict[str, Any] = {
             key: tuple(table.get(key, ())) for key in ("tests", "failures", "threads")
         }
-        return Divergence(**{**table, **changed})
+        return Divergence(**{**table, **changed, "file": str(path)})
     except (TypeError, ValueError) as error:
         raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
+
+
+@input_files.usage_errors()
+def require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
+    """Raise pytest.UsageError if a record names a clause that does not exist."""
+    for record in records:
+        if record.clause not in known_clauses:
+            hint = clause_filter.hint(record.clause, known_clauses)
+            raise input_files.refuse(record.name, f"no clause has the name {record.clause}{hint}")
 
 
 @input_files.usage_errors()
@@ -179,61 +198,3 @@ def path_of(target: str, divergences_option: str | None) -> Path | None:
     if divergences_option:
         raise pytest.UsageError(f"--divergences {divergences_option}: no such file")
     return None
-
-
-def mark(
-    items: Iterable[pytest.Item], records: list[Divergence], root: Path, *, whole: bool
-) -> None:
-    """Mark the tests of ``records`` that apply to the installed version as expected failures.
-
-    Args:
-        items: The collected tests.
-        records: The records of the register.
-        root: The folder to which the node ids of records are relative.
-        whole: Whether the whole suite was collected, so that each recorded test must exist.
-
-    Raises:
-        pytest.UsageError: a record names a test that does not exist; checked only with ``whole``.
-    """
-    places: dict[str, list[int]] = {}
-    for place, record in enumerate(records):
-        for test in record.tests:
-            places.setdefault(test, []).append(place)
-    unused = {(record.id, test) for record in records for test in record.tests}
-    for item in items:
-        names = _node_ids(item, root)
-        for place in sorted({place for name in names for place in places.get(name, ())}):
-            record = records[place]
-            unused -= {(record.id, name) for name in names}
-            if not record.applies:
-                continue
-            item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
-            item.stash.setdefault(_KNOWN, []).append(record)
-    if whole and unused:
-        record_id, test = min(unused)
-        text = f"divergence {record_id} names a test that does not exist: {test}"
-        raise pytest.UsageError(input_files.shorten(text))
-
-
-def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Fail a test marked as expected failure if none of its records expects this failure."""
-    if call.excinfo is None or not hasattr(report, "wasxfail"):
-        return
-    records = item.stash.get(_KNOWN, [])
-    if any(record.explains(call.excinfo.value) for record in records):
-        return
-    report.outcome = "failed"
-    # A test that uses a missing name gets the verdict not-offered.
-    if missing_name(item, call.excinfo.value) is None:
-        expected = [failure for record in records for failure in record.failures]
-        text = f"{report.wasxfail}, but the records expect {expected}"
-        report.longrepr = f"{report.longrepr}\n\n{text}"
-    del report.wasxfail
-
-
-def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
-    """Return the node id of a test relative to ``root``, with and without its parameters."""
-    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
-    _, _, inside = item.nodeid.partition("::")
-    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
-    return name, name.split("[", 1)[0]

@@ -208,9 +208,28 @@ def test_a_test_of_a_known_divergence_fails_the_run_if_it_passes(run_suite, pyte
     run_suite(TWO_TESTS.format(one="False", two="pass"), *options).assert_outcomes(
         xfailed=1, passed=1
     )
-    run_suite(TWO_TESTS.format(one="True", two="pass"), *options).assert_outcomes(
-        failed=1, passed=1
+    result = run_suite(TWO_TESTS.format(one="True", two="pass"), *options)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(
+        "*known.toml: divergence X-1 names this test, but the test passes*"
     )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("a.one", "a.onne", "no clause has the name a.onne; did you mean a.one?"),
+        ("versions =", "lacks = []\nversions =", "'lacks' stands after the record; *"),
+    ],
+)
+def test_a_wrong_record_is_refused_with_its_file_and_id(run_suite, pytester, old, new, text):
+    record = pytester.path / "known.toml"
+    written = RECORD.format(test="test_one", failure="AssertionError: ")
+    record.write_text(written.replace(old, new))
+    body = TWO_TESTS.format(one="False", two="pass")
+    result = run_suite(body, "--divergences", str(record))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(f"*known.toml: divergence X-1: {text}")
 
 
 @pytest.mark.parametrize("failure", ["KeyError: ", "AssertionError: assert True"])
@@ -221,7 +240,9 @@ def test_a_test_of_a_known_divergence_fails_if_its_failure_differs_from_the_reco
     record.write_text(RECORD.format(test="test_one", failure=failure))
     result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--divergences", str(record))
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(f"*known: X-1, but the records expect *{failure}*")
+    result.stdout.fnmatch_lines(
+        f"*known.toml: divergence X-1 expects '{failure}', but the failure is *"
+    )
 
 
 @pytest.mark.parametrize("versions", ["torch<2", "pytest>=99"])

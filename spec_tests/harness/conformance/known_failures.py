@@ -1,0 +1,87 @@
+"""Tests whose failure a register records: their verdict is *known*, if they fail as expected."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from spec_tests.harness import input_files
+from spec_tests.harness.conformance.missing_names import missing_name
+from spec_tests.harness.conformance.register import Divergence
+
+__all__ = ["judge", "mark", "stale_text"]
+
+#: Key in the stash of a test for the records that expect its failure.
+_KNOWN = pytest.StashKey[list[Divergence]]()
+
+
+def mark(
+    items: Iterable[pytest.Item], records: list[Divergence], root: Path, *, whole: bool
+) -> None:
+    """Mark the tests of ``records`` that apply to the installed version as expected failures.
+
+    Args:
+        items: The collected tests.
+        records: The records of the register.
+        root: The folder to which the node ids of records are relative.
+        whole: Whether the whole suite was collected, so that each recorded test must exist.
+
+    Raises:
+        pytest.UsageError: a record names a test that does not exist; checked only with ``whole``.
+    """
+    places: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        for test in record.tests:
+            places.setdefault(test, []).append(place)
+    unused = {(record.id, test) for record in records for test in record.tests}
+    for item in items:
+        names = _node_ids(item, root)
+        for place in sorted({place for name in names for place in places.get(name, ())}):
+            record = records[place]
+            unused -= {(record.id, name) for name in names}
+            if not record.applies:
+                continue
+            item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
+            item.stash.setdefault(_KNOWN, []).append(record)
+    if whole and unused:
+        record_id, test = min(unused)
+        text = f"divergence {record_id} names a test that does not exist: {test}"
+        raise pytest.UsageError(input_files.shorten(text))
+
+
+def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Fail a test marked as expected failure if none of its records expects this failure.
+
+    If such a test has passed, name the records in the report.
+    """
+    if call.excinfo is None and report.failed and _KNOWN in item.stash:
+        report.longrepr = stale_text(item)
+    if call.excinfo is None or not hasattr(report, "wasxfail"):
+        return
+    records = item.stash.get(_KNOWN, [])
+    if any(record.explains(call.excinfo.value) for record in records):
+        return
+    report.outcome = "failed"
+    # A test that uses a missing name gets the verdict not-offered.
+    if missing_name(item, call.excinfo.value) is None:
+        names = " and ".join(record.name for record in records)
+        expected = " or ".join(repr(failure) for record in records for failure in record.failures)
+        found = input_files.shorten(f"{type(call.excinfo.value).__name__}: {call.excinfo.value}")
+        text = f"{names} expects {expected}, but the failure is {found!r}"
+        report.longrepr = f"{report.longrepr}\n\n{text}"
+        report.user_properties.append(("difference", text))
+    del report.wasxfail
+
+
+def stale_text(item: pytest.Item) -> str:
+    """Return the sentence about a test that passes although records expect its failure."""
+    names = " and ".join(record.name for record in item.stash.get(_KNOWN, []))
+    return f"{names} names this test, but the test passes: remove the test from the record"
+
+
+def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
+    """Return the node id of a test relative to ``root``, with and without its parameters."""
+    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
+    _, _, inside = item.nodeid.partition("::")
+    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
+    return name, name.split("[", 1)[0]
