@@ -8,6 +8,7 @@ import math
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import pytest
 
@@ -66,12 +67,13 @@ class Progress(VerdictCollector):
     """A pytest plugin that prints progress and failures.
 
     Args:
-        repeat_command: The command that repeats the run, without ``--clause``.
+        format_repeat_command: Returns the command that repeats a test, given the id of a clause
+            and the name of the test's function.
     """
 
-    def __init__(self, repeat_command: str) -> None:
+    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
         super().__init__()
-        self._format_repeat_command = repeat_command
+        self._format_repeat_command = format_repeat_command
         self._statements = {name: each.says for name, each in clauses.load().items()}
         self._failures: list[pytest.TestReport] = []
         self._seconds: dict[str, float] = {}
@@ -162,11 +164,12 @@ class Progress(VerdictCollector):
         lines = [
             line for text in (*calls, *differences) for line in text.splitlines() if line.strip()
         ]
+        test = report.nodeid.partition("[")[0].rpartition("::")[2]
         return [
             f"FAIL {name}  {report.nodeid}",
             f"  {self._statements[name]}",
             *(f"  | {_shorten(line)}" for line in lines[:MAX_LINES]),
-            f"  repeat: {self._format_repeat_command} --clause={name}",
+            f"  repeat: {self._format_repeat_command(name, test)}",
             "",
         ]
 

@@ -1,9 +1,12 @@
 """The command ``run``: run the suite with pytest from any folder."""
 
 import argparse
+import functools
 import os
+import re
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     counter = (
         VerdictCollector()
         if options.verbose
-        else Progress(repeat_command=_format_repeat_command(options))
+        else Progress(functools.partial(_format_repeat_command, options))
     )
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
@@ -69,12 +72,31 @@ def _clause_options(options: argparse.Namespace) -> list[str]:
     return [f"--clause={name}" for name in options.clause]
 
 
-def _format_repeat_command(options: argparse.Namespace) -> str:
-    """Return the command that repeats the run, without ``--clause``."""
+def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) -> str:
+    """Return the command that runs one test of a clause with the devices and target of the run.
+
+    Args:
+        options: The options of the run.
+        clause: The id of the clause.
+        test: The name of the test's function.
+    """
     repeated = [
         each
         for each in _forwarded_options(options)
         if not each.startswith(("--target=", "--verdicts"))
     ]
-    repeated += ["--", *options.pytest] if options.pytest else []
-    return shlex.join(["parallel-conformance", "run", options.target, *repeated])
+    command = ["parallel-conformance", "run", options.target, *repeated, f"--clause={clause}"]
+    return shlex.join([*command, "--", *_without_selection(options.pytest), "-k", test])
+
+
+def _without_selection(arguments: Sequence[str]) -> list[str]:
+    """Return pytest's arguments without those that select, stop, resume or distribute tests."""
+    found, left = [], iter(arguments)
+    for each in left:
+        if each in ("-k", "-n", "--maxfail", "--numprocesses"):
+            next(left, None)
+        elif re.fullmatch(r"-[lqsvx]+", each):  # flags in one argument, such as -xvs
+            found += [f"-{each[1:].replace('x', '')}"] if each.strip("-x") else []
+        elif not re.match(r"-[kn]|--(resume|exitfirst)$|--(maxfail|numprocesses)=", each):
+            found.append(each)
+    return found

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -56,9 +57,24 @@ def test_a_failure_is_printed_in_at_most_ten_lines(command):
     assert any("comm.scatter(tensor=" in line for line in lines)
     assert any("expected" in line for line in lines)
     repeat = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
-    assert lines[-1] == f"  repeat: {repeat}"
+    test = lines[0].partition("[")[0].rpartition("::")[2]
+    assert lines[-1] == f"  repeat: {repeat} -- -k {test}"
     assert not EXAMPLE.search(done.stdout)
     assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_command_after_repeat_runs_the_test_again(command):
+    first = command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
+    resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3", "--late", "0.1")
+    done = command("run", "wrong", *ONE_CLAUSE, "--verdicts=b.jsonl", "--", *resuming)
+    for found, more in (first, "-q"), (done, "--late 0.1"):
+        (line, *_) = [each for each in found.stdout.splitlines() if "repeat: " in each]
+        words = shlex.split(line.partition("repeat: parallel-conformance ")[2])
+        assert words[:4] == ["run", "wrong", "--accelerator=sim", "--clause=comm.scatter.slices"]
+        assert words[4:-2] == ["--", *more.split()]
+        repeated = command(*words)
+        assert repeated.returncode == 1, repeated.stdout + repeated.stderr
+        assert line in repeated.stdout
 
 
 @pytest.mark.machinery
@@ -366,7 +382,7 @@ def _test_report(outcome, name="t", seconds=0):
 
 
 def test_slowest_tests_are_listed():
-    plugin = progress.Progress("the command")
+    plugin = progress.Progress("{} {}".format)
     plugin._terminal = RecordingTerminal()
     for name, seconds in [("fast", 0.1), ("slow", 1.5), ("slowest", 70)]:
         plugin.pytest_runtest_logreport(_test_report("passed", name, seconds))
@@ -377,7 +393,7 @@ def test_slowest_tests_are_listed():
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    plugin, terminal = progress.Progress("the command"), RecordingTerminal()
+    plugin, terminal = progress.Progress("{} {}".format), RecordingTerminal()
     plugin._terminal = terminal
     plugin.pytest_xdist_node_collection_finished(["t"] * 201)
     for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
