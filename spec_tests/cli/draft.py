@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import torch
 from packaging.version import Version
 
+from spec_tests.cli.inherited import INHERITED, find_inherited
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses
 
@@ -62,8 +63,18 @@ def draft(
             failed[test["clause"]].append(test)
     if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
+    header = []
+    if inherited := find_inherited(named):
+        repaired, explained = inherited
+        header = [f"inherits = {_format_toml(INHERITED)}\n"]
+        header += [f"repaired = {_format_toml(repaired)}\n"] if repaired else []
+        failed = {
+            name: left
+            for name, found in failed.items()
+            if (left := [test for test in found if test["test"] not in explained])
+        }
     lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
-    header = [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
+    header += [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
     records = [
         _format_record(f"X-{number}", kind, name, found, passed_tests)
         for number, (name, found) in enumerate(sorted(failed.items()), start=1)

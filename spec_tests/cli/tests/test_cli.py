@@ -179,6 +179,45 @@ def test_a_drafted_failure_has_no_text_that_differs_between_runs(failure, differ
     assert found in failure or found in difference
 
 
+def test_a_draft_inherits_the_records_that_explain_most_failures(command, tmp_path):
+    (tmp_path / "empty.toml").write_text("")
+    names = "divergences.SG-6", "divergences.SG-7", "comm.scatter.slices"
+    run = [
+        "run",
+        "torch.nn.parallel",
+        "--accelerator=sim",
+        *(f"--clause={each}" for each in names),
+    ]
+    failing = command(*run, "--divergences=empty.toml", "--verdicts=all.jsonl")
+    assert failing.returncode == 1, failing.stdout + failing.stderr
+    drafted = command("draft", "all.jsonl").stdout
+    assert tomllib.loads(drafted) == {"inherits": "torch.nn.parallel"}
+    (tmp_path / "known.toml").write_text(drafted)
+    assert command(*run, "--divergences=known.toml").returncode == 0
+
+
+def test_a_draft_lists_repaired_tests_and_records_other_failures():
+    path = register.FOLDER / "torch.nn.parallel.toml"
+    first, second, third, fourth = [each for each in register.load(path) if each.applies][:4]
+    tests = [
+        {"clause": each.clause, "test": f"{each.tests[0]}{parameters}", "verdict": "fail"}
+        | {"failure": f"{each.failures[0]} ..."}
+        for each in (first, second, third)
+        for parameters in ("[1]", "[2]")
+    ]
+    other = {"clause": fourth.clause, "test": fourth.tests[0], "verdict": "fail"}
+    other["failure"] = "OSError: no such record"
+    tests[0]["verdict"] = "pass"
+    found = tomllib.loads(draft([*tests, other]))
+    assert found["inherits"] == "torch.nn.parallel"
+    assert found["repaired"] == sorted([first.tests[0], fourth.tests[0]])
+    records = {(each["clause"], *each["tests"]) for each in found["divergence"]}
+    assert records == {
+        (first.clause, f"{first.tests[0]}[2]"),
+        (fourth.clause, fourth.tests[0]),
+    }
+
+
 def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
     known = clauses.load()
     missing = [name for name in known if name.startswith(("distributed.", "comm.gather."))]
