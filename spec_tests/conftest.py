@@ -16,11 +16,10 @@ from spec_tests.harness.conformance import (
     register,
 )
 from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, reference_only_text
-from spec_tests.harness.environment import preflight, target_map
+from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.pytest_plugin import selection, worker_errors
-from spec_tests.harness.pytest_plugin.hooks import topology_of
+from spec_tests.harness.pytest_plugin import preflight, selection, worker_errors
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
@@ -34,6 +33,7 @@ HERE = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Load the suite's plugins, the selected clauses, and the register's entries ``lacks``."""
     config.pluginmanager.import_plugin(PLUGIN)
+    config.pluginmanager.register(preflight, preflight.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     with input_files.usage_errors():
         clause_filter.configure(config, clauses.load())
@@ -41,14 +41,6 @@ def pytest_configure(config: pytest.Config) -> None:
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
     if path is not None and verdicts is not None and _is_whole_suite(config):
         verdicts.declared_lacking = register.load_lacks(path, clauses.load())
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """End the run if the target cannot be imported. The accelerator is enabled before."""
-    config = session.config
-    if not hasattr(config, "workerinput"):
-        topology_of(config)
-        preflight.require_target(target_of(config), mapping_of(config))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -79,9 +71,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
         )
     if (path := _register_path(config)) is not None:
         declared_lacks.mark(conformance, register.load_lacks(path, known_clauses))
-        records = register.load(path)
-        register.require_clauses(records, known_clauses)
-        known_failures.mark(conformance, records, HERE, whole=whole)
+        known_failures.mark(conformance, register.load(path, known_clauses), HERE, whole=whole)
     selected = clause_filter.selected(config)
     if selected:
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
@@ -157,5 +147,4 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 @pytest.fixture(scope="session")
 def target(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """The implementation under test."""
-    config = request.config
-    return Target(target_of(config), target_map.load(mapping_of(config), PARTS))
+    return Target(target_of(request.config), target_map.load(mapping_of(request.config), PARTS))

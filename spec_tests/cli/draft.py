@@ -18,10 +18,11 @@ __all__ = ["draft"]
 #: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
 _MAX_LENGTH = 60
 #: Matches parts of a failure's text that differ between runs: indices of a path, all text from a
-#: list on, tuples of numbers, addresses, numbers of streams, names of threads, and absolute paths.
+#: list on, tuples of numbers, dtypes, devices, addresses, numbers of streams, names of threads,
+#: and absolute paths.
 _VARIABLE = re.compile(
     r"\[[\w'\"-]+\](?=[\[ ])|\[.*|\([-\d., ]*\)|0x[0-9a-f]+|(?<=stream )\d+"
-    r"|Thread-\d+( \(\w+\))?|(?<!\w)/[^\s']+"
+    r"|torch\.(?:bool|[a-z]+\d+)|\b\w+:\d+\b|Thread-\d+( \(\w+\))?|(?<!\w)/[^\s']+"
 )
 #: The least length in characters of a text that is specific enough for a record.
 _MIN_LENGTH = 10

@@ -107,16 +107,22 @@ class Divergence:
 
 
 @input_files.usage_errors()
-def load(path: Path) -> list[Divergence]:
+def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[Divergence]:
     """Return the records of a register, inherited ones first.
 
+    Args:
+        path: The register.
+        known_clauses: All clauses by id; None to accept records of any clause.
+
     Raises:
-        pytest.UsageError: the file cannot be read, or a record lacks a field or has an unknown
-            one.
+        pytest.UsageError: the file cannot be read, a record lacks a field or has an unknown one,
+            or its clause is unknown.
     """
     tables = input_files.read_toml(path, _SHAPE)
     default = {"versions": tables.get("versions", "")}
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
+    if known_clauses is not None:
+        _require_clauses(own, known_clauses)
     return [*_inherited_records(tables, path), *own]
 
 
@@ -157,9 +163,7 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
 
 
-@input_files.usage_errors()
-def require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
-    """Raise pytest.UsageError if a record names a clause that does not exist."""
+def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
     for record in records:
         if record.clause not in known_clauses:
             hint = clause_filter.hint(record.clause, known_clauses)

@@ -9,8 +9,17 @@ import pytest
 from spec_tests.harness import input_files
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
+from spec_tests.harness.pytest_plugin.hooks import topology_of
+from spec_tests.harness.pytest_plugin.options import mapping_of, target_of
 
-__all__ = ["require_target"]
+_HARNESS = Path(__file__).parents[1]
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import the target. The accelerator is enabled before."""
+    if not hasattr(session.config, "workerinput"):
+        topology_of(session.config)
+        require_target(target_of(session.config), mapping_of(session.config))
 
 
 def require_target(name: str, mapping: Iterable[str]) -> None:
@@ -48,6 +57,6 @@ def _describe(error: BaseException) -> str:
 
 
 def _is_of_target(file: str) -> bool:
-    """Return whether a file belongs neither to Python's import system nor to this folder."""
+    """Return whether a file belongs neither to Python's import system nor to the harness."""
     is_importlib = file.startswith("<frozen importlib") or Path(file).parent.name == "importlib"
-    return not is_importlib and Path(file).parent != Path(__file__).parent
+    return not is_importlib and _HARNESS not in Path(file).parents
