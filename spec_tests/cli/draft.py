@@ -18,11 +18,9 @@ __all__ = ["draft"]
 #: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
 _MAX_LENGTH = 60
 #: Matches parts of a failure's text that differ between runs: indices of a path, all text from a
-#: list on, tuples of numbers, dtypes, devices, addresses, numbers of streams, names of threads,
-#: and absolute paths.
+#: list on, absolute paths, and words with a digit, such as dtypes, devices, addresses and threads.
 _VARIABLE = re.compile(
-    r"\[[\w'\"-]+\](?=[\[ ])|\[.*|\([-\d., ]*\)|0x[0-9a-f]+|(?<=stream )\d+"
-    r"|torch\.(?:bool|[a-z]+\d+)|\b\w+:\d+\b|Thread-\d+( \(\w+\))?|(?<!\w)/[^\s']+"
+    r"\[[\w'\"-]+\](?=[\[ ])|\[.*|(?<!\w)/[^\s']+|torch\.bool|[\w.:-]*\d[\w.:-]*"
 )
 #: The least length in characters of a text that is specific enough for a record.
 _MIN_LENGTH = 10
