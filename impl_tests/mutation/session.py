@@ -155,6 +155,8 @@ def call_with_tests(function: Callable[[CollectedTests], None]) -> None:
     """Collect the conformance tests in a pytest session, and pass them to ``function``."""
     arguments = [*(f"spec_tests/{chapter}" for chapter in CONFORMANCE), "-qq", "-s"]
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
+    # Each fork enables the accelerator and imports a changed impl.
+    plugins += ["-p", "no:spec_tests.harness.pytest_plugin.preflight"]
     options = ["--accelerator=sim", "--hypothesis-profile=mutation", "--timeout=60"]
     os.chdir(ROOT)
     pytest.main([*arguments, *plugins, *options], plugins=[_FunctionCallPlugin(function)])
