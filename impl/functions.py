@@ -46,6 +46,11 @@ from .comm import broadcast_coalesced, reduce_add_coalesced
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 
+#: The level of the frame that a warning in forward names: the frame of Function.apply if PyTorch
+#: has it in Python, else the caller's frame, which is above that of ``apply`` below.
+_STACK_LEVEL = 2 if hasattr(torch.autograd.Function.apply, "__func__") else 3
+
+
 class _CheckedFunction(Function):
     @classmethod
     @exclude_from_compilation
@@ -290,7 +295,7 @@ class Gather(_CheckedFunction):
             warnings.warn(
                 "Was asked to gather along dimension 0, but all input tensors were scalars; will "
                 "instead unsqueeze and return a vector.",
-                stacklevel=2,
+                stacklevel=_STACK_LEVEL,
             )
             inputs = tuple([tensor.view(1) for tensor in inputs])
         with argument("inputs or dim"):
