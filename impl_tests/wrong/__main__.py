@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from impl_tests.wrong import TABLE, Perturbation, facts, load, search, state
+from impl_tests.wrong import TABLE, Perturbation, facts, load, state
 from impl_tests.wrong.call_log import CallLog
 from impl_tests.wrong.jobs import EndedJob, Job, Step
 from impl_tests.wrong.kinds import KINDS, PARAMETERS
@@ -30,9 +30,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.wrong", description=main.__doc__)
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
-    parser.add_argument(
-        "--propose", action="store_true", help="search perturbations that fail the clauses"
-    )
     parser.add_argument("--list", action="store_true", help="print the kinds and the facts")
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
@@ -43,9 +40,8 @@ def main() -> int:
     found: list[int] = []
 
     def run(suite: Suite) -> None:
-        act = _propose if options.propose else _check
         with TemporaryDirectory() as folder:
-            found.append(act(suite, options, Path(folder) / "log"))
+            found.append(_check(suite, options, Path(folder) / "log"))
 
     collect(run, *CHAPTERS)
     return max(found, default=2)
@@ -136,7 +132,7 @@ def _job(
     for name in named:  # a test of a signature makes no call
         by_clause[name] = by_clause[name] or [t for t in passed if name in suite.clauses[t]]
     line = str(perturbation)
-    steps = [Step(line, tests, group=name) for name, tests in by_clause.items()]
+    steps = [Step(line, tests, clause=name) for name, tests in by_clause.items()]
     return Job(steps, [perturbation.function])
 
 
@@ -147,35 +143,11 @@ def _line(job: Job) -> str:
 def _failed(ended: EndedJob) -> set[str]:
     """Return the clauses with a test that failed, hung or crashed."""
     steps = ended.job.steps
-    failed = {steps[number].group for number, _, verdict in ended.verdicts if verdict == "fail"}
+    failed = {steps[number].clause for number, _, verdict in ended.verdicts if verdict == "fail"}
     if ended.status:
         done = ended.verdicts[-1][0] if ended.verdicts else 0
-        failed.add(steps[done].group)
+        failed.add(steps[done].clause)
     return failed
-
-
-def _propose(suite: Suite, options: argparse.Namespace, path: Path) -> int:
-    """Print perturbations that fail the clauses, at most three for each."""
-    log, passed = _record(suite, list(suite.clauses), options.processes, path)
-    known, selected = clauses.load(), _select(options.clauses)
-    jobs = [_search(name, f"{name} {known[name].says}", log, passed) for name in selected]
-    missing = 0
-    for ended in suite.run(jobs, options.processes):
-        found = {n for n, _, verdict in ended.verdicts if verdict == "fail"}
-        missing += not found
-        for number in sorted(found):
-            step = ended.job.steps[number]
-            print(f'"{step.group}" = "{step.line}"')
-    return int(missing > 0)
-
-
-def _search(name: str, text: str, log: CallLog, passed: set[str]) -> Job:
-    steps = []
-    for perturbation in search.candidates(name, text, log):
-        calls = log.calls(name, perturbation.function, perturbation.guard)
-        tests = list(dict.fromkeys(call.test for call in calls if call.test in passed))
-        steps.append(Step(str(perturbation), tests[:6], group=name))
-    return Job(steps, log.functions(name), enough=3)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,5 @@
 """Jobs that run in forked processes: the steps, and the verdicts when the process has ended."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,12 +14,12 @@ class Step:
     Args:
         line: The perturbation, or `state.LOGGING` to record calls.
         tests: The node ids of the tests.
-        group: Steps of one group are skipped after enough of them have failed.
+        clause: The clause of the tests.
     """
 
     line: str
     tests: Sequence[str]
-    group: str = ""
+    clause: str = ""
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,11 @@ class Job:
     Args:
         steps: The steps.
         functions: The functions to wrap; None for all.
-        enough: The number of failing steps after which other steps of the group are skipped.
         log: The file to which calls are recorded.
     """
 
     steps: Sequence[Step]
     functions: Iterable[str] | None
-    enough: float = math.inf
     log: Path | None = None
 
 

@@ -49,9 +49,9 @@ def active(function: str) -> str:
     return text if text.startswith((f"{function} ", LOGGING)) else ""
 
 
-def record(test: str, function: str, facts: frozenset[str], outcome: frozenset[str]) -> None:
-    """Append a call to the log, once for each test, function, set of facts and outcome."""
-    line = "\t".join([test, function, " ".join(sorted(facts)), " ".join(sorted(outcome))])
+def record(test: str, function: str, facts: frozenset[str]) -> None:
+    """Append a call to the log, once for each test, function and set of facts."""
+    line = "\t".join([test, function, " ".join(sorted(facts))])
     if line not in _recorded:
         _recorded.add(line)
         with open(os.environ[LOG], "a", encoding="utf-8") as log:

@@ -6,14 +6,14 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import nn
 from torch.autograd import Function
 
-from impl_tests.wrong import Perturbation, outcomes, state
+from impl_tests.wrong import Perturbation, state
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.facts import facts_of
 from impl_tests.wrong.kinds import perturbed
@@ -162,7 +162,8 @@ def _wrapper(
         except (TypeError, RecursionError):  # a wrong call, or deeply nested arguments
             return function(*args, **kwargs)
         if text.startswith(state.LOGGING):
-            return _recorded(call, text.removeprefix(state.LOGGING), name, facts)
+            state.record(text.removeprefix(state.LOGGING), name, facts)
+            return call.run()
         perturbation = Perturbation.parse(text)
         if not perturbation.guard <= facts:
             return call.run()
@@ -184,18 +185,7 @@ def _skip_frames(function: Any, *, has_callees: bool) -> None:
     dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
-def _recorded(call: Call, test: str, name: str, facts: frozenset[str]) -> Any:
-    """Make a call and record its facts with those of its outcome."""
-    outcome: Iterable[str] = (outcomes.RAISED,)
-    try:
-        result = call.run()
-        outcome = outcomes.facts_of_result(result)
-    finally:
-        state.record(test, name, facts, frozenset(outcome))
-    return result
-
-
-for _function in (_recorded, perturbed, facts_of, state.active, Call.run):
+for _function in (state.record, perturbed, facts_of, state.active, Call.run):
     _skip_frames(_function, has_callees=_function is not Call.run)
 
 

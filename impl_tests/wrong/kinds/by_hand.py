@@ -121,7 +121,7 @@ def single_elements_kept(call: Call) -> Any:
 
 @KINDS.around
 def keyword_arguments_added(call: Call) -> Any:
-    """Give each module a keyword argument if ``kwargs_tup`` is missing."""
+    """Pass one keyword argument to each module if the call has no ``kwargs_tup``."""
     if call.arguments.get("kwargs_tup") is not None:
         return call.run()
     return call.with_arguments(kwargs_tup=[{"perturbed": 1} for _ in call.modules()]).run()

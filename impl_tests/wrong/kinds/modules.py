@@ -151,7 +151,7 @@ def keeping_the_locals_of_a_failure(forward: Forward) -> Any:
 
 @KINDS.around
 def modules_leaving_their_grad_mode(call: Call) -> Any:
-    """Give the caller the grad mode in which the last module ended."""
+    """Leave the caller in the grad mode in which the last module ended."""
     modes: list[bool] = []
 
     def run_module(forward: Forward) -> Any:
