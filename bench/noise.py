@@ -7,6 +7,7 @@ Nothing of impl is part of it, so a slower impl does not change the share.
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 __all__ = ["ProcessorShare"]
@@ -43,7 +44,8 @@ def _time_of_others() -> float:
 def _time_of_this_process() -> float:
     """Return the seconds of this process and of its children, which a benchmark may start."""
     ended = os.times()
-    parents, seconds = {}, {}
+    parents: dict[int, int] = {}
+    seconds: dict[int, float] = {}
     for path in _PROC.glob("[0-9]*/stat"):
         try:
             # The second field, the name in parentheses, may contain spaces.
@@ -53,8 +55,11 @@ def _time_of_this_process() -> float:
         pid = int(path.parent.name)
         parents[pid] = int(fields[1])
         seconds[pid] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-    own = {os.getpid()}
-    for pid in sorted(parents):
-        if parents[pid] in own:
-            own.add(pid)
-    return sum(seconds[pid] for pid in own) + ended.children_user + ended.children_system
+    alive = sum(seconds[pid] for pid in parents if _is_below(pid, os.getpid(), parents))
+    return alive + ended.children_user + ended.children_system
+
+
+def _is_below(pid: int, ancestor: int, parents: Mapping[int, int]) -> bool:
+    while pid not in (ancestor, 0):
+        pid = parents.get(pid, 0)
+    return pid == ancestor

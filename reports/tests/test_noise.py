@@ -1,7 +1,6 @@
 """`bench.noise` measures how much of the processors other processes leave to a benchmark."""
 
 import hashlib
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -15,6 +14,14 @@ from bench.ratios import QUIET_SHARE
 
 #: A program that uses one processor until a file is deleted.
 BUSY = "import pathlib, sys; file = pathlib.Path(sys.argv[1])\nwhile file.exists(): pass"
+#: A program that has computed for some seconds of processor time when it prints a line.
+COMPUTED_SECONDS = 0.5
+COMPUTING = f"""
+import sys, time
+while time.process_time() < {COMPUTED_SECONDS}: pass
+print(flush=True)
+sys.stdin.read()
+"""
 
 
 def compute():
@@ -39,18 +46,18 @@ def test_share_is_what_others_left_of_all_processors(processors):
     assert share.value == 0.75
 
 
-def test_own_computation_is_no_computation_of_others():
-    before = noise._time_of_this_process()
+def test_computation_of_this_process_and_its_children_is_not_that_of_others():
+    start = noise._time_of_this_process()
     compute()
-    assert noise._time_of_this_process() > before
-
-
-def test_computation_of_a_child_is_no_computation_of_others():
-    before = noise._time_of_this_process()
-    child = multiprocessing.get_context("spawn").Process(target=compute)
-    child.start()
-    child.join()
-    assert noise._time_of_this_process() > before
+    own = noise._time_of_this_process()
+    command = [sys.executable, "-c", COMPUTING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+        child.stdout.readline()
+        with_child = noise._time_of_this_process()
+    with_ended_child = noise._time_of_this_process()
+    assert own > start
+    # /proc counts hundredths of a second.
+    assert min(with_child, with_ended_child) - own > COMPUTED_SECONDS - 0.1
 
 
 def test_share_beside_busy_processes_is_noisy(tmp_path):
