@@ -50,7 +50,7 @@ def main(folder: Path) -> None:
         if actual != status:
             sys.exit(f"exit status {actual}, expected {status}")
 
-    call("pip", "install", "-q", f"{wheel}[suite,report]", f"torch=={TORCH}")
+    call("pip", "install", "-q", f"{wheel}[suite,report,bench]", f"torch=={TORCH}")
     _test_commands(call, empty)
     _test_package(call, empty)
     call("pip", "install", "-q", "--force-reinstall", "--no-deps", str(sdist))
@@ -70,6 +70,9 @@ def _test_commands(call: Callable[..., None], empty: Path) -> None:
     suite = ("-p", "spec_tests", "--pyargs", "spec_tests.comm.test_scatter")
     call("pytest", *suite, *options)
     call("pytest", *suite, *options, "-n", "2")
+    benchmark = ("-p", "spec_tests", "--pyargs", "spec_bench.bench_parallel_apply")
+    call("pytest", *benchmark, *options, "--benchmark-max-time=0.1", "--benchmark-json=run.json")
+    call("python", "-m", "spec_bench.compare", "run.json")
 
 
 def _test_package(call: Callable[..., None], empty: Path) -> None:

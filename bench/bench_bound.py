@@ -15,10 +15,12 @@ from .bench_compiled import eager_backend
 from .bench_data_parallel import BATCH, BLOCKS, DEVICES, build_modules_and_input, run_step
 from .models import WIDTH, build_blocks
 
+pytestmark = pytest.mark.usefixtures("impl_only")
 
-def bench_forward(time_in_turn, benchmark, topology):
+
+def bench_forward(time_in_turn, targets, benchmark, topology):
     benchmark.group = f"bound of DataParallel forward in turn blocks={BLOCKS}"
-    wrapped, x, modules, inputs = _build(topology)
+    wrapped, x, modules, inputs = _build(targets, topology)
     run = partial(_run_forward, modules, inputs)
 
     time_in_turn({"reference": partial(wrapped, x), "impl": run})
@@ -26,9 +28,9 @@ def bench_forward(time_in_turn, benchmark, topology):
     assert [y.device for y in run()] == [x.device for x in inputs]
 
 
-def bench_evaluation(time_in_turn, benchmark, topology):
+def bench_evaluation(time_in_turn, targets, benchmark, topology):
     benchmark.group = f"bound of DataParallel evaluation in turn blocks={BLOCKS}"
-    wrapped, x, modules, inputs = _build(topology)
+    wrapped, x, modules, inputs = _build(targets, topology)
     for module in (wrapped, *modules):
         module.eval()
     run = partial(_run_forward, modules, inputs)
@@ -41,10 +43,10 @@ def bench_evaluation(time_in_turn, benchmark, topology):
 
 
 @pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
-def bench_forward_backward(time_in_turn, benchmark, topology, compiled):
+def bench_forward_backward(time_in_turn, targets, benchmark, topology, compiled):
     mode = "compiled" if compiled else "in turn"
     benchmark.group = f"bound of DataParallel forward+backward {mode} blocks={BLOCKS}"
-    wrapped, x, modules, inputs = _build(topology)
+    wrapped, x, modules, inputs = _build(targets, topology)
     if compiled:
         modules = [torch.compile(module, backend=eager_backend) for module in modules]
         _run_step(modules, inputs)  # The first step compiles the modules.
@@ -55,9 +57,9 @@ def bench_forward_backward(time_in_turn, benchmark, topology, compiled):
     assert all(p.grad is not None for module in modules for p in module.parameters())
 
 
-def _build(topology):
+def _build(targets, topology):
     """Return torch.nn.parallel's module and its input, and a module and an input per device."""
-    modules, x = build_modules_and_input(topology)
+    modules, x = build_modules_and_input(targets, topology)
     devices = topology.take(DEVICES)
     rows = BATCH // DEVICES
     return (

@@ -15,8 +15,6 @@ import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .libraries import TARGETS
-
 MIB = 2**20
 DEVICES = 4
 #: For each payload: the number of float32 tensors, and the number of elements of each tensor.
@@ -50,13 +48,13 @@ def _create_tensors(payload, device):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_broadcast_coalesced(time_in_turn, benchmark, copy_bandwidth, topology, payload):
+def bench_broadcast_coalesced(time_in_turn, targets, benchmark, copy_bandwidth, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
     tensors = _create_tensors(payload, devices[0])
     calls = {
         library: partial(target.comm.broadcast_coalesced, tensors, devices)
-        for library, target in TARGETS.items()
+        for library, target in targets.items()
     }
     moved = {library: 2 * _count_bytes_written(tensors, call()) for library, call in calls.items()}
 
@@ -67,13 +65,15 @@ def bench_broadcast_coalesced(time_in_turn, benchmark, copy_bandwidth, topology,
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_reduce_add_coalesced(time_in_turn, benchmark, copy_bandwidth, topology, payload):
+def bench_reduce_add_coalesced(
+    time_in_turn, targets, benchmark, copy_bandwidth, topology, payload
+):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
     lists = [_create_tensors(payload, device) for device in devices]
     calls = {
         library: partial(target.comm.reduce_add_coalesced, lists, topology.ordinals[0])
-        for library, target in TARGETS.items()
+        for library, target in targets.items()
     }
     moved = dict.fromkeys(calls, (DEVICES + 1) * sum(t.nbytes for t in lists[0]))
 

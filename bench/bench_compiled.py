@@ -13,11 +13,13 @@ import pytest
 
 from .bench_data_parallel import BLOCKS, build_modules_and_input, run_step
 
+pytestmark = pytest.mark.usefixtures("impl_only")
+
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-def bench_forward_backward_compiled(time_in_turn, benchmark, topology):
+def bench_forward_backward_compiled(time_in_turn, targets, benchmark, topology):
     benchmark.group = f"DataParallel forward+backward compiled blocks={BLOCKS}"
-    modules, x = build_modules_and_input(topology)
+    modules, x = build_modules_and_input(targets, topology)
     modules["impl"].module = copy.deepcopy(modules["reference"].module)
     modules["impl"].module.compile(backend=eager_backend)
     run_step(modules["impl"], x)  # The first step compiles the module.

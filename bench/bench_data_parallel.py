@@ -13,7 +13,6 @@ import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .libraries import TARGETS
 from .memory import measure_peak_bytes
 from .models import WIDTH, ScaledSum, build_blocks
 
@@ -24,28 +23,32 @@ BLOCKS = 100
 INPUTS = 100
 
 
-def build_modules_and_input(topology, num_blocks=BLOCKS, width=WIDTH, **impl_options):
+def build_modules_and_input(targets, topology, num_blocks=BLOCKS, width=WIDTH, in_turn=False):
     """Return the DataParallel wrapper of each library, by name, and an input.
 
-    All wrappers have the same module. Only the wrapper of impl gets ``impl_options``.
+    All wrappers have the same module. Only that of impl runs its replicas ``in_turn``.
     """
+    options = {library: {} for library in targets}
+    if in_turn:
+        if "impl" not in targets:
+            not_run("measures what only impl has")
+        options["impl"] = {"in_turn": True}
     # Use all devices of the run. If there is only one, use it four times.
     available = len(topology.devices)
     devices = topology.take(available if available > 1 else DEVICES)
     x = torch.randn(BATCH, width, device=devices[0])
     module = build_blocks(num_blocks, width).to(devices[0])
-    options = {"reference": {}, "impl": impl_options}
     modules = {
         library: target.data_parallel.DataParallel(module, devices, **options[library])
-        for library, target in TARGETS.items()
+        for library, target in targets.items()
     }
     return modules, x
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_forward(time_in_turn, benchmark, topology, in_turn):
+def bench_forward(time_in_turn, targets, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel forward{' in turn' * in_turn} blocks={BLOCKS}"
-    modules, x = build_modules_and_input(topology, in_turn=in_turn)
+    modules, x = build_modules_and_input(targets, topology, in_turn=in_turn)
 
     time_in_turn({library: partial(module, x) for library, module in modules.items()})
 
@@ -56,9 +59,9 @@ def bench_forward(time_in_turn, benchmark, topology, in_turn):
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_forward_backward(time_in_turn, benchmark, topology, in_turn):
+def bench_forward_backward(time_in_turn, targets, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel forward+backward{' in turn' * in_turn} blocks={BLOCKS}"
-    modules, x = build_modules_and_input(topology, in_turn=in_turn)
+    modules, x = build_modules_and_input(targets, topology, in_turn=in_turn)
 
     time_in_turn({library: partial(run_step, module, x) for library, module in modules.items()})
 
@@ -66,10 +69,11 @@ def bench_forward_backward(time_in_turn, benchmark, topology, in_turn):
         assert all(p.grad is not None for p in module.parameters())
 
 
+@pytest.mark.usefixtures("impl_only")
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_evaluation(time_in_turn, benchmark, topology, in_turn):
+def bench_evaluation(time_in_turn, targets, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
-    modules, x = build_modules_and_input(topology, in_turn=in_turn)
+    modules, x = build_modules_and_input(targets, topology, in_turn=in_turn)
     calls = {library: partial(module.eval(), x) for library, module in modules.items()}
 
     with torch.no_grad(), modules["impl"].hold():
@@ -81,14 +85,14 @@ def bench_evaluation(time_in_turn, benchmark, topology, in_turn):
         assert not y.requires_grad
 
 
-def bench_inputs_from_cpu(time_in_turn, benchmark, topology):
+def bench_inputs_from_cpu(time_in_turn, targets, benchmark, topology):
     benchmark.group = f"DataParallel forward+backward inputs={INPUTS} on the CPU"
     devices = topology.take(DEVICES)
     module = ScaledSum().to(devices[0])
     named = {f"x{index}": torch.ones(BATCH, 4) for index in range(INPUTS)}
     modules = {
         library: target.data_parallel.DataParallel(module, devices)
-        for library, target in TARGETS.items()
+        for library, target in targets.items()
     }
 
     time_in_turn({library: partial(run_step, each, named) for library, each in modules.items()})
@@ -96,9 +100,9 @@ def bench_inputs_from_cpu(time_in_turn, benchmark, topology):
     assert module.weight.grad.tolist() == [BATCH * 4 * INPUTS]
 
 
-def bench_peak_memory(time_in_turn, benchmark, topology):
+def bench_peak_memory(time_in_turn, targets, benchmark, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    modules, x = build_modules_and_input(topology, num_blocks=20, width=256)
+    modules, x = build_modules_and_input(targets, topology, num_blocks=20, width=256)
     steps = {library: partial(run_step, module, x) for library, module in modules.items()}
     peaks = {}
     for library, step in steps.items():

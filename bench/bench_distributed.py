@@ -12,11 +12,12 @@ from functools import partial
 
 import pytest
 
-from bench import ranks
 from spec_tests.distributed.pool import Pool
 
-from .libraries import LIBRARIES
+from . import ranks
 
+pytestmark = pytest.mark.usefixtures("impl_only")
+LIBRARIES = ("reference", "impl")
 LAYERS, WIDTH, BUCKET_MB = 12, 512, 2.0
 #: Bytes of all gradients. Both libraries must all-reduce exactly this number of bytes.
 GRADIENT_BYTES = 4 * (LAYERS * (WIDTH * WIDTH + WIDTH) + ranks.CLASSES * (WIDTH + 1))

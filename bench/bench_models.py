@@ -3,8 +3,9 @@
 Each model runs on simulated (or real) devices and as two CPU replicas, `["cpu", "cpu"]`. Variants
 are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
 impl with `hold` (evaluation only) and, on the CPU, impl.distributed and DistributedDataParallel
-with two ranks. torch.nn.parallel does not run on the CPU. A training step is zero_grad, forward,
-loss and backward. Peak memory is that of the accelerator's devices, not that of the CPU.
+with two ranks. torch.nn.parallel does not run on the CPU. Another target takes the place of impl,
+without the variants and without the CPU. A training step is zero_grad, forward, loss and backward.
+Peak memory is that of the accelerator's devices, not that of the CPU.
 """
 
 from contextlib import ExitStack
@@ -15,9 +16,9 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import impl
-from bench import ranks
 from spec_tests.distributed.pool import Pool
 
+from . import ranks
 from .memory import measure_peak_bytes
 from .real_models import MODELS, ROWS
 
@@ -44,14 +45,18 @@ def mode(request):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def bench_devices(time_in_turn, benchmark, topology, name, mode):
+def bench_devices(time_in_turn, targets, benchmark, topology, name, mode):
     benchmark.group = f"{name} {mode}"
     devices = topology.take(DEVICES)
     wrappers = {
         "one device": lambda module: module,
-        "reference": lambda module: torch.nn.DataParallel(module, devices),
-        **_wrap_by_impl(devices, mode),
+        **{
+            library: partial(target.data_parallel.DataParallel, device_ids=devices)
+            for library, target in targets.items()
+        },
     }
+    if "impl" in targets:
+        wrappers |= _wrap_by_impl(devices, mode)
 
     with ExitStack() as stack:
         calls = _build_calls(MODELS[name], devices[0], mode, wrappers, stack)
@@ -60,6 +65,7 @@ def bench_devices(time_in_turn, benchmark, topology, name, mode):
         time_in_turn(calls, **known)
 
 
+@pytest.mark.usefixtures("impl_only")
 @pytest.mark.parametrize("name", MODELS)
 def bench_cpu(time_in_turn, benchmark, pool, name, mode):
     benchmark.group = f"{name} {mode} cpu"

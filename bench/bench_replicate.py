@@ -11,7 +11,6 @@ from functools import partial
 import pytest
 import torch
 
-from .libraries import TARGETS
 from .models import build_blocks
 
 DEVICES = 4
@@ -19,13 +18,13 @@ DEVICES = 4
 
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
 @pytest.mark.parametrize("num_blocks", [10, 100, 1000], ids="blocks={}".format)
-def bench_replicate(time_in_turn, benchmark, topology, num_blocks, detach):
+def bench_replicate(time_in_turn, targets, benchmark, topology, num_blocks, detach):
     benchmark.group = f"replicate blocks={num_blocks} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
     module = build_blocks(num_blocks).to(devices[0])
     calls = {
         name: partial(target.replicate.replicate, module, devices, detach)
-        for name, target in TARGETS.items()
+        for name, target in targets.items()
     }
 
     time_in_turn(calls)

@@ -9,25 +9,24 @@ from functools import partial
 import pytest
 import torch
 
-from .libraries import TARGETS
 from .models import build_nested
 
 DEVICES = 4
 ROWS = 64
 
 
-def bind(name, *args):
+def bind(targets, name, *args):
     """Return, for each library, a call of the function ``name`` of its module scatter_gather."""
     return {
         library: partial(getattr(target.scatter_gather, name), *args)
-        for library, target in TARGETS.items()
+        for library, target in targets.items()
     }
 
 
-def bench_scatter_nested(time_in_turn, benchmark, topology):
+def bench_scatter_nested(time_in_turn, targets, benchmark, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
-    calls = bind("scatter", (build_nested(ROWS, devices[0]),), devices)
+    calls = bind(targets, "scatter", (build_nested(ROWS, devices[0]),), devices)
 
     time_in_turn(calls)
 
@@ -38,11 +37,11 @@ def bench_scatter_nested(time_in_turn, benchmark, topology):
 
 @pytest.mark.parametrize("kind", ["pageable", "pinned", "with-grad"])
 @pytest.mark.parametrize("count", [1, 30, 200], ids="tensors={}".format)
-def bench_scatter_from_cpu(time_in_turn, benchmark, topology, count, kind):
+def bench_scatter_from_cpu(time_in_turn, targets, benchmark, topology, count, kind):
     benchmark.group = f"scatter from the CPU tensors={count} {kind}"
     devices = topology.take(DEVICES)
     tensors = [build_on_cpu(kind) for _ in range(count)]
-    calls = bind("scatter", tensors, devices)
+    calls = bind(targets, "scatter", tensors, devices)
 
     time_in_turn(calls)
 
@@ -57,11 +56,11 @@ def build_on_cpu(kind):
     return tensor.pin_memory() if kind == "pinned" else tensor
 
 
-def bench_scatter_kwargs_nested(time_in_turn, benchmark, topology):
+def bench_scatter_kwargs_nested(time_in_turn, targets, benchmark, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
     args, kwargs = (build_nested(ROWS, devices[0]),), {"more": build_nested(ROWS, devices[0])}
-    calls = bind("scatter_kwargs", args, kwargs, devices)
+    calls = bind(targets, "scatter_kwargs", args, kwargs, devices)
 
     time_in_turn(calls)
 
@@ -71,11 +70,14 @@ def bench_scatter_kwargs_nested(time_in_turn, benchmark, topology):
         assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
-def bench_gather_nested(time_in_turn, benchmark, topology):
+def bench_gather_nested(time_in_turn, targets, benchmark, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)
     calls = bind(
-        "gather", [build_nested(ROWS // DEVICES, device) for device in devices], devices[0]
+        targets,
+        "gather",
+        [build_nested(ROWS // DEVICES, device) for device in devices],
+        devices[0],
     )
 
     time_in_turn(calls)

@@ -17,6 +17,8 @@ import impl
 
 from .models import WIDTH, Filter, Recurrent, build_blocks
 
+pytestmark = pytest.mark.usefixtures("impl_only")
+
 BATCH = 64
 BLOCKS = 100
 CPU_REPLICAS = 2

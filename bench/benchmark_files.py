@@ -14,11 +14,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import saved_runs
-from bench.ratios import ratios
 from spec_tests.harness import input_files
 from spec_tests.harness.shapes import Line, Number
 from spec_tests.site import documents
+
+from . import saved_runs
+from .ratios import ratios
 
 __all__ = ["combine", "publish", "read"]
 

@@ -1,11 +1,13 @@
 """Print the ratios of a saved run, and compare each ratio with its required minimum (its floor).
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
-of the ratios of single turns: the time of torch.nn.parallel divided by that of impl. The command
-measures a row below its floor up to twice more, each time in a new process. The exit status is 1
-if a row is below its floor every time. A row is noisy, and not judged, if other processes used the
-processors during its measurement. The command also prints the number of judged rows, and the three
-rows that differ most from the last published run.
+of the ratios of single turns: the time of torch.nn.parallel divided by that of the target. The
+command measures a row of impl below its floor up to twice more, each time in a new process. The
+exit status is 1 if a row is below its floor every time. A row is noisy, and not judged, if other
+processes used the processors during its measurement. The command also prints the number of judged
+rows, and the three rows that differ most from the last published run.
+
+With ``--before OLD`` the floors are 85 % of the ratios in another saved run, for any target.
 """
 
 import argparse
@@ -18,9 +20,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from bench import benchmark_files, floors, saved_runs
-from bench.ratios import Ratio, ratios
 from spec_tests.harness import input_files
+from spec_tests.harness.pytest_plugin.options import DEFAULT_TARGET
+
+from . import benchmark_files, floors, saved_runs
+from .ratios import Ratio, ratios
 
 __all__ = ["FLOORS", "Verdict", "format_row", "judge_rows", "largest_moves", "main"]
 
@@ -37,6 +41,9 @@ ATTEMPTS = 3
 
 #: Seconds for each benchmark and library in a repeated measurement. More seconds mean less noise.
 REPEAT_SECONDS = 2
+
+#: The least allowed ratio, as a part of the ratio in the run before.
+KEPT = 0.85
 
 #: The number of printed rows whose ratios differ most from the published ones.
 MOVES = 3
@@ -78,7 +85,7 @@ def _in_yellow(text: str) -> str:
 def judge_rows(
     run: Mapping[str, Any],
     floor_of: Mapping[str, float],
-    measure: Callable[[Collection[str]], Mapping[str, Any]],
+    measure: Callable[[Collection[str]], Mapping[str, Any]] | None,
 ) -> dict[str, Verdict]:
     """Print the table of ``run``, and measure rows that are below their floors again.
 
@@ -87,18 +94,21 @@ def judge_rows(
     Args:
         run: A run saved by pytest-benchmark.
         floor_of: For each row: the required minimum of its ratio.
-        measure: Runs the benchmarks with the given names and returns the saved run.
+        measure: Runs the benchmarks with the given names and returns the saved run; None to
+            measure no row again.
 
     Returns:
-        The verdict on each row: `Verdict.BELOW` if the row was below its floor ``ATTEMPTS`` times.
+        The verdict on each row: `Verdict.BELOW` if the row was below its floor every time.
 
     Raises:
         ValueError: No benchmark in ``run`` was run for both libraries.
     """
+    title = f"reference / {_target_of(run)}"
+    print(f"{title:<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
     verdicts = _print_table(list(ratios(run, floor_of)))
     for attempt in range(1, ATTEMPTS):
         below = [row for row, verdict in verdicts.items() if verdict is Verdict.BELOW]
-        if not below:
+        if measure is None or not below:
             break
         print(f"\nmeasured again, {attempt} of {ATTEMPTS - 1}:")
         names = [
@@ -115,7 +125,6 @@ def _print_table(table: list[Ratio]) -> dict[str, Verdict]:
     """Print the ratios; return the verdict on each row."""
     if not table:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
-    print(f"{'reference / impl':<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
     for ratio in table:
         print(format_row(ratio))
     return {ratio.group: _judge(ratio) for ratio in table}
@@ -174,7 +183,11 @@ def _print_verdicts(verdicts: Mapping[str, Verdict]) -> None:
         reason = "other processes used the processors"
         print(_in_yellow(f"too noisy to judge: {len(noisy)} row(s), because {reason}"))
     if below := [row for row, verdict in verdicts.items() if verdict is Verdict.BELOW]:
-        print(f"below their floors {ATTEMPTS} times: {', '.join(below)}")
+        print(f"below their floors every time: {', '.join(below)}")
+
+
+def _target_of(run: Mapping[str, Any]) -> str:
+    return str(run.get("machine_info", {}).get("target", DEFAULT_TARGET))
 
 
 def _print_moves(run: Mapping[str, Any]) -> None:
@@ -210,15 +223,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the ratios of a saved run; return 1 if a ratio is below its floor every time."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
-    path = parser.parse_args(arguments).file
+    parser.add_argument(
+        "--before",
+        type=Path,
+        metavar="OLD",
+        help=f"another such file: a floor is {KEPT:.0%} of the ratio in it",
+    )
+    options = parser.parse_args(arguments)
+    path, before = options.file, options.before
     try:
         run = saved_runs.load(path)
-        verdicts = judge_rows(run, _find_floors(run["machine_info"]), _run_benchmarks)
+        if before is not None:
+            kept = ratios(saved_runs.load(before), {})
+            verdicts = judge_rows(run, {each.group: KEPT * each.value for each in kept}, None)
+        elif _target_of(run) == DEFAULT_TARGET and PUBLISHED.exists():
+            verdicts = judge_rows(run, _find_floors(run["machine_info"]), _run_benchmarks)
+            _print_moves(run)
+        else:
+            verdicts = judge_rows(run, {}, None)
     except input_files.RefusedError as error:
         parser.exit(2, f"{error}\n")
     except (OSError, ValueError) as error:
         parser.exit(2, f"{path}: {error}\n")
-    _print_moves(run)
     _print_verdicts(verdicts)
     return int(Verdict.BELOW in verdicts.values())
 

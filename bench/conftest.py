@@ -6,9 +6,16 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
-from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.harness.environment import interpreter, target_map
+from spec_tests.harness.environment.target import PARTS, Target
+from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.harness.pytest_plugin.hooks import topology_of
+from spec_tests.harness.pytest_plugin.options import (
+    DEFAULT_TARGET,
+    REFERENCE,
+    mapping_of,
+    target_of,
+)
 
 from . import turns
 
@@ -28,6 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Create the devices. On the simulator, limit PyTorch to one intra-op thread."""
+    # In a project that installed the wheel, pytest does not have the settings of the checkout.
+    config.addinivalue_line("python_files", "bench_*.py")
+    config.addinivalue_line("python_functions", "bench_*")
     is_simulated = topology_of(config).accelerator == "sim"
     if is_simulated and not config.getoption("--default-threads"):
         # Otherwise OpenMP's threads and the replicas' threads compete for the same cores.
@@ -37,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, Any]) -> None:
     """Record the environment. Only runs with equal environments are compared."""
     topology = topology_of(config)
+    machine_info["target"] = target_of(config)
     machine_info["python_version"] = interpreter.python_version()
     machine_info["torch"] = torch.__version__
     machine_info["devices"] = [str(device) for device in topology.devices]
@@ -48,8 +59,22 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
-    """Save the times of the libraries that were timed in turn with impl."""
+    """Save the times of the libraries that were timed in turn with the target."""
     turns.add_other_libraries(output_json)
+
+
+@pytest.fixture(scope="session")
+def targets(request: pytest.FixtureRequest) -> dict[str, Target]:
+    """Return the implementations to compare, by their names in the results."""
+    name, places = target_of(request.config), mapping_of(request.config)
+    return {"reference": Target(REFERENCE), name: Target(name, target_map.load(places, PARTS))}
+
+
+@pytest.fixture
+def impl_only(request: pytest.FixtureRequest) -> None:
+    """Skip a benchmark of names that only impl has."""
+    if target_of(request.config) != DEFAULT_TARGET:
+        not_run("measures what only impl has")
 
 
 @pytest.fixture
@@ -63,13 +88,14 @@ def time_in_turn(
     name.
     """
     benchmark.extra_info["devices"] = [str(device) for device in topology.devices]
+    target = target_of(request.config)
     seconds = float(request.config.getoption("benchmark_max_time"))
 
     def time_calls(calls: Mapping[str, Callable[[], object]], **info: Mapping[str, Any]) -> None:
         synchronized = {
             library: synchronize_after(call, topology) for library, call in calls.items()
         }
-        turns.time_in_turn(benchmark, synchronized, len(calls) * seconds, info)
+        turns.time_in_turn(benchmark, target, synchronized, len(calls) * seconds, info)
 
     return time_calls
 

@@ -12,8 +12,9 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
-from bench.real_models import MODELS, ROWS
 from spec_tests.distributed.pool import RankContext
+
+from .real_models import MODELS, ROWS
 
 #: Library -> this rank's wrapped module and its input. They are kept between calls.
 _STATE: dict[str, tuple[nn.Module, Tensor]] = {}

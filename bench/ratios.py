@@ -1,4 +1,4 @@
-"""Computes the ratio of reference to impl (time and memory) for each group of benchmarks."""
+"""Computes the ratio of reference to target (time and memory) for each group of benchmarks."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ QUIET_SHARE = 0.95
 
 @dataclass(frozen=True)
 class Ratio:
-    """The ratio of reference to impl in one group of benchmarks.
+    """The ratio of reference to target in one group of benchmarks.
 
     Args:
         group: The name of the group of benchmarks.
-        value: The median ratio: reference divided by impl.
+        value: The median ratio: reference divided by target.
         low: The lower quartile of the ratios.
         high: The upper quartile of the ratios.
         floor: The least allowed ratio; None if the group has none.
@@ -58,32 +58,35 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
     for each in run["benchmarks"]:
         groups.setdefault(each["group"], {})[each["extra_info"]["library"]] = each
     for group, members in groups.items():
-        if {"reference", "impl"} <= members.keys():
-            yield _time_ratio(group, members, floors.get(group))
-            yield from _memory_ratio(group, members, floors)
+        compared = (name for name, each in members.items() if "pairs" in each["extra_info"])
+        target = next(compared, "impl")
+        if {"reference", target} <= members.keys():
+            pair = members["reference"], members[target]
+            yield _time_ratio(group, *pair, floors.get(group))
+            yield from _memory_ratio(group, *pair, floors)
 
 
-def _time_ratio(group: str, by_library: dict[str, dict[str, Any]], floor: float | None) -> Ratio:
-    info = by_library["impl"]["extra_info"]
+def _time_ratio(
+    group: str, reference: dict[str, Any], target: dict[str, Any], floor: float | None
+) -> Ratio:
+    info = target["extra_info"]
     pairs = info.get("pairs")
     if pairs is None:  # The run did not call the libraries in turn.
-        reference, impl = (by_library[name]["stats"] for name in ("reference", "impl"))
+        before, after = reference["stats"], target["stats"]
         pairs = {
-            "q1": reference["q1"] / impl["q3"],
-            "median": reference["median"] / impl["median"],
-            "q3": reference["q3"] / impl["q1"],
+            "q1": before["q1"] / after["q3"],
+            "median": before["median"] / after["median"],
+            "q3": before["q3"] / after["q1"],
         }
     share = info.get("processor_share", 1.0)  # Older published runs did not measure it.
     return Ratio(group, pairs["median"], pairs["q1"], pairs["q3"], floor, share)
 
 
 def _memory_ratio(
-    group: str, by_library: dict[str, dict[str, Any]], floors: Mapping[str, float]
+    group: str, reference: dict[str, Any], target: dict[str, Any], floors: Mapping[str, float]
 ) -> Iterator[Ratio]:
-    peaks = {
-        name: benchmark["extra_info"].get("peak_bytes") for name, benchmark in by_library.items()
-    }
-    if peaks["reference"] and peaks["impl"]:
-        value = peaks["reference"] / peaks["impl"]
+    peak, other = (each["extra_info"].get("peak_bytes") for each in (reference, target))
+    if peak and other:
+        value = peak / other
         name = f"{group} (bytes)"
         yield Ratio(name, value, value, value, floors.get(name))

@@ -13,6 +13,7 @@ _SECONDS = Number(1e-12, 1e9)
 _RATIO = Number(1e-9, 1e9)
 _MACHINE = {
     "cpu": {"brand_raw?": _NAME, "count?": (int, None)},
+    "target?": _NAME,
     "python_version": _NAME,
     "torch": _NAME,
     "devices": [str],

@@ -16,29 +16,29 @@ from .noise import ProcessorShare
 
 __all__ = ["add_other_libraries", "time_in_turn"]
 
-#: The library that pytest-benchmark itself times.
-_IMPL = "impl"
 _MIN_TURNS = 5
 
 
 def time_in_turn(
     benchmark: Any,
+    target: str,
     calls: Mapping[str, Callable[[], object]],
     seconds: float,
     info: Mapping[str, Mapping[str, Any]],
 ) -> None:
     """Time each call once in every turn. A time includes the time to free the result.
 
-    pytest-benchmark stores the times of impl. ``benchmark.extra_info`` gets the times of the other
-    libraries, for `add_other_libraries`, and the quartiles of the turns' ratios (``pairs``).
+    pytest-benchmark stores the times of the target. ``benchmark.extra_info`` gets the times of the
+    other libraries, for `add_other_libraries`, and the quartiles of the turns' ratios (``pairs``).
 
     Args:
         benchmark: The fixture of pytest-benchmark.
-        calls: For each library: the call to time. ``impl`` is one of the libraries.
+        target: The library that is compared with the others.
+        calls: For each library: the call to time. ``target`` is one of the libraries.
         seconds: The time for all turns. At least five turns are made.
         info: For each library: values to save besides its times, such as ``peak_bytes``.
     """
-    others = {library: call for library, call in calls.items() if library != _IMPL}
+    others = {library: call for library, call in calls.items() if library != target}
     times: dict[str, list[float]] = {library: [] for library in others}
     share = ProcessorShare()
 
@@ -46,15 +46,15 @@ def time_in_turn(
         for library, call in others.items():
             times[library].append(_time(call))
 
-    def call_impl() -> None:
-        calls[_IMPL]()
+    def call_target() -> None:
+        calls[target]()
 
     for call in calls.values():
         call()  # The first call of a library may be slower than the next ones.
     turn = sum(_time(call) for call in calls.values())
-    benchmark.pedantic(call_impl, setup=time_others, rounds=max(_MIN_TURNS, int(seconds / turn)))
+    benchmark.pedantic(call_target, setup=time_others, rounds=max(_MIN_TURNS, int(seconds / turn)))
     if not benchmark.disabled:
-        benchmark.extra_info.update(_describe(_IMPL, info), processor_share=share.value)
+        benchmark.extra_info.update(_describe(target, info), processor_share=share.value)
         benchmark.extra_info["others"] = [
             {"times": times[library], "extra_info": _describe(library, info)} for library in times
         ]
@@ -73,14 +73,14 @@ def _time(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _compare(reference: list[float], impl: list[float]) -> dict[str, float]:
-    """Return the quartiles of the turns' ratios: the time of the reference divided by impl's."""
-    ratios = [left / right for left, right in zip(reference, impl, strict=True)]
+def _compare(reference: list[float], target: list[float]) -> dict[str, float]:
+    """Return the quartiles of the turns' ratios: reference divided by target."""
+    ratios = [left / right for left, right in zip(reference, target, strict=True)]
     return dict(zip(("q1", "median", "q3"), quantiles(ratios, n=4), strict=True))
 
 
 def add_other_libraries(run: dict[str, Any]) -> None:
-    """Add an entry for each library that was timed in turn with impl.
+    """Add an entry for each library that was timed in turn with the target.
 
     Args:
         run: The run as pytest-benchmark is about to save it. It is changed in place.
@@ -94,18 +94,18 @@ def add_other_libraries(run: dict[str, Any]) -> None:
 
 
 def _make_entry(
-    impl: Mapping[str, Any], times: list[float], extra_info: Mapping[str, Any]
+    target: Mapping[str, Any], times: list[float], extra_info: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the entry of another library; ``impl`` is the entry of impl."""
+    """Return the entry of another library; ``target`` is the entry of the target."""
     stats: Any = Stats()  # type: ignore[no-untyped-call] # pytest-benchmark has no types
     for seconds in times:
         stats.update(seconds)
-    data = {"data": times} if "data" in impl["stats"] else {}
-    names = {key: f"{impl[key]} ({extra_info['library']})" for key in ("name", "fullname")}
-    shared = {"devices": impl["extra_info"]["devices"]}
+    data = {"data": times} if "data" in target["stats"] else {}
+    names = {key: f"{target[key]} ({extra_info['library']})" for key in ("name", "fullname")}
+    shared = {"devices": target["extra_info"]["devices"]}
     return {
-        **impl,
+        **target,
         **names,
         "extra_info": {**shared, **extra_info},
-        "stats": {**stats.as_dict(), **data},
+        "stats": {**stats.as_dict(), "iterations": 1, **data},
     }

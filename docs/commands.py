@@ -17,6 +17,7 @@ _HELP = {
     "parallel-conformance": ("-m", "spec_tests.cli.main", "{0}", "--help"),
     "pip": ("-m", "pip", "{0}", "--help"),
     "pytest": ("-m", "pytest", "--help"),
+    "pytest-benchmark": ("-m", "pytest_benchmark", "{0}", "--help"),
     "torchrun": ("-m", "torch.distributed.run", "--help"),
 }
 _WITHOUT_OPTIONS = {"cd", "mkdir", "export", "git"}
@@ -50,7 +51,8 @@ def _check_command(program: str, arguments: Sequence[str]) -> None:
         return
     if program == "python":
         assert arguments[0] == "-m", f"unknown command: python {arguments[0]}"
-        text, arguments = _module_help(arguments[1]), arguments[2:]
+        # The wheel contains the folder `bench` as `spec_bench`.
+        text, arguments = _module_help(arguments[1].replace("spec_bench", "bench")), arguments[2:]
     else:
         assert program in _HELP, f"unknown program {program}"
         text = _help(program, arguments[0] if arguments else "")

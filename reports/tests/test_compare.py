@@ -3,6 +3,7 @@
 It does not judge noisy rows.
 """
 
+import copy
 import json
 import os
 
@@ -125,7 +126,7 @@ def test_noisy_row_is_yellow_on_a_terminal_only(monkeypatch):
 @pytest.mark.parametrize(
     ("shares", "status", "printed"),
     [
-        ((0.99, 0.99), 1, ["judged 2 of 2 rows", "below their floors 3 times: work"]),
+        ((0.99, 0.99), 1, ["judged 2 of 2 rows", "below their floors every time: work"]),
         ((0.6, 0.99), 0, ["judged 1 of 2 rows", "too noisy to judge: 1 row(s)"]),
         ((0.6, 0.6), 0, ["judged 0 of 2 rows", "too noisy to judge: 2 row(s)"]),
     ],
@@ -230,3 +231,15 @@ def test_a_run_on_a_machine_without_a_version_of_python_has_no_floors(capsys):
     info = {"cpu": {}, "python_version": " "}
     assert compare._find_floors(info)
     assert "unknown processor" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("median", "status"), [(1.1, 0), (1.3, 1)], ids="median={}".format)
+def test_ratio_may_fall_to_85_percent_of_the_ratio_in_the_run_before(tmp_path, median, status):
+    before = make_benchmark_run(target="mine")  # Its ratio is 2.
+    after = copy.deepcopy(before)
+    stats = after["benchmarks"][-1]["stats"]
+    stats.update(dict.fromkeys(("q1", "median", "q3"), median))
+    files = [tmp_path / "new.json", tmp_path / "old.json"]
+    for file, run in zip(files, (after, before), strict=True):
+        file.write_text(json.dumps(run))
+    assert compare.main([str(files[0]), "--before", str(files[1])]) == status

@@ -65,7 +65,7 @@ def time_sleeps(clock, seconds=0.0):
         "impl": clock.make_call(1, 1, 1, 8, 10, 1, 10),
     }
     benchmark = FakeBenchmark(clock)
-    turns.time_in_turn(benchmark, calls, seconds, {"reference": {"peak_bytes": 7}})
+    turns.time_in_turn(benchmark, "impl", calls, seconds, {"reference": {"peak_bytes": 7}})
     return benchmark
 
 
@@ -107,5 +107,5 @@ def test_each_library_has_an_entry_with_its_own_values(clock):
 def test_disabled_benchmark_saves_nothing(clock):
     benchmark = FakeBenchmark(clock)
     benchmark.disabled = True
-    turns.time_in_turn(benchmark, {"impl": clock.make_call(1)}, 0.0, {})
+    turns.time_in_turn(benchmark, "impl", {"impl": clock.make_call(1)}, 0.0, {})
     assert benchmark.extra_info == {"devices": ["sim:0"]}

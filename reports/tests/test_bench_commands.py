@@ -1,0 +1,64 @@
+"""The commands of bench/README.md run, in a checkout and with the package of the wheel."""
+
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
+#: One short benchmark in place of all. Its file is in the folder of the benchmarks.
+BENCHMARK = "bench_parallel_apply.py"
+SHORT = ["--accelerator=sim", "--benchmark-max-time=0.01"]
+
+
+def commands_of(section):
+    """Return the commands in a section of the page, as lists of words."""
+    text = PAGE.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    blocks = re.findall(r"```console\n(.*?)```", text, re.S)
+    return [shlex.split(line, comments=True) for block in blocks for line in block.splitlines()]
+
+
+@pytest.fixture
+def run_command(fork_server, tmp_path):
+    """Return a function that runs a command in a folder with a package `mine` and the wheel's."""
+    shutil.copytree(ROOT / "bench", tmp_path / "spec_bench")
+    package = tmp_path / "mine"
+    package.mkdir()
+    package.joinpath("__init__.py").touch()
+    text = "from impl.parallel_apply import parallel_apply as parallel_apply\n"
+    package.joinpath("parallel_apply.py").write_text(text)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+
+    def run(program, *arguments, statuses=(0,)):
+        if program == "pytest":
+            files = {
+                "bench": ROOT / "bench" / BENCHMARK,
+                "spec_bench": f"spec_bench.{BENCHMARK[:-3]}",
+            }
+            arguments = [str(files.get(each, each)) for each in arguments] + SHORT
+        command = arguments[1:] if program == "python" else [program.replace("-", "_"), *arguments]
+        done = fork_server.run(*command, cwd=tmp_path, env=environment)
+        assert done.returncode in statuses, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def test_two_runs_are_compared_by_ratio_and_by_time(run_command):
+    *runs, compare, times = commands_of("Compare two runs")
+    for each in runs:
+        run_command(*each)
+    # The ratios of such short runs may differ by more than 15 %.
+    assert " of 2 rows" in run_command(*compare, statuses=(0, 1))
+    assert "bench_parallel_apply[modules=2] (reference)" in run_command(*times)
+
+
+def test_package_is_compared_with_the_reference_in_a_checkout_and_without_it(run_command):
+    checkout, compare, installed, compare_installed = commands_of("Benchmark your own package")
+    for run, show in ((checkout, compare), (installed, compare_installed)):
+        run_command(*run)
+        assert "reference / mine" in run_command(*show)
