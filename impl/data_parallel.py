@@ -38,6 +38,7 @@ from ._device import (
 )
 from ._device import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
+from ._module_attributes import ModuleAttributes
 from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
 from ._pytree import remove_markers
 from ._replica import ReplicaCacheBlock, SeparateChunks, check_source, find_replica_cache
@@ -50,7 +51,7 @@ __all__ = ["DataParallel", "data_parallel"]
 T = TypeVar("T", bound=nn.Module)
 
 
-class DataParallel(nn.Module, Generic[T]):
+class DataParallel(ModuleAttributes, Generic[T]):
     """A module that computes each batch on several devices.
 
     The steps of a forward are the methods :meth:`scatter`, :meth:`replicate`,
@@ -74,6 +75,11 @@ class DataParallel(nn.Module, Generic[T]):
             sizes of the chunks; otherwise ``N`` is divided in proportion to them.
         in_turn: Whether the replicas run one after the other. The documentation of
             :func:`parallel_apply` says in which thread, and when this is faster.
+        scalar_warning: Whether a forward warns if the replicas return scalars, such as losses, of
+            which it makes a vector with one entry per replica.
+        module_attributes: Whether public attributes that the wrapper lacks are read from
+            ``module``: ``wrapper.config`` is then ``module.config``. A method that is read in this
+            way runs on ``module`` alone, not on the replicas. Assignments stay on the wrapper.
 
     Attributes:
         module: The wrapped module.
@@ -85,6 +91,9 @@ class DataParallel(nn.Module, Generic[T]):
         src_device_obj: The first device.
         chunk_sizes: The argument ``chunk_sizes``.
         in_turn: The argument ``in_turn``.
+        scalar_warning: The argument ``scalar_warning``. ``DataParallel.scalar_warning = False``
+            changes the default of all wrappers, also of those that other packages make.
+        module_attributes: The argument ``module_attributes``, with a default of the same kind.
 
     Raises:
         IndexError: ``device_ids`` is empty.
@@ -117,6 +126,7 @@ class DataParallel(nn.Module, Generic[T]):
     #: Defaults are class attributes, so that a wrapper pickled without them can be loaded.
     chunk_sizes: Sequence[float] | None = None
     in_turn: bool = False
+    scalar_warning: bool = True
     #: The name of a forward in profiles.
     _recorded_name = "DataParallel.forward"
 
@@ -129,6 +139,8 @@ class DataParallel(nn.Module, Generic[T]):
         *,
         chunk_sizes: Sequence[float] | None = None,
         in_turn: bool = False,
+        scalar_warning: bool = True,
+        module_attributes: bool = False,
     ) -> None:
         super().__init__()
         with argument("module"):
@@ -143,6 +155,12 @@ class DataParallel(nn.Module, Generic[T]):
         with argument("in_turn"):
             if in_turn:
                 self.in_turn = True
+        with argument("scalar_warning"):
+            if not scalar_warning:
+                self.scalar_warning = False
+        with argument("module_attributes"):
+            if module_attributes:
+                self.module_attributes = True
         if placement is None:
             if device_ids is not None:
                 warn_of_ignored_devices()
@@ -166,8 +184,8 @@ class DataParallel(nn.Module, Generic[T]):
             shown["dim"] = self.dim
         if self.chunk_sizes is not None:
             shown["chunk_sizes"] = self.chunk_sizes
-        if self.in_turn:
-            shown["in_turn"] = True
+        options = ("in_turn", "scalar_warning", "module_attributes")
+        shown |= {name: value for name, value in vars(self).items() if name in options}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     @compile_only_inlined
@@ -262,7 +280,7 @@ class DataParallel(nn.Module, Generic[T]):
 
     def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
         """Concatenate the outputs with ``gather``. A subclass may override this step."""
-        return gather(outputs, output_device, dim=self.dim)
+        return gather(outputs, output_device, dim=self.dim, scalar_warning=self.scalar_warning)
 
     def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """Call the module itself, on the only device. Without devices, move no tensors."""

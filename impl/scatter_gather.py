@@ -148,7 +148,13 @@ def scatter_kwargs(
 
 
 @exclude_from_compilation
-def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> Any:
+def gather(
+    outputs: Sequence[Any],
+    target_device: DeviceLike,
+    dim: int = 0,
+    *,
+    scalar_warning: bool = True,
+) -> Any:
     """Concatenate the nested outputs of replicas, tensor by tensor, on one device.
 
     - Containers are rebuilt with the structure of the first output. The class of a tuple, a list
@@ -161,7 +167,8 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
     Args:
         outputs: The outputs of the replicas, at least one.
         target_device: The device of the result; the CPU is allowed.
-        dim: The dimension to concatenate along. Scalars become a vector, with a warning.
+        dim: The dimension to concatenate along. If it is 0, scalars become a vector.
+        scalar_warning: Whether a vector of scalars is reported by a warning.
 
     Returns:
         One nested value with new tensors. A tensor is on ``target_device``, or on the CPU if the
@@ -179,11 +186,13 @@ def gather(outputs: Sequence[Any], target_device: DeviceLike, dim: int = 0) -> A
         UserWarning: Scalars became a vector; iterables that cannot be rebuilt became lists.
     """
     found = OutputLeaves()
+    with argument("scalar_warning"):
+        scalar_warning = bool(scalar_warning)
     with argument("outputs"):
         root = found.flatten(outputs, "output")
     with argument("outputs, target_device or dim"):
         pieces: dict[Leaf, list[Any]] = {
-            leaf: [_cat_leaf(leaf, target_device, dim)] for leaf in found.gathered
+            leaf: [_cat_leaf(leaf, target_device, dim, scalar_warning)] for leaf in found.gathered
         }
     return root.unflatten(1, pieces)[0]
 
@@ -254,9 +263,12 @@ def _copy_leaves(
         yield from zip(leaves, zip(*rows, strict=True), strict=True)
 
 
-def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int) -> Any:
+def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
     if not leaf.packed_sequences:
-        return _cat_tensors(leaf.tensors, device, dim)
+        tensors = leaf.tensors
+        if not scalar_warning and dim == 0 and all(tensor.dim() == 0 for tensor in tensors):
+            tensors = [tensor.view(1) for tensor in tensors]
+        return _cat_tensors(tensors, device, dim)
     return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
 
 

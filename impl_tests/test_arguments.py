@@ -107,6 +107,7 @@ CALLS = {
         impl.scatter, impl.Whole(X.to("meta")), ["cpu"]
     ),
     "outputs of gather": partial(impl.gather, 5, "cpu"),
+    "scalar_warning of gather": partial(impl.gather, [X], "cpu", scalar_warning=X),
     "outputs, target_device or dim of gather": partial(impl.gather, [X, X], "cpu", 2),
     "network of replicate": partial(impl.replicate, 5, [0]),
     "devices of replicate": partial(impl.replicate, NET, 5),
@@ -126,6 +127,10 @@ CALLS = {
     "output_device of DataParallel, on the CPU": partial(impl.DataParallel, NET, ["cpu"], 1.5),
     "chunk_sizes of DataParallel": partial(impl.DataParallel, NET, [0, 1], chunk_sizes=1),
     "in_turn of DataParallel": partial(impl.DataParallel, NET, [0, 1], in_turn=X),
+    "scalar_warning of DataParallel": partial(impl.DataParallel, NET, [0, 1], scalar_warning=X),
+    "module_attributes of DataParallel": partial(
+        impl.DataParallel, NET, [0, 1], module_attributes=X
+    ),
     "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
     "module of data_parallel": partial(impl.data_parallel, abs, X, [0, 1]),
     "device_ids of data_parallel": partial(impl.data_parallel, NET, X, 5),

@@ -51,7 +51,7 @@ def _options(**arguments: Any) -> Callable[[], dict[str, Any]]:
 CASES_OF_IMPL: dict[str, Case] = {
     "DataParallel with options": Case(
         lambda target, **options: target.data_parallel.DataParallel(net(), [0, 1], **options)(x()),
-        _options(chunk_sizes=[1, 3], in_turn=True),
+        _options(chunk_sizes=[1, 3], in_turn=True, scalar_warning=False, module_attributes=True),
         {"chunk_sizes": "chunk.sizes?"},
     ),
     "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),
@@ -60,6 +60,10 @@ CASES_OF_IMPL: dict[str, Case] = {
             [nn.Identity(), nn.Identity()], pair(), **options
         ),
         _options(in_turn=True),
+    ),
+    "gather with options": Case(
+        lambda target, **options: target.scatter_gather.gather(pair(), 0, **options),
+        _options(scalar_warning=False),
     ),
     "replicate with options": Case(
         lambda target, **options: call_replicate(
