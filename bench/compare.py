@@ -111,10 +111,12 @@ def judge_rows(
         if measure is None or not below:
             break
         print(f"\nmeasured again, {attempt} of {ATTEMPTS - 1}:")
+        # A row of peak memory has the name of its group and a suffix.
+        groups = {row.removesuffix(" (bytes)") for row in below}
         names = [
             each["fullname"]
             for each in run["benchmarks"]
-            if each["group"] in _groups_of(below) and each["extra_info"]["library"] == "impl"
+            if each["group"] in groups and each["extra_info"]["library"] == "impl"
         ]
         again = list(ratios(measure(names), floor_of))
         verdicts |= _print_table([ratio for ratio in again if ratio.group in below])
@@ -148,14 +150,6 @@ def _find_floors(info: Mapping[str, Any]) -> Mapping[str, float]:
     print(f"no floors were measured on {name}, so a floor is at most 1")
     rows = {row for each in all_floors for row in each.rows}
     return {row: min(1.0, *(each.rows.get(row, 1.0) for each in all_floors)) for row in rows}
-
-
-def _groups_of(rows: Collection[str]) -> set[str]:
-    """Return the benchmark groups of ``rows``.
-
-    A row that compares peak memory has the name of its group and the suffix `` (bytes)``.
-    """
-    return {row.removesuffix(" (bytes)") for row in rows}
 
 
 def largest_moves(run: Mapping[str, Any], published: Mapping[str, Any]) -> list[str]:

@@ -25,18 +25,18 @@ def load_matrix(tmp_path):
     return publish_and_load
 
 
-def test_columns_are_the_reference_then_the_others_then_impl(tmp_path):
+def test_columns_are_own_runs_then_the_reference_then_the_others_then_impl(tmp_path):
     targets = [("impl", "2.9.0"), ("theirs", "2.13.0"), ("torch.nn.parallel", "2.13.0+cpu")]
     for target, torch in [*targets, ("torch.nn.parallel", "2.9.0"), ("a", "2.13.0")]:
         samples.publish_run(tmp_path, {ONE: "pass"}, target=target, torch=torch, version="")
     file = samples.write_verdicts(tmp_path / "own.jsonl", {ONE: "pass"}, target="own", version="")
     assert [run.label for run in runs.load(tmp_path, [file])] == [
+        "own · torch 2.12.0 · sim · not published",
         "torch.nn.parallel · torch 2.9.0 · sim",
         "torch.nn.parallel · torch 2.13.0 · sim",
         "a · torch 2.13.0 · sim",
         "theirs · torch 2.13.0 · sim",
         "impl · torch 2.9.0 · sim",
-        "own · torch 2.12.0 · sim · not published",
     ]
 
 

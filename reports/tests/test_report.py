@@ -59,6 +59,36 @@ def test_page_shows_the_difference_the_call_and_the_command_of_a_failure(write_p
     assert f"parallel-conformance run theirs --accelerator=sim --clause={ONE}" in section
 
 
+def test_page_lists_the_causes_of_failures_with_their_clauses(write_page, tmp_path):
+    difference = "TypeError: scatter() got {} arguments"
+    texts = {
+        ONE: difference.format(4),
+        TWO: "result is 5, expected 6",
+        THREE: difference.format(3),
+    }
+    file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys(texts, "fail"))
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    for line in lines[1:]:
+        line["difference"] = texts[line["clause"]]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = write_page(file).read_text()
+    causes = re.findall(r'<li>(\d+) clauses?: <a href="#(.*?)">(.*?)</a>', text)
+    assert [cause for _, _, cause in causes] == [texts[ONE], texts[TWO]]
+    assert [count for count, _, _ in causes] == ["2", "1"]
+    first, second = (text.index(f'id="{anchor}"') for _, anchor, _ in causes)
+    place_of = {name: text.index(f'<section class="why" id="v--{name}"') for name in texts}
+    assert first < place_of[ONE] < place_of[THREE] < second < place_of[TWO]
+
+
+def test_page_of_an_interrupted_run_says_how_many_clauses_have_a_verdict(write_page, file, capsys):
+    text = write_page(file).read_text()
+    progress = f"3 of {len(clauses.load())} clauses decided"
+    assert progress in text
+    assert progress in capsys.readouterr().out
+    chapters = re.findall(r'<tr><th scope="row">(\w+)</th><td>', text)
+    assert chapters == ["comm", "replicate"]
+
+
 def test_page_lists_the_clauses_that_were_not_run_by_their_reason(write_page, tmp_path):
     file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys((ONE, TWO), "not-run"))
     text = write_page(file).read_text()
@@ -74,7 +104,7 @@ def test_matrix_of_the_page_has_the_published_runs_and_those_in_the_files(
     samples.publish_run(folder, {ONE: "pass"}, target="torch.nn.parallel", version="")
     text = write_page(file, reports=folder).read_text()
     row = re.search(rf'<tr id="{ONE}">.*?</tr>', text, re.S)[0]
-    assert re.findall(r'aria-label="(.*?)"', row) == ["pass", "2 fail"]
+    assert re.findall(r'aria-label="(.*?)"', row) == ["1 fail", "pass"]
     row = re.search(rf'<tr id="{THREE}">.*?</tr>', text, re.S)[0]
     assert "<td></td>" in row
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.conformance import clauses, verdicts
 
 __all__ = ["report"]
 
@@ -44,4 +44,8 @@ def _format_table(path: Path) -> list[str]:
         _, found = evidence.read_published(path)
         return verdicts.table({clause: each.verdict for clause, each in found.items()})
     _, tests = verdicts.read_run(path)
-    return verdicts.table(verdicts.by_clause(tests), verdicts.declared_by_clause(tests))
+    decided, known = verdicts.by_clause(tests), clauses.load()
+    lines = verdicts.table(decided, verdicts.declared_by_clause(tests))
+    if missing := len(known.keys() - decided.keys()):
+        lines.append(f"{len(known) - missing} of {len(known)} clauses decided")
+    return lines

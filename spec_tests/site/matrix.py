@@ -7,6 +7,7 @@ from functools import cached_property
 
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
+from spec_tests.site.causes import group_by_cause
 from spec_tests.site.markdown import format_table
 from spec_tests.site.runs import Run
 
@@ -62,13 +63,28 @@ class Matrix:
         members = self.clauses.values() if chapter is None else self.chapters[chapter]
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
+    def progress(self, run: Run) -> str:
+        """Return how many clauses have a verdict; empty if all have."""
+        decided = len(self.clauses) - self.counts(run)[""]
+        return (
+            ""
+            if decided == len(self.clauses)
+            else f"{decided} of {len(self.clauses)} clauses decided."
+        )
+
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""
         clauses = self.clauses.values()
         return [clause for clause in clauses if run.verdicts.get(clause.id) == verdict]
 
+    def by_cause(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
+        """Return the clauses with a verdict for each cause, the most frequent cause first."""
+        ids = [clause.id for clause in self.clauses_with(run, verdict)]
+        groups = group_by_cause(run.evidence, ids)
+        return {cause: [self.clauses[each] for each in names] for cause, names in groups.items()}
+
     def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
-        """Return the clauses with a verdict for each reason, or difference."""
+        """Return the clauses with a verdict for each reason."""
         found: dict[str, list[Clause]] = {}
         for clause in self.clauses_with(run, verdict):
             found.setdefault(run.evidence[clause.id].difference, []).append(clause)

@@ -81,12 +81,12 @@ class Run:
 def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], str]:
     """Return the sort key of a column.
 
-    torch.nn.parallel comes first, then the other implementations, then impl, then runs that are
-    not published; older releases first.
+    Runs that are not published come first, then torch.nn.parallel, then the other implementations,
+    then impl; older releases first.
     """
     name = str(run.about["target"])
     place = {REFERENCE: 0, IMPL: 2}.get(name, 1)
-    return not run.published, place, run.target, _release_key(run.release), run.hardware
+    return run.published, place, run.target, _release_key(run.release), run.hardware
 
 
 def _release_key(release: str) -> list[tuple[int, str]]:
