@@ -46,6 +46,13 @@ class ProductDtype(nn.Module):
         return (x @ x).dtype
 
 
+class SuppressesErrors(nn.Module):
+    """A module that returns a setting of torch.compile."""
+
+    def forward(self):
+        return torch._dynamo.config.suppress_errors
+
+
 class IsInference(nn.Module):
     """A module that returns whether its result is an inference tensor."""
 
@@ -159,6 +166,15 @@ def test_the_state_of_a_call_does_not_reach_the_next_call(target, topology, stat
     found, expected = found_and_expected(target, topology, state, count)
     assert found == expected
     assert run(target, topology, state_probes(topology, count)) == default_state
+
+
+@clause("divergences.PA-8.compiler-settings-reach-the-modules")
+def test_modules_see_the_callers_settings_of_the_compiler(target, topology):
+    import torch._dynamo  # takes a second
+
+    with torch._dynamo.config.patch(suppress_errors=True):
+        found = run(target, topology, [SuppressesErrors(), SuppressesErrors()])
+    assert found == [True, True]
 
 
 @clause("divergences.PA-8.context-reaches-the-modules")
