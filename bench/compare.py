@@ -221,7 +221,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--before",
         type=Path,
         metavar="OLD",
-        help=f"another such file: a floor is {KEPT:.0%} of the ratio in it",
+        help=f"another such file: a floor is {KEPT:.0%}% of the ratio in it",
     )
     options = parser.parse_args(arguments)
     path, before = options.file, options.before
