@@ -30,6 +30,7 @@ class Implementation:
         settings: Environment variables for pip.
         path: The folder with its source, relative to ``reports/others``; empty if pip installs it.
         warns: Beginnings of warnings that every call issues, and that the run ignores.
+        tests: The expression of pytest's ``-k`` that selects the tests; empty for all.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Implementation:
     settings: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
     warns: tuple[str, ...] = ()
+    tests: str = ""
 
     @property
     def target_map_file(self) -> Path | None:
@@ -57,18 +59,15 @@ class Implementation:
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:
     """Return a dict from names to implementations: the releases, then those of the file."""
     tables = tomllib.loads(source.read_text(encoding="utf-8"))
-    releases = [_release_of_pytorch(torch) for torch in RELEASES["older"] + RELEASES["gate"]]
+    names = {f"torch-{torch}": torch for torch in RELEASES["older"] + RELEASES["gate"]}
+    releases = [_release(name, torch, tables.pop(name, {})) for name, torch in names.items()]
     others = [_parse_implementation(name, table) for name, table in tables.items()]
     return {each.name: each for each in releases + others}
 
 
-def _release_of_pytorch(torch: str) -> Implementation:
-    return Implementation(
-        name=f"torch-{torch}",
-        title=f"{REFERENCE} of PyTorch {torch}",
-        target=REFERENCE,
-        torch=torch,
-    )
+def _release(name: str, torch: str, table: Mapping[str, Any]) -> Implementation:
+    title = f"{REFERENCE} of PyTorch {torch}"
+    return Implementation(name, title, target=REFERENCE, torch=torch, **table)
 
 
 def _parse_implementation(name: str, table: Mapping[str, Any]) -> Implementation:

@@ -21,12 +21,13 @@ def run(implementation: Implementation, python: Path, verdicts_file: Path, *, wo
         )
     parallel = ["-n", str(workers)] if workers > 1 else []
     filters = [f"-Wignore:{text}" for text in implementation.warns]
+    selection = ["-k", implementation.tests] if implementation.tests else []
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
     folders = [str(ROOT), *([str(HERE / implementation.path)] if implementation.path else [])]
     # CI=true selects the derandomized Hypothesis profile, so that verdicts are reproducible.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders), "CI": "true"}
-    command = [*program, implementation.target, *options, "--", *parallel, *filters]
+    command = [*program, implementation.target, *options, "--", *parallel, *filters, *selection]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
