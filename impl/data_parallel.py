@@ -10,9 +10,8 @@ devices.
 """
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -37,11 +36,12 @@ from ._device import (
     warn_of_ignored_devices,
 )
 from ._device import check_balance as _check_balance
+from ._kept_replicas import KeptReplicas
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._module_attributes import ModuleAttributes
 from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
 from ._pytree import remove_markers
-from ._replica import ReplicaCacheBlock, SeparateChunks, check_source, find_replica_cache
+from ._replica import SeparateChunks, check_source
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
@@ -51,7 +51,7 @@ __all__ = ["DataParallel", "data_parallel"]
 T = TypeVar("T", bound=nn.Module)
 
 
-class DataParallel(ModuleAttributes, Generic[T]):
+class DataParallel(ModuleAttributes, KeptReplicas[T]):
     """A module that computes each batch on several devices.
 
     The steps of a forward are the methods :meth:`scatter`, :meth:`replicate`,
@@ -218,40 +218,6 @@ class DataParallel(ModuleAttributes, Generic[T]):
             return self._compute_on_one(inputs, kwargs)
 
     @exclude_from_compilation
-    def hold(self) -> AbstractContextManager[None]:
-        """Return a context manager that caches the replicas in a ``with`` block, for evaluation.
-
-        Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
-        :meth:`replicate` for all devices. Later forwards reuse the replicas, also in other
-        threads. Blocks may be nested; the outermost one frees the replicas when it ends. Copies
-        and pickles of the wrapper contain no replicas.
-
-        Results and buffers equal those of forwards outside of a block: buffers that have changed
-        since the last forward, as batch norm's do in training, are copied again. Other
-        attributes that a replica sets remain on that replica until the block ends. Concurrent
-        forwards use the same replicas, so each finds the attributes and buffers that the others
-        set. Attributes and hooks that are added to the module in the block are not added to the
-        replicas.
-
-        With one device, or none, the block has no effect. If other streams are current in a later
-        forward, that forward builds replicas for these streams.
-
-        Raises:
-            RuntimeError: A forward in the block is called while grad mode is on; or, since the
-                replicas were built, a parameter was changed or replaced, a module was switched
-                between train and eval, a submodule was replaced, or ``device_ids`` was changed.
-                The text names the change. A forward that changes parameters itself, as that of
-                ``nn.Embedding`` with ``max_norm`` does, cannot be called twice. A step of an
-                optimizer is a change of its parameters that have a gradient, and of parameters
-                that share a storage with these. Not detected are changes that no optimizer makes
-                and that increase no version counter: through ``.data``, NumPy or DLPack, and of
-                parameters that were created in inference mode.
-        """
-        return (
-            ReplicaCacheBlock(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
-        )
-
-    @exclude_from_compilation
     def scatter(
         self,
         inputs: tuple[Any, ...],
@@ -317,22 +283,6 @@ class DataParallel(ModuleAttributes, Generic[T]):
             # Free the memory of the replicas and the inputs before the outputs are gathered.
             del cached, replicas, all_args, all_kwargs
             return self.gather(outputs, self.output_device)
-
-    @exclude_from_compilation
-    def _find_cached_replicas(self) -> Sequence[T]:
-        """Return the cached replicas; outside of ``hold``, an empty tuple.
-
-        Raise RuntimeError if a parameter or buffer is not on the first device.
-        """
-        cache = find_replica_cache(self)
-        if cache is not None:
-            return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
-        check_source(self.module, self.src_device_obj)
-        return ()
-
-    def _replicate_to_all(self) -> list[T]:
-        check_source(self.module, self.src_device_obj)
-        return self.replicate(self.module, self.device_ids)
 
 
 @partial(exclude_from_compilation, has_callees=False)

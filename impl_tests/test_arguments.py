@@ -132,6 +132,8 @@ CALLS = {
         impl.DataParallel, NET, [0, 1], module_attributes=X
     ),
     "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
+    "batches of DataParallel.map": partial(impl.DataParallel(NET).map, 5),
+    "ordered of DataParallel.map": partial(impl.DataParallel(NET).map, [], ordered=X),
     "module of data_parallel": partial(impl.data_parallel, abs, X, [0, 1]),
     "device_ids of data_parallel": partial(impl.data_parallel, NET, X, 5),
     "output_device of data_parallel": partial(impl.data_parallel, NET, X, [0, 1], 1.5),
@@ -182,6 +184,7 @@ NAMED_IN_TEXT = {
     ("comm.broadcast_coalesced", "buffer_size"),
     ("comm.reduce_add_coalesced", "buffer_size"),
     ("replicate", "buffer_size"),
+    ("DataParallel.map", "in_flight"),
 }
 #: Arguments without a case: a wrong value fails in a later call, in scatter or in the module.
 USED_LATER = {

@@ -23,6 +23,12 @@ def _call_in_hold(target: Target, **inputs: Any) -> Any:
         return [wrapper(**inputs), wrapper(**inputs)]
 
 
+def _map(target: Target, **arguments: Any) -> Any:
+    wrapper = target.data_parallel.DataParallel(net(), [0, 1])
+    with torch.no_grad():
+        return [*wrapper.map(**arguments)]
+
+
 def _install(target: Target, **options: Any) -> Any:
     with impl.installed(**options):
         return nn.DataParallel(net(), [0, 1])(x())
@@ -55,6 +61,7 @@ CASES_OF_IMPL: dict[str, Case] = {
         {"chunk_sizes": "chunk.sizes?"},
     ),
     "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),
+    "DataParallel.map": Case(_map, lambda: {"batches": [x()], "in_flight": 2, "ordered": True}),
     "parallel_apply with options": Case(
         lambda target, **options: target.parallel_apply.parallel_apply(
             [nn.Identity(), nn.Identity()], pair(), **options

@@ -26,7 +26,7 @@ TARGET = "impl"
 
 #: Methods of a wrapper class that are wrapped, too.
 _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
-_OWN_METHODS = ("hold", "no_sync", "part", "mean")
+_OWN_METHODS = ("hold", "map", "no_sync", "part", "mean")
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),
@@ -87,8 +87,11 @@ def _methods(name: str, owner: type) -> Iterator[tuple[str, type, str]]:
         yield f"{name}.backward", owner, "backward"
     elif issubclass(owner, nn.Module):
         methods = [*_METHODS, *_OWN_METHODS]
+        bases = [base for base in owner.__mro__ if not base.__module__.startswith("torch.")]
         yield from (
-            (f"{name}.{method}", owner, method) for method in methods if method in vars(owner)
+            (f"{name}.{method}", owner, method)
+            for method in methods
+            if any(method in vars(base) for base in bases)
         )
 
 

@@ -15,6 +15,7 @@ from impl_tests.wrong.kinds import (
     given_modules,
     gradients,
     leftovers,
+    mapped,
     memory,
     module_threads,
     modules,
@@ -54,6 +55,7 @@ KINDS: dict[str, Around] = {
     **distributed.KINDS,
     **rewrapped.KINDS,
     **wrappers.KINDS,
+    **mapped.KINDS,
     OTHER_SIGNATURE: Call.run,
 }
 #: The kinds that change one argument, which is named after a colon.

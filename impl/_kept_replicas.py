@@ -1,0 +1,136 @@
+"""A wrapper whose replicas are kept for several batches."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from ._arguments import argument, as_int
+from ._compat import exclude_from_compilation
+from ._device import DeviceId
+from ._replica import ReplicaCacheBlock, check_source, find_replica_cache
+from ._replica_pool import ReplicaPool, map_batches
+
+T = TypeVar("T", bound=nn.Module)
+
+
+class KeptReplicas(nn.Module, Generic[T]):
+    """The methods of ``DataParallel`` that keep replicas for several batches."""
+
+    module: T
+    device_ids: list[DeviceId]
+    output_device: DeviceId
+    src_device_obj: torch.device
+    in_turn: bool
+    replicate: Callable[[T, Sequence[DeviceId]], list[T]]
+
+    @exclude_from_compilation
+    def hold(self) -> AbstractContextManager[None]:
+        """Return a context manager that caches the replicas in a ``with`` block, for evaluation.
+
+        Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
+        :meth:`replicate` for all devices. Later forwards reuse the replicas, also in other
+        threads. Blocks may be nested; the outermost one frees the replicas when it ends. Copies
+        and pickles of the wrapper contain no replicas.
+
+        Results and buffers equal those of forwards outside of a block: buffers that have changed
+        since the last forward, as batch norm's do in training, are copied again. Other
+        attributes that a replica sets remain on that replica until the block ends. Concurrent
+        forwards use the same replicas, so each finds the attributes and buffers that the others
+        set. Attributes and hooks that are added to the module in the block are not added to the
+        replicas.
+
+        With one device, or none, the block has no effect. If other streams are current in a later
+        forward, that forward builds replicas for these streams.
+
+        Raises:
+            RuntimeError: A forward in the block is called while grad mode is on; or, since the
+                replicas were built, a parameter was changed or replaced, a module was switched
+                between train and eval, a submodule was replaced, or ``device_ids`` was changed.
+                The text names the change. A forward that changes parameters itself, as that of
+                ``nn.Embedding`` with ``max_norm`` does, cannot be called twice. A step of an
+                optimizer is a change of its parameters that have a gradient, and of parameters
+                that share a storage with these. Not detected are changes that no optimizer makes
+                and that increase no version counter: through ``.data``, NumPy or DLPack, and of
+                parameters that were created in inference mode.
+        """
+        return (
+            ReplicaCacheBlock(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
+        )
+
+    @exclude_from_compilation
+    def map(
+        self, batches: Iterable[Any], *, in_flight: int | None = None, ordered: bool = True
+    ) -> Generator[Any]:
+        """Yield the output of the module for each batch. Whole batches go to free devices.
+
+        Example: ``with torch.no_grad(): for output in net.map(batches): ...``. No device waits for
+        another, so devices of different speed share the work. Replicas are kept as in
+        :meth:`hold`, with its rules. :meth:`scatter`, :meth:`parallel_apply` and :meth:`gather`
+        are not called. A module that changes buffers, as batch norm in training, has no defined
+        order of these changes.
+
+        Args:
+            batches: The batches. A list or tuple contains the positional arguments, a mapping the
+                keyword arguments; any other object is the only argument. The iterator is used in
+                the calling thread.
+            in_flight: The largest number of batches that were taken from ``batches`` and whose
+                outputs were not yielded. By default two for each device.
+            ordered: Whether outputs have the order of the batches. Otherwise each is yielded when
+                it is ready.
+
+        Returns:
+            A generator. A tensor on the device of its replica is moved to ``output_device``. If
+            the generator is closed, it waits for the batches that have begun.
+
+        Raises:
+            ValueError: ``in_flight`` is less than 1.
+            TypeError: ``in_flight`` is no integer, or ``batches`` is not iterable.
+            RuntimeError: Grad mode is on, or the module was changed; see :meth:`hold`.
+            Exception: The module or ``batches`` raised an exception. It is raised in place of the
+                output, as in :func:`parallel_apply`, and ends the generator.
+        """
+        limit = 2 * max(1, len(self.device_ids))
+        if in_flight is not None:
+            limit = as_int("in_flight", in_flight)
+        if limit < 1:
+            raise ValueError(f"in_flight is {limit}, and must be at least 1")
+        with argument("ordered"):
+            ordered = bool(ordered)
+        with argument("batches"):
+            return self._map(iter(batches), limit, ordered)
+
+    def _map(self, batches: Iterator[Any], limit: int, ordered: bool) -> Generator[Any]:
+        devices = self.device_ids or [torch.device("cpu")]
+        output_device = self.output_device if self.device_ids else devices[0]
+        pool = ReplicaPool(devices, output_device, in_turn=self.in_turn)
+        with self.hold():
+            yield from map_batches(batches, self._find_replicas, pool, limit, ordered=ordered)
+
+    def _find_replicas(self) -> Sequence[T]:
+        """Return a detached replica for each device; the module, if it is the only one."""
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "map() computes without gradients, and grad mode is on: iterate under "
+                "torch.no_grad()"
+            )
+        cached = self._find_cached_replicas() if self.device_ids else ()
+        return cached or (self.module,)
+
+    @exclude_from_compilation
+    def _find_cached_replicas(self) -> Sequence[T]:
+        """Return the cached replicas; outside of ``hold``, an empty tuple.
+
+        Raise RuntimeError if a parameter or buffer is not on the first device.
+        """
+        cache = find_replica_cache(self)
+        if cache is not None:
+            return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
+        check_source(self.module, self.src_device_obj)
+        return ()
+
+    def _replicate_to_all(self) -> list[T]:
+        check_source(self.module, self.src_device_obj)
+        return self.replicate(self.module, self.device_ids)

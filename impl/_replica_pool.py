@@ -1,0 +1,155 @@
+"""Replicas that compute whole batches, each on its own device."""
+
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from functools import partial
+from queue import SimpleQueue
+from typing import Any
+
+from ._device import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
+from ._one_device import move_output, scatter_to_one
+from ._replica import has_compiled_code
+from ._threads import (
+    CapturedError,
+    PendingCall,
+    call_in,
+    clear_old_casts,
+    reraise,
+    start,
+    thread_states,
+)
+
+
+class ReplicaPool:
+    """The replicas of a wrapper. Each computes one batch at a time, in another thread.
+
+    Args:
+        devices: For each replica, its device.
+        output_device: The device of the outputs.
+        in_turn: Whether a batch begins when the batch before it has returned.
+    """
+
+    def __init__(
+        self, devices: Sequence[DeviceId], output_device: DeviceId, *, in_turn: bool
+    ) -> None:
+        self._devices = [*map(as_device_or_current, devices)]
+        self._output_device = output_device
+        self._in_turn = in_turn
+        self._free = deque(range(len(devices)))
+        self._calls: dict[int, tuple[int, PendingCall]] = {}
+        self._returned = SimpleQueue[int]()
+        #: For the number of each batch that has ended: the replica, and its outcome.
+        self._ended: dict[int, tuple[int, Any]] = {}
+
+    def __len__(self) -> int:
+        """Return the number of batches that have begun and whose outputs were not taken."""
+        return len(self._calls) + len(self._ended)
+
+    def can_begin(self) -> bool:
+        """Return whether a replica is free."""
+        return not self._calls if self._in_turn else bool(self._free)
+
+    def begin(self, number: int, batch: Any, replicas: Sequence[Any]) -> None:
+        """Begin to compute ``batch`` with one of ``replicas`` that is free."""
+        index = self._free.popleft()
+        # PyTorch compiles in one thread at a time.
+        self._in_turn = self._in_turn or has_compiled_code(replicas[index])
+        (state,) = thread_states([self._devices[index]])
+        clear_old_casts()
+        compute = partial(self._compute, replicas[index], index)
+        call = partial(state.context.run, call_in, state, compute, (batch,), {})
+        self._calls[number] = index, start(partial(self._run, number, call))
+
+    def _run(self, number: int, call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        finally:
+            self._returned.put(number)
+
+    def _compute(self, replica: Any, index: int, batch: Any) -> Any:
+        device = self._devices[index]
+        args, kwargs = scatter_to_one(*_arguments(batch), device, 0)
+        output = move_output(replica(*args, **kwargs), device, self._output_device)
+        if not self._in_turn:
+            # A replica is free when its device has computed, so a faster one gets more batches.
+            for stream in current_stream_by_device([device]).values():
+                stream.synchronize()
+        return output
+
+    @property
+    def ended(self) -> Collection[int]:
+        """The numbers of the batches that have ended and were not taken, the first one first."""
+        return self._ended.keys()
+
+    def take(self, number: int) -> Any:
+        """Return the output of a batch that has ended, or raise its exception."""
+        index, outcome = self._ended.pop(number)
+        if isinstance(outcome, CapturedError):
+            device = self._devices[index]
+            name = device if is_cpu(device) else device.index
+            reraise(outcome.pop(), f"in replica {index} on device {name}, in batch {number}")
+        return outcome
+
+    def wait(self) -> None:
+        """Wait until no replica computes."""
+        while self._calls:
+            self.wait_for_one()
+
+    def wait_for_one(self) -> None:
+        """Wait until one more batch has ended."""
+        number = self._returned.get()
+        index, call = self._calls.pop(number)
+        self._ended[number] = index, call.wait()
+        self._free.append(index)
+
+
+def _arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(batch, Mapping):
+        return (), batch
+    return (tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)), {}
+
+
+def map_batches(
+    batches: Iterable[Any],
+    find_replicas: Callable[[], Sequence[Any]],
+    pool: ReplicaPool,
+    limit: int,
+    *,
+    ordered: bool,
+) -> Generator[Any]:
+    """Yield the output of each of ``batches``. At most ``limit`` of them are in ``pool``."""
+    begin: Generator[None] | None = _batch_beginner(batches, find_replicas, pool)
+    taken, failure = 0, None
+    try:
+        while True:
+            while begin is not None and pool.can_begin() and len(pool) < limit:
+                try:
+                    next(begin)
+                except StopIteration:
+                    begin = None
+                except Exception as error:  # Raise it after the outputs of earlier batches.
+                    begin, failure = None, error
+            if not len(pool):
+                break
+            number = taken if ordered else next(iter(pool.ended), taken)
+            if number in pool.ended:
+                taken += 1
+                yield pool.take(number)
+            else:
+                pool.wait_for_one()
+        if failure is not None:
+            raise failure
+    except (Exception, GeneratorExit):
+        pool.wait()
+        raise
+    finally:
+        del failure  # Its traceback refers to this frame.
+
+
+def _batch_beginner(
+    batches: Iterable[Any], find_replicas: Callable[[], Sequence[Any]], pool: ReplicaPool
+) -> Generator[None]:
+    for number, batch in enumerate(batches):
+        pool.begin(number, batch, find_replicas())
+        del batch
+        yield

@@ -1,0 +1,361 @@
+"""DataParallel.map computes whole batches on free devices. The reference has no map: DP-9."""
+
+import re
+import threading
+import time
+import weakref
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+
+OUTPUTS_CLAUSE = clause("divergences.DP-9.outputs")
+READY_CLAUSE = clause("divergences.DP-9.unordered")
+FREE_CLAUSE = clause("divergences.DP-9.free-devices")
+LIMIT_CLAUSE = clause("divergences.DP-9.batches-in-flight")
+ERRORS_CLAUSE = clause("divergences.DP-9.errors")
+END_CLAUSE = clause("divergences.DP-9.nothing-is-left")
+REFUSED_CLAUSE = clause("divergences.DP-9.refusals")
+TIMEOUT = 20
+
+
+class Waiting(nn.Module):
+    """A layer that waits, for a batch of one row, until ``released`` is set."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+
+    def forward(self, x, scale=1):
+        if len(x) == 1:
+            assert RELEASED.wait(TIMEOUT)
+        COMPUTED.append(len(x))
+        return self.layer(x) * scale
+
+
+#: The events of `Waiting`. A replica shares no attributes of its own with the module.
+RELEASED = threading.Event()
+COMPUTED = []
+
+
+@pytest.fixture(autouse=True)
+def reset_events():
+    RELEASED.clear()
+    COMPUTED.clear()
+    yield
+    RELEASED.set()
+
+
+def wrapped(target, topology, devices=3, module=None, **options):
+    placed = topology.take(devices) if isinstance(devices, int) else devices
+    module = (module or nn.Linear(2, 2)).to(placed[0] if placed else "cpu").eval()
+    return target.data_parallel.DataParallel(module, placed, **options)
+
+
+def check_outputs(found, expected):
+    assert len(found) == len(expected)
+    for output, other in zip(found, expected, strict=True):
+        checks.same(output, other, tolerance=checks.LAYER)
+
+
+def batches_of(rows, device="cpu"):
+    return [torch.rand(count, 2, device=device) for count in rows]
+
+
+@OUTPUTS_CLAUSE
+@given(
+    rows=st.lists(st.integers(0, 4), max_size=8),
+    devices=st.integers(1, 4),
+    in_flight=st.none() | st.integers(1, 9),
+    in_turn=st.booleans(),
+)
+def test_outputs_are_those_of_the_module_in_order(
+    target, topology, rows, devices, in_flight, in_turn
+):
+    wrapper = wrapped(target, topology, devices, in_turn=in_turn)
+    batches = batches_of(rows, topology.device(0))
+    with torch.no_grad():
+        found = [*wrapper.map(batches, in_flight=in_flight)]
+        check_outputs(found, [wrapper.module(x) for x in batches])
+
+
+@OUTPUTS_CLAUSE
+@pytest.mark.parametrize("devices", [["cpu"], ["cpu"] * 3], ids=["one", "three"])
+def test_outputs_on_the_cpu_are_those_of_the_module(target, topology, devices):
+    wrapper = wrapped(target, topology, devices)
+    batches = batches_of([3, 1, 2])
+    with torch.inference_mode():
+        found = [*wrapper.map(batches)]
+        check_outputs(found, [wrapper.module(x) for x in batches])
+
+
+@OUTPUTS_CLAUSE
+def test_a_batch_holds_the_arguments_of_one_call(target, topology):
+    RELEASED.set()
+    wrapper = wrapped(target, topology, 2, Waiting())
+    x = torch.rand(3, 2, device=topology.device(0))
+    batches = [x, (x, 2), [x, x], {"x": x, "scale": 3}, (x,)]
+    with torch.no_grad():
+        y = wrapper.module(x)
+        expected = [y, y * 2, y * x, y * 3, y]
+        check_outputs([*wrapper.map(batches)], expected)
+
+
+@OUTPUTS_CLAUSE
+@pytest.mark.parametrize("devices", [1, 2])
+def test_outputs_are_moved_to_the_output_device(target, topology, devices):
+    output_device = topology.device(2)
+    wrapper = wrapped(target, topology, devices, output_device=output_device)
+    with torch.no_grad():
+        outputs = [*wrapper.map(batches_of([2] * 4))]
+    assert {output.device for output in outputs} == {output_device}
+
+
+@OUTPUTS_CLAUSE
+def test_batches_are_read_in_the_thread_of_the_caller(target, topology):
+    wrapper = wrapped(target, topology)
+    readers = []
+
+    def batches():
+        for x in batches_of([1, 2, 3]):
+            readers.append(threading.get_ident())
+            yield x
+
+    with torch.no_grad():
+        assert len([*wrapper.map(batches())]) == 3
+    assert {*readers} == {threading.get_ident()}
+
+
+@OUTPUTS_CLAUSE
+def test_the_module_runs_in_the_state_of_the_caller(target, topology):
+    class State(nn.Linear):
+        def forward(self, x):
+            return super().forward(x), torch.is_inference_mode_enabled()
+
+    wrapper = wrapped(target, topology, 2, State(2, 2))
+    batches = batches_of([2] * 4, topology.device(0))
+    with torch.inference_mode():
+        assert all(is_on for _, is_on in wrapper.map(batches))
+    with torch.no_grad():
+        assert not any(is_on for _, is_on in wrapper.map(batches))
+
+
+@FREE_CLAUSE
+def test_a_slow_batch_delays_no_other_batch(target, topology):
+    wrapper = wrapped(target, topology, 2, Waiting())
+    rows = [1, 2, 3, 4, 5]
+
+    def batches():
+        yield from batches_of(rows, topology.device(0))
+        wait_until(lambda: len(COMPUTED) >= 3)
+        RELEASED.set()
+
+    with torch.no_grad():
+        outputs = [*wrapper.map(batches(), in_flight=len(rows) + 1)]
+    assert [len(output) for output in outputs] == rows
+    # The other device has computed all batches that began before the slow one was released.
+    assert COMPUTED[:3] == [2, 3, 4]
+
+
+def wait_until(condition):
+    end = time.monotonic() + TIMEOUT
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+@FREE_CLAUSE
+@pytest.mark.parametrize("devices", [2, 3])
+def test_every_device_computes(target, topology, devices):
+    barrier = threading.Barrier(devices, timeout=TIMEOUT)
+
+    class Meeting(nn.Linear):
+        def forward(self, x):
+            barrier.wait()
+            return super().forward(x), self.weight.device.index
+
+    wrapper = wrapped(target, topology, devices, Meeting(2, 2))
+    with torch.no_grad():
+        outputs = [*wrapper.map(batches_of([2] * devices * 2))]
+    assert {index for _, index in outputs} == {each.index for each in topology.take(devices)}
+
+
+@FREE_CLAUSE
+def test_batches_are_computed_one_by_one_in_turn(target, topology):
+    running = []
+
+    class Counting(nn.Linear):
+        def forward(self, x):
+            running.append(len(running))
+            assert running == [0]
+            time.sleep(0.005)
+            running.clear()
+            return super().forward(x)
+
+    wrapper = wrapped(target, topology, 2, Counting(2, 2), in_turn=True)
+    with torch.no_grad():
+        assert len([*wrapper.map(batches_of([2] * 6))]) == 6
+
+
+@READY_CLAUSE
+def test_unordered_outputs_are_yielded_when_they_are_ready(target, topology):
+    wrapper = wrapped(target, topology, 2, Waiting())
+    found = []
+    with torch.no_grad():
+        for output in wrapper.map(batches_of([1, 2, 3, 4]), ordered=False):
+            found.append(len(output))
+            if len(found) == 3:
+                RELEASED.set()
+    assert found == [2, 3, 4, 1]
+
+
+@LIMIT_CLAUSE
+@given(devices=st.integers(1, 3), in_flight=st.integers(1, 8))
+def test_no_more_batches_are_taken_than_in_flight(target, topology, devices, in_flight):
+    wrapper = wrapped(target, topology, devices)
+    taken, most = [], 0
+
+    def batches():
+        for x in batches_of([1] * 12):
+            taken.append(x)
+            yield x
+
+    with torch.no_grad():
+        for count, _ in enumerate(wrapper.map(batches(), in_flight=in_flight)):
+            most = max(most, len(taken) - count)
+    # The output of the loop is one of the batches in flight until it is yielded.
+    assert most <= in_flight
+
+
+@LIMIT_CLAUSE
+def test_two_batches_a_device_are_in_flight_by_default(target, topology):
+    wrapper = wrapped(target, topology, 2, Waiting())
+    taken = []
+
+    def batches():
+        for x in batches_of([1, *[2] * 8]):
+            taken.append(x)
+            if len(taken) == 4:
+                RELEASED.set()
+            yield x
+
+    with torch.no_grad():
+        outputs = wrapper.map(batches())
+        next(outputs)
+        assert len(taken) == 4
+        outputs.close()
+
+
+class Failing(nn.Linear):
+    """A layer that raises a KeyError for a batch of one row."""
+
+    def forward(self, x):
+        if len(x) == 1:
+            raise KeyError("one row")
+        return super().forward(x)
+
+
+@ERRORS_CLAUSE
+@pytest.mark.parametrize("devices", [1, 2, 3])
+def test_the_error_of_a_batch_takes_the_place_of_its_output(target, topology, devices):
+    outputs = wrapped(target, topology, devices, Failing(2, 2)).map(batches_of([2, 3, 4, 1, 5, 1]))
+    found = []
+    with torch.no_grad(), pytest.raises(KeyError, match="one row") as caught:
+        found.extend(map(len, outputs))
+    assert found == [2, 3, 4]
+    assert re.search(r"in replica \d on device .*, in batch 3", str(caught.value))
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+@ERRORS_CLAUSE
+def test_an_error_of_the_iterator_is_raised_after_the_outputs(target, topology):
+    error = OSError("no more files")
+
+    def batches():
+        yield from batches_of([2, 3, 4])
+        raise error
+
+    outputs = wrapped(target, topology, 2).map(batches())
+    found = []
+    with torch.no_grad(), pytest.raises(OSError) as caught:
+        found.extend(map(len, outputs))
+    assert found == [2, 3, 4]
+    assert caught.value is error
+
+
+@END_CLAUSE
+@pytest.mark.parametrize("end", ["close", "end", "error"])
+def test_replicas_are_freed_at_the_end(target, topology, end):
+    replicas = []
+
+    class Recording(target.data_parallel.DataParallel):
+        def replicate(self, module, device_ids):
+            found = super().replicate(module, device_ids)
+            replicas.extend(map(weakref.ref, found[1:]))
+            return found
+
+    wrapper = Recording(Failing(2, 2).to(topology.device(0)).eval(), topology.take(3))
+    with torch.no_grad():
+        outputs = wrapper.map(batches_of([2, 3, 4, 1 if end == "error" else 2]))
+        next(outputs)
+        assert any(replica() is not None for replica in replicas)
+        if end == "close":
+            outputs.close()
+        elif end == "end":
+            assert len([*outputs]) == 3
+        else:
+            with pytest.raises(KeyError):
+                list(outputs)
+    assert all(replica() is None for replica in replicas)
+    with torch.no_grad():  # No block of hold() is left.
+        wrapper(torch.rand(4, 2, device=topology.device(0)))
+    assert all(replica() is None for replica in replicas)
+
+
+@END_CLAUSE
+def test_close_waits_for_the_batches_that_have_begun(target, topology):
+    class Slow(nn.Linear):
+        def forward(self, x):
+            COMPUTED.append("begin")
+            time.sleep(0.01)
+            COMPUTED.append("end")
+            return super().forward(x)
+
+    wrapper = wrapped(target, topology, 3, Slow(2, 2))
+    with torch.no_grad():
+        outputs = wrapper.map(batches_of([2] * 9))
+        next(outputs)
+        outputs.close()
+    assert COMPUTED.count("begin") == COMPUTED.count("end") < 9
+
+
+@REFUSED_CLAUSE
+@pytest.mark.parametrize("devices", [1, 2])
+def test_grad_mode_is_refused(target, topology, devices):
+    wrapper = wrapped(target, topology, devices)
+    with pytest.raises(RuntimeError, match=r"grad mode is on.*no_grad"):
+        next(wrapper.map(batches_of([2])))
+
+
+@REFUSED_CLAUSE
+@pytest.mark.parametrize("in_flight", [0, -1])
+def test_a_limit_below_one_is_refused_at_once(target, topology, in_flight):
+    wrapper = wrapped(target, topology)
+    with pytest.raises(ValueError, match=f"in_flight is {in_flight}"):
+        wrapper.map([], in_flight=in_flight)
+
+
+@REFUSED_CLAUSE
+def test_a_change_of_the_module_is_refused(target, topology):
+    wrapper = wrapped(target, topology, 2)
+    with torch.no_grad():
+        outputs = wrapper.map(batches_of([2, 2]), in_flight=1)
+        next(outputs)
+        wrapper.module.weight.add_(1)
+        with pytest.raises(RuntimeError, match="weight"):
+            next(outputs)
