@@ -59,12 +59,19 @@ def named_tensors(module: nn.Module) -> dict[str, Tensor]:
     return {name: tensor for each in iterators for name, tensor in each(remove_duplicate=False)}
 
 
-def modules_with_paths(module: nn.Module, path: str = "module") -> Iterator[tuple[str, nn.Module]]:
-    """Yield ``module`` and its descendants with their paths. A shared module has several paths."""
+def modules_with_paths(
+    module: nn.Module, path: str = "module", ancestors: tuple[nn.Module, ...] = ()
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield ``module`` and its descendants with their paths. A shared module has several paths.
+
+    A module that contains itself, as `replicate` of the reference makes it of a compiled module,
+    has one path.
+    """
     yield path, module
+    ancestors = (*ancestors, module)
     for name, child in module._modules.items():
-        if child is not None:
-            yield from modules_with_paths(child, f"{path}.{name}")
+        if child is not None and not any(child is each for each in ancestors):
+            yield from modules_with_paths(child, f"{path}.{name}", ancestors)
 
 
 def first_names(objects: Mapping[str, object]) -> dict[str, str]:
