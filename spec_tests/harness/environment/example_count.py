@@ -2,9 +2,6 @@
 
 from hypothesis import Phase, settings
 
-#: The phases that run a failing test again, many times.
-_AFTER_A_FAILURE = (Phase.shrink, Phase.explain)
-
 
 def divide_examples(divisor: int, *, shrink: bool = True) -> settings:
     """Return the settings with 1 / ``divisor`` of the profile's examples, but at least two.
@@ -14,5 +11,5 @@ def divide_examples(divisor: int, *, shrink: bool = True) -> settings:
         shrink: Whether Hypothesis looks for the smallest failing example.
     """
     profile = settings()
-    phases = [each for each in profile.phases if shrink or each not in _AFTER_A_FAILURE]
+    phases = [each for each in profile.phases if shrink or each is not Phase.shrink]
     return settings(profile, max_examples=max(2, profile.max_examples // divisor), phases=phases)

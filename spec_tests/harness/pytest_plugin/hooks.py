@@ -5,6 +5,7 @@ import os
 import pytest
 import torch
 from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import engine
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness import input_files
@@ -36,10 +37,16 @@ from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()
 
+# The seconds in which Hypothesis looks for a smaller failing call. Its comments allow to set this.
+engine.MAX_SHRINKING_SECONDS = 1
+# Without the phase `explain`, which traces every line of further calls: inside torch.compile that
+# takes minutes.
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
 # Report only one failure of a test. For several failures Hypothesis raises an exception group,
 # whose class no record of a register expects.
 _COMMON = settings(
     deadline=None,
+    phases=_PHASES,
     report_multiple_bugs=False,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
