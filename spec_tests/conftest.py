@@ -19,7 +19,7 @@ from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, 
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.pytest_plugin import preflight, selection, worker_errors
+from spec_tests.harness.pytest_plugin import preflight, program, selection, worker_errors
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
@@ -102,7 +102,7 @@ def pytest_runtest_makereport(
     failure_report.fail_not_offered(item, call, report)
     known_failures.judge(item, call, report)
     if report.failed or hasattr(report, "wasxfail"):
-        report.user_properties.extend(failure_report.describe(item, call))
+        program.describe(item, call, report)
     return report
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import empty_sizes
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import FLOATS, INTEGERS, LAYOUTS, TensorSpec, tensor_specs
@@ -164,9 +164,7 @@ def gather_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> Pu
     """Draw calls of ``gather``. Shrinks to one chunk of one element."""
     specs, dim, _ = draw(chunk_lists(dtypes=dtypes))
     arguments: dict[str, object] = {"tensors": specs, "dim": dim}
-    destination = draw(
-        st.one_of(any_device(), st.sampled_from([None, "cpu", torch.device("cpu")]))
-    )
+    destination = draw(st.one_of(any_device(), st.sampled_from([None, "cpu", DeviceAt(None)])))
     return PublicCall("comm.gather", {**arguments, "destination": destination})
 
 

@@ -115,13 +115,13 @@ class Container:
         return MAKERS[self.kind]([build(member, topology) for member in self.members])
 
     def __repr__(self) -> str:
-        if self.kind in MAPPINGS:
-            text = repr(_to_dict(self.members))
-        elif self.kind in ("Pair", "Typed"):
-            text = f"({', '.join(map(repr, self.members))})"
-        else:
-            text = repr(list(self.members) if self.kind != "tuple" else self.members)
-        return text if self.kind in ("list", "tuple", "dict") else f"{self.kind}{text}"
+        if self.kind in ("Pair", "Typed"):
+            return f"{self.kind}({', '.join(map(repr, self.members))})"
+        if self.kind == "max":
+            return f"torch.return_types.max({self.members!r})"
+        members = list(self.members) if self.kind != "tuple" else self.members
+        text = repr(_to_dict(self.members) if self.kind in MAPPINGS else members)
+        return text if self.kind in ("list", "tuple", "dict") else f"{self.kind}({text})"
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ class NewObject:
             "OrderedDict()": OrderedDict,
             "ListSubclass()": ListSubclass,
             "{1, 2}": lambda: {1, 2},
-            "{arange(4)}": lambda: {tensor},
+            "{torch.arange(4, device=devices[0])}": lambda: {tensor},
             "UserDict(a=1)": lambda: UserDict(a=1),
-            "CacheSequence([arange(4)])": lambda: CacheSequence([tensor]),
+            "CacheSequence([torch.arange(4, device=devices[0])])": lambda: CacheSequence([tensor]),
         }
         return makers[self.kind]()
 
@@ -157,9 +157,9 @@ EMPTY = ("[]", "()", "{}", "OrderedDict()", "ListSubclass()")
 OPAQUE = (
     "Opaque()",
     "{1, 2}",
-    "{arange(4)}",
+    "{torch.arange(4, device=devices[0])}",
     "UserDict(a=1)",
-    "CacheSequence([arange(4)])",
+    "CacheSequence([torch.arange(4, device=devices[0])])",
 )
 #: Immutable values. Tests compare them by equality, not by identity.
 CONSTANTS = (None, 7, "text", True, 2.5, b"bytes", "", range(3), torch.float16, ...)

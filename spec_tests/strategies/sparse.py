@@ -46,8 +46,8 @@ class SparseSpec:
         where = "'cpu'" if self.slot is None else f"devices[{self.slot}]"
         columns = [index % self.shape[1] for index in range(len(self.rows))]
         return (
-            f"torch.sparse_coo_tensor([{list(self.rows)}, {columns}], "
-            f"range(1, {len(self.rows) + 1}), {self.shape}, dtype={self.dtype})"
+            f"torch.sparse_coo_tensor(torch.tensor([{list(self.rows)}, {columns}]).long(), "
+            f"torch.arange(1, {len(self.rows) + 1}), {self.shape}, dtype={self.dtype})"
             f"{coalesced}.to({where}){grad}"
         )
 

@@ -45,15 +45,20 @@ class TensorSpec:
         """
         device = topology.device(self.slot)
         require(dtype_name(self.dtype))
-        tensor = _MAKERS[self.layout](self.shape, self.dtype, device).detach()
+        shape, view = _source_and_view(self.shape, self.layout)
+        source = counting(shape, self.dtype, device)
+        # `__repr__` prints this code, too.
+        tensor: Tensor = eval(f"source{view}", {"source": source, "torch": torch})
+        tensor = tensor.detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 
     def __repr__(self) -> str:
-        size = torch.Size(self.shape).numel()
-        layout = "" if self.layout == "contiguous" else f" {self.layout}"
-        grad = ".requires_grad_()" if self.requires_grad else ""
+        shape, view = _source_and_view(self.shape, self.layout)
+        factor = ".mul(1 - 2j)" if self.dtype.is_complex else ""
+        numbers = f"torch.arange({torch.Size(shape).numel()}){factor}.reshape({tuple(shape)})"
         where = "'cpu'" if self.slot is None else f"devices[{self.slot}]"
-        return f"arange({size}).reshape{self.shape}.to({self.dtype}, {where}){grad}{layout}"
+        grad = ".requires_grad_()" if self.requires_grad else ""
+        return f"{numbers}.to({where}, {self.dtype}){view}{grad}"
 
 
 def counting(
@@ -68,49 +73,20 @@ def counting(
     return count.to(dtype).to(device)
 
 
-def _contiguous(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return counting(shape, dtype, device)
-
-
-def _transposed(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    axes = tuple(reversed(range(len(shape))))
-    return counting(shape[::-1], dtype, device).permute(axes)
-
-
-def _strided(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    if not shape:
-        return counting(shape, dtype, device)
-    return counting((*shape[:-1], 2 * shape[-1]), dtype, device)[..., ::2]
-
-
-def _offset(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    if not shape:
-        return counting((2,), dtype, device)[1]
-    return counting((shape[0] + 1, *shape[1:]), dtype, device)[1:]
-
-
-def _expanded(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    if not shape:
-        return counting(shape, dtype, device)
-    return counting((1, *shape[1:]), dtype, device).expand(shape)
-
-
-def _channels_last(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def _source_and_view(shape: tuple[int, ...], layout: str) -> tuple[Sequence[int], str]:
+    """Return the shape of a row-major tensor, and the code after it that makes the layout."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    tensor = counting(shape, dtype, device)
-    if len(shape) not in formats:
-        return tensor
-    return tensor.contiguous(memory_format=formats[len(shape)])
-
-
-_MAKERS = {
-    "contiguous": _contiguous,
-    "transposed": _transposed,
-    "strided": _strided,
-    "offset": _offset,
-    "expanded": _expanded,
-    "channels_last": _channels_last,
-}
+    if layout == "channels_last" and len(shape) in formats:
+        return shape, f".contiguous(memory_format={formats[len(shape)]})"
+    if layout == "transposed":
+        return shape[::-1], f".permute({tuple(reversed(range(len(shape))))})"
+    if layout == "offset":
+        return ((shape[0] + 1, *shape[1:]), "[1:]") if shape else ((2,), "[1]")
+    if layout == "strided" and shape:
+        return (*shape[:-1], 2 * shape[-1]), "[..., ::2]"
+    if layout == "expanded" and shape:
+        return (1, *shape[1:]), f".expand({shape})"
+    return shape, ""
 
 
 @st.composite

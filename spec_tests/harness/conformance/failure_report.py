@@ -1,6 +1,7 @@
 """Describes a failed test: the difference, and the smallest failing call."""
 
 import inspect
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,7 @@ from spec_tests.harness.conformance import known_failures
 from spec_tests.harness.conformance.missing_names import missing_name
 from spec_tests.harness.environment.target import NotOffered
 
-__all__ = ["describe", "fail_not_offered"]
+__all__ = ["describe", "drawn_arguments", "fail_not_offered"]
 
 
 def fail_not_offered(
@@ -44,20 +45,22 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     missing = missing_name(item, error)
     if missing is not None:
         return [("not-offered", missing)]
-    arguments = _drawn_arguments(item, call.excinfo)
     (first, *_) = str(error).splitlines() or [""]
     failure = ("failure", f"{type(error).__name__}: {first}")
+    arguments = map(repr, drawn_arguments(item, call.excinfo).values())
     return [("difference", text), failure, *(("call", each) for each in arguments)]
 
 
-def _drawn_arguments(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> list[str]:
-    """Return the ``repr`` of each argument that Hypothesis drew for the failing call."""
+def drawn_arguments(
+    item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]
+) -> dict[str, Any]:
+    """Return the arguments that Hypothesis drew for the failing call, by name."""
     function = getattr(getattr(item, "obj", None), "hypothesis", None)
     if function is None:
-        return []
+        return {}
     code = inspect.unwrap(function.inner_test).__code__
     frames = [entry.frame for entry in excinfo.traceback if entry.frame.code.raw is code]
     names = code.co_varnames[: code.co_argcount]
     fixtures = getattr(item, "fixturenames", ())
     known = frames[-1].f_locals if frames else {}
-    return [repr(known[name]) for name in names if name in known and name not in fixtures]
+    return {name: known[name] for name in names if name in known and name not in fixtures}

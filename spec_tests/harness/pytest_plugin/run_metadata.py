@@ -24,7 +24,7 @@ from spec_tests.harness.pytest_plugin.options import (
     target_of,
 )
 
-__all__ = ["command", "run_metadata"]
+__all__ = ["command", "options", "run_metadata"]
 
 ROOT = Path(__file__).resolve().parents[3]
 #: Version of the format of a file of verdicts. Programs that read the file refuse other versions.
@@ -59,21 +59,39 @@ def command(config: pytest.Config) -> str:
 
     The command has the run's target, devices, features of the devices, reference and register.
     """
-    given = [
-        f"--{name}={config.getoption(f'--{name}')}"
-        for name in ("accelerator", "device-ids", "reference", "divergences")
-        if config.getoption(f"--{name}") is not None
-    ]
-    given += [f"--target-map={each}" for each in mapping_of(config)]
-    passed_on = [f"-p={name}" for name in imported_plugins(config)]
-    passed_on += [f"--without={name}" for name in config.getoption("--without")]
-    passed_on += [
-        f"--{name}={config.getoption(f'--{name}')}"
-        for name in ("profile", "dtypes")
-        if config.getoption(f"--{name}") is not None
-    ]
+    given = [*_given(config, "divergences"), *_target_options(config)]
+    passed_on = _device_options(config)
     given += ["--", *passed_on] if passed_on else []
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
+
+
+def options(config: pytest.Config) -> list[str]:
+    """Return the options of pytest that run a test with the target and the devices of this run."""
+    late = _given(config, "fault", "late-copies")
+    late += [f"--late={config.getoption('--late')}"] if config.getoption("--late") else []
+    return [
+        f"--target={target_of(config)}",
+        *_target_options(config),
+        *_device_options(config),
+        *late,
+    ]
+
+
+def _target_options(config: pytest.Config) -> list[str]:
+    mapping = [f"--target-map={each}" for each in mapping_of(config)]
+    return [*_given(config, "accelerator", "device-ids", "reference"), *mapping]
+
+
+def _device_options(config: pytest.Config) -> list[str]:
+    found = [f"-p={name}" for name in imported_plugins(config)]
+    found += [f"--without={name}" for name in config.getoption("--without")]
+    return [*found, *_given(config, "profile", "dtypes")]
+
+
+def _given(config: pytest.Config, *names: str) -> list[str]:
+    """Return those of the options ``names`` that have a value, with the value."""
+    values = {name: config.getoption(f"--{name}") for name in names}
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
 
 
 def _package_version(package: str) -> str:

@@ -1,0 +1,145 @@
+"""A program that repeats a failed test with the values of the smallest failing call.
+
+The program is a test file that runs itself: the body of the test, with its arguments as constants.
+"""
+
+import ast
+import inspect
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import CodeType, ModuleType
+from typing import Any
+
+import pytest
+
+from spec_tests.harness.conformance import clauses, failure_report, verdicts
+from spec_tests.harness.pytest_plugin.expressions import Expressions, NoExpressionError
+from spec_tests.harness.pytest_plugin.run_metadata import options
+
+__all__ = ["PROGRAM", "describe"]
+
+#: The key of the text of the program in the report of a test.
+PROGRAM = "program"
+_TEMPLATE = """\
+{comment}
+
+{imports}
+
+
+{test}
+
+if __name__ == "__main__":
+    run(__file__{selection}, {options})
+"""
+#: The modules whose fixtures each program has.
+_PLUGINS = ("spec_tests.conftest", "spec_tests.harness.pytest_plugin.")
+
+
+def describe(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    """Add the description of a failure to its report, and the program if a clause fails."""
+    report.user_properties.extend(failure_report.describe(item, call))
+    names = clauses.clauses_of_test(item)
+    if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":
+        difference = verdicts.failure_details(report)["difference"]
+        about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{difference}"
+        drawn = failure_report.drawn_arguments(item, call.excinfo)
+        report.user_properties.append((PROGRAM, _text(item, drawn, about)))
+
+
+def _text(item: pytest.Item, drawn: Mapping[str, Any], about: str) -> str:
+    expressions, selection = Expressions(), ""
+    try:
+        test = _pinned_test(item, drawn, expressions)
+    except NoExpressionError as error:
+        # Import the test. Hypothesis draws its arguments again.
+        expressions, selection = Expressions(), f' + "::" + {item.name!r}'
+        expressions.add_import(_function(item).__module__, _function(item).__name__)
+        test = f"# The test is imported, because {error}.\n"
+    for fixture in _fixtures(item):
+        expressions.add_import(fixture.__module__, fixture.__name__)
+    expressions.add_import("spec_tests.cli.repeat", "run")
+    lines = f"{about}\n\nRepeats {item.nodeid}.".splitlines()
+    return _TEMPLATE.format(
+        comment="\n".join(f"# {line}".rstrip() for line in lines),
+        imports=expressions.imports,
+        test=test,
+        selection=selection,
+        options=", ".join(map(repr, options(item.config))),
+    )
+
+
+@cache
+def _load_clauses() -> dict[str, clauses.Clause]:
+    return clauses.load()
+
+
+def _function(item: pytest.Item) -> Any:
+    """Return the function of a test without the decorator of Hypothesis."""
+    function = item.obj  # type: ignore[attr-defined]  # each test of the suite is a function
+    handle = getattr(function, "hypothesis", None)
+    return inspect.unwrap(function if handle is None else handle.inner_test)
+
+
+def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expressions) -> str:
+    """Return a test with the body of a test, without its drawn arguments and parameters."""
+    function = _function(item)
+    if function.__code__.co_freevars:
+        raise NoExpressionError(f"{function.__name__} is a closure")
+    given = getattr(item, "funcargs", {})
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    # The argument of a fixture with parameters is not the parameter.
+    values = {name: value for name, value in parameters.items() if given.get(name) is value}
+    values |= drawn
+    names = list(inspect.signature(function).parameters)
+    lines = [f"    {name} = {expressions.of(values[name])}" for name in names if name in values]
+    used = function.__globals__
+    for name in sorted(set(_global_names(function.__code__)) & used.keys()):
+        if name.isidentifier():  # pytest adds names such as @py_builtins
+            _add_global(name, used[name], function.__module__, expressions)
+    marks = [
+        f"@pytest.mark.filterwarnings({', '.join(map(repr, mark.args))})"
+        for mark in item.iter_markers("filterwarnings")
+    ]
+    if marks:
+        expressions.add_import("pytest")
+    arguments = ", ".join(name for name in names if name not in values)
+    head = [*marks, f"def {function.__name__}({arguments}):"]
+    return "\n".join([*head, *lines, *([""] if lines else []), _body(function), ""])
+
+
+def _add_global(name: str, value: Any, user: str, expressions: Expressions) -> None:
+    """Import a global of the module ``user``: if possible, from the place of its definition."""
+    if name in sys.modules and value is sys.modules[name]:
+        expressions.add_import(name)
+    elif isinstance(value, ModuleType) and value.__name__.endswith(f".{name}"):
+        expressions.add_import(value.__name__.rpartition(".")[0], name)
+    else:
+        is_defined = getattr(value, "__qualname__", None) == name
+        expressions.add_import(value.__module__ if is_defined else user, name)
+
+
+def _body(function: Any) -> str:
+    source = textwrap.dedent(inspect.getsource(function))
+    (definition,) = ast.parse(source).body
+    assert isinstance(definition, ast.FunctionDef)
+    return "\n".join(source.splitlines()[definition.body[0].lineno - 1 :])
+
+
+def _global_names(code: CodeType) -> Iterator[str]:
+    """Yield the names of globals and attributes that a function and its inner functions use."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _global_names(constant)
+
+
+def _fixtures(item: pytest.Item) -> Iterator[Any]:
+    """Yield the functions of the fixtures that are not defined in a plugin of the suite."""
+    definitions = item._fixtureinfo.name2fixturedefs  # type: ignore[attr-defined]  # no public name
+    for name in definitions:
+        function = definitions[name][-1].func
+        module = function.__module__
+        if module.startswith("spec_tests.") and not module.startswith(_PLUGINS):
+            yield function

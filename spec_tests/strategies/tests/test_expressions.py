@@ -1,0 +1,113 @@
+"""Drawn values as Python code: calls in plain code, and expressions that make equal values."""
+
+import importlib
+import inspect
+import pkgutil
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spec_tests import strategies
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import failure_of
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.pytest_plugin.expressions import Expressions, NoExpressionError
+from spec_tests.strategies import (
+    coalesced,
+    comm,
+    containers,
+    exceptions,
+    failing_modules,
+    functions,
+    gather,
+    jit_modules,
+    replicate,
+    scatter_gather,
+    stateful_containers,
+    tensors,
+)
+
+
+def _strategies(*modules):
+    """Return the strategies that the functions of modules return without arguments."""
+    found = {}
+    for module in modules:
+        for name, function in vars(module).items():
+            is_own = getattr(function, "__module__", "") == module.__name__
+            if is_own and inspect.isfunction(function) and not name.startswith("_"):
+                parameters = inspect.signature(function).parameters.values()
+                is_complete = all(each.default is not each.empty for each in parameters)
+                strategy = function() if is_complete else None
+                if isinstance(strategy, st.SearchStrategy):
+                    found[f"{module.__name__.rpartition('.')[2]}.{name}"] = strategy
+    return found
+
+
+MODULES = [
+    importlib.import_module(f"{strategies.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(strategies.__path__)
+    if module.name != "tests"
+]
+EVERY = {
+    **_strategies(*MODULES),
+    "jit_modules.script_calls": jit_modules.script_calls("scripted"),
+    "replicate.edge_case_module_calls": replicate.edge_case_module_calls("tagged"),
+    "failing_modules.failing_calls": failing_modules.failing_calls(exceptions.ANY_EXCEPTIONS),
+    "stateful_containers.batches": stateful_containers.batches(tensors.tensor_specs()),
+}
+CALLS = {
+    name: strategy
+    for name, strategy in _strategies(coalesced, comm, functions, gather, scatter_gather).items()
+    if name.endswith(("calls", "applies", "gathers"))
+}
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_expression_of_a_drawn_value_makes_an_equal_value(topology, name):
+    @settings(max_examples=10)
+    @given(value=EVERY[name])
+    def check(value):
+        expressions = Expressions()
+        text = expressions.of(value)
+        names = {}
+        exec(expressions.imports, names)
+        evaluated = eval(text, names)
+        assert type(evaluated) is type(value)
+        assert Expressions().of(evaluated) == text
+
+    check()
+
+
+def test_values_without_an_expression_are_refused():
+    for value in (lambda: None, object(), sys.stdout):
+        with pytest.raises(NoExpressionError):
+            Expressions().of([value])
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_repr_of_a_call_is_code_that_makes_the_call(topology, oracle, name):
+    @given(call=CALLS[name])
+    def check(call):
+        names = {
+            **vars(containers),
+            **{part: getattr(oracle, part) for part in ("comm", "functions", "scatter_gather")},
+            "torch": torch,
+            "devices": topology.take(4),
+        }
+        checks.same(
+            _outcome(lambda: eval(repr(call), names)),
+            _outcome(lambda: call.run(oracle, call.inputs(topology))),
+            call,
+        )
+
+    check()
+
+
+def _outcome(make_call):
+    try:
+        return snapshot(make_call(), {})
+    except Exception as error:
+        return failure_of(error)
