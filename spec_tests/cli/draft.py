@@ -1,29 +1,19 @@
 """The command ``draft``: print a register with a record for each failed clause of a run."""
 
-import itertools
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import torch
 from packaging.version import Version
 
+from spec_tests.cli import failure_texts
 from spec_tests.cli.inherited import INHERITED, find_inherited
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses
 
 __all__ = ["draft"]
 
-#: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
-_MAX_LENGTH = 60
-#: Matches parts of a failure's text that differ between runs: indices of a path, all text from a
-#: list on, absolute paths, and words with a digit, such as dtypes, devices, addresses and threads.
-_VARIABLE = re.compile(
-    r"\[[\w'\"-]+\](?=[\[ ])|\[.*|(?<!\w)/[^\s']+|torch\.bool|[\w.:-]*\d[\w.:-]*"
-)
-#: The least length in characters of a text that is specific enough for a record.
-_MIN_LENGTH = 10
 _RECORD = """\
 [[divergence]]
 id = {id}
@@ -106,13 +96,13 @@ def _format_record(
     passed_tests: Collection[str],
 ) -> str:
     """Return a record as TOML for the failed tests of one clause."""
-    failures = [_specific_failure(test) for test in failed_tests]
+    failures = [failure_texts.specific(test) for test in failed_tests]
     fields = {
         "id": divergence_id,
         "kind": kind,
         "clause": clause_id,
         "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
-        "failures": _deduplicate(_shorten_failure(text) for text in failures),
+        "failures": _deduplicate(failure_texts.shorten(text) for text in failures),
         "observed": failures[0],
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
@@ -131,29 +121,6 @@ def _without_parameters(node_id: str) -> str:
 
 def _deduplicate(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
-
-
-def _specific_failure(test: Mapping[str, str]) -> str:
-    """Return class and line of a failure; of a disagreement, the line with the difference."""
-    failure = test.get("failure", test.get("reason", ""))
-    kind, colon, text = failure.partition(": ")
-    lines = test.get("difference", "").strip().splitlines()
-    if text.endswith(" disagree on") and len(lines) > 1:
-        pairs = itertools.pairwise(lines)
-        after = [second for first, second in pairs if first.startswith("with devices = ")]
-        text = after[0].strip() if after else text
-    return f"{kind}{colon}{text}"
-
-
-def _shorten_failure(failure: str) -> str:
-    """Return class and text of a failure without the parts that differ between runs.
-
-    The text is the first part that is long enough, else the longest one.
-    """
-    kind, colon, text = failure.partition(": ")
-    parts = [part.strip() for part in _VARIABLE.sub("\0", text).split("\0")]
-    part = next((part for part in parts if len(part) >= _MIN_LENGTH), max(parts, key=len))
-    return f"{kind}{colon}{part[:_MAX_LENGTH].strip()}"
 
 
 def _format_toml(value: str | Sequence[str]) -> str:

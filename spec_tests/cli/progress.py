@@ -1,30 +1,35 @@
 """The pytest plugins of the command ``run``.
 
-`Progress` replaces the output of pytest: it prints progress with an estimate of the time left, at
-most ten lines for each failure, and the slowest tests. `VerdictCollector` prints nothing.
+`Progress` replaces the output of pytest: it prints progress with an estimate of the time left,
+each failure when it happens, all failures by clause at the end, and the slowest tests.
+`VerdictCollector` prints nothing.
 """
 
 import math
+import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
 
 import pytest
 
-from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.cli.failures import Failures
+from spec_tests.harness.conformance import verdicts
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
+from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 __all__ = ["Progress", "VerdictCollector"]
 
 #: The number of tests for each line of progress if the output is not a terminal.
 TESTS_PER_LINE = 100
+#: The seconds after which a line names a test that is still running, and then the next one.
+HEARTBEAT = 10
 #: The number of the slowest tests that are printed at the end, and the least duration in seconds.
 SLOWEST, LEAST_SECONDS = 5, 1
-#: The largest number of lines for one failure: those of the call, then those of the difference.
-MAX_LINES = 6
-#: The greatest number of characters of a line.
-MAX_LENGTH = 400
 
 
 class VerdictCollector:
@@ -33,6 +38,27 @@ class VerdictCollector:
     def __init__(self) -> None:
         self._found: dict[str, str] = {}
         self._errors: list[str] = []
+        self._log: VerdictLog | None = None
+        # While a test runs, pytest captures the standard output.
+        self._stdout = os.dup(1)
+
+    def interrupt(self, signal_number: int, frame: FrameType | None) -> NoReturn:
+        """Print the verdicts so far and end this process at once. A handler of a signal.
+
+        A test may catch KeyboardInterrupt, and the end of a session waits for other processes.
+        """
+        try:
+            lines = self._log.interrupted() if self._log is not None else []
+            self._write("\ninterrupted", *self._summary_lines(), *lines)
+        finally:
+            os._exit(pytest.ExitCode.INTERRUPTED)
+
+    def _summary_lines(self) -> list[str]:
+        """Return lines that the end of a run prints before the verdicts."""
+        return []
+
+    def _write(self, *lines: str) -> None:
+        os.write(self._stdout, "".join(f"{line}\n" for line in lines).encode())
 
     def has_only_missing_names(self) -> bool:
         """Return whether missing names of the target are the only errors of the run."""
@@ -41,14 +67,13 @@ class VerdictCollector:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Load the verdicts of the interrupted run that this run resumes."""
-        log = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= verdicts.by_clause(log.resumed_tests if log else [])
+        self._log = session.config.pluginmanager.get_plugin("verdicts")
+        self._found |= verdicts.by_clause(self._log.resumed_tests if self._log else [])
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Store the verdict fail for each clause that ``lacks`` declares but the target offers."""
-        log = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= dict.fromkeys(log.stale_declarations if log else (), "fail")
+        self._found |= dict.fromkeys(self._log.stale_declarations if self._log else (), "fail")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Store an error of collection."""
@@ -73,9 +98,8 @@ class Progress(VerdictCollector):
 
     def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
         super().__init__()
-        self._format_repeat_command = format_repeat_command
-        self._statements = {name: each.says for name, each in clauses.load().items()}
-        self._failures: list[pytest.TestReport] = []
+        self._failures = Failures(format_repeat_command)
+        self._running: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
         self._total = 0
         self._start = time.monotonic()
@@ -92,13 +116,31 @@ class Progress(VerdictCollector):
         self._terminal = _terminal_reporter(session.config)
         for line in pytest_report_header(session.config):
             self._terminal.write_line(line)
+        threading.Thread(target=self._name_slow_tests, daemon=True).start()
+
+    def _name_slow_tests(self) -> None:
+        """Write a line for each test that has been running for a multiple of `HEARTBEAT` s."""
+        while True:
+            time.sleep(1)
+            for test, start in list(self._running.items()):
+                seconds = round(time.monotonic() - start)
+                if seconds >= HEARTBEAT and seconds % HEARTBEAT == 0:
+                    self._write(f"running for {seconds} s: {test}")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Store when a test starts."""
+        self._running[nodeid] = time.monotonic()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Remove a test that has ended."""
+        self._running.pop(nodeid, None)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the verdict, and print progress."""
+        """Store the verdict. Print progress, and a failure whose cause is new."""
         super().pytest_runtest_logreport(report)
         if verdicts.verdict_of(report) == "fail":
-            self._failures.append(report)
+            self._print_failure(self._failures.add(report))
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0) + report.duration
         self._print_progress(is_call_phase=report.when == "call")
 
@@ -125,6 +167,13 @@ class Progress(VerdictCollector):
         elif is_call_phase and done % TESTS_PER_LINE == 0:
             self._terminal.write_line(line)
 
+    def _print_failure(self, lines: list[str]) -> None:
+        if lines and sys.stdout.isatty():
+            self._terminal.rewrite("", erase=True)  # removes the line of progress
+            self._terminal.write("\r")
+        for line in lines:
+            self._terminal.write_line(line, red=line.startswith("FAIL"))
+
     def _remaining_time(self, done: int) -> str:
         """Return the estimated time left as text, or an empty text at the end."""
         left = self._total - done
@@ -135,16 +184,14 @@ class Progress(VerdictCollector):
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Print every failure."""
+        """Print all failures by clause, and the slowest tests."""
         super().pytest_sessionfinish(session)
         self._terminal.ensure_newline()
-        for text in self._errors:
-            self._terminal.write_line(text)
-        for report in self._failures:
-            for line in self._failure_lines(report):
-                self._terminal.write_line(line)
-        for line in self._slowest_lines():
-            self._terminal.write_line(line)
+        for line in (*self._errors, *self._summary_lines()):
+            self._terminal.write_line(line, red=line.startswith("FAIL"))
+
+    def _summary_lines(self) -> list[str]:
+        return [*self._failures.summary(), *self._slowest_lines()]
 
     def _slowest_lines(self) -> list[str]:
         slowest = sorted(self._seconds.items(), key=lambda each: each[1], reverse=True)[:SLOWEST]
@@ -154,28 +201,6 @@ class Progress(VerdictCollector):
             if duration >= LEAST_SECONDS
         ]
         return ["slowest tests:", *rows] if rows else []
-
-    def _failure_lines(self, report: pytest.TestReport) -> list[str]:
-        """Return at most ten lines: clause, test, call, difference and the command to repeat."""
-        (name, *_) = verdicts.clauses_of(report)
-        differences = [str(value) for key, value in report.user_properties if key == "difference"]
-        calls = [str(value) for key, value in report.user_properties if key == "call"]
-        calls = [call for call in calls if not any(call in text for text in differences)]
-        lines = [
-            line for text in (*calls, *differences) for line in text.splitlines() if line.strip()
-        ]
-        test = report.nodeid.partition("[")[0].rpartition("::")[2]
-        return [
-            f"FAIL {name}  {report.nodeid}",
-            f"  {self._statements[name]}",
-            *(f"  | {_shorten(line)}" for line in lines[:MAX_LINES]),
-            f"  repeat: {self._format_repeat_command(name, test)}",
-            "",
-        ]
-
-
-def _shorten(line: str) -> str:
-    return line if len(line) <= MAX_LENGTH else f"{line[:MAX_LENGTH]} …"
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:

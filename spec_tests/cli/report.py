@@ -43,9 +43,10 @@ def _format_table(path: Path) -> list[str]:
     if path.suffix == ".json":
         _, found = evidence.read_published(path)
         return verdicts.table({clause: each.verdict for clause, each in found.items()})
-    _, tests = verdicts.read_run(path)
+    run, tests = verdicts.read_run(path)
     decided, known = verdicts.by_clause(tests), clauses.load()
-    lines = verdicts.table(decided, verdicts.declared_by_clause(tests))
+    lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
+    lines += verdicts.table(decided, verdicts.declared_by_clause(tests))
     if missing := len(known.keys() - decided.keys()):
         lines.append(f"{len(known) - missing} of {len(known)} clauses decided")
     return lines

@@ -5,6 +5,7 @@ import functools
 import os
 import re
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
         if options.verbose
         else Progress(functools.partial(_format_repeat_command, options))
     )
+    signal.signal(signal.SIGINT, counter.interrupt)
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
         return NOT_OFFERED

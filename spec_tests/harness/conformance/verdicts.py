@@ -15,7 +15,8 @@ the run. Each other line holds
 * if the test failed, ``difference``, the ``failure`` in the format of a register, and the smallest
   failing ``call``.
 
-A line is written as soon as the test has ended, so that an interrupted run can be resumed.
+A line is written as soon as the test has ended, so that an interrupted run can be resumed. The
+last line of an interrupted run is `INTERRUPTED`.
 """
 
 import os
@@ -39,6 +40,8 @@ ERRORS = ("fail", "not-offered")
 JUDGED_BY, AGREEMENT = "by", "agreement"
 #: Key, in the line of a test, for the register entry that declares its clause as lacking.
 DECLARED = declared_lacks.LACKS_ENTRY
+#: The last line in the file of an interrupted run.
+INTERRUPTED = {"interrupted": True}
 _NONE: Mapping[str, str] = MappingProxyType({})
 _OPTIONAL_TEXTS = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
@@ -116,6 +119,8 @@ def read(path: Path) -> list[dict[str, str]]:
 def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     """Return the metadata and the tests in a file of verdicts.
 
+    The metadata of an interrupted run contain `INTERRUPTED`.
+
     Raises:
         input_files.RefusedError: The file cannot be read, a line is not valid, or the file has no
             tests or not one line of metadata.
@@ -134,15 +139,18 @@ def _split_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]
     lines = [
         _parse_line(text, f"{path}, line {number}") for number, text in enumerate(texts, 1) if text
     ]
-    return [each["run"] for each in lines if "run" in each], [
-        each for each in lines if "run" not in each
+    headers = [
+        each["run"] | (INTERRUPTED if lines[-1] == INTERRUPTED else {})
+        for each in lines
+        if "run" in each
     ]
+    return headers, [each for each in lines if "run" not in each and each != INTERRUPTED]
 
 
 def _parse_line(text: str, source: str) -> dict[str, Any]:
     line: dict[str, Any] = input_files.parse_json(text, source)
     input_files.check(line, {}, source)
-    if "run" not in line:
+    if "run" not in line and line != INTERRUPTED:
         input_files.check(line, _TEST, source)
         if line["verdict"] not in VERDICTS:
             raise input_files.refuse(source, f"{line['verdict']!r} is not a verdict")

@@ -1,6 +1,7 @@
 """Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
 import os
+import signal
 
 import pytest
 import torch
@@ -92,7 +93,10 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
     delayed_inputs.set_delay(config.getoption("--late"))
-    if not hasattr(config, "workerinput"):
+    if hasattr(config, "workerinput"):
+        # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    else:
         with input_files.usage_errors():
             verdicts = VerdictLog(
                 config.getoption("--verdicts"),

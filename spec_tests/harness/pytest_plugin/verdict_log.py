@@ -78,32 +78,44 @@ class VerdictLog:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the counts by chapter, the clauses that did not pass, and the next command."""
+        lines = self._summary()
+        if lines:
+            terminalreporter.section("clauses")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+    def _summary(self) -> list[str]:
         found = verdicts.by_clause(self._tests)
         if not found:
-            return
-        terminalreporter.section("clauses")
-        for name, entry in self.stale_declarations.items():
-            terminalreporter.write_line(f"ERROR: {name}: {_stale_text(entry)}")
-        for line in verdicts.table(found, verdicts.declared_by_clause(self._tests)):
-            terminalreporter.write_line(line)
-        for line in verdicts.missing_names(self._tests):
-            terminalreporter.write_line(line)
-        terminalreporter.write_line(
-            verdicts.reference_only_text(verdicts.reference_only(self._tests))
-        )
+            return []
+        lines = [
+            f"ERROR: {name}: {_stale_text(entry)}"
+            for name, entry in self.stale_declarations.items()
+        ]
+        lines += verdicts.table(found, verdicts.declared_by_clause(self._tests))
+        lines += verdicts.missing_names(self._tests)
+        lines.append(verdicts.reference_only_text(verdicts.reference_only(self._tests)))
         if self._path is not None:
-            terminalreporter.write_line(f"verdicts of all tests: {self._path}")
-        file = self._path or "FILE"
+            lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "
-        terminalreporter.write_line(
-            f"to write a web page: {before}parallel-conformance report {file}"
-        )
+        file = self._path or "FILE"
+        lines.append(f"to write a web page: {before}parallel-conformance report {file}")
+        return lines
+
+    def interrupted(self) -> list[str]:
+        """Mark the file as that of an interrupted run, and return the lines of the summary."""
+        if self._file is not None:
+            self._file.write(json.dumps(verdicts.INTERRUPTED) + "\n")
+            self._file.flush()
+        return self._summary()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Fail the run if the resumed run had failures, or if a declaration is stale."""
         # Skip the check after an interruption: tests that were not run may use the missing names.
-        if not _was_interrupted(session):
+        if _was_interrupted(session):
+            self.interrupted()
+        else:
             self.stale_declarations = declared_lacks.find_stale_entries(
                 self.declared_lacking, self._tests
             )

@@ -1,0 +1,100 @@
+"""The programs that a run writes for its failures."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from spec_tests.harness.tests.fixtures import ROOT
+
+pytestmark = pytest.mark.machinery
+
+#: A package whose functions and classes all raise.
+BROKEN = """
+class Broken:
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("broken")
+
+    @classmethod
+    def apply(cls, *args):
+        raise RuntimeError("broken")
+
+
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Broken
+"""
+PARTS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
+#: Tests with drawn arguments. The chapters cpp and distributed do not run the target here.
+DRAWN = "hypothesis and not cpp_front_end and not distributed and not compiled"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Return a folder with the package ``broken``."""
+    package = tmp_path / "broken"
+    package.mkdir()
+    (package / "__init__.py").write_text(BROKEN)
+    for part in PARTS:
+        (package / f"{part}.py").write_text("from broken import Broken, __getattr__")
+    return tmp_path
+
+
+@pytest.fixture
+def run(folder, fork_server):
+    """Return a function that runs ``python -m MODULE ...`` in the folder."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return lambda *command: fork_server.run(*command, cwd=folder, env=env)
+
+
+def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run, folder):
+    command = ["spec_tests.cli.main", "run", "broken", "--accelerator=sim", "--", "-k", DRAWN]
+    done = run(*command, "--hypothesis-profile=perturbations")
+    assert done.returncode == 1, done.stdout + done.stderr
+    programs = [path.name for path in (folder / "repro").iterdir()]
+    assert len(programs) > 200
+    imported = [
+        each for each in programs if "is imported" in (folder / "repro" / each).read_text()
+    ]
+    assert len(imported) <= 4  # tests that draw inside their bodies
+    # One process runs all programs.
+    options = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-o", "python_files=*.py"]
+    options += ["--target=broken", "--accelerator=sim", "--import-mode=importlib", "--tb=line"]
+    repeated = run("pytest", "repro", *options, "-q", "-p", "no:cacheprovider")
+    last_line = repeated.stdout.splitlines()[-1]
+    counts = re.fullmatch(r"=* ?(\d+) failed(?:, \d+ warnings?)? in .*", last_line)
+    assert counts, repeated.stdout[-3000:]
+    assert int(counts[1]) >= len(programs)
+
+
+def test_a_program_shows_expected_and_actual_result_and_passes_once_repaired(folder):
+    wrong = "from torch.nn.parallel.comm import *\ndef scatter(*args, **kwargs):\n    return []\n"
+    (folder / "broken" / "comm.py").write_text(wrong)
+    clause = "--clause=comm.scatter.even-chunks"
+    assert (
+        _python(folder, "-m", "spec_tests.cli", "run", "broken", "--accelerator=sim", clause) == 1
+    )
+    (program,) = (folder / "repro").iterdir()
+    assert program.name == "comm_scatter_even-chunks.py"
+    text = program.read_text()
+    assert "\n    count = 1\n" in text
+    assert "target.comm.scatter(tensor, topology.take(count))" in text
+    output = []
+    assert _python(folder, program, output=output) == 1
+    assert "{1: []} != {1: [1]}" in output[0]
+    (folder / "broken" / "comm.py").write_text("from torch.nn.parallel.comm import *\n")
+    assert _python(folder, program) == 0
+
+
+def _python(folder, *arguments, output=None):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, *arguments]
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, check=False
+    )
+    if output is not None:
+        output.append(done.stdout)
+    return done.returncode

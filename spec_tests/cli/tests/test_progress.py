@@ -1,0 +1,145 @@
+"""The output of a run: progress, failures by clause and cause, slow tests, Ctrl-C."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spec_tests.cli import progress
+from spec_tests.cli.failures import Failures
+from spec_tests.cli.main import main
+from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.pytest_plugin.program import PROGRAM
+from spec_tests.harness.tests.fixtures import ROOT
+
+pytestmark = pytest.mark.machinery
+
+#: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
+HANGING_COMM = """
+import time
+from torch.nn.parallel.comm import *
+def scatter(*args, **kwargs):
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+"""
+
+
+class RecordingTerminal:
+    """A terminal that records new lines in ``lines``, and replaced lines in ``rewritten``."""
+
+    def __init__(self):
+        self.lines, self.rewritten = [], []
+
+    def write_line(self, line, **markup):
+        self.lines.append(line)
+
+    def rewrite(self, line, *, erase):
+        self.rewritten.append(line)
+
+    def write(self, text):
+        assert text == "\r"
+
+
+def _test_report(outcome, name="t", seconds=0):
+    result = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call", duration=seconds)
+    result.user_properties = [("clause", "comm.scatter.slices")]
+    return result
+
+
+def test_slowest_tests_are_listed():
+    plugin = progress.Progress("{} {}".format)
+    plugin._terminal = RecordingTerminal()
+    for name, seconds in [("fast", 0.1), ("slow", 1.5), ("slowest", 70)]:
+        plugin.pytest_runtest_logreport(_test_report("passed", name, seconds))
+    rows = ["slowest tests:", "    70.0 s  slowest", "     1.5 s  slow"]
+    assert plugin._slowest_lines() == rows
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
+    monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
+    plugin, terminal = progress.Progress("{} {}".format), RecordingTerminal()
+    plugin._terminal = terminal
+    plugin.pytest_xdist_node_collection_finished(["t"] * 201)
+    for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
+        plugin.pytest_runtest_logreport(_test_report(outcome, f"t{number}"))
+    if is_terminal:
+        assert len(terminal.rewritten) == 202
+        assert "200 of 201 tests, 1 min left; " in terminal.rewritten[199]
+        assert terminal.rewritten[200] == ""  # before the failure is printed
+        assert "201 of 201 tests; clauses: 1 fail" in terminal.rewritten[201]
+        assert terminal.lines[0].startswith("FAIL comm.scatter.slices")
+    else:
+        assert not terminal.rewritten
+        counts = [line.split(",")[0] for line in terminal.lines[:2]]
+        assert counts == ["100 of 201 tests", "200 of 201 tests"]
+        assert "0 fail" in terminal.lines[0]
+        assert "1 pass" in terminal.lines[0]
+
+
+def _failure(error, **properties):
+    report = _test_report("failed", "a.py::test_it[1]")
+    properties = {"difference": error, "failure": f"AssertionError: {error}", **properties}
+    report.user_properties.extend(properties.items())
+    return report
+
+
+def test_equal_failures_of_a_clause_are_printed_once_and_counted(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    failures = Failures("{} {}".format)
+    printed = [failures.add(_failure(f"result[{i}] has values [{i}]")) for i in range(62)]
+    assert printed[0][0] == "FAIL comm.scatter.slices  a.py::test_it[1]"
+    assert not any(printed[1:])
+    assert failures.add(_failure("result has another dtype", **{PROGRAM: "print()"}))
+    assert failures.summary() == [
+        "FAIL comm.scatter.slices  comm.scatter.slices test_it",
+        "  result[0] has values [0]  (and 61 more)",
+        "FAIL comm.scatter.slices  python repro/comm_scatter_slices_2.py",
+        "  result has another dtype",
+    ]
+    assert Path("repro/comm_scatter_slices_2.py").read_text() == "print()"
+
+
+@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["one-process", "xdist"])
+def test_ctrl_c_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, options):
+    (tmp_path / "comm.py").write_text(HANGING_COMM)
+    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
+    run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
+    run += ["--verdicts=a.jsonl", "--", *options]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "spec_tests.cli", *run],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    lines = iter(process.stdout.readline, "")
+    assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
+    start = time.monotonic()
+    # Ctrl-C signals all processes of the terminal.
+    os.killpg(process.pid, signal.SIGINT)
+    time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert time.monotonic() - start < 5
+    assert process.returncode == 2
+    assert "interrupted" in output
+    assert "comm                       0           0           0           1" in output
+    assert "INTERNALERROR" not in output
+    *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert json.loads(last) == verdicts.INTERRUPTED
+    assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0
+    assert "the run was interrupted" in capsys.readouterr().out
+    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
+        "comm.gather.refuses-none": "pass"
+    }
