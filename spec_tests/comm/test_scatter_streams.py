@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import observe
+from spec_tests.harness.compare.outcome import Failure, observe
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
 from spec_tests.harness.conformance.clauses import clause
@@ -102,7 +102,9 @@ def test_stream_on_another_device_than_its_output_is_refused(target, topology):
 
 
 def _error_text(call, target, topology):
-    return observe(call, target, topology).result.text
+    result = observe(call, target, topology).result
+    assert isinstance(result, Failure), f"no error was raised by the call\n  {call!r}"
+    return result.text
 
 
 @clause("comm.scatter.streams-of-views-ignored")
