@@ -94,6 +94,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
+    failure_report.cut_tracebacks(call)
     report = yield
     if declared_lacks.judge(item, call, report):
         return report
@@ -101,8 +102,7 @@ def pytest_runtest_makereport(
         return report
     failure_report.fail_not_offered(item, call, report)
     known_failures.judge(item, call, report)
-    if report.failed or hasattr(report, "wasxfail"):
-        program.describe(item, call, report)
+    program.describe(item, call, report)
     return report
 
 

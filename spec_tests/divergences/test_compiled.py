@@ -27,9 +27,8 @@ NETWORKS = st.sampled_from(
         ModuleSpec((Layer("linear"), Layer("layer_norm"), Layer("linear", frozen=True))),
     ]
 )
-#: Decorator that runs an eighth of the usual examples, because each example compiles a module. It
-#: looks for no smaller failing example: an error of the compiler takes minutes to print each time.
-FEWER_EXAMPLES = example_count.divide_examples(8, shrink=False)
+#: Decorator that runs an eighth of the usual examples, because each example compiles a module.
+FEWER_EXAMPLES = example_count.divide_examples(8)
 
 #: torch.compile reads ``.grad`` of the parameters of replicas, which are not leaves.
 pytestmark = pytest.mark.filterwarnings(

@@ -9,7 +9,26 @@ from spec_tests.harness.conformance import known_failures
 from spec_tests.harness.conformance.missing_names import missing_name
 from spec_tests.harness.environment.target import NotOffered
 
-__all__ = ["describe", "drawn_arguments", "fail_not_offered"]
+__all__ = ["cut_tracebacks", "describe", "drawn_arguments", "fail_not_offered"]
+
+#: The number of frames that are kept at both ends of a long traceback.
+_FIRST, _LAST = 100, 20
+
+
+def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
+    """Remove the middle of long tracebacks of an error and of the errors that led to it.
+
+    pytest compares the local variables of all frames of a RecursionError, which may take minutes.
+    """
+    error = None if call.excinfo is None else call.excinfo.value
+    while error is not None:
+        entries, entry = [], error.__traceback__
+        while entry is not None:
+            entries.append(entry)
+            entry = entry.tb_next
+        if len(entries) > _FIRST + _LAST:
+            entries[_FIRST - 1].tb_next = entries[-_LAST]
+        error = error.__cause__ or error.__context__
 
 
 def fail_not_offered(

@@ -39,6 +39,8 @@ _PLUGINS = ("spec_tests.conftest", "spec_tests.harness.pytest_plugin.")
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     """Add the description of a failure to its report, and the program if a clause fails."""
+    if not report.failed and not hasattr(report, "wasxfail"):
+        return
     report.user_properties.extend(failure_report.describe(item, call))
     names = clauses.clauses_of_test(item)
     if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":

@@ -1,0 +1,34 @@
+"""Descriptions of failures."""
+
+import traceback
+
+import pytest
+
+from spec_tests.harness.conformance import failure_report
+
+
+def _recurse():
+    _recurse()
+
+
+def _fail():
+    try:
+        _recurse()
+    except RecursionError as error:
+        raise ValueError("after the recursion") from error
+
+
+def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
+    call = pytest.CallInfo.from_call(_fail, "call")
+    cause = call.excinfo.value.__cause__
+    assert len(list(traceback.walk_tb(cause.__traceback__))) > 500
+    failure_report.cut_tracebacks(call)
+    names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
+    assert names == ["_fail", *["_recurse"] * 119]
+
+
+def test_a_short_traceback_is_kept():
+    call = pytest.CallInfo.from_call(lambda: int("x"), "call")
+    before = traceback.extract_tb(call.excinfo.value.__traceback__)
+    failure_report.cut_tracebacks(call)
+    assert traceback.extract_tb(call.excinfo.value.__traceback__) == before
