@@ -49,7 +49,7 @@ class VerdictCollector:
         """
         try:
             lines = self._log.interrupted() if self._log is not None else []
-            self._write("\ninterrupted", *self._summary_lines(), *lines)
+            self._write("interrupted", *self._summary_lines(), *lines)
         finally:
             os._exit(pytest.ExitCode.INTERRUPTED)
 
@@ -58,7 +58,9 @@ class VerdictCollector:
         return []
 
     def _write(self, *lines: str) -> None:
-        os.write(self._stdout, "".join(f"{line}\n" for line in lines).encode())
+        # On a terminal, replace the line of progress.
+        start = "\r\x1b[K" if os.isatty(self._stdout) else ""
+        os.write(self._stdout, "".join([start, *(f"{line}\n" for line in lines)]).encode())
 
     def has_only_missing_names(self) -> bool:
         """Return whether missing names of the target are the only errors of the run."""
@@ -140,7 +142,7 @@ class Progress(VerdictCollector):
         """Store the verdict. Print progress, and a failure whose cause is new."""
         super().pytest_runtest_logreport(report)
         if verdicts.verdict_of(report) == "fail":
-            self._print_failure(self._failures.add(report))
+            self._print_lines(self._failures.add(report))
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0) + report.duration
         self._print_progress(is_call_phase=report.when == "call")
 
@@ -167,7 +169,7 @@ class Progress(VerdictCollector):
         elif is_call_phase and done % TESTS_PER_LINE == 0:
             self._terminal.write_line(line)
 
-    def _print_failure(self, lines: list[str]) -> None:
+    def _print_lines(self, lines: list[str]) -> None:
         if lines and sys.stdout.isatty():
             self._terminal.rewrite("", erase=True)  # removes the line of progress
             self._terminal.write("\r")
@@ -186,9 +188,7 @@ class Progress(VerdictCollector):
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by clause, and the slowest tests."""
         super().pytest_sessionfinish(session)
-        self._terminal.ensure_newline()
-        for line in (*self._errors, *self._summary_lines()):
-            self._terminal.write_line(line, red=line.startswith("FAIL"))
+        self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
         return [*self._failures.summary(), *self._slowest_lines()]

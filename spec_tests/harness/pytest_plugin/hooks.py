@@ -39,7 +39,7 @@ _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()
 
 # The seconds in which Hypothesis looks for a smaller failing call. Its comments allow to set this.
-engine.MAX_SHRINKING_SECONDS = 1
+engine.MAX_SHRINKING_SECONDS = 2
 # Without the phase `explain`, which traces every line of further calls: inside torch.compile that
 # takes minutes.
 _PHASES = [phase for phase in Phase if phase is not Phase.explain]
