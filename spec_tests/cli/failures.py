@@ -52,7 +52,7 @@ class Failures:
         """Store a failure and write its program.
 
         Returns:
-            The lines that describe the failure; none if the clause already has this cause.
+            The lines that describe the failure; none if it is not the first one of its clause.
         """
         (name, *_) = verdicts.clauses_of(report)
         causes = self._found.setdefault(name, {})
@@ -66,6 +66,8 @@ class Failures:
         repeat = self._format_repeat_command(name, test)
         program = _write_program(report, f"{name}.{len(causes) + 1}" if causes else name)
         causes[cause] = Cause(text.removeprefix("AssertionError: "), program or repeat)
+        if len(causes) > 1:
+            return []
         return [
             f"FAIL {name}  {report.nodeid}",
             f"  {self._statements[name]}",

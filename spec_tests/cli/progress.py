@@ -139,7 +139,7 @@ class Progress(VerdictCollector):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the verdict. Print progress, and a failure whose cause is new."""
+        """Store the verdict. Print progress, and the first failure of a clause."""
         super().pytest_runtest_logreport(report)
         if verdicts.verdict_of(report) == "fail":
             self._print_lines(self._failures.add(report))
