@@ -1,8 +1,10 @@
-"""Reports usage errors that pytest-xdist's workers raise at collection.
+"""Reports errors of pytest-xdist's workers: usage errors at collection, and ended processes.
 
 If a worker raises an error at collection, pytest-xdist shows only a failed assertion. Here a
 worker with a usage error collects no tests and sends the text of the error to the controller. The
 controller prints the text.
+
+A test that ends its worker fails under its clauses, and a new worker runs the other tests.
 """
 
 from collections.abc import Iterator
@@ -15,6 +17,10 @@ __all__ = ["sent_to_controller"]
 
 _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
+#: The clauses of the tests that run, by node id: pairs from the reports of their setup.
+_properties: dict[str, list[tuple[str, object]]] = {}
+#: The text of a test that ends its process.
+ENDED = "the test ends the process"
 
 
 @contextmanager
@@ -36,6 +42,26 @@ def pytest_testnodedown(node: Any) -> None:
     error = getattr(node, "workeroutput", {}).get(_KEY)
     if error is not None:
         node.config.stash[_ERROR] = error
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Store the properties of a test after its setup; the test may end the process."""
+    if report.when == "setup":
+        _properties[report.nodeid] = report.user_properties
+    elif report.when == "teardown":
+        _properties.pop(report.nodeid, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
+    """Add the clauses of the test to the report of pytest-xdist, and a text for users."""
+    report.longrepr = ENDED
+    report.user_properties += [
+        *_properties.get(crashitem, []),
+        ("difference", ENDED),
+        ("failure", f"ProcessEnded: {ENDED}"),
+    ]
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
