@@ -6,7 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.second_derivatives import pass_gradgradcheck
+from spec_tests.harness.compare.numerical_gradients import (
+    call_with_tensors,
+    pass_gradcheck,
+    pass_gradgradcheck,
+)
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
@@ -57,14 +61,19 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
     module, devices = spec.append(Layer("linear")).build(topology), topology.take(2)
     rows = spec.rows(2).build(topology).remainder(3)
 
-    def outputs(*leaves):
+    def outputs():
         replicas = target.replicate.replicate(module, devices)
         found = [
             replica(rows.to(device)) for replica, device in zip(replicas, devices, strict=True)
         ]
         return torch.cat([output.to(rows.device) for output in found])
 
-    leaves = [leaf for leaf in laws.named_tensors(module).values() if leaf.requires_grad]
-    leaves = list({id(leaf): leaf for leaf in leaves}.values())
-    assert torch.autograd.gradcheck(outputs, leaves)
-    assert pass_gradgradcheck(outputs, leaves)
+    named = laws.named_tensors(module)
+    names = list({id(leaf): name for name, leaf in named.items() if leaf.requires_grad}.values())
+
+    def outputs_of(*leaves):
+        return call_with_tensors(outputs, module, dict(zip(names, leaves, strict=True)))
+
+    leaves = [named[name] for name in names]
+    assert pass_gradcheck(outputs_of, leaves)
+    assert pass_gradgradcheck(outputs_of, leaves)
