@@ -1,7 +1,9 @@
 """The fixture ``target``, checks of the collected tests, and outcomes of known divergences."""
 
+import pickle
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,15 +18,17 @@ from spec_tests.harness.conformance import (
     register,
 )
 from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, reference_only_text
-from spec_tests.harness.environment import target_map
+from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import preflight, program, selection, worker_errors
+from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import (
     pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
 )
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
+from spec_tests.strategies import computed_modules
 from spec_tests.strategies.computed_modules import pytest_report_header as pytest_report_header
 
 HERE = Path(__file__).parent
@@ -35,12 +39,23 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(preflight, preflight.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
+    if found := getattr(config, "workerinput", {}).get("found"):
+        probes.FOUND.update(pickle.loads(found))
     with input_files.usage_errors():
         clause_filter.configure(config, clauses.load())
     path = _register_path(config)
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
     if path is not None and verdicts is not None and _is_whole_suite(config):
         verdicts.declared_lacking = register.load_lacks(path, clauses.load())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Send what was found about real devices to a worker, so that it does not try them again."""
+    if topology_of(node.config).accelerator != "sim":
+        capabilities_of(node.config)
+        computed_modules.find_errors(topology_of(node.config))
+    node.workerinput["found"] = pickle.dumps(probes.FOUND)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

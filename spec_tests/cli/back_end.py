@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spec_tests.harness.environment.back_end import Finding
+    from spec_tests.harness.environment.back_end import Check
+    from spec_tests.harness.environment.probes import Finding
 
 __all__ = ["main"]
 
@@ -20,9 +21,8 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         accelerator: The device type, such as ``sim``.
         modules: Modules to import first, because they register the back end.
     """
-    from spec_tests.harness.environment import back_end, capabilities
-    from spec_tests.harness.environment.capabilities import dtype_name
-    from spec_tests.harness.environment.discarded_output import without_output
+    from spec_tests.harness.environment import back_end, capabilities, probes
+    from spec_tests.harness.environment.back_end import dtype_name
     from spec_tests.harness.environment.topology import make_topology
     from spec_tests.harness.input_files import shorten
     from spec_tests.strategies.computed_modules import find_errors
@@ -37,23 +37,24 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1
     print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}")
+    print("trying its functions in another process ...", flush=True)
+    names = [check.name for check in back_end.CHECKS]
+    findings = probes.find_all(back_end.run_check, names, topology)
     failed = 0
-    for check in back_end.CHECKS:
-        # The name is printed first: if the back end ends the process, the last line names it.
-        print(f"{check.name:<24}", end="", flush=True)
-        with without_output():
-            finding = back_end.try_check(check, topology.devices)
+    for check, finding in zip(back_end.CHECKS, findings, strict=True):
         failed += check.is_required and finding.state != "there"
-        print(_format(finding))
+        print(f"{check.name:<24}{_format(check, finding)}")
     print(f"{'dtypes':<24}{', '.join(map(dtype_name, capabilities.find(topology).dtypes))}")
-    for kind, text in find_errors(topology.device(0)).items():
+    for text, name in capabilities.find(topology).errors.items():
+        if name not in names:
+            print(f"{f'dtype {name}':<24}fails    {text[:_MAX_TEXT]}")
+    for kind, text in find_errors(topology).items():
         print(f"{f'layer {kind}':<24}fails    {text[:_MAX_TEXT]}")
         print(f"{'':<24}optional; the suite does not use the layer")
     return int(bool(failed))
 
 
-def _format(finding: "Finding") -> str:
-    check = finding.check
+def _format(check: "Check", finding: "Finding") -> str:
     if finding.state == "there":
         return "there"
     need = "needed by" if check.is_required else "optional; used by"

@@ -23,7 +23,7 @@ exit status of run:
   0  each clause passes, is a known divergence, is declared as lacking or was not run
   1  a clause fails, or a required package is not installed
   2  interrupted, or an argument of this command is wrong
-  3  this machine copies data wrongly, or the suite has an internal error
+  3  the suite has an internal error
   4  pytest refuses the value of an option, the target cannot be imported or has no part,
      the accelerator is not found, or the simulator cannot be built
   5  no test was selected

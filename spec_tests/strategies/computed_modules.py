@@ -11,14 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.discarded_output import without_output
-from spec_tests.harness.environment.topology import not_run
+from spec_tests.harness.environment import capabilities, probes
+from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 from spec_tests.strategies.edge_case_modules import EDGE_CASES, build_edge_case
 from spec_tests.strategies.layers import WIDTH
 
-__all__ = ["computed", "find_errors", "pytest_report_header"]
+__all__ = ["compare_layer", "computed", "find_errors", "pytest_report_header"]
 
 #: The largest absolute or relative difference between a result on the devices and on the CPU.
 #: Some devices compute float32 products with a mantissa of 10 bits (TF32).
@@ -38,38 +37,40 @@ def computed(kinds: Sequence[str]) -> list[str]:
     used = capabilities.in_use()
     if used is None:
         return list(kinds)
-    errors = {kind: _find_error(kind, used.device) for kind in kinds}
-    if None not in errors.values():
+    errors = {kind: _find_error(kind, used.topology) for kind in kinds}
+    if all(errors.values()):
         kind, error = next(iter(errors.items()))
         not_run(f"the devices do not compute the layer {kind} as the CPU does: {error}")
-    return [kind for kind, error in errors.items() if error is None]
+    return [kind for kind, error in errors.items() if not error]
 
 
-def find_errors(device: torch.device) -> dict[str, str]:
-    """Return layer -> error for the layers that ``device`` does not compute as the CPU does."""
-    errors = {kind: _find_error(kind, device) for kind in EDGE_CASES}
-    return {kind: error for kind, error in errors.items() if error is not None}
+def find_errors(topology: Topology) -> dict[str, str]:
+    """Return layer -> error for the layers that the devices do not compute as the CPU does."""
+    errors = {kind: _find_error(kind, topology) for kind in EDGE_CASES}
+    return {kind: error for kind, error in errors.items() if error}
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     """Return a line with the layers that are not drawn. A hook of pytest."""
-    missing = find_errors(topology_of(config).device(0))
+    missing = find_errors(topology_of(config))
     return f"layers: all except {', '.join(missing)}" if missing else "layers: all"
 
 
 @cache
-def _find_error(kind: str, device: torch.device) -> str | None:
-    """Compare outputs and gradients of a module on ``device`` with those on the CPU.
+def _find_error(kind: str, topology: Topology) -> str:
+    """Return the first line of a layer's error; empty if the devices compute it as the CPU does.
 
-    Return the first line of the difference or of the error; None if they agree.
+    All layers are tried together on real devices, because this starts a process.
     """
-    try:
-        with without_output():
-            found, expected = _results(kind, device), _results(kind, torch.device("cpu"))
-        torch.testing.assert_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
-    except Exception as error:  # a back end may raise anything for a missing operator
-        return str(error).partition("\n")[0][:MAX_TEXT] or type(error).__name__
-    return None
+    kinds = [kind] if topology.accelerator == "sim" else [*EDGE_CASES]
+    findings = probes.find_all(compare_layer, kinds, topology)
+    return next(each.text[:MAX_TEXT] for each in findings if each.name == kind)
+
+
+def compare_layer(kind: str, topology: Topology) -> None:
+    """Raise an AssertionError if a layer's outputs or gradients differ from those on the CPU."""
+    found, expected = _results(kind, topology.device(0)), _results(kind, torch.device("cpu"))
+    torch.testing.assert_close(found, expected, rtol=TOLERANCE, atol=TOLERANCE)
 
 
 def _results(kind: str, device: torch.device) -> list[Tensor]:

@@ -44,8 +44,7 @@ def find(topology):
 
 def missing_names(topology):
     offered = find(topology)
-    names = {*back_end.FEATURES, *map(capabilities.dtype_name, back_end.DTYPES)}
-    return {name for name in names if not offered.offers(name)}
+    return {name for name in capabilities.NAMES if not offered.offers(name)}
 
 
 def test_full_simulator_has_every_feature(topology):
@@ -53,7 +52,7 @@ def test_full_simulator_has_every_feature(topology):
 
 
 def test_simulator_computes_every_layer(topology):
-    assert computed_modules.find_errors(topology.device(0)) == {}
+    assert computed_modules.find_errors(topology) == {}
 
 
 def test_layers_that_the_devices_compute_wrong_are_not_drawn(topology, monkeypatch):
@@ -86,12 +85,37 @@ def test_checks_find_the_feature_that_is_switched_off(topology, switch_off, feat
     assert missing_names(topology) == MISSING[feature]
 
 
-def test_checks_find_a_device_that_copies_zeros(topology):
+#: For each fault of the simulator: the check that finds it, and a part of its text.
+FAULTS = {
+    "zero-is-current": ("new tensors", "with sim:1 current, a tensor for sim:0 is on sim:1"),
+    "device-left": ("copies between devices", "changes the current device"),
+    "no-memory": ("new tensors", "has no memory left"),
+    "garbled-peers": ("copies between devices", "64 bytes copied from sim:0 to sim:1"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_checks_name_a_fault_of_the_devices(topology, fault):
     topology.require(distinct=2)
-    with simulator.fault("garbled-peers"):
-        found = {each.check.name: each.state for each in back_end.find_all(topology.devices)}
-    assert found["copies between devices"] == "wrong"
-    assert found["new tensors"] == "there"
+    name, text = FAULTS[fault]
+    with simulator.fault(fault, device=1):
+        (found, *_) = find(topology).broken
+    assert found.name == name
+    assert text in found.text
+    assert not find(topology).broken
+
+
+def test_write_to_the_wrong_rows_is_found(topology, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "fill_", _fill_from_the_start)
+    (found,) = find(topology).broken
+    assert (found.name, found.state) == ("strided writes", "wrong")
+
+
+def _fill_from_the_start(tensor, value, fill=torch.Tensor.fill_):
+    """Fill the beginning of the storage instead of ``tensor`` if ``tensor`` is on a device."""
+    if tensor.device.type != "cpu":
+        tensor = tensor.as_strided(tensor.shape, tensor.stride(), 0)
+    return fill(tensor, value)
 
 
 def test_unknown_feature_is_refused():
@@ -207,10 +231,9 @@ def test_dtypes_option_restricts_the_dtypes(run_suite):
     ("options", "text"),
     [
         (["--without=wings"], "sim has no feature 'wings'"),
-        (["--profile=lean", "--accelerator=cuda"], "only sim can lack features on demand"),
         (["--dtypes=float32,float23"], "--dtypes: 'float23' is not one of the dtypes float32"),
     ],
-    ids=["unknown feature", "real devices", "unknown dtype"],
+    ids=["unknown feature", "unknown dtype"],
 )
 def test_options_that_cannot_be_met_are_refused(run_suite, options, text):
     result = run_suite(TESTS, *options)

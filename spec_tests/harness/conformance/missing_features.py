@@ -52,7 +52,7 @@ def find_missing(error: BaseException, offered: Capabilities, target: str) -> st
     text = str(error).partition("\n")[0]
     operator = _OPERATOR.search(text)
     # An error about another back end, such as Meta, is a fault of the target's result.
-    if operator and operator[2].lower() == offered.device.type:
+    if operator and operator[2].lower() == offered.topology.accelerator:
         missing: str | None = operator[1]
     else:
         missing = offered.errors.get(text)

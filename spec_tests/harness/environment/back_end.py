@@ -1,27 +1,17 @@
 """A table of checks. Each tries a function of a back end that PyTorch, impl or the suite needs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
 from spec_tests.harness.environment import back_end_checks as checks
 from spec_tests.harness.environment import feature_checks as features
+from spec_tests.harness.environment.probes import WrongResultError
+from spec_tests.harness.environment.topology import Topology
 
-__all__ = [
-    "CHECKS",
-    "DTYPES",
-    "FEATURES",
-    "Check",
-    "Finding",
-    "find_all",
-    "try_check",
-    "try_dtype",
-]
-
-State = Literal["there", "missing", "wrong"]
+__all__ = ["CHECKS", "DTYPES", "FEATURES", "Check", "dtype_name", "run_check", "try_dtype"]
 
 #: The dtypes that strategies draw from, and others that tests use.
 DTYPES = (
@@ -64,34 +54,27 @@ class Check:
     run: Callable[[checks.Devices], None]
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The result of a check; ``text`` is the error if the function is missing or wrong."""
-
-    check: Check
-    state: State
-    text: str = ""
+def run_check(name: str, topology: Topology) -> None:
+    """Run the check with this name on the different devices of ``topology``."""
+    (check,) = (each for each in CHECKS if each.name == name)
+    check.run(list(dict.fromkeys(topology.devices)))
 
 
-def try_check(check: Check, devices: checks.Devices) -> Finding:
-    """Run one check on ``devices``, which are different devices of one type."""
-    try:
-        check.run(devices)
-    except Exception as error:  # a back end may raise anything for a missing function
-        state: State = "wrong" if isinstance(error, checks.WrongResultError) else "missing"
-        return Finding(check, state, _first_line(error))
-    return Finding(check, "there")
+def try_dtype(name: str, topology: Topology) -> None:
+    """Make, copy, add, multiply and differentiate tensors of the dtype with this name.
+
+    Raises:
+        WrongResultError: a value differs from the CPU's.
+    """
+    ones = torch.ones(3, dtype=getattr(torch, name))
+    found, expected = _results(ones.to(topology.device(0))), _results(ones)
+    if not all(map(torch.equal, (result.cpu() for result in found), expected)):
+        raise WrongResultError(f"wrong values of {ones.dtype}")
 
 
-def try_dtype(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Make, copy, add and multiply tensors of ``dtype``; return the text of the error, or None."""
-    ones = torch.ones(3, dtype=dtype)
-    try:
-        found, expected = _results(ones.to(device)), _results(ones)
-        is_right = all(map(torch.equal, (result.cpu() for result in found), expected))
-        return None if is_right else f"wrong values of {dtype}"
-    except Exception as error:  # a back end may raise anything for an unsupported dtype
-        return _first_line(error)
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of ``dtype`` without ``torch.``."""
+    return str(dtype).removeprefix("torch.")
 
 
 def _results(vector: Tensor) -> list[Tensor]:
@@ -103,11 +86,9 @@ def _results(vector: Tensor) -> list[Tensor]:
         results.append(torch.view_as_real(vector).clone())
     if vector.is_floating_point() or vector.is_complex():
         results.append(vector[None] @ vector[:, None])
+        leaf = vector.clone().requires_grad_()
+        results += torch.autograd.grad(leaf * leaf, leaf, torch.ones_like(leaf))
     return results
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0] or type(error).__name__
 
 
 _BACKWARD = "PyTorch's backward over several devices"
@@ -175,6 +156,13 @@ CHECKS = (
         features.check_distinct_streams,
     ),
     Check(
+        "asynchronous-operators",
+        "an early read of a late write",
+        "the suite; without it, no test shows the order of work",
+        False,
+        features.check_asynchronous_operators,
+    ),
+    Check(
         "events",
         "torch.Event",
         "the suite's tests of order in time",
@@ -187,6 +175,13 @@ CHECKS = (
         "impl; without it, impl copies on the current stream",
         False,
         features.check_record_stream,
+    ),
+    Check(
+        "addresses",
+        "Tensor.data_ptr",
+        "the suite's tests of shared memory",
+        False,
+        features.check_addresses,
     ),
     Check("seeds", "manual_seed_all", "the suite", False, features.check_seeds),
     Check(
@@ -235,9 +230,3 @@ CHECKS = (
 )
 #: The features among `CHECKS` that a test may need, by name.
 FEATURES = tuple(check.name for check in CHECKS if not check.is_required)
-
-
-def find_all(devices: checks.Devices) -> Iterator[Finding]:
-    """Yield the result of each check on ``devices``."""
-    distinct = list(dict.fromkeys(devices))
-    return (try_check(check, distinct) for check in CHECKS)

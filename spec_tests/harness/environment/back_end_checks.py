@@ -11,9 +11,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spec_tests.harness.environment.probes import WrongResultError
+
 __all__ = [
     "Devices",
-    "WrongResultError",
     "check_availability",
     "check_backward",
     "check_backward_over_devices",
@@ -31,10 +32,9 @@ __all__ = [
 ]
 
 Devices = Sequence[torch.device]
-
-
-class WrongResultError(Exception):
-    """The result of a function of the back end is wrong."""
+#: Lengths of the copied tensors, in elements of 4 bytes: 64 bytes are one cache line, and 1 MiB is
+#: more than a staging buffer.
+EXTENTS = (16, 2**18)
 
 
 def require(condition: bool, text: str) -> None:
@@ -72,20 +72,31 @@ def check_current_device(devices: Devices) -> None:
 
 
 def check_new_tensors(devices: Devices) -> None:
-    """Create a tensor on each device."""
-    for device in devices:
-        tensor = torch.ones(3, device=device)
-        require(tensor.device == device, f"a tensor for {device} is on {tensor.device}")
-        require(tensor.tolist() == [1.0] * 3, f"torch.ones on {device} is {tensor.tolist()}")
+    """Create a tensor on each device while each device is current."""
+    for current, device in itertools.product(devices, repeat=2):
+        with torch.accelerator.device_index(current.index):
+            tensor = torch.ones(EXTENTS[-1], device=device)
+            text = f"with {current} current, a tensor for {device} is on {tensor.device}"
+            require(tensor.device == device, text)
+            require(bool(tensor.cpu().eq(1).all()), f"torch.ones on {device} has other values")
 
 
 def check_copies_between_devices(devices: Devices) -> None:
-    """Copy a tensor from each device to each other device."""
-    expected = torch.arange(1000.0)
-    for source, target in itertools.permutations(devices, 2):
+    """Copy tensors between all devices and the CPU. The current device stays the same.
+
+    Broken peer-to-peer copies return zeros or old values, so that a correct target seems wrong:
+    https://github.com/pytorch/pytorch/issues/107374.
+    """
+    everywhere = [torch.device("cpu"), *devices]
+    for extent, source, target in itertools.product(EXTENTS, everywhere, everywhere):
+        expected = torch.arange(1, extent + 1, dtype=torch.int32)
+        before = torch.accelerator.current_device_index()
         copy = expected.to(source).to(target)
         require(copy.device == target, f"a copy to {target} is on {copy.device}")
-        require(torch.equal(copy.cpu(), expected), f"{source} to {target}: other values")
+        text = f"a copy from {source} to {target} changes the current device"
+        require(torch.accelerator.current_device_index() == before, text)
+        text = f"{4 * extent} bytes copied from {source} to {target} arrive with other values"
+        require(torch.equal(copy.cpu(), expected), text)
 
 
 def check_copies_from_views(devices: Devices) -> None:

@@ -10,12 +10,15 @@ from functools import cache
 
 import torch
 
-from spec_tests.harness.environment import back_end
-from spec_tests.harness.environment.discarded_output import without_output
+from spec_tests.harness.environment import back_end, probes
+from spec_tests.harness.environment.back_end import dtype_name
+from spec_tests.harness.environment.probes import Finding
 from spec_tests.harness.environment.topology import Topology, not_run
 
 __all__ = [
+    "NAMES",
     "Capabilities",
+    "dtype_name",
     "empty_sizes",
     "find",
     "in_use",
@@ -27,21 +30,29 @@ __all__ = [
 ]
 
 
+#: The names of all features and dtypes that a test may need.
+NAMES = (*back_end.FEATURES, *map(dtype_name, back_end.DTYPES))
+
+
 @dataclass(frozen=True)
 class Capabilities:
     """The features and dtypes that the devices of a run offer.
 
     Args:
-        device: One of the devices.
+        topology: The devices.
         features: Names of `back_end.FEATURES`.
         dtypes: The dtypes in which the devices compute.
         errors: The names of the missing features and dtypes, by the text of their errors.
+        broken: The findings about required functions that are missing or wrong.
+        warnings: The first lines of the warnings that the back end shows.
     """
 
-    device: torch.device
+    topology: Topology
     features: frozenset[str]
     dtypes: tuple[torch.dtype, ...]
     errors: Mapping[str, str]
+    broken: tuple[Finding, ...]
+    warnings: frozenset[str]
 
     def offers(self, name: str) -> bool:
         """Return whether ``name``, a feature or the name of a dtype, is offered."""
@@ -49,55 +60,54 @@ class Capabilities:
 
     def summary(self) -> str:
         """Return one line that names the missing features and dtypes."""
-        names = [*back_end.FEATURES, *map(dtype_name, back_end.DTYPES)]
-        missing = [name for name in names if not self.offers(name)]
+        missing = [name for name in NAMES if not self.offers(name)]
         return f"all except {', '.join(missing)}" if missing else "all"
 
 
-def dtype_name(dtype: torch.dtype) -> str:
-    """Return the name of ``dtype`` without ``torch.``."""
-    return str(dtype).removeprefix("torch.")
-
-
 @cache
-def find(topology: Topology, allowed: Collection[str] | None = None) -> Capabilities:
+def find(
+    topology: Topology, allowed: Collection[str] | None = None, without: Collection[str] = ()
+) -> Capabilities:
     """Try all features and dtypes on the devices of ``topology``; return those that work.
 
     Args:
         topology: The devices.
         allowed: The names of the dtypes to use; None for all.
+        without: The names of features and dtypes that are neither tried nor used.
 
     Raises:
         ValueError: ``allowed`` has a name that is not one of `back_end.DTYPES`.
     """
-    unknown = set(allowed or ()).difference(map(dtype_name, back_end.DTYPES))
+    dtypes = {dtype_name(dtype): dtype for dtype in back_end.DTYPES}
+    unknown = set(allowed or ()).difference(dtypes)
     if unknown:
-        known = ", ".join(map(dtype_name, back_end.DTYPES))
-        raise ValueError(f"{min(unknown)!r} is not one of the dtypes {known}")
-    device = topology.device(0)
-    with without_output():
-        findings = list(back_end.find_all(topology.devices))
-        dtype_errors = {dtype: back_end.try_dtype(dtype, device) for dtype in back_end.DTYPES}
-    features = {finding.check.name for finding in findings if finding.state == "there"}
-    dtypes = tuple(
-        dtype
-        for dtype, error in dtype_errors.items()
-        if error is None
-        and _is_declared(dtype, device)
-        and (allowed is None or dtype_name(dtype) in allowed)
-    )
-    errors = {finding.text: finding.check.name for finding in findings if finding.text}
+        raise ValueError(f"{min(unknown)!r} is not one of the dtypes {', '.join(dtypes)}")
+    names = [check.name for check in back_end.CHECKS if check.name not in without]
+    findings = probes.find_all(back_end.run_check, names, topology)
+    used = [each for each in allowed or dtypes if each not in without]
+    of_dtypes = probes.find_all(back_end.try_dtype, sorted(used, key=[*dtypes].index), topology)
+    optional = [each for each in findings if each.name in back_end.FEATURES]
+    there = [each.name for each in (*optional, *of_dtypes) if each.state == "there"]
     # If several dtypes have the same error, the first of them counts: float64, not complex128.
-    for dtype, text in reversed(dtype_errors.items()):
-        errors |= {text: dtype_name(dtype)} if text else {}
-    features.intersection_update(back_end.FEATURES)
-    return Capabilities(device, frozenset(features), dtypes, errors)
+    errors = {each.text: each.name for each in (*optional, *reversed(of_dtypes)) if each.text}
+    return Capabilities(
+        topology,
+        frozenset(there).intersection(back_end.FEATURES),
+        tuple(
+            dtypes[each]
+            for each in there
+            if each in dtypes and _is_declared(dtypes[each], topology)
+        ),
+        errors,
+        tuple(each for each in findings if each not in optional and each.text),
+        frozenset(text for each in (*findings, *of_dtypes) for text in each.warnings),
+    )
 
 
-def _is_declared(dtype: torch.dtype, device: torch.device) -> bool:
+def _is_declared(dtype: torch.dtype, topology: Topology) -> bool:
     """Return False if the back end declares its dtypes, and ``dtype`` is not among them."""
     try:
-        declared = torch.accelerator.get_device_capability(device)["supported_dtypes"]
+        declared = torch.accelerator.get_device_capability(topology.device(0))["supported_dtypes"]
     except (AttributeError, KeyError, RuntimeError):  # not implemented by the back end
         return True
     return not declared or dtype in declared

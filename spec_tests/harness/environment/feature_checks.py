@@ -8,8 +8,12 @@ import torch
 from torch import nn
 
 from spec_tests.harness.environment.back_end_checks import Devices, device_module, require
+from spec_tests.harness.environment.queued_work import queue_work
 
 __all__ = [
+    "SYNCHRONOUS",
+    "check_addresses",
+    "check_asynchronous_operators",
     "check_autocast",
     "check_channels_last",
     "check_distinct_streams",
@@ -23,6 +27,10 @@ __all__ = [
     "check_seeds",
     "check_sparse",
 ]
+
+
+#: The text about devices on which a test of the order of work always passes.
+SYNCHRONOUS = "operators are synchronous: no test shows the order of work"
 
 
 def check_new_streams(devices: Devices) -> None:
@@ -39,6 +47,26 @@ def check_distinct_streams(devices: Devices) -> None:
     require(new != current, "torch.Stream(device) returns the current stream")
 
 
+def check_asynchronous_operators(devices: Devices) -> None:
+    """Read a value before a side stream has written it: the read must be too early once in three.
+
+    On the simulator the race detector finds such reads.
+    """
+    if devices[0].type != "sim":
+        require(any(_reads_too_early(devices[0]) for _ in range(3)), SYNCHRONOUS)
+
+
+def _reads_too_early(device: torch.device) -> bool:
+    written = torch.zeros(1, device=device)
+    torch.accelerator.synchronize(device)
+    with torch.Stream(device):
+        queue_work(device, 50)
+        written.fill_(1)
+    is_early = (written * 1).item() == 0
+    torch.accelerator.synchronize(device)
+    return is_early
+
+
 def check_events(devices: Devices) -> None:
     """Record an event, wait for it on the host, and query it."""
     event = torch.Event(devices[0])
@@ -53,10 +81,18 @@ def check_record_stream(devices: Devices) -> None:
     tensor.record_stream(torch.accelerator.current_stream(devices[0].index))
 
 
+def check_addresses(devices: Devices) -> None:
+    """Compare the addresses of a tensor, of a view of it, and of another tensor."""
+    tensor, other = torch.ones(2, device=devices[0]), torch.ones(2, device=devices[0])
+    require(tensor[1:].data_ptr() == tensor.data_ptr() + 4, "a view is not behind its tensor")
+    require(len({0, tensor.data_ptr(), other.data_ptr()}) == 3, "two tensors have one address")
+
+
 def check_seeds(devices: Devices) -> None:
     """Seed all devices twice, and compare the numbers that they draw."""
     draws = []
     for _ in range(2):
+        torch.manual_seed(3)
         device_module(devices).manual_seed_all(3)
         draws.append([torch.rand(2, device=device).tolist() for device in devices])
     require(draws[0] == draws[1], "one seed gives different numbers")

@@ -1,26 +1,49 @@
-"""Features of the simulated accelerator that a run switches off."""
+"""Features that a run switches off on the simulator, or does not use on real devices."""
 
 import pytest
+import torch
 
 from spec_tests import simulator
+from spec_tests.harness.environment import capabilities
 
-__all__ = ["switch_off"]
+__all__ = ["switch_off", "switched_off"]
 
 
 def switch_off(config: pytest.Config) -> None:
-    """Switch off the features that ``--profile`` and ``--without`` name.
+    """Switch off the features of the simulator that ``--profile`` and ``--without`` name.
 
-    Call it before the devices are made.
+    Call it before the devices are made. On real devices nothing is switched off; see
+    `switched_off`.
 
     Raises:
-        pytest.UsageError: there is no such profile or feature, or the devices are real.
+        pytest.UsageError: there is no such profile or feature.
     """
     profile, names = config.getoption("--profile"), config.getoption("--without")
-    if profile is None and not names:
+    if (profile is None and not names) or not _is_simulated(config):
         return
-    if config.getoption("--accelerator") not in ("auto", "sim"):
-        raise pytest.UsageError("--profile and --without: only sim can lack features on demand")
     try:
         simulator.switch_off([*simulator.PROFILES[profile or "full"], *names])
     except ValueError as error:
         raise pytest.UsageError(f"--without: {error}") from None
+
+
+def switched_off(config: pytest.Config) -> list[str]:
+    """Return the features and dtypes that a run on real devices does not use.
+
+    Raises:
+        pytest.UsageError: there is no such feature, or ``--profile`` is given.
+    """
+    names: list[str] = config.getoption("--without")
+    if config.getoption("--profile") is not None:
+        raise pytest.UsageError("--profile: only sim can lack features on demand")
+    unknown = [name for name in names if name not in capabilities.NAMES]
+    if unknown:
+        known = ", ".join(capabilities.NAMES)
+        raise pytest.UsageError(f"--without: no feature has the name {unknown[0]!r}; use {known}")
+    return names
+
+
+def _is_simulated(config: pytest.Config) -> bool:
+    if config.getoption("--accelerator") == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) is None
+    return bool(config.getoption("--accelerator") == "sim")

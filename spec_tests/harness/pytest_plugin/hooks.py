@@ -1,6 +1,7 @@
 """Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
 import os
+import re
 import signal
 
 import pytest
@@ -15,9 +16,9 @@ from spec_tests.harness.environment import (
     capabilities,
     faults,
     interpreter,
-    machine_check,
     switched_off_features,
 )
+from spec_tests.harness.environment.feature_checks import SYNCHRONOUS
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import (
     MODULES,
@@ -114,9 +115,18 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"reference: {_reference_name(config)}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
+        *_faults(config),
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]
+
+
+def _faults(config: pytest.Config) -> list[str]:
+    """Return a line for each fault of the devices that makes verdicts wrong or missing."""
+    found = capabilities_of(config)
+    order = [] if found.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
+    text = "devices: {0.name}: {0.state}: {0.text}; a failure may be a fault of the devices"
+    return [*map(text.format, found.broken), *order]
 
 
 def _reference_name(config: pytest.Config) -> str:
@@ -135,8 +145,14 @@ def pytest_runtest_teardown() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
-    """Enable the accelerator now: the first backward starts threads only for known devices."""
+    """Enable the accelerator now: the first backward starts threads only for known devices.
+
+    Warnings that the checks of the devices have shown are no errors of a test.
+    """
     topology_of(session.config)
+    for text in capabilities_of(session.config).warnings:
+        pattern = re.escape(text).replace(":", ".")  # A colon would end the text of the filter.
+        session.config.addinivalue_line("filterwarnings", f"ignore:{pattern}")
 
 
 def topology_of(config: pytest.Config) -> Topology:
@@ -155,21 +171,21 @@ def topology_of(config: pytest.Config) -> Topology:
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     names = config.getoption("--dtypes")
+    topology = topology_of(config)
+    without = switched_off_features.switched_off(config) if topology.accelerator != "sim" else ()
     try:
-        return capabilities.find(topology_of(config), names and frozenset(names.split(",")))
+        return capabilities.find(
+            topology, names and frozenset(names.split(",")), frozenset(without)
+        )
     except ValueError as error:
         raise pytest.UsageError(f"--dtypes: {error}") from None
 
 
 @pytest.fixture(scope="session")
 def topology(request: pytest.FixtureRequest) -> Topology:
-    """The devices of the run. The run ends if they place or copy tensors wrongly."""
-    found = topology_of(request.config)
-    machine_check.require_devices(found.devices)
-    machine_check.require_copies(found.devices)
-    machine_check.require_writes(found.devices)
+    """The devices of the run. Strategies draw the features that they offer."""
     capabilities.use(capabilities_of(request.config))
-    return found
+    return topology_of(request.config)
 
 
 @pytest.fixture(scope="session")

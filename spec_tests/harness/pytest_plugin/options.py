@@ -128,7 +128,8 @@ def add_race_options(parser: pytest.Parser) -> None:
         metavar="FEATURE",
         help="switch off a feature of simulated devices; repeatable: new-streams, events, "
         "record-stream, half-precision, double-precision, complex-numbers, sparse, "
-        "pinned-memory, autocast, kept-parameters",
+        "pinned-memory, autocast, kept-parameters; on real devices: do not try or use this "
+        "feature or dtype of the list that doctor prints",
     )
 
 

@@ -1,0 +1,115 @@
+"""Try functions of a back end one after the other. A call may end the process, or never return."""
+
+import multiprocessing
+import signal
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Literal
+
+from spec_tests.harness.environment.discarded_output import without_output
+from spec_tests.harness.environment.topology import Topology, make_topology
+
+__all__ = ["FOUND", "Finding", "State", "WrongResultError", "find_all", "try_probe"]
+
+State = Literal["there", "missing", "wrong"]
+#: Tries the function with this name on the devices of a topology. It raises `WrongResultError` if
+#: a result is wrong; any other exception means that the back end lacks the function.
+Probe = Callable[[str, Topology], None]
+
+#: Seconds after which a probe counts as hanging. The first one includes the start of the process.
+TIME_LIMIT = 120
+_CONTEXT = multiprocessing.get_context("spawn")
+
+
+class WrongResultError(Exception):
+    """The result of a function of the back end is wrong."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The result of a probe.
+
+    Args:
+        name: The name of the function that was tried.
+        state: ``there`` if it works, ``wrong`` if its result is wrong, ``missing`` if it raises an
+            error, ends the process or never returns.
+        text: The first line of the error; empty if the function works.
+        warnings: The first lines of the warnings.
+    """
+
+    name: str
+    state: State
+    text: str = ""
+    warnings: tuple[str, ...] = ()
+
+
+#: The findings on real devices. The key has the name of the probe, the names, and the topology. A
+#: run sends them to the workers of pytest-xdist.
+FOUND: dict[tuple[str, tuple[str, ...], Topology], list[Finding]] = {}
+
+
+def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Finding]:
+    """Return the finding for each of ``names``.
+
+    A new process tries them. If a call ends the process or never returns, another process tries
+    the remaining ones. Simulated devices are tried in this process.
+    """
+    if topology.accelerator == "sim":
+        return [try_probe(probe, name, topology) for name in names]
+    key = probe.__qualname__, tuple(names), topology
+    if key not in FOUND:
+        FOUND[key] = []
+        while len(FOUND[key]) < len(names):
+            FOUND[key] += _find_in_process(probe, names[len(FOUND[key]) :], topology)
+    return FOUND[key]
+
+
+def try_probe(probe: Probe, name: str, topology: Topology) -> Finding:
+    """Return the finding for ``name``, tried in this process."""
+    state: State = "there"
+    text = ""
+    with without_output(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            probe(name, topology)
+        except Exception as error:  # a back end may raise anything for a missing function
+            state = "wrong" if isinstance(error, WrongResultError) else "missing"
+            text = _first_line(error)
+    return Finding(name, state, text, tuple(_first_line(each.message) for each in caught))
+
+
+def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> Iterator[Finding]:
+    """Yield the findings of one new process; the last one says how the process ended."""
+    receiver, sender = _CONTEXT.Pipe(duplex=False)
+    process = _CONTEXT.Process(target=_send, args=(sender, probe, names, topology), daemon=True)
+    with without_output():
+        process.start()
+    sender.close()
+    for name in names:
+        try:
+            if receiver.poll(TIME_LIMIT):
+                yield receiver.recv()
+                continue
+            text = f"does not return within {TIME_LIMIT} s"
+        except EOFError:
+            process.join()
+            text = f"ends the process ({_describe_status(process.exitcode)})"
+        yield Finding(name, "missing", text)
+        break
+    process.kill()
+
+
+def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topology) -> None:
+    make_topology(topology.accelerator, ",".join(map(str, topology.ordinals)))
+    for name in names:
+        sender.send(try_probe(probe, name, topology))
+
+
+def _describe_status(status: int | None) -> str:
+    return signal.Signals(-status).name if status and status < 0 else f"status {status}"
+
+
+def _first_line(error: object) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

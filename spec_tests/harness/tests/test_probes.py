@@ -1,0 +1,66 @@
+"""Probes of a back end: a call that ends or blocks its process is a finding like any other."""
+
+import os
+import time
+import warnings
+
+import pytest
+
+from spec_tests.harness.environment import probes
+from spec_tests.harness.environment.probes import Finding
+from spec_tests.harness.environment.topology import Topology
+
+#: Topologies of real devices are tried in another process. The CPU stands for a real device here.
+DEVICES = Topology("cpu", (0,))
+
+
+def probe(name, topology):
+    match name:
+        case "aborts":
+            os.abort()
+        case "exits":
+            os._exit(3)
+        case "blocks":
+            time.sleep(600)
+        case "raises":
+            raise KeyError("first\nsecond")
+        case "is wrong":
+            raise probes.WrongResultError("0 is not 1")
+        case "warns":
+            warnings.warn("slow\nvery", stacklevel=1)
+
+
+@pytest.fixture(autouse=True)
+def cpu_is_a_device(monkeypatch):
+    """Let the probes' process accept the CPU as devices, and forget what the test found."""
+    monkeypatch.setattr(probes, "_send", send_without_devices)
+    monkeypatch.setattr(probes, "FOUND", {})
+
+
+def send_without_devices(sender, probe, names, topology):
+    for name in names:
+        sender.send(probes.try_probe(probe, name, topology))
+
+
+def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
+    names = ["aborts", "works", "exits", "raises", "is wrong", "warns"]
+    assert probes.find_all(probe, names, DEVICES) == [
+        Finding("aborts", "missing", "ends the process (SIGABRT)"),
+        Finding("works", "there"),
+        Finding("exits", "missing", "ends the process (status 3)"),
+        Finding("raises", "missing", "'first\\nsecond'"),
+        Finding("is wrong", "wrong", "0 is not 1"),
+        Finding("warns", "there", "", ("slow",)),
+    ]
+
+
+def test_a_probe_that_never_returns_is_missing(monkeypatch):
+    monkeypatch.setattr(probes, "TIME_LIMIT", 20)
+    found = probes.find_all(probe, ["blocks", "works"], DEVICES)
+    assert [each.text for each in found] == ["does not return within 20 s", ""]
+
+
+def test_findings_on_real_devices_are_kept(monkeypatch):
+    first = probes.find_all(probe, ["works"], DEVICES)
+    monkeypatch.setattr(probes, "_CONTEXT", None)  # Another process would need it.
+    assert probes.find_all(probe, ["works"], DEVICES) is first
