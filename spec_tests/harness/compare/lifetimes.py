@@ -25,13 +25,13 @@ def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
         Exception: the error of the call.
     """
     with disable_gc():
-        return _paths_alive(_references_of_call(call, target, topology))
+        return _paths_alive(_references_of_call(call, target, topology), topology)
 
 
 def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
     """Return the paths of arguments that are alive after a call that raises."""
     with disable_gc():
-        return _paths_alive(_references_of_error(call, target, topology))
+        return _paths_alive(_references_of_error(call, target, topology), topology)
 
 
 def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
@@ -49,7 +49,8 @@ def _references_of_error(call: Call, target: Target, topology: Topology) -> _Ref
     pytest.fail(f"{call!r} raised no exception")
 
 
-def _paths_alive(watched: _References) -> list[str]:
+def _paths_alive(watched: _References, topology: Topology) -> list[str]:
+    topology.synchronize()  # A queued copy may keep its source alive.
     return [path for path, reference in watched.items() if reference() is not None]
 
 

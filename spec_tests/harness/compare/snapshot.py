@@ -63,10 +63,10 @@ class _InputPaths:
     def __init__(self, inputs: Mapping[str, object]) -> None:
         found = [pair for name, value in inputs.items() for pair in tensors(value, name)]
         self._objects = {id(tensor): path for path, tensor in reversed(found)}
-        self._pointers = {
-            pointer: (path, tensor)
+        self._storages = {
+            storage: (path, tensor)
             for path, tensor in reversed(found)
-            if (pointer := _data_pointer(tensor))
+            if (storage := _storage_id(tensor))
         }
         self._others = {
             id(member): path
@@ -79,7 +79,7 @@ class _InputPaths:
         """Return a text that names the input whose memory ``tensor`` shares, or None."""
         if id(tensor) in self._objects:
             return f"is {self._objects[id(tensor)]}"
-        shared = self._pointers.get(_data_pointer(tensor))
+        shared = self._storages.get(_storage_id(tensor))
         if shared is None or tensor.numel() == 0:
             return None
         path, source = shared
@@ -89,9 +89,12 @@ class _InputPaths:
         return self._others.get(id(value))
 
 
-def _data_pointer(tensor: Tensor) -> int:
-    """Return the address of the tensor's storage; 0 for sparse tensors."""
-    return tensor.untyped_storage().data_ptr() if tensor.layout is torch.strided else 0
+def _storage_id(tensor: Tensor) -> int:
+    """Return the identity of the tensor's storage; 0 for sparse tensors.
+
+    The memory of some devices has no address.
+    """
+    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else 0
 
 
 def _byte_offset(tensor: Tensor) -> int:
