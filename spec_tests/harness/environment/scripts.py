@@ -79,7 +79,9 @@ def run_without_accelerator(script: str, target: Target) -> subprocess.Completed
         subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.
     """
     prologue = _WITHOUT_ACCELERATOR.format(target=target.name, mapping=target.mapping)
-    return _run(prologue + textwrap.dedent(script), CUDA_VISIBLE_DEVICES="")
+    # Without the second variable, ``import torch`` loads an installed back end.
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    return _run(prologue + textwrap.dedent(script), **hidden)
 
 
 def _run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
