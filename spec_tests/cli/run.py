@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
 
 from spec_tests.cli.progress import Progress, VerdictCollector
 
@@ -52,8 +53,26 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
         *output,
         *_forwarded_options(options),
         *_clause_options(options),
+        *_worker_options(options),
         *options.pytest,
     ]
+
+
+def _worker_options(options: argparse.Namespace) -> list[str]:
+    """Return options for one worker process on a real accelerator, which a test may end.
+
+    The number of workers that may be replaced is not limited. Options of the user that choose
+    workers, or that need a single process, take precedence.
+    """
+    given = any(re.match(r"-n|--(numprocesses|dist|pdb|trace)", each) for each in options.pytest)
+    workers = [] if given or _is_simulated(options) else ["-n1"]
+    return [*workers, f"--max-worker-restart={sys.maxsize}"]
+
+
+def _is_simulated(options: argparse.Namespace) -> bool:
+    if options.accelerator == "auto" and not options.modules:
+        return torch.accelerator.current_accelerator(check_available=True) is None
+    return bool(options.accelerator == "sim")
 
 
 def _forwarded_options(options: argparse.Namespace) -> list[str]:
