@@ -10,9 +10,10 @@ from spec_tests.functions.gradient_penalty import (
     scaled_square,
 )
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency import delayed_inputs
+from spec_tests.harness.concurrency.side_streams import DELAY, require_order
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 
@@ -83,7 +84,7 @@ def test_backward_of_a_chunk_runs_with_its_device_current(target, topology):
 def test_chunk_of_a_large_cpu_input_can_be_read_without_waiting(target, topology, pinned):
     # PyTorch 1.0: work on the current stream read the chunk too early (maskrcnn-benchmark #512).
     rows = torch.arange(2**22, dtype=torch.float32)
-    rows = rows.pin_memory() if pinned and topology.accelerator == "cuda" else rows
+    rows = rows.pin_memory() if pinned and capabilities.offers("pinned-memory") else rows
     expected = (rows.double() + 1).sum().item()
     for _ in range(10):
         # The next iteration frees these chunks while work that reads them may still be queued.
@@ -92,33 +93,35 @@ def test_chunk_of_a_large_cpu_input_can_be_read_without_waiting(target, topology
         assert total.item() == expected
 
 
-def _pinned_rows(topology, first):
+def _pinned_rows(first):
     rows = torch.arange(first, first + 2**20, dtype=torch.float32)
-    return rows.pin_memory() if topology.accelerator == "cuda" else rows
+    return rows.pin_memory() if capabilities.offers("pinned-memory") else rows
 
 
 @clause("functions.scatter.cpu-input-is-ready")
 def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology):
     capabilities.require("distinct-streams")
     capabilities.require("record-stream")  # without it, impl uses no side stream
-    rows = _pinned_rows(topology, 0)
+    require_order()
+    rows = _pinned_rows(0)
     functions = target.submodule("_functions")
     for device in dict.fromkeys(topology.devices):
         with functions._get_stream(device):
-            delayed_inputs.queue_sleep(device, 20)
+            queue_work(device, DELAY)
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
     assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
 
 
 @clause("functions.scatter.cpu-input-is-ready")
 def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
+    require_order()
     totals, expected = [], []
     for first in range(4):
-        rows = _pinned_rows(topology, first)
+        rows = _pinned_rows(first)
         chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
         for device in dict.fromkeys(topology.devices):
-            delayed_inputs.queue_sleep(device, 20)
-        # The sums run after the queued sleep. Without record_stream, the chunks of the next
+            queue_work(device, DELAY)
+        # The sums run after the queued work. Without record_stream, the chunks of the next
         # iteration would overwrite the freed memory before the sums read it.
         totals.append([chunk.double().sum() for chunk in chunks])
         expected.append([chunk.double().sum() for chunk in rows.chunk(3)])

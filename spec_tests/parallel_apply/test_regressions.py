@@ -5,16 +5,14 @@ import torch
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.side_streams import DELAY, on_side_streams
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.topology import not_run
+from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.exceptions import ExceptionSpec
 from spec_tests.strategies.failing_modules import FailingCall, error_and_modules
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Double
-
-#: Clock cycles that a GPU sleeps before it computes: a few tenths of a second.
-DELAY = 2**29
 
 
 class Echo(nn.Module):
@@ -96,16 +94,10 @@ def test_surplus_devices_are_refused(target, topology):
 @clause("parallel_apply.state.current-stream")
 def test_modules_wait_for_the_callers_queued_work(target, topology):
     """PyTorch 1.11 (#78824): workers used the default stream and read inputs too early."""
-    if topology.accelerator != "cuda":
-        not_run("needs CUDA, to delay a stream")
-    devices = topology.take(2)
-    inputs = [torch.zeros(1 << 20, device=device) for device in devices]
-    topology.synchronize()
-    streams = [torch.cuda.Stream(device) for device in devices]
-    with streams[0], streams[1]:
+    inputs = [torch.zeros(1 << 20, device=device) for device in topology.take(2)]
+    with on_side_streams(topology):
         for x in inputs:
-            with torch.cuda.device(x.device):
-                torch.cuda._sleep(DELAY)
+            queue_work(x.device, DELAY)
             x.fill_(1.0)
         found = target.parallel_apply.parallel_apply(
             [Double()] * 2, inputs, devices=[x.device.index for x in inputs]

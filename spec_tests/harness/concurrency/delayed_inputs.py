@@ -2,17 +2,16 @@
 
 An operator on an accelerator returns before its kernel has run. A stream that does not wait for
 the kernel that writes a tensor mostly reads the right values nevertheless, because the kernel is
-fast. Here a sleeping kernel delays the write:
+fast. Here a long kernel delays the write:
 
 1. The values of the inputs are saved, and their memory is cleared.
-2. A kernel that sleeps is queued on the current stream of each device.
-3. Copies of the saved values to the inputs are queued behind this kernel.
+2. A long product of matrices is queued on the current stream of each device.
+3. Copies of the saved values to the inputs are queued behind this product.
 4. The test makes the call before the copies have started.
 
 The simulator has no delay: an operator has finished when it returns.
 """
 
-import functools
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -20,11 +19,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-#: The number of clock cycles that a kernel sleeps to measure the duration of a cycle.
-_CYCLES = 10_000_000
 _milliseconds = 0.0
 
 
@@ -48,14 +46,6 @@ def delayed(inputs: Mapping[str, Any], topology: Topology) -> Iterator[None]:
         yield
 
 
-def queue_sleep(device: torch.device, milliseconds: float) -> None:
-    """Queue a sleeping kernel on the current stream of ``device`` without waiting for it."""
-    sleep = getattr(torch.get_device_module(device), "_sleep", None)
-    if sleep is not None:
-        with torch.accelerator.device_index(device.index):
-            sleep(int(milliseconds * _cycles_per_millisecond()))
-
-
 def _delay_inputs(inputs: Mapping[str, Any], topology: Topology) -> None:
     storages = list(_storages(inputs))
     saved = [storage.clone() for storage in storages]
@@ -63,7 +53,7 @@ def _delay_inputs(inputs: Mapping[str, Any], topology: Topology) -> None:
         storage.zero_()
     topology.synchronize()
     for device in dict.fromkeys(topology.devices):
-        queue_sleep(device, _milliseconds)
+        queue_work(device, _milliseconds)
     for storage, values in zip(storages, saved, strict=True):
         storage.copy_(values)
 
@@ -75,7 +65,7 @@ def _storages(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
     """
     found = [tensor for name, value in inputs.items() for _, tensor in tensors(value, name)]
     storages = {
-        tensor.untyped_storage().data_ptr(): tensor.untyped_storage()
+        tensor.untyped_storage()._cdata: tensor.untyped_storage()
         for tensor in found
         if tensor.device.type != "cpu" and tensor.layout is torch.strided and tensor.numel()
     }
@@ -101,14 +91,3 @@ def _make_current(streams: list[torch.Stream]) -> None:
     for stream in streams:
         torch.accelerator.set_stream(stream)
     torch.accelerator.set_device_index(index)
-
-
-@functools.cache
-def _cycles_per_millisecond() -> float:
-    cuda: Any = torch.cuda
-    start, stop = (cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    cuda._sleep(_CYCLES)
-    stop.record()
-    stop.synchronize()
-    return _CYCLES / float(start.elapsed_time(stop))

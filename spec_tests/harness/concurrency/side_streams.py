@@ -1,24 +1,48 @@
 """Helpers for tests that use side streams and never wait for a device."""
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 import torch
 from torch import Tensor
 
 from spec_tests import simulator
+from spec_tests.harness.concurrency.stream_log import CopyDelay
+from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.feature_checks import SYNCHRONOUS
+from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["fail_on_races", "late_copies", "on_side_streams", "queued_arange", "queued_copies"]
+__all__ = [
+    "DELAY",
+    "fail_on_races",
+    "late_copies",
+    "on_side_streams",
+    "queued_arange",
+    "queued_copies",
+    "require_order",
+]
+
+#: Milliseconds by which real devices delay each queued write and copy of a test of order.
+DELAY = 20.0
+
+
+def require_order() -> None:
+    """End the test as not-run if no early read on the devices gets an old value."""
+    if not capabilities.offers("asynchronous-operators"):
+        not_run(SYNCHRONOUS)
 
 
 @contextmanager
 def on_side_streams(topology: Topology) -> Iterator[None]:
     """Make a new stream current on every device inside the block.
 
+    Real devices delay the copies in the block; see `late_copies`.
+
     The new stream first waits for the former stream. After the block, the former stream waits for
     the new stream. The current device stays the same. The host does not wait.
     """
+    require_order()
     devices = list(dict.fromkeys(topology.devices))
     before = [torch.accelerator.current_stream(device) for device in devices]
     side_streams = [torch.Stream(device) for device in devices]
@@ -29,7 +53,8 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
         for side in side_streams:
             streams.enter_context(side)
         torch.accelerator.set_device_index(current)
-        yield
+        with _delay_copies(topology):
+            yield
     for side, stream in zip(side_streams, before, strict=True):
         stream.wait_stream(side)
 
@@ -50,22 +75,35 @@ def late_copies(topology: Topology) -> Iterator[None]:
     """Delay copies inside the block until the host or a stream waits. Fail if accesses race.
 
     The race detector does not see reads on the host, but a host read that does not wait for a copy
-    gets NaN. On a real accelerator, do nothing: copies there are asynchronous.
+    gets NaN. A real accelerator does work of `DELAY` milliseconds before each copy.
     """
+    require_order()
     if topology.accelerator != "sim":
-        yield
+        with _delay_copies(topology):
+            yield
         return
     with simulator.races(late_copies=0) as found:
         yield
     assert not found, str(found[0])
 
 
+def _delay_copies(topology: Topology) -> AbstractContextManager[object]:
+    """Return a block in which a real accelerator does work before each copy."""
+    return nullcontext() if topology.accelerator == "sim" else CopyDelay(DELAY)
+
+
 def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:
-    """Queue a kernel that writes 1, 2, 3, ... on the device of ``slot``. Return the tensor."""
-    extent = torch.Size(shape).numel()
-    return torch.arange(1.0, extent + 1, device=topology.device(slot)).reshape(shape) * 1
+    """Queue a late kernel on the device of ``slot``. Return the tensor 1, 2, 3, ... it writes."""
+    require_order()
+    device = topology.device(slot)
+    numbers = torch.arange(1.0, torch.Size(shape).numel() + 1, device=device).reshape(shape)
+    queue_work(device, DELAY)
+    return numbers * 1
 
 
 def queued_copies(*tensors: Tensor) -> list[Tensor]:
-    """Return copies of ``tensors``, written by kernels that are queued on the current streams."""
+    """Return copies of ``tensors``, which late kernels on the current streams write."""
+    require_order()
+    for device in {tensor.device for tensor in tensors if tensor.device.type != "cpu"}:
+        queue_work(device, DELAY)
     return [tensor.detach() * 1 for tensor in tensors]

@@ -8,6 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.harness.environment.topology import Topology
 
 #: The operators that may copy between devices.
@@ -58,6 +59,29 @@ class CopyPause(CopyLog):  # type: ignore[no-untyped-call]  # unannotated in PyT
         super()._record_stream(result)
         if len(self.streams) == 1:
             self._pause()
+
+
+class CopyDelay(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotated in PyTorch
+    """Queues work of some milliseconds on the devices of each copy inside the block."""
+
+    def __init__(self, milliseconds: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # unannotated in PyTorch
+        self._milliseconds = milliseconds
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func.overloadpacket in _COPIES:
+            leaves = tree_leaves((args, kwargs))
+            found = [leaf.device if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+            for device in {each for each in found if isinstance(each, torch.device)}:
+                if device.type != "cpu":
+                    queue_work(device, self._milliseconds)
+        return func(*args, **(kwargs or {}))
 
 
 def streams_of(call: Callable[[], object]) -> list[torch.Stream]:

@@ -23,44 +23,44 @@ def delayed():
 
 
 @pytest.fixture
-def sleeps(monkeypatch):
-    """Replace `queue_sleep` by a function that does not sleep; return the list of its calls.
+def works(monkeypatch):
+    """Replace `queue_work` by a function that does not sleep; return the list of its calls.
 
-    An entry of the list has the device, the milliseconds, and the result of `during_sleep()`.
+    An entry of the list has the device, the milliseconds, and the result of `during_work()`.
     """
 
-    class Sleeps(list):
-        during_sleep = staticmethod(lambda: None)
+    class Works(list):
+        during_work = staticmethod(lambda: None)
 
-    recorded = Sleeps()
+    recorded = Works()
 
     def record(device, milliseconds):
-        recorded.append((device, milliseconds, recorded.during_sleep()))
+        recorded.append((device, milliseconds, recorded.during_work()))
 
-    monkeypatch.setattr(delayed_inputs, "queue_sleep", record)
+    monkeypatch.setattr(delayed_inputs, "queue_work", record)
     return recorded
 
 
-def test_inputs_are_zero_while_a_device_sleeps(delayed, sleeps, topology):
+def test_inputs_are_zero_while_a_device_works(delayed, works, topology):
     inputs = {"x": dense().build(topology) + 1, "nested": [dense(slot=1).build(topology) + 1]}
-    sleeps.during_sleep = lambda: (inputs["x"].any().item(), inputs["nested"][0].any().item())
+    works.during_work = lambda: (inputs["x"].any().item(), inputs["nested"][0].any().item())
     with delayed_inputs.delayed(inputs, topology):
         assert [inputs["x"].sum().item(), inputs["nested"][0].sum().item()] == [78, 78]
     devices = list(dict.fromkeys(topology.devices))
-    assert sleeps == [(device, 1, (False, False)) for device in devices]
+    assert works == [(device, 1, (False, False)) for device in devices]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_inputs_are_unchanged_after_the_delay(delayed, sleeps, topology, layout):
+def test_inputs_are_unchanged_after_the_delay(delayed, works, topology, layout):
     tensor = TensorSpec((2, 3, 4, 2), layout=layout, requires_grad=True).build(topology)
     before = tensor.detach().clone(), tensor._version, tensor.stride(), tensor.data_ptr()
     with delayed_inputs.delayed({"tensor": tensor}, topology):
         torch.testing.assert_close(tensor.detach(), before[0], rtol=0, atol=0)
     assert (tensor._version, tensor.stride(), tensor.data_ptr()) == before[1:]
-    assert sleeps
+    assert works
 
 
-def test_cpu_and_sparse_inputs_are_not_delayed(delayed, sleeps, topology):
+def test_cpu_and_sparse_inputs_are_not_delayed(delayed, works, topology):
     on_cpu, sparse = dense(slot=None).build(topology), SparseSpec().build(topology)
     values = sparse.to_dense().cpu()
     with delayed_inputs.delayed({"on_cpu": on_cpu, "sparse": sparse}, topology):
@@ -85,23 +85,23 @@ def test_device_and_streams_are_restored_after_an_error(delayed, topology):
     assert current_device_and_streams(topology) == before
 
 
-def test_late_inputs_do_not_change_the_result(sleeps, topology):
+def test_late_inputs_do_not_change_the_result(works, topology):
     call = PublicCall(
         "comm.scatter", {"tensor": dense(), "devices": [DeviceAt(0), DeviceAt(1), DeviceAt(2)]}
     )
     target = Target("impl")
     expected = observe(call, target, topology)
-    assert not sleeps
+    assert not works
     delayed_inputs.set_delay(1)
     try:
         checks.same(observe(call, target, topology).result, expected.result)
     finally:
         delayed_inputs.set_delay(0)
-    assert sleeps
+    assert works
 
 
-def test_without_a_delay_no_device_sleeps(sleeps, topology):
+def test_without_a_delay_no_device_works(works, topology):
     before = current_device_and_streams(topology)
     with delayed_inputs.delayed({"x": dense().build(topology)}, topology):
         assert current_device_and_streams(topology) == before
-    assert not sleeps
+    assert not works
