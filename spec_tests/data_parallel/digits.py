@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.strategies.computed_modules import computed
 
 #: Number of training steps.
 STEPS = 30
@@ -41,7 +42,12 @@ class Training:
         return net.to(self.device).train(self.batch_statistics)
 
     def run(self, wrap: Callable[[nn.Module], nn.Module]) -> Any:
-        """Train ``wrap(network)``. Return a snapshot of losses, parameters and buffers by name."""
+        """Train ``wrap(network)``. Return a snapshot of losses, parameters and buffers by name.
+
+        The test is not-run if the devices do not compute the layers as the CPU does.
+        """
+        for layer in ("convolution", "batch_norm"):
+            computed([layer])
         net = self.build_network()
         model = wrap(net)
         optimizer = torch.optim.SGD(net.parameters(), LEARNING_RATE, momentum=0.9)

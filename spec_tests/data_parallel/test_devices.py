@@ -195,5 +195,5 @@ def test_traced_wrapper_on_one_device_accepts_any_batch_size(target, topology, g
     wrapped = target.data_parallel.DataParallel(nn.Linear(2, 1), topology.take(1))
     first, second = (torch.rand(count, 2).to(topology.device(slot)) for count in (4, 3))
     with torch.set_grad_enabled(grad):
-        traced = torch.jit.trace(wrapped, first)
+        traced = torch.jit.trace(wrapped, first, check_trace=False)
         checks.same(traced(second), wrapped(second))

@@ -13,6 +13,7 @@ from spec_tests.harness.compare.numerical_gradients import (
     pass_gradgradcheck,
 )
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ComplexAffine
@@ -65,6 +66,7 @@ def test_second_derivatives_pass_gradgradcheck(target, topology, entry_point, sl
 def test_complex_modules_stay_complex(
     target, baselines, topology, dtype, devices, rows, functional
 ):
+    capabilities.require("complex64")
     x = TensorSpec((rows, 2), dtype, requires_grad=True)
     call = DataParallelCall(NewModule(ComplexAffine), (x,), {}, devices, functional=functional)
     checks.agree(call, target, baselines, topology)

@@ -13,6 +13,7 @@ from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ArgumentCounts, OrdinalColumn
@@ -48,7 +49,7 @@ def forward_and_backward(target, topology):
     devices = topology.take(3)
     module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3)).to(devices[0])
     wrapped = target.data_parallel.DataParallel(module, devices)
-    x = torch.arange(12.0, device=devices[0]).reshape(6, 2).requires_grad_()
+    x = torch.arange(12.0).to(devices[0]).reshape(6, 2).requires_grad_()
     output = wrapped(x)
     output.square().sum().backward()
     tensors = [*module.parameters(), *module.buffers(), x, output]
@@ -117,9 +118,10 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
 def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
     """PyTorch 0.2 (#2736): the penalty failed with Conv2d. PyTorch 1.0 (#16532): in a helper."""
     capabilities.require("float64")
+    computed(["convolution"])
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
-    x = torch.linspace(-1, 1, 64, device=device).double().reshape(4, 1, 4, 4).requires_grad_()
+    x = torch.linspace(-1, 1, 64).double().reshape(4, 1, 4, 4).to(device).requires_grad_()
     wrapped = target.data_parallel.DataParallel(module, topology.take(3))
     found = gradient_penalty.gradients(penalty, wrapped, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)

@@ -124,7 +124,7 @@ def test_running_statistics_are_those_of_the_first_chunk(target, baselines, topo
 )
 def test_a_wrapper_may_be_copied_and_pickled(target, topology, duplicate):
     wrapped = wrapped_linear(target, topology)
-    x = torch.arange(8.0, device=topology.device(0)).reshape(4, 2)
+    x = torch.arange(8.0).to(topology.device(0)).reshape(4, 2)
     copied = duplicate(wrapped)
     checks.same(copied(x), wrapped(x))
     assert copied.module.weight is not wrapped.module.weight

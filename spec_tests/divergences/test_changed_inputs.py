@@ -53,7 +53,7 @@ def one_after_the_other(target):
 
 
 def batch(device):
-    return torch.arange(-9.0, 9.0, device=device).reshape(6, 3)
+    return torch.arange(-9.0, 9.0).to(device).reshape(6, 3)
 
 
 def run(forward, module, device):

@@ -24,7 +24,7 @@ SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 @given(sizes=SIZE_LISTS)
 @example(sizes=[3, 1])
 def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
-    tensor = torch.arange(sum(sizes), device=topology.device(0))
+    tensor = torch.arange(sum(sizes)).to(topology.device(0))
     devices = topology.take(len(sizes))
     found = target.scatter_gather.scatter([tensor, "text"], devices, chunk_sizes=sizes)
     expected = [chunk.tolist() for chunk in torch.arange(sum(sizes)).split(sizes)]
@@ -36,7 +36,7 @@ def test_sizes_with_matching_sum_are_used_exactly(target, topology, sizes):
 @given(sizes=SIZE_LISTS)
 @example(sizes=[3, 1])
 def test_keyword_arguments_are_split_by_chunk_sizes(target, topology, sizes):
-    tensor = torch.arange(sum(sizes), device=topology.device(0))
+    tensor = torch.arange(sum(sizes)).to(topology.device(0))
     arguments = (tensor,), {"x": tensor}, topology.take(len(sizes))
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, chunk_sizes=sizes)
     lengths = [
@@ -49,7 +49,7 @@ def test_keyword_arguments_are_split_by_chunk_sizes(target, topology, sizes):
 @given(rows=st.integers(0, 40), weights=SIZE_LISTS, factor=st.sampled_from([1, 0.25, 1000]))
 @example(rows=8, weights=[3, 1], factor=1)
 def test_rows_are_split_in_proportion_to_weights(target, topology, rows, weights, factor):
-    tensor = torch.arange(rows, device=topology.device(0))
+    tensor = torch.arange(rows).to(topology.device(0))
     devices = topology.take(len(weights))
     scaled = [weight * factor for weight in weights]
     found = target.scatter_gather.scatter([tensor], devices, chunk_sizes=scaled)
@@ -64,7 +64,7 @@ def test_rows_are_split_in_proportion_to_weights(target, topology, rows, weights
 @given(sizes=SIZE_LISTS, factor=st.sampled_from([0.1, 1 / 3, 1000]))
 @example(sizes=[1, 2, 7], factor=0.1)
 def test_chunks_in_whole_proportions_are_exact(target, topology, sizes, factor):
-    tensor = torch.arange(sum(sizes), device=topology.device(0))
+    tensor = torch.arange(sum(sizes)).to(topology.device(0))
     scaled = [size * factor for size in sizes]
     found = target.scatter_gather.scatter([tensor], topology.take(len(sizes)), chunk_sizes=scaled)
     checks.same([len(chunk) for [chunk] in found], sizes, factor)
@@ -79,7 +79,7 @@ INVALID_SIZES = pytest.mark.parametrize(
 @REFUSED_CLAUSE
 @INVALID_SIZES
 def test_invalid_chunk_sizes_are_refused(target, topology, sizes, text):
-    tensor = torch.arange(4, device=topology.device(0))
+    tensor = torch.arange(4).to(topology.device(0))
     with pytest.raises(ValueError, match=text):
         target.scatter_gather.scatter(tensor, topology.take(2), chunk_sizes=sizes)
 

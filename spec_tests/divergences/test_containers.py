@@ -83,7 +83,7 @@ def test_reference_cannot_join_dataclasses(reference, topology, slots):
 @EMPTY_CLAUSE
 @given(rows=st.integers(0, 5), slots=device_slots())
 def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows, slots):
-    tensor = torch.arange(rows, device=topology.device(0))
+    tensor = torch.arange(rows).to(topology.device(0))
     arguments = Pair(tensor, {"nothing": NoFields()})
     chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
     found = target.scatter_gather.scatter(arguments, topology.take(slots))
@@ -93,7 +93,7 @@ def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows,
 @EMPTY_CLAUSE
 @given(slots=device_slots())
 def test_reference_returns_no_chunks_for_an_empty_named_tuple(reference, topology, slots):
-    tensor = torch.arange(4, device=topology.device(0))
+    tensor = torch.arange(4).to(topology.device(0))
     checks.same(reference.scatter_gather.scatter((tensor, NoFields()), topology.take(slots)), [])
 
 
@@ -101,7 +101,7 @@ def test_reference_returns_no_chunks_for_an_empty_named_tuple(reference, topolog
 @EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
-    tensor = torch.arange(len(slots), device=topology.device(0))
+    tensor = torch.arange(len(slots)).to(topology.device(0))
     mapping = kind(b=tensor, a=3)
     found = target.scatter_gather.scatter([mapping], topology.take(slots))
     checks.same([get_metadata(result) for [result] in found], [get_metadata(mapping)] * len(slots))
@@ -113,7 +113,7 @@ def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topolo
 @pytest.mark.parametrize("kind", [config, named_table], ids="{0.__name__}".format)
 @given(slots=device_slots())
 def test_reference_loses_attributes_of_a_mapping(reference, topology, kind, slots):
-    mapping = kind(b=torch.arange(len(slots), device=topology.device(0)), a=3)
+    mapping = kind(b=torch.arange(len(slots)).to(topology.device(0)), a=3)
     found = reference.scatter_gather.scatter([mapping], topology.take(slots))
     assert get_metadata(mapping) not in [get_metadata(result) for [result] in found]
 

@@ -240,7 +240,7 @@ class Normalizing(nn.Module):
 @SAME_CLAUSE
 def test_each_forward_starts_with_the_statistics_of_the_module(target, topology):
     net, _ = wrapped(target, topology, module=Normalizing())
-    x = torch.arange(12.0, device=topology.device(0)).reshape(6, 2)
+    x = torch.arange(12.0).to(topology.device(0)).reshape(6, 2)
     with torch.no_grad(), net.hold():
         for _ in range(3):
             expected = x + net.module.mean + net.module.variance

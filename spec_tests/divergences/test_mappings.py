@@ -82,7 +82,7 @@ EVERY_KIND = pytest.mark.parametrize(
 @EVERY_KIND
 @given(slots=device_slots())
 def test_the_tensors_of_other_mappings_are_split(target, topology, kind, slots):
-    tensor = torch.arange(len(slots), device=topology.device(0))
+    tensor = torch.arange(len(slots)).to(topology.device(0))
     mapping = kind({"x": [tensor], "name": "text", "inner": kind({"x": tensor})})
     found = target.scatter_gather.scatter([mapping], topology.take(slots))
     checks.same([type(chunk) for [chunk] in found], [kind] * len(slots), slots)
@@ -95,7 +95,7 @@ def test_the_tensors_of_other_mappings_are_split(target, topology, kind, slots):
 @SPLIT_CLAUSE
 @given(count=st.integers(), slots=device_slots())
 def test_a_user_dict_keeps_its_attributes(target, topology, count, slots):
-    tensor = torch.arange(len(slots), device=topology.device(0))
+    tensor = torch.arange(len(slots)).to(topology.device(0))
     encoding = Encoding({"x": tensor}, count)
     found = target.scatter_gather.scatter([encoding], topology.take(slots))
     members = [(chunk["x"].tolist(), chunk.count) for [chunk] in found]
@@ -105,7 +105,7 @@ def test_a_user_dict_keeps_its_attributes(target, topology, count, slots):
 @SPLIT_CLAUSE
 @EVERY_KIND
 def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
-    batch = kind({"x": torch.arange(6.0, device=topology.device(0))})
+    batch = kind({"x": torch.arange(6.0).to(topology.device(0))})
     wrapper = target.data_parallel.DataParallel(Doubled(), topology.take((0, 1)))
     checks.same(wrapper(batch).tolist(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0], kind)
 
@@ -114,7 +114,7 @@ def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
 @EVERY_KIND
 @given(slots=device_slots(min_size=2))
 def test_reference_passes_the_same_mapping_to_every_replica(reference, topology, kind, slots):
-    mapping = kind({"x": torch.arange(4, device=topology.device(0))})
+    mapping = kind({"x": torch.arange(4).to(topology.device(0))})
     found = reference.scatter_gather.scatter([mapping], topology.take(slots))
     checks.same([chunk is mapping for [chunk] in found], [True] * len(slots), slots)
 

@@ -100,7 +100,7 @@ def test_the_first_replica_shares_the_memory_of_a_whole_tensor_on_its_device(
 def test_without_split_arguments_every_device_gets_the_whole_argument(
     target, topology, slots, value
 ):
-    tensor = torch.arange(3, device=topology.device(0))
+    tensor = torch.arange(3).to(topology.device(0))
     marked = [target.package.Whole([tensor, value])]
     found = target.scatter_gather.scatter(marked, topology.take(slots))
     checks.same(

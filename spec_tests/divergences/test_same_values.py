@@ -59,7 +59,7 @@ def casts_of_the_current_parameters(package, topology, way="in threads", earlier
     capabilities.require("autocast")
     device = topology.device(0)
     options = {} if way == "in threads" else {"in_turn": True}
-    module, x = CastingLinear(device), torch.arange(1.0, 5.0, device=device)[:, None]
+    module, x = CastingLinear(device), torch.arange(1.0, 5.0).to(device)[:, None]
     net = package.data_parallel.DataParallel(module, topology.take(2), **options)
     with torch.no_grad(), torch.autocast(device.type, torch.bfloat16):
         for value in (1, 2):

@@ -53,7 +53,7 @@ def test_positional_arguments_are_repeated_for_each_keyword_chunk(target, topolo
 def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
     target, topology, batch_first, case
 ):
-    row_per_device = torch.arange(case.devices, device=topology.device(0))
+    row_per_device = torch.arange(case.devices).to(topology.device(0))
     pair = case.tensor(topology), row_per_device
     positional, keyword = pair if batch_first else reversed(pair)
     arguments = (positional,), {"x": keyword}

@@ -69,7 +69,7 @@ def test_compressed_buffers_are_copied(target, topology, layout, slots, detach):
 @EVERY_COMPRESSED_LAYOUT
 def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
     module = Graph(sparse(topology, layout, 4))
-    rows = torch.arange(16.0, device=topology.device(0)).reshape(4, 4)
+    rows = torch.arange(16.0).to(topology.device(0)).reshape(4, 4)
     wrapper = target.data_parallel.DataParallel(module, topology.take((0, 1)))
     output = wrapper(rows)
     output.sum().backward()

@@ -122,7 +122,7 @@ def test_reference_copies_a_buffer_of_a_subclass_to_a_plain_tensor(reference, to
 def make_pair(topology):
     """Return a module whose weight is a tensor with two inner tensors."""
     net = nn.Module()
-    rows = torch.arange(3.0, device=topology.device(0))
+    rows = torch.arange(3.0).to(topology.device(0))
     net.weight = nn.Parameter(TwoTensor(rows, rows + 1))
     return net
 
@@ -160,7 +160,7 @@ def test_reference_copies_wrapper_parameters_to_plain_tensors(reference, topolog
 def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
     target, topology, slot, slots, requires_grad
 ):
-    rows = torch.arange(float(len(slots)), device=topology.device(slot)).as_subclass(Named)
+    rows = torch.arange(float(len(slots))).to(topology.device(slot)).as_subclass(Named)
     rows.axis = {"name": "axis"}
     chunks = target.scatter_gather.scatter(
         rows.requires_grad_(requires_grad), topology.take(slots)
@@ -171,7 +171,7 @@ def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
 
 @CHUNKS_CLAUSE
 def test_reference_drops_the_attributes_of_inputs(reference, topology):
-    rows = torch.arange(4.0, device=topology.device(0)).as_subclass(Named)
+    rows = torch.arange(4.0).to(topology.device(0)).as_subclass(Named)
     rows.axis = {"name": "axis"}
     chunks = reference.scatter_gather.scatter(rows, topology.take((0, 1)))
     checks.same([hasattr(chunk, "axis") for chunk in chunks], [False, False])

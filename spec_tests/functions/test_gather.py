@@ -96,7 +96,7 @@ def test_gradient_of_a_scalar_is_a_scalar(target, topology, count):
     scalars = build([dense((), slot, requires_grad=True) for slot in range(count)], topology)
     with pytest.warns(UserWarning, match=SCALARS_TEXT):
         joined = target.functions.Gather.apply(topology.device(0), 0, *scalars)
-    weights = torch.arange(1.0, count + 1, device=joined.device)
+    weights = torch.arange(1.0, count + 1).to(joined.device)
     found = torch.autograd.grad(joined, scalars, weights)
     assert [gradient.tolist() for gradient in found] == weights.tolist()
     assert [gradient.device for gradient in found] == topology.take(count)

@@ -80,6 +80,8 @@ def _call(
     grad_enabled: bool,
 ) -> Any:
     arguments = args if isinstance(args, (list, tuple)) else (args,)
+    if device.type != "cpu" and device.index >= torch.accelerator.device_count():
+        torch.accelerator.set_device_index(device.index)  # Raises the error of a missing device.
     if stream is not None and stream != _current_stream(device):
         torch.accelerator.set_stream(stream)
     with torch.set_grad_enabled(grad_enabled), torch.accelerator.device_index(device.index):

@@ -23,8 +23,11 @@ class NestedDataParallelCall:
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the layer, its input and the devices, by name."""
         devices = topology.take(2)
+        module = nn.Linear(2, 1)
+        nn.init.ones_(module.weight)
+        nn.init.zeros_(module.bias)
         return {
-            "module": nn.Linear(2, 1).to(devices[0]),
+            "module": module.to(devices[0]),
             "x": torch.ones(4, 2, device=devices[0]),
             "devices": devices,
         }

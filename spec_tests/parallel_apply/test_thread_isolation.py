@@ -237,7 +237,7 @@ def test_data_parallel_replicas_run_event_loops_inside_a_coroutine(target, topol
             assert super().forward() == "fetched"
             return x
 
-    module, x = Fetching(), torch.arange(rows, device=topology.device(0))
+    module, x = Fetching(), torch.arange(rows).to(topology.device(0))
     wrapped = target.data_parallel.DataParallel(module, topology.take(2))
 
     async def call():

@@ -10,6 +10,7 @@ from torch.nn.utils import parametrizations
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.replica_laws import flat_weights_are_shared
+from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.layers import ListContainers, Recurrent
 
 
@@ -56,6 +57,7 @@ def test_the_first_replica_is_not_the_module_itself(target, topology):
 @clause("replicate.buffers.updates-of-the-first-last")
 def test_statistics_of_the_first_replica_reach_the_module(target, topology):
     # The fix of #11476 must keep the statistics of the first replica (#12671, #13350).
+    computed(["batch_norm"])
     module = nn.BatchNorm1d(2).to(topology.device(0))
     first, _ = target.replicate.replicate(module, topology.take(2))
     first(torch.ones(3, 2, device=topology.device(0)))

@@ -40,13 +40,13 @@ def imported_torch_modules(target, topology):
     An import in a deeply nested call would exceed the recursion limit.
     """
     wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
-    wrapped(torch.arange(4, device=topology.device(0)))
+    wrapped(torch.arange(4).to(topology.device(0)))
 
 
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
 def test_deeply_nested_tensor_is_split(target, topology, kinds, depth):
-    value = nest(kinds, depth, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth, torch.arange(4).to(topology.device(0)))
     scatter = partial(target.scatter_gather.scatter, value, topology.take(2))
     results = [unnest(result) for result in call_on_empty_stack(scatter)]
     assert [tensor.tolist() for _, tensor in results] == [[0, 1], [2, 3]]
@@ -56,7 +56,7 @@ def test_deeply_nested_tensor_is_split(target, topology, kinds, depth):
 @clause("scatter_gather.scatter.deep")
 @pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
 def test_deeply_nested_keyword_arguments_are_split(target, topology, kinds, depth):
-    tensor = torch.arange(4, device=topology.device(0))
+    tensor = torch.arange(4).to(topology.device(0))
     args, kwargs = (nest(kinds, depth - 1, tensor),), {"y": nest(kinds, depth - 1, tensor)}
     call = partial(target.scatter_gather.scatter_kwargs, args, kwargs, topology.take(2))
     inputs, scattered_kwargs = call_on_empty_stack(call)
@@ -78,7 +78,7 @@ def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_data_parallel_accepts_and_returns_deeply_nested_values(target, topology, kinds, depth):
-    value = nest(kinds, depth - 10, torch.arange(4, device=topology.device(0)))
+    value = nest(kinds, depth - 10, torch.arange(4).to(topology.device(0)))
     wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
     found, tensor = unnest(call_on_empty_stack(partial(wrapped, value)))
     assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])

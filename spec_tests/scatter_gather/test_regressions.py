@@ -77,7 +77,7 @@ def _call_ignoring_index_error(function, *arguments):
 def test_keyword_arguments_follow_the_order_of_the_devices(target, topology):
     # PyTorch 0.1: keyword arguments went to devices 0, 1, ... instead of the given ones (#2184).
     devices = topology.take([1, 0])
-    rows = torch.arange(2, device=topology.device(0))
+    rows = torch.arange(2).to(topology.device(0))
     inputs, kwargs = target.scatter_gather.scatter_kwargs((rows,), {"x": rows}, devices)
     checks.same([x.device for (x,) in inputs], devices)
     checks.same([replica_kwargs["x"].device for replica_kwargs in kwargs], devices)

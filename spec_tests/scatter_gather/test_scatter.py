@@ -62,7 +62,7 @@ def test_tensors_in_nested_containers_are_split(target, baselines, topology, cal
 @example(rows=34, count=8)
 @example(rows=0, count=8)
 def test_chunk_extent_is_the_rounded_up_quotient(target, topology, rows, count):
-    tensor = torch.arange(rows, device=topology.device(0))
+    tensor = torch.arange(rows).to(topology.device(0))
     chunks = target.scatter_gather.scatter(tensor, topology.take(count))
     checks.same(
         [len(chunk) for chunk in chunks], even_chunks(rows, count), f"{rows} rows over {count}"
@@ -72,7 +72,7 @@ def test_chunk_extent_is_the_rounded_up_quotient(target, topology, rows, count):
 @clause("scatter_gather.scatter.count")
 @given(rows=st.integers(0, 9), count=st.integers(1, 6))
 def test_number_of_results_is_the_number_of_chunks(target, topology, rows, count):
-    tensor = torch.arange(rows, device=topology.device(0))
+    tensor = torch.arange(rows).to(topology.device(0))
     found = target.scatter_gather.scatter(["text", {"x": tensor}], topology.take(count))
     checks.same(len(found), len(even_chunks(rows, count)), f"{rows} rows over {count}")
 
@@ -98,7 +98,7 @@ def test_inputs_other_than_a_bare_tensor_are_scattered_to_a_list(target, topolog
 @clause("scatter_gather.scatter.devices-in-order")
 @given(slots=device_slots())
 def test_chunks_are_in_the_order_of_the_devices(target, topology, slots):
-    tensor = torch.arange(len(slots), device=topology.device(1))
+    tensor = torch.arange(len(slots)).to(topology.device(1))
     found = target.scatter_gather.scatter([tensor], topology.take(slots))
     checks.same([chunk.device for [chunk] in found], topology.take(slots), slots)
 
@@ -108,7 +108,7 @@ def test_chunks_are_in_the_order_of_the_devices(target, topology, slots):
 @given(slots=device_slots())
 def test_devices_may_be_ordinals_strings_or_torch_devices(target, topology, spelling, slots):
     devices = [DeviceAt(slot, spelling).build(topology) for slot in slots]
-    tensor = torch.arange(len(slots), device=topology.device(0))
+    tensor = torch.arange(len(slots)).to(topology.device(0))
     found = target.scatter_gather.scatter((tensor,), devices)
     checks.same([chunk.device for (chunk,) in found], topology.take(slots), slots)
 
@@ -156,7 +156,7 @@ def _spec(extent, dim):
 @clause("scatter_gather.scatter.surplus-devices")
 @given(rows=st.integers(1, 3), surplus=st.integers(1, 3))
 def test_scatter_ignores_devices_without_a_chunk(target, baselines, topology, rows, surplus):
-    tensor = torch.arange(rows, device=topology.device(0))
+    tensor = torch.arange(rows).to(topology.device(0))
     devices = [*topology.take(rows), *[99] * surplus]
     call = PublicCall("scatter_gather.scatter", {"inputs": [tensor], "target_gpus": devices})
     checks.agree(call, target, baselines, topology)

@@ -83,7 +83,7 @@ def test_masked_tensor_is_split_with_its_mask(target, topology, spec, slots):
 def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology, nested, slots):
     count = len(nested)
     masked = Masked(count)
-    plain = torch.arange(count, device=topology.device(0))
+    plain = torch.arange(count).to(topology.device(0))
     args = (nested.build(topology), [masked.build(topology)])
     found, found_kwargs = target.scatter_gather.scatter_kwargs(
         args, {"x": plain}, topology.take(slots)
@@ -100,7 +100,7 @@ def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology,
 @pytest.mark.parametrize("spec", [Jagged((1, 2, 3, 4)), Masked(4)], ids=repr)
 @given(rows=st.integers(1, 8))
 def test_entries_of_devices_without_a_batch_chunk_are_dropped(target, topology, spec, rows):
-    batch = torch.arange(rows, device=topology.device(0))
+    batch = torch.arange(rows).to(topology.device(0))
     whole = spec.build(topology)
     found = target.scatter_gather.scatter([batch, whole], topology.take(4))
     count = len(even_chunks(rows, 4))
@@ -152,8 +152,8 @@ def test_split_of_a_sparse_tensor_is_refused(target, topology, layout, rows):
 def test_subclass_without_split_with_sizes_is_split(
     target, topology, slot, rows, slots, requires_grad
 ):
-    tensor = torch.arange(1.0, rows + 1, device=topology.device(slot)).as_subclass(
-        WithoutSplitWithSizes
+    tensor = (
+        torch.arange(1.0, rows + 1).to(topology.device(slot)).as_subclass(WithoutSplitWithSizes)
     )
     tensor.requires_grad_(requires_grad)
     chunks = target.scatter_gather.scatter(tensor, topology.take(slots))

@@ -132,7 +132,7 @@ class NewObject:
 
     def build(self, topology: Topology) -> Any:
         """Return the object. Tensors in it are on the first device."""
-        tensor = torch.arange(4, device=topology.device(0))
+        tensor = torch.arange(4).to(topology.device(0))
         makers: dict[str, Callable[[], Any]] = {
             "Opaque()": Opaque,
             "[]": list,

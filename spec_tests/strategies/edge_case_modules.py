@@ -20,7 +20,14 @@ from spec_tests.strategies.custom_modules import (
     add_bias,
     subtract_weight,
 )
-from spec_tests.strategies.layers import KINDS, WIDTH, Recurrent, Scaled, square_layer
+from spec_tests.strategies.layers import (
+    KINDS,
+    WIDTH,
+    Convolution,
+    Recurrent,
+    Scaled,
+    square_layer,
+)
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -79,6 +86,7 @@ def _weight_norm_linear() -> nn.Module:
 #: `EdgeCaseModule` builds.
 EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
+    "convolution": lambda: Convolution(torch.contiguous_format),
     "weight_norm_hook": _weight_norm_linear,
     "spectral_norm_hook": lambda: nn.utils.spectral_norm(square_layer()),
     "spectral_norm": lambda: parametrizations.spectral_norm(square_layer()),

@@ -142,13 +142,13 @@ class DictContainers(nn.Module):
         return x * len(self.scales)
 
 
-class ChannelsLast(nn.Module):
-    """A convolution whose weight is stored channels last."""
+class Convolution(nn.Module):
+    """A convolution whose weight has a memory format."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory_format: torch.memory_format) -> None:
         super().__init__()
         convolution = nn.Conv2d(2, 2, 3, padding=1)
-        self.convolution = convolution.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub lacks the keyword
+        self.convolution = convolution.to(memory_format=memory_format)  # type: ignore[call-overload]  # torch's stub lacks the keyword
 
     def forward(self, x: Tensor) -> Tensor:
         """Reshape each row to two channels of 2 by 1 pixels, convolve, and reshape back."""
@@ -203,7 +203,7 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "scalar": lambda: Scaled(torch.tensor(0.5)),
     "double": lambda: Scaled(torch.rand(WIDTH, dtype=torch.float64)),
     "half": lambda: Scaled(torch.rand(WIDTH).half()),
-    "channels_last": ChannelsLast,
+    "channels_last": lambda: Convolution(torch.channels_last),
     "weight_norm": lambda: parametrizations.weight_norm(square_layer()),
     "orthogonal": lambda: parametrizations.orthogonal(square_layer(), orthogonal_map="cayley"),
     "lstm": lambda: Recurrent(nn.LSTM(WIDTH, WIDTH, batch_first=True)),

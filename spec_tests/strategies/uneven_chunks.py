@@ -26,7 +26,7 @@ class FewRows:
 
     def tensor(self, topology: Topology) -> torch.Tensor:
         """Return the tensor on the first device."""
-        return torch.arange(self.rows, device=topology.device(0))
+        return torch.arange(self.rows).to(topology.device(0))
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class UnequalChunkCounts:
 
     def tensors(self, topology: Topology) -> list[torch.Tensor]:
         """Return the two tensors on the first device."""
-        return [torch.arange(rows, device=topology.device(0)) for rows in self.rows]
+        return [torch.arange(rows).to(topology.device(0)) for rows in self.rows]
 
     def error_texts(self) -> list[str]:
         """Return the texts that the error must contain: all extents and numbers of chunks."""

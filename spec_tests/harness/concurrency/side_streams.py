@@ -96,7 +96,7 @@ def queued_arange(topology: Topology, slot: int, *shape: int) -> Tensor:
     """Queue a late kernel on the device of ``slot``. Return the tensor 1, 2, 3, ... it writes."""
     require_order()
     device = topology.device(slot)
-    numbers = torch.arange(1.0, torch.Size(shape).numel() + 1, device=device).reshape(shape)
+    numbers = torch.arange(1.0, torch.Size(shape).numel() + 1).reshape(shape).to(device)
     queue_work(device, DELAY)
     return numbers * 1
 
