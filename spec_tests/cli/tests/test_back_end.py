@@ -1,5 +1,6 @@
 """Features that the simulator can lack, the checks that find them, and tests that need them."""
 
+import argparse
 import json
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.cli import back_end as command
+from spec_tests.cli import run
 from spec_tests.harness.conformance.missing_features import find_missing
 from spec_tests.harness.environment import back_end, capabilities
 from spec_tests.simulator import native
@@ -116,6 +118,44 @@ def _fill_from_the_start(tensor, value, fill=torch.Tensor.fill_):
     if tensor.device.type != "cpu":
         tensor = tensor.as_strided(tensor.shape, tensor.stride(), 0)
     return fill(tensor, value)
+
+
+def test_functions_that_are_left_out_are_neither_tried_nor_offered(topology, monkeypatch):
+    monkeypatch.setattr(torch, "Event", None)  # A check of events would raise an error.
+    offered = capabilities.find.__wrapped__(topology, without=frozenset({"events", "float64"}))
+    assert not offered.offers("events")
+    assert not offered.offers("float64")
+    assert not offered.errors
+
+
+def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no streams")
+
+    monkeypatch.setattr(torch.accelerator, "current_stream", fail)
+    offered = find(topology)
+    assert {"current stream", "waits between streams"} <= {each.name for each in offered.broken}
+    scope = {"__name__": "spec_tests.chapter", "torch": torch}
+    exec("def call(): torch.accelerator.current_stream()", scope)
+    with pytest.raises(RuntimeError) as caught:
+        scope["call"]()
+    monkeypatch.undo()
+    assert find_missing(caught.value, offered, "impl") is None
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "given", "expected"),
+    [
+        ("cuda", [], True),
+        ("sim", [], False),
+        ("cuda", ["-n", "2"], False),
+        ("cuda", ["-n0"], False),
+    ],
+    ids=["real", "simulated", "workers", "one process"],
+)
+def test_tests_on_real_devices_run_in_a_worker(accelerator, given, expected):
+    options = argparse.Namespace(accelerator=accelerator, modules=[], pytest=given)
+    assert ("-n1" in run._worker_options(options)) == expected
 
 
 def test_unknown_feature_is_refused():

@@ -87,19 +87,18 @@ def find(
     used = [each for each in allowed or dtypes if each not in without]
     of_dtypes = probes.find_all(back_end.try_dtype, sorted(used, key=[*dtypes].index), topology)
     optional = [each for each in findings if each.name in back_end.FEATURES]
-    there = [each.name for each in (*optional, *of_dtypes) if each.state == "there"]
+    broken = [each for each in findings if each not in optional and each.text]
+    offered = [dtypes[each.name] for each in of_dtypes if each.state == "there"]
     # If several dtypes have the same error, the first of them counts: float64, not complex128.
     errors = {each.text: each.name for each in (*optional, *reversed(of_dtypes)) if each.text}
+    for each in broken:  # A test that fails with this error is not excused.
+        errors.pop(each.text, None)
     return Capabilities(
         topology,
-        frozenset(there).intersection(back_end.FEATURES),
-        tuple(
-            dtypes[each]
-            for each in there
-            if each in dtypes and _is_declared(dtypes[each], topology)
-        ),
+        frozenset(each.name for each in optional if each.state == "there"),
+        tuple(dtype for dtype in offered if _is_declared(dtype, topology)),
         errors,
-        tuple(each for each in findings if each not in optional and each.text),
+        tuple(broken),
         frozenset(text for each in (*findings, *of_dtypes) for text in each.warnings),
     )
 
