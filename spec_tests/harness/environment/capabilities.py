@@ -84,8 +84,8 @@ def find(
         raise ValueError(f"{min(unknown)!r} is not one of the dtypes {', '.join(dtypes)}")
     names = [check.name for check in back_end.CHECKS if check.name not in without]
     findings = probes.find_all(back_end.run_check, names, topology)
-    used = [each for each in allowed or dtypes if each not in without]
-    of_dtypes = probes.find_all(back_end.try_dtype, sorted(used, key=[*dtypes].index), topology)
+    used = [each for each in dtypes if each in (allowed or dtypes) and each not in without]
+    of_dtypes = probes.find_all(back_end.try_dtype, used, topology)
     optional = [each for each in findings if each.name in back_end.FEATURES]
     broken = [each for each in findings if each not in optional and each.text]
     offered = [dtypes[each.name] for each in of_dtypes if each.state == "there"]
