@@ -37,7 +37,10 @@ def computed(kinds: Sequence[str]) -> list[str]:
     used = capabilities.in_use()
     if used is None:
         return list(kinds)
-    errors = {kind: _find_error(kind, used.topology) for kind in kinds}
+    errors = {
+        kind: _find_error(kind, used.topology) or _describe_missing_dtypes(kind, used)
+        for kind in kinds
+    }
     if all(errors.values()):
         kind, error = next(iter(errors.items()))
         not_run(f"the devices do not compute the layer {kind} as the CPU does: {error}")
@@ -65,6 +68,18 @@ def _find_error(kind: str, topology: Topology) -> str:
     kinds = [kind] if topology.accelerator == "sim" else [*EDGE_CASES]
     findings = probes.find_all(compare_layer, kinds, topology)
     return next(each.text[:MAX_TEXT] for each in findings if each.name == kind)
+
+
+def _describe_missing_dtypes(kind: str, used: capabilities.Capabilities) -> str:
+    missing = [name for name in _find_dtypes(kind) if not used.offers(name)]
+    return f"the devices lack {', '.join(missing)}" if missing else ""
+
+
+@cache
+def _find_dtypes(kind: str) -> list[str]:
+    """Return the names of the dtypes of a layer's parameters."""
+    dtypes = {capabilities.dtype_name(each.dtype) for each in build_edge_case(kind).parameters()}
+    return sorted(dtypes)
 
 
 def compare_layer(kind: str, topology: Topology) -> None:

@@ -39,12 +39,8 @@ class TensorSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor: the layout's view of a tensor with elements 0, 1, 2, ...
-
-        The test is not-run if the devices do not compute in the dtype.
-        """
+        """Return a new tensor: the layout's view of a tensor with elements 0, 1, 2, ..."""
         device = topology.device(self.slot)
-        require(dtype_name(self.dtype))
         shape, view = _source_and_view(self.shape, self.layout)
         source = counting(shape, self.dtype, device)
         # `__repr__` prints this code, too.
@@ -66,7 +62,11 @@ def counting(
     dtype: torch.dtype = torch.float32,
     device: torch.device = CPU,
 ) -> Tensor:
-    """Return ``0, 1, 2, ...`` in row-major order, times ``1 - 2j`` for a complex dtype."""
+    """Return ``0, 1, 2, ...`` in row-major order, times ``1 - 2j`` for a complex dtype.
+
+    The test is not-run if the devices do not compute in the dtype.
+    """
+    require(dtype_name(dtype))
     count = torch.arange(torch.Size(shape).numel(), device="cpu").reshape(tuple(shape))
     if dtype.is_complex:
         count = count * (1 - 2j)
