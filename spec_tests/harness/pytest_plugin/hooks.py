@@ -147,10 +147,12 @@ def pytest_runtest_teardown() -> None:
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Enable the accelerator now: the first backward starts threads only for known devices.
 
-    Warnings that the checks of the devices have shown are no errors of a test.
+    Warnings that the checks of real devices have shown are no errors of a test. Simulated devices
+    are not used here, so that the process may still fork.
     """
-    topology_of(session.config)
-    for text in capabilities_of(session.config).warnings:
+    topology = topology_of(session.config)
+    shown = () if topology.accelerator == "sim" else capabilities_of(session.config).warnings
+    for text in shown:
         pattern = re.escape(text).replace(":", ".")  # A colon would end the text of the filter.
         session.config.addinivalue_line("filterwarnings", f"ignore:{pattern}")
 
