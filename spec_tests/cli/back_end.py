@@ -1,6 +1,6 @@
 """The command ``doctor --accelerator NAME``: the functions that a back end offers and lacks."""
 
-import importlib
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,13 +23,12 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     """
     from spec_tests.harness.environment import back_end, capabilities, probes
     from spec_tests.harness.environment.back_end import dtype_name
-    from spec_tests.harness.environment.topology import make_topology
+    from spec_tests.harness.environment.topology import MODULES, make_topology
     from spec_tests.harness.input_files import shorten
     from spec_tests.strategies.computed_modules import find_errors
 
     try:
-        for name in modules:
-            importlib.import_module(name)
+        os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error
         print(shorten(f"{type(error).__name__}: {error}"))

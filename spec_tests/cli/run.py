@@ -19,6 +19,8 @@ SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
 #: The exit status if missing names of the target are the only errors.
 NOT_OFFERED = 6
+#: The number of tests that may end their process before the run ends.
+MAX_RESTARTS = 1000
 
 
 def run(options: argparse.Namespace) -> int:
@@ -61,12 +63,11 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
 def _worker_options(options: argparse.Namespace) -> list[str]:
     """Return options for one worker process on a real accelerator, which a test may end.
 
-    The number of workers that may be replaced is not limited. Options of the user that choose
-    workers, or that need a single process, take precedence.
+    Options of the user that choose workers, or that need a single process, take precedence.
     """
     given = any(re.match(r"-n|--(numprocesses|dist|pdb|trace)", each) for each in options.pytest)
     workers = [] if given or _is_simulated(options) else ["-n1"]
-    return [*workers, f"--max-worker-restart={sys.maxsize}"]
+    return [*workers, f"--max-worker-restart={MAX_RESTARTS}"]
 
 
 def _is_simulated(options: argparse.Namespace) -> bool:

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from spec_tests.cli import back_end as command
 from spec_tests.cli import run
 from spec_tests.harness.conformance.missing_features import find_missing
 from spec_tests.harness.environment import back_end, capabilities
+from spec_tests.harness.environment.topology import MODULES
 from spec_tests.simulator import native
 from spec_tests.strategies import computed_modules
 
@@ -31,6 +33,12 @@ MISSING = {
     "pinned-memory": {"pinned-memory"},
     "kept-parameters": {"kept-parameters"},
 }
+
+
+@pytest.fixture(autouse=True)
+def _keep_modules(monkeypatch):
+    """Restore the modules that child processes import; ``doctor`` sets them."""
+    monkeypatch.setenv(MODULES, os.environ.get(MODULES, ""))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ State = Literal["there", "missing", "wrong"]
 #: a result is wrong; any other exception means that the back end lacks the function.
 Probe = Callable[[str, Topology], None]
 
-#: Seconds after which a probe counts as hanging. The first one includes the start of the process.
+#: Seconds after which a probe, or the start of its process, counts as hanging.
 TIME_LIMIT = 120
 _CONTEXT = multiprocessing.get_context("spawn")
 
@@ -54,7 +54,8 @@ def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Fin
     """Return the finding for each of ``names``.
 
     A new process tries them. If a call ends the process or never returns, another process tries
-    the remaining ones. Simulated devices are tried in this process.
+    the remaining ones. Simulated devices, and devices that no second process can use, are tried in
+    this process.
     """
     if topology.accelerator == "sim":
         return [try_probe(probe, name, topology) for name in names]
@@ -87,6 +88,10 @@ def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> 
     with without_output():
         process.start()
     sender.close()
+    if not _is_ready(receiver):
+        process.kill()
+        yield from (try_probe(probe, name, topology) for name in names)
+        return
     for name in names:
         try:
             if receiver.poll(TIME_LIMIT):
@@ -103,8 +108,18 @@ def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> 
 
 def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topology) -> None:
     make_topology(topology.accelerator, ",".join(map(str, topology.ordinals)))
+    sender.send(None)
     for name in names:
         sender.send(try_probe(probe, name, topology))
+
+
+def _is_ready(receiver: Connection) -> bool:
+    """Return whether the process can use the devices: it sends a first object then."""
+    try:
+        is_there = receiver.poll(TIME_LIMIT)
+        return is_there and receiver.recv() is None
+    except EOFError:
+        return False
 
 
 def _describe_status(status: int | None) -> str:

@@ -38,6 +38,7 @@ def cpu_is_a_device(monkeypatch):
 
 
 def send_without_devices(sender, probe, names, topology):
+    sender.send(None)
     for name in names:
         sender.send(probes.try_probe(probe, name, topology))
 
@@ -52,6 +53,16 @@ def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
         Finding("is wrong", "wrong", "0 is not 1"),
         Finding("warns", "there", "", ("slow",)),
     ]
+
+
+def test_devices_for_a_single_process_are_tried_in_this_process(monkeypatch):
+    monkeypatch.setattr(probes, "_send", end_at_once)
+    found = probes.find_all(probe, ["raises", "works"], DEVICES)
+    assert [each.state for each in found] == ["missing", "there"]
+
+
+def end_at_once(sender, probe, names, topology):
+    pass
 
 
 def test_a_probe_that_never_returns_is_missing(monkeypatch):
