@@ -67,6 +67,9 @@ def _torch_findings() -> Iterator[Finding]:
     except (ImportError, OSError) as error:  # torch is installed, but lacks a library
         yield "torch", False, f"{error}; remedy: reinstall torch"
         return
+    except RuntimeError as error:  # a back end with an entry point cannot be loaded
+        yield "torch", False, f"{error} {error.__cause__}"
+        return
     version = tuple(int(part) for part in torch.__version__.split(".")[:2])
     remedy = "" if version >= OLDEST else "; remedy: pip install 'torch>=2.11'"
     yield "torch", version >= OLDEST, f"{torch.__version__}{remedy}"
