@@ -48,7 +48,8 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     """Return arguments that make pytest run the suite without settings of the current project."""
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
     settings += ["-p", "spec_tests", "-p", "no:cacheprovider", "-p", "no:benchmark"]
-    output = ["-v"] if options.verbose else ["-qq", "--no-header", "--no-summary"]
+    short = ["-qq", "--no-header", "--no-summary", "-p", "no:faulthandler"]
+    output = ["-v"] if options.verbose else short
     return [
         str(SUITE),
         *settings,

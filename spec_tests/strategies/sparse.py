@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.environment.capabilities import offered
+from spec_tests.harness.environment.capabilities import offered, require
 from spec_tests.harness.environment.topology import Topology
 
 
@@ -32,7 +32,11 @@ class SparseSpec:
     slot: int | None = 0
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor. Its stored values are 1, 2, 3, ..."""
+        """Return a new tensor. Its stored values are 1, 2, 3, ...
+
+        The test is not-run if the devices lack sparse tensors.
+        """
+        require("sparse")
         columns = [index % self.shape[1] for index in range(len(self.rows))]
         indices = torch.tensor([self.rows, columns], dtype=torch.int64).reshape(2, -1)
         values = torch.arange(1, len(self.rows) + 1).to(self.dtype)

@@ -18,8 +18,10 @@ State = Literal["there", "missing", "wrong"]
 #: a result is wrong; any other exception means that the back end lacks the function.
 Probe = Callable[[str, Topology], None]
 
-#: Seconds after which a probe, or the start of its process, counts as hanging.
+#: Seconds after which a probe counts as hanging.
 TIME_LIMIT = 120
+#: Seconds after which a process that has not started counts as unable to use the devices.
+START_LIMIT = 600
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -104,6 +106,7 @@ def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> 
         yield Finding(name, "missing", text)
         break
     process.kill()
+    process.join()
 
 
 def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topology) -> None:
@@ -116,7 +119,7 @@ def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topo
 def _is_ready(receiver: Connection) -> bool:
     """Return whether the process can use the devices: it sends a first object then."""
     try:
-        is_there = receiver.poll(TIME_LIMIT)
+        is_there = receiver.poll(START_LIMIT)
         return is_there and receiver.recv() is None
     except EOFError:
         return False
