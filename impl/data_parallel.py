@@ -235,7 +235,8 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         The wrapper has no argument ``buffer_size``: override this step to pass it to
         :func:`replicate`.
         """
-        return replicate(module, device_ids, not torch.is_grad_enabled())
+        detach = not torch.is_grad_enabled()
+        return replicate(module, device_ids, detach, with_parameters=True)
 
     def parallel_apply(
         self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
@@ -344,4 +345,4 @@ class _DataParallelCall(DataParallel[nn.Module]):
 
     def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:
         """Copy the module, never detached."""
-        return replicate(module, device_ids)
+        return replicate(module, device_ids, with_parameters=True)

@@ -42,6 +42,7 @@ def replicate(
     detach: bool = False,
     *,
     buffer_size: int = REPLICA_BUFFER_SIZE,
+    with_parameters: bool = False,
 ) -> list[T]:
     """Copy a module to each of ``devices``.
 
@@ -60,10 +61,14 @@ def replicate(
         buffer_size: The largest number of bytes of the tensors in one bucket. A bucket is copied
             in one transfer, and its gradients are summed in one autograd node, so small buckets
             free the replicas' gradients sooner.
+        with_parameters: Whether ``parameters()`` of a replica are the copies, as in the replicas
+            of ``DataParallel``. A forward can then read them, but cannot assign a tensor to the
+            name of a parameter, or change whether a copy requires a gradient.
 
     Returns:
-        ``k`` modules of the same classes. Their ``parameters()`` are empty: the copy of a
-        parameter is an attribute of the same name, and an entry of ``_former_parameters``. The
+        ``k`` modules of the same classes. Their ``parameters()`` are empty, unless
+        ``with_parameters`` is True: the copy of a parameter is an attribute of the same name, and
+        an entry of ``_former_parameters``. The
         first replica shares the memory of ``network``. Its buffers are those of ``network``, and
         with ``detach`` its parameters are, too. All other copies have their own memory, aligned
         like new tensors. Buffers that require grad are copied like parameters. Copies of other
@@ -90,6 +95,8 @@ def replicate(
         parameters, since these share the memory of ``network``.
     """
     buffer_size = as_buffer_size(buffer_size)
+    with argument("with_parameters"):
+        with_parameters = bool(with_parameters)
     with argument("network"):
         tree = collect_tree(network)
     if not _are_replicatable(tree.modules):
@@ -116,7 +123,7 @@ def replicate(
             has_grad_buffers=len(attached) > len(tree.parameters),
         )
         with argument("network"):
-            build_replicas(tree.modules, replica_map, targets)
+            build_replicas(tree.modules, replica_map, targets, with_parameters=with_parameters)
     return [*replica_map.modules[network]]
 
 

@@ -112,6 +112,7 @@ CALLS = {
     "network of replicate": partial(impl.replicate, 5, [0]),
     "devices of replicate": partial(impl.replicate, NET, 5),
     "detach of replicate": partial(impl.replicate, NET, [0, 1], X),
+    "with_parameters of replicate": partial(impl.replicate, NET, [0], with_parameters=X),
     "network or devices of replicate": partial(impl.replicate, NET, [0, 1]),
     "modules of parallel_apply": partial(impl.parallel_apply, 5, [1]),
     "modules of parallel_apply, a set": partial(impl.parallel_apply, {abs}, [1]),

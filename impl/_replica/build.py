@@ -65,12 +65,17 @@ class ReplicaMap:
 
 
 def build_replicas(
-    modules: Sequence[nn.Module], replica_map: ReplicaMap, devices: Sequence[torch.device]
+    modules: Sequence[nn.Module],
+    replica_map: ReplicaMap,
+    devices: Sequence[torch.device],
+    *,
+    with_parameters: bool,
 ) -> None:
     """Build the replicas of all ``modules`` of a tree, one on each of ``devices``.
 
     ``replica_map`` contains every tensor of the tree. This function adds the replicas to
-    ``replica_map.modules``.
+    ``replica_map.modules``. If ``with_parameters`` is True, ``parameters()`` of the replicas are
+    the copies.
     """
     plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
     written = {
@@ -89,6 +94,22 @@ def build_replicas(
         (_write_state if module in written else _assign_members)(module, replica_map)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
+    if with_parameters:
+        for module in modules:
+            _list_parameters(module, replica_map)
+
+
+def _list_parameters(module: nn.Module, replica_map: ReplicaMap) -> None:
+    """Add the copies of the parameters to the parameters of each replica of ``module``."""
+    if not module._parameters:
+        return
+    for replica in replica_map.modules[module]:
+        state = replica.__dict__
+        registered = state.get("_parameters")
+        if type(registered) is dict:  # A script module has no dictionary.
+            copies = {**registered, **state["_former_parameters"]}
+            names = {**module._parameters, **registered}
+            state["_parameters"] = {name: copies[name] for name in names if name in copies}
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:

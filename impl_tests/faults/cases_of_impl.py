@@ -76,7 +76,7 @@ CASES_OF_IMPL: dict[str, Case] = {
         lambda target, **options: call_replicate(
             target, network=net(), devices=[0, 1], detach=False, **options
         ),
-        _options(buffer_size=100),
+        _options(buffer_size=100, with_parameters=True),
     ),
     "scatter with options": Case(
         lambda target, **options: target.scatter_gather.scatter((x(),), [0, 1], **options),

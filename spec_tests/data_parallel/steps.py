@@ -65,7 +65,7 @@ def make_recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
 
     def make_step(name: str) -> Any:
         def method(self: Any, *args: Any) -> Any:
-            recorded.append((name, args))
+            recorded.append((name, tuple(map(_without_replicas, args))))
             return getattr(super(recording_class, self), name)(*args)
 
         return method
@@ -73,6 +73,12 @@ def make_recording_class(base: type[Any], recorded: list[Any]) -> type[Any]:
     names = ("scatter", "replicate", "parallel_apply", "gather")
     recording_class = type("Recording", (base,), {name: make_step(name) for name in names})
     return recording_class
+
+
+def _without_replicas(argument: Any) -> Any:
+    """Return the copies of the parameters in place of each replica."""
+    is_list = isinstance(argument, list) and all(isinstance(each, nn.Module) for each in argument)
+    return [dict(each._former_parameters) for each in argument] if is_list else argument
 
 
 class ParameterFacts(nn.Module):

@@ -36,6 +36,15 @@ for _step in ("scatter", "replicate", "parallel_apply", "gather"):
     _ignore_override(_step)
 
 
+@KINDS.result
+def replicas_without_parameters(replicas: list[nn.Module]) -> list[nn.Module]:
+    """Leave out the copies of parameters in parameters() of the replicas."""
+    for replica in replicas:
+        for module in replica.modules():
+            vars(module)["_parameters"] = {}
+    return replicas
+
+
 @KINDS.around
 def later_devices_sorted(call: Call) -> Any:
     """Sort the devices after the first."""
