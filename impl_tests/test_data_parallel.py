@@ -56,6 +56,12 @@ def test_output_list_is_not_copied_if_its_tensors_need_no_move(topology):
     assert DataParallel(Constant(output), topology.take(1))(torch.ones(2))[1] is output
 
 
+def test_the_reason_of_the_graph_break_names_several_devices():
+    wrapper = DataParallel(nn.Linear(2, 2), ["cpu", "cpu"])
+    with pytest.raises(Exception, match="several_devices"):
+        torch.compile(wrapper, fullgraph=True, backend="eager")(torch.ones(4, 2))
+
+
 def test_in_turn_is_an_instance_attribute_only_if_given(topology):
     devices = topology.take(2)
     assert "in_turn" not in vars(DataParallel(ReturnArguments(), devices))

@@ -234,6 +234,13 @@ def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
+def test_reraise_terminates_for_a_cycle_of_causes():
+    error = ValueError("bad")
+    error.__cause__ = KeyError("worse")
+    error.__cause__.__cause__ = error
+    assert "ValueError: bad" in str(reraised(error))
+
+
 def test_syntax_error_without_a_readable_line_is_reraised():
     class FailingLineError(SyntaxError):
         @property

@@ -54,7 +54,7 @@ class Failures:
         Returns:
             The lines that describe the failure; none if it is not the first one of its clause.
         """
-        (name, *_) = verdicts.clauses_of(report)
+        name = next(iter(verdicts.clauses_of(report)), "no clause")  # A worker ended in a setup.
         causes = self._found.setdefault(name, {})
         details = {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         text = failure_texts.specific(details)
@@ -70,7 +70,7 @@ class Failures:
             return []
         return [
             f"FAIL {name}  {report.nodeid}",
-            f"  {self._statements[name]}",
+            f"  {self._statements.get(name, '')}",
             *(f"  | {_shorten(line)}" for line in _lines(report)[:MAX_LINES]),
             *([f"  program: {program}"] if program else []),
             f"  repeat: {repeat}",
