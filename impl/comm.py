@@ -257,8 +257,9 @@ def scatter(
             return copy_chunks(chunks, out, streams)
     with argument("devices"):
         ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
-    if isinstance(chunk_sizes, Iterator):
-        chunk_sizes = list(chunk_sizes)
+    with argument("chunk_sizes"):
+        if isinstance(chunk_sizes, Iterator):
+            chunk_sizes = list(chunk_sizes)
     with argument("devices or chunk_sizes"):
         check_chunk_count(chunk_sizes, len(ordinals))
     with argument("tensor, chunk_sizes or dim"):
