@@ -2,15 +2,22 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, Self, TypeVar
 
 import torch
 from torch import nn
 
 from ._arguments import argument, as_int
-from ._compat import exclude_from_compilation
+from ._compat import exclude_from_compilation, has_modes_or_transforms
 from ._device import DeviceId
-from ._replica import ReplicaCacheBlock, check_source, find_replica_cache
+from ._replica import (
+    FrozenCopies,
+    ReplicaCacheBlock,
+    check_source,
+    find_frozen_copies,
+    find_replica_cache,
+    free_frozen_copies,
+)
 from ._replica_pool import ReplicaPool, map_batches
 
 T = TypeVar("T", bound=nn.Module)
@@ -24,7 +31,31 @@ class KeptReplicas(nn.Module, Generic[T]):
     output_device: DeviceId
     src_device_obj: torch.device
     in_turn: bool
+    cache_frozen_parameters: bool | Literal["check"] = False
     replicate: Callable[[T, Sequence[DeviceId]], list[T]]
+
+    def _set_cache_frozen_parameters(self, value: bool | Literal["check"]) -> None:
+        if value not in (False, True, "check"):
+            raise ValueError(f"cache_frozen_parameters must be a bool or 'check', not {value!r}")
+        if value:
+            self.cache_frozen_parameters = value
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
+        # The copies shall not occupy memory of devices that the module has left.
+        free_frozen_copies(self)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        return self
+
+    def _frozen_copies(self) -> FrozenCopies | None:
+        """Return the copies of frozen parameters that replicas use; None if none are kept."""
+        if not self.cache_frozen_parameters:
+            free_frozen_copies(self)
+            return None
+        if has_modes_or_transforms():
+            return None
+        copies = find_frozen_copies(self)
+        copies.compares = self.cache_frozen_parameters == "check"
+        return copies
 
     @exclude_from_compilation
     def hold(self) -> AbstractContextManager[None]:

@@ -11,7 +11,7 @@ devices.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -43,7 +43,7 @@ from ._one_device import at_least_one, first_replica_arguments, move_output, sca
 from ._pytree import remove_markers
 from ._replica import SeparateChunks, check_source
 from .parallel_apply import parallel_apply
-from .replicate import replicate
+from .replicate import replicate, replicate_with
 from .scatter_gather import gather, scatter_kwargs
 
 __all__ = ["DataParallel", "data_parallel"]
@@ -80,6 +80,11 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         module_attributes: Whether public attributes that the wrapper lacks are read from
             ``module``: ``wrapper.config`` is then ``module.config``. A method that is read in this
             way runs on ``module`` alone, not on the replicas. Assignments stay on the wrapper.
+        cache_frozen_parameters: Whether the copies of parameters that do not require grad are
+            kept between the forwards, for fine-tuning: a copy is made again only if its parameter
+            has changed. Changes through ``.data``, NumPy or DLPack that no optimizer makes are not
+            detected. With ``"check"`` each forward compares the copies, and raises an error after
+            such a change. The documentation of :meth:`replicate` has the rules.
 
     Attributes:
         module: The wrapped module.
@@ -94,11 +99,14 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         scalar_warning: The argument ``scalar_warning``. ``DataParallel.scalar_warning = False``
             changes the default of all wrappers, also of those that other packages make.
         module_attributes: The argument ``module_attributes``, with a default of the same kind.
+        cache_frozen_parameters: The argument ``cache_frozen_parameters``. After it is set to
+            False, the next forward frees the copies.
 
     Raises:
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
-            ``k`` entries, has a negative or infinite one, or only zeros.
+            ``k`` entries, has a negative or infinite one, or only zeros;
+            ``cache_frozen_parameters`` is neither a bool nor ``"check"``.
         TypeError: ``device_ids`` is not a sequence, or an object names no device.
 
     Warns:
@@ -141,6 +149,7 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         in_turn: bool = False,
         scalar_warning: bool = True,
         module_attributes: bool = False,
+        cache_frozen_parameters: bool | Literal["check"] = False,
     ) -> None:
         super().__init__()
         with argument("module"):
@@ -161,6 +170,8 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         with argument("module_attributes"):
             if module_attributes:
                 self.module_attributes = True
+        with argument("cache_frozen_parameters"):
+            self._set_cache_frozen_parameters(cache_frozen_parameters)
         if placement is None:
             if device_ids is not None:
                 warn_of_ignored_devices()
@@ -184,7 +195,7 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
             shown["dim"] = self.dim
         if self.chunk_sizes is not None:
             shown["chunk_sizes"] = self.chunk_sizes
-        options = ("in_turn", "scalar_warning", "module_attributes")
+        options = ("in_turn", "scalar_warning", "module_attributes", "cache_frozen_parameters")
         shown |= {name: value for name, value in vars(self).items() if name in options}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
@@ -234,9 +245,21 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
 
         The wrapper has no argument ``buffer_size``: override this step to pass it to
         :func:`replicate`.
+
+        With ``cache_frozen_parameters``, copies of parameters that do not require grad are kept,
+        one on each device after the first, and the replicas share their memory. A parameter is
+        copied again after a change of its version, memory or shape, after a step of an
+        optimizer that has its gradient, after a replica has changed the copy in place, and if
+        another stream is current. Sparse parameters, those of a class with its own operators,
+        those created in inference mode, and all buffers are copied in each forward, and so are
+        all parameters while a dispatch mode or a transform of ``torch.func`` is active. The
+        copies are freed with the wrapper, and by its methods ``to``, ``cpu`` and the like. If an
+        override does not call this method, no copies are kept.
         """
-        detach = not torch.is_grad_enabled()
-        return replicate(module, device_ids, detach, with_parameters=True)
+        detach, frozen = not torch.is_grad_enabled(), self._frozen_copies()
+        if frozen is None:
+            return replicate(module, device_ids, detach, with_parameters=True)
+        return replicate_with(frozen, module, device_ids, detach, with_parameters=True)
 
     def parallel_apply(
         self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any

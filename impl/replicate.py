@@ -25,7 +25,7 @@ from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
 from ._legacy_names import _is_script_method as _is_script_method
-from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
+from ._replica import FrozenCopies, ReplicaMap, Tree, build_replicas, can_be_kept, collect_tree
 from ._replica import is_script_module as _is_script_module
 from .comm import broadcast_coalesced
 from .functions import Broadcast
@@ -97,6 +97,22 @@ def replicate(
     buffer_size = as_buffer_size(buffer_size)
     with argument("with_parameters"):
         with_parameters = bool(with_parameters)
+    return replicate_with(
+        None, network, devices, detach, buffer_size, with_parameters=with_parameters
+    )
+
+
+@exclude_from_compilation
+def replicate_with(
+    frozen: FrozenCopies | None,
+    network: T,
+    devices: Iterable[DeviceLike],
+    detach: bool,
+    buffer_size: int = REPLICA_BUFFER_SIZE,
+    *,
+    with_parameters: bool,
+) -> list[T]:
+    """Do what :func:`replicate` does, with kept copies of frozen parameters from ``frozen``."""
     with argument("network"):
         tree = collect_tree(network)
     if not _are_replicatable(tree.modules):
@@ -113,14 +129,24 @@ def replicate(
         _check_tensors(network, attached, detached, targets[0])
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.
+    has_grad_buffers = len(attached) > len(tree.parameters)
+    kept = [] if frozen is None else [*filter(can_be_kept, tree.parameters)]
+    if kept:
+        keys = {*map(id, kept)}
+        attached = [tensor for tensor in attached if id(tensor) not in keys]
+        detached = [tensor for tensor in detached if id(tensor) not in keys]
     with pause_gc():
         with argument("network or devices"):
-            attached_rows = attached_copies(attached, targets, buffer_size=buffer_size)
-            detached_rows = detached_copies(detached, targets, buffer_size=buffer_size)
+            groups = [
+                attached_copies(attached, targets, buffer_size=buffer_size),
+                detached_copies(detached, targets, buffer_size=buffer_size),
+            ]
+            if frozen is not None:
+                groups.append(frozen.rows(network, kept, targets, detach=detach))
         replica_map = ReplicaMap(
-            attached + detached,
-            [left + right for left, right in zip(attached_rows, detached_rows, strict=True)],
-            has_grad_buffers=len(attached) > len(tree.parameters),
+            [*attached, *detached, *kept],
+            [[*chain(*rows)] for rows in zip(*groups, strict=True)],
+            has_grad_buffers=has_grad_buffers,
         )
         with argument("network"):
             build_replicas(tree.modules, replica_map, targets, with_parameters=with_parameters)

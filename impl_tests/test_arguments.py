@@ -132,6 +132,12 @@ CALLS = {
     "module_attributes of DataParallel": partial(
         impl.DataParallel, NET, [0, 1], module_attributes=X
     ),
+    "cache_frozen_parameters of DataParallel": partial(
+        impl.DataParallel, NET, [0, 1], cache_frozen_parameters=X
+    ),
+    "cache_frozen_parameters of DataParallel, another text": partial(
+        impl.DataParallel, NET, [0, 1], cache_frozen_parameters="all"
+    ),
     "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
     "batches of DataParallel.map": partial(impl.DataParallel(NET).map, 5),
     "ordered of DataParallel.map": partial(impl.DataParallel(NET).map, [], ordered=X),

@@ -32,6 +32,7 @@ from .torch_private import (
     function_mode_count,
     has_hooks,
     has_modes_hooks_or_transforms,
+    has_modes_or_transforms,
     has_registration_hooks,
     is_needed_in_backward,
     is_torchscript_enabled,

@@ -193,15 +193,25 @@ def unnumbered_default_device() -> torch.device | None:
 def has_modes_hooks_or_transforms() -> bool:
     """Return whether this thread has dispatch modes, saved-tensor hooks or torch.func transforms.
 
-    Name: ``torch._C._len_torch_dispatch_stack``,
-    ``torch._C._autograd._top_saved_tensors_default_hooks`` and
-    ``torch._C._functorch.peek_interpreter_stack``, in 2.11 and later.
+    Name: ``torch._C._autograd._top_saved_tensors_default_hooks``, in 2.11 and later.
     Without it: as for :func:`function_mode_count`.
     """
     return (
-        torch._C._len_torch_dispatch_stack() > 0
+        has_modes_or_transforms()
         # The argument True includes hooks that are disabled during tracing.
         or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
+    )
+
+
+def has_modes_or_transforms() -> bool:
+    """Return whether this thread has dispatch modes or torch.func transforms.
+
+    Name: ``torch._C._len_torch_dispatch_stack`` and
+    ``torch._C._functorch.peek_interpreter_stack``, in 2.11 and later.
+    Without it: copies that a mode or transform has made could be kept after its end.
+    """
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
     )
 

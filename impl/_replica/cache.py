@@ -1,10 +1,11 @@
-"""Replicas that are cached inside ``with wrapper.hold()``."""
+"""Replicas that are cached inside ``with wrapper.hold()``, and all caches of this process."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from operator import attrgetter
 from threading import RLock
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from .._compat import (
     register_fork_handler,
 )
 from .._device import DeviceId, as_device_or_current, current_stream_by_device
+from .frozen import FrozenCopies
 from .module_state import (
     ModuleSnapshot,
     NamedModules,
@@ -247,14 +249,34 @@ def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
 
 #: For the ``id`` of each wrapper with an active :class:`ReplicaCacheBlock`: the wrapper's cache.
 _caches: dict[int, ReplicaCache] = {}
+#: For each wrapper that has kept copies of frozen parameters: the copies.
+_frozen: WeakKeyDictionary[nn.Module, FrozenCopies] = WeakKeyDictionary()
 _lock = RLock()
-#: While a block is active: the handle of the hook that PyTorch calls after each optimizer's step.
+#: The handle of the hook that PyTorch calls after each optimizer's step, while a block is active,
+#: or after a wrapper has kept copies of frozen parameters.
 _step_hooks: list[RemovableHandle] = []
 
 
 def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
     """Return the cache of ``wrapper``, or None outside of :class:`ReplicaCacheBlock`."""
     return _caches.get(id(wrapper))
+
+
+def find_frozen_copies(wrapper: nn.Module) -> FrozenCopies:
+    """Return the copies of frozen parameters that ``wrapper`` keeps until it is freed."""
+    found = _frozen.get(wrapper)
+    if found is None:
+        with _lock:
+            _add_step_hook()
+            found = _frozen.setdefault(wrapper, FrozenCopies())
+    return found
+
+
+def free_frozen_copies(wrapper: nn.Module) -> None:
+    """Free the copies of frozen parameters that ``wrapper`` keeps, if there are any."""
+    if wrapper in _frozen:
+        with _lock:
+            _frozen.pop(wrapper, None)
 
 
 class ReplicaCacheBlock(AbstractContextManager[None]):
@@ -299,9 +321,7 @@ def _begin(block: object, wrapper: nn.Module, device_ids: Sequence[DeviceId]) ->
         cache = _caches.get(id(wrapper)) or ReplicaCache(device_ids)
         cache.blocks.add(block)
         _caches[id(wrapper)] = cache
-        if not _step_hooks:
-            # `extend` stores the handle before an interrupt can arrive, which would lose it.
-            _step_hooks.extend(map(register_optimizer_step_post_hook, [_note_step]))
+        _add_step_hook()
 
 
 def _end(block: object, wrapper: nn.Module) -> None:
@@ -313,8 +333,14 @@ def _end(block: object, wrapper: nn.Module) -> None:
             if not cache.blocks:
                 # A signal handler that entered and left a block may have removed the cache.
                 _caches.pop(id(wrapper), None)
-        if not _caches:
+        if not _caches and not _frozen:
             _remove_step_hooks()
+
+
+def _add_step_hook() -> None:
+    if not _step_hooks:
+        # `extend` stores the handle before an interrupt can arrive, which would lose it.
+        _step_hooks.extend(map(register_optimizer_step_post_hook, [_note_step]))
 
 
 def _remove_step_hooks() -> None:
@@ -332,15 +358,18 @@ def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         for parameter in group["params"]
         if parameter.grad is not None
     ]
-    for cache in [*_caches.values()]:
+    with _lock:
+        caches: list[ReplicaCache | FrozenCopies] = [*_caches.values(), *_frozen.values()]
+    for cache in caches:
         cache.note_step(changed)
 
 
 def _reset_after_fork() -> None:
     """Remove all caches in a forked child, which has only one of the parent's threads."""
-    global _lock
+    global _frozen, _lock
     _lock = RLock()  # Another thread of the parent may have held the old lock.
     _caches.clear()
+    _frozen = WeakKeyDictionary()
     _remove_step_hooks()
 
 

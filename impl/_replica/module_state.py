@@ -51,8 +51,8 @@ class ModuleSnapshot:
 
         Fused optimizers increase no version counter.
         """
-        memory = set(map(_memory, changed))
-        self._stepped += [name for name, tensor in self._parameters if _memory(tensor) in memory]
+        memory = set(map(memory_of, changed))
+        self._stepped += [name for name, tensor in self._parameters if memory_of(tensor) in memory]
 
     def check(self, root: nn.Module) -> None:
         """Raise RuntimeError if ``root`` has changed, except for the values of its buffers."""
@@ -139,7 +139,7 @@ def _read_addresses(tensors: Sequence[Tensor | None]) -> list[Any]:
         ]
 
 
-def _memory(tensor: Tensor) -> object:
+def memory_of(tensor: Tensor) -> object:
     """Return a key that is equal for tensors that share a storage."""
     try:
         address = tensor.untyped_storage().data_ptr()

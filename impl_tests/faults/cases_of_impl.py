@@ -57,7 +57,13 @@ def _options(**arguments: Any) -> Callable[[], dict[str, Any]]:
 CASES_OF_IMPL: dict[str, Case] = {
     "DataParallel with options": Case(
         lambda target, **options: target.data_parallel.DataParallel(net(), [0, 1], **options)(x()),
-        _options(chunk_sizes=[1, 3], in_turn=True, scalar_warning=False, module_attributes=True),
+        _options(
+            chunk_sizes=[1, 3],
+            in_turn=True,
+            scalar_warning=False,
+            module_attributes=True,
+            cache_frozen_parameters=True,
+        ),
         {"chunk_sizes": "chunk.sizes?"},
     ),
     "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),

@@ -12,6 +12,7 @@ from impl_tests.wrong.kinds import (
     distributed,
     effects,
     errors,
+    frozen,
     given_modules,
     gradients,
     leftovers,
@@ -56,6 +57,7 @@ KINDS: dict[str, Around] = {
     **rewrapped.KINDS,
     **wrappers.KINDS,
     **mapped.KINDS,
+    **frozen.KINDS,
     OTHER_SIGNATURE: Call.run,
 }
 #: The kinds that change one argument, which is named after a colon.

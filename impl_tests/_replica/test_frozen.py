@@ -1,0 +1,144 @@
+"""impl._replica.frozen: copies of frozen parameters that are kept between forwards."""
+
+import os
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, Adagrad, Adam, AdamW
+from torch.testing._internal.two_tensor import TwoTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import impl
+from impl_tests.samples import run_python
+
+X = torch.ones(4, 2)
+
+
+class Frozen(nn.Linear):
+    """A frozen layer that appends its weight to ``seen``."""
+
+    def __init__(self):
+        super().__init__(2, 2)
+        self.requires_grad_(False)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(self.weight)
+        return super().forward(x)
+
+
+def wrapped(*layers, kind=impl.DataParallel):
+    return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
+
+
+def weights(net, layer):
+    """Return the weights of ``layer`` in one forward of ``net``."""
+    layer.seen.clear()
+    net(X)
+    return layer.seen.copy()
+
+
+def assert_outputs_are_those_of_the_module(net):
+    torch.testing.assert_close(net(X), net.module(X))
+
+
+def addresses(tensors):
+    return {tensor.data_ptr() for tensor in tensors}
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW, Adagrad])
+def test_a_step_of_a_fused_optimizer_is_noticed(kind):
+    layer = Frozen()
+    net = wrapped(layer)
+    optimizer = kind(layer.parameters(), lr=0.1, fused=True)
+    for _ in range(2):
+        net(X)
+        layer.weight.grad = torch.ones_like(layer.weight)
+        optimizer.step()
+        assert_outputs_are_those_of_the_module(net)
+
+
+def test_a_step_without_gradients_drops_no_copies():
+    layer = Frozen()
+    net = wrapped(layer, nn.Linear(2, 1))
+    optimizer = SGD(net.parameters(), lr=0.1)
+    first = weights(net, layer)
+    net(X).sum().backward()
+    optimizer.step()
+    assert addresses(weights(net, layer)) == addresses(first)
+
+
+def test_only_the_changed_parameter_is_copied_again():
+    layers = Frozen(), Frozen()
+    net = wrapped(*layers)
+    first = [weights(net, layer) for layer in layers]
+    layers[0].weight.add_(1)
+    second = [weights(net, layer) for layer in layers]
+    assert len(addresses(first[0]) & addresses(second[0])) == 1  # The parameter itself.
+    assert addresses(first[1]) == addresses(second[1])
+
+
+class Doubled(TorchDispatchMode):
+    """A mode in which copies have twice the values."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result.mul_(2) if "copy_" in str(func) else result
+
+
+def test_copies_of_a_dispatch_mode_are_not_kept():
+    net = wrapped(Frozen())
+    with Doubled():
+        net(X)
+    assert_outputs_are_those_of_the_module(net)
+
+
+class Inner(nn.Module):
+    """A layer with a frozen weight of a class with its own operators."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(TwoTensor(torch.eye(2), torch.eye(2)), requires_grad=False)
+
+    def forward(self, x):
+        return x @ self.weight.a
+
+
+def test_parameters_with_their_own_operators_are_copied_in_each_forward():
+    layer = Inner()
+    net = wrapped(layer)
+    for _ in range(2):
+        assert_outputs_are_those_of_the_module(net)
+        layer.weight.a.add_(1)  # The version of the parameter stays the same.
+
+
+def test_an_override_that_does_not_call_replicate_keeps_no_copies():
+    class Own(impl.DataParallel):
+        def replicate(self, module, device_ids):
+            return impl.replicate(module, device_ids)
+
+    layer = Frozen()
+    net = wrapped(layer, kind=Own)
+    first = weights(net, layer)
+    assert addresses(weights(net, layer)) & addresses(first) == {layer.weight.data_ptr()}
+
+
+FORK = """
+import os, torch
+from impl_tests._replica.test_frozen import Frozen, addresses, weights, wrapped
+
+torch.set_num_threads(1)
+layer = Frozen()
+net = wrapped(layer)
+first = weights(net, layer)
+child = os.fork()
+if child == 0:
+    os._exit(len(addresses(weights(net, layer)) & addresses(first)))
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+def test_a_forked_child_makes_copies_of_its_own():
+    assert run_python(FORK).stdout == "1\n"  # The parameter itself.
