@@ -93,27 +93,31 @@ class FrozenCopies:
         A row beyond the last of ``targets`` stays as it is.
         """
         streams = current_stream_by_device(targets)
-        rows: dict[int, _Row] = {}
-        missing: dict[int, Tensor] = {}
-        behind: list[int] = []
+        rows = []
         for index, target in enumerate(targets[1:], 1):
-            row = self._rows.get(index)
-            place = (target, streams.get(target))
-            copies = _current(row.copies, states) if row and row[:2] == place else {}
-            rows[index] = _Row(*place, copies)
-            absent = {id(source): source for source in sources if id(source) not in copies}
-            if absent:
-                behind.append(index)
-                missing |= absent
-        if missing:
-            copied = _copy([*missing.values()], [targets[0], *(targets[each] for each in behind)])
-            for index, tensors in zip(behind, copied[1:], strict=True):
-                for source, copy in zip(missing.values(), tensors, strict=True):
-                    state = (*states[id(source)], *version_counters([copy]))
-                    storage, memory = source.untyped_storage(), memory_of(source)
-                    rows[index].copies[id(source)] = _Kept(copy, state, source, storage, memory)
-        self._rows |= rows
-        return [*rows.values()]
+            row = self._current_row(index, target, streams.get(target), states)
+            self._rows[index] = row  # This frees outdated copies before new ones are made.
+            missing = [source for source in sources if id(source) not in row.copies]
+            copies = _copy(missing, targets[0], target) if missing else []
+            for source, copy in zip(missing, copies, strict=True):
+                state = (*states[id(source)], *version_counters([copy]))
+                storage, memory = source.untyped_storage(), memory_of(source)
+                row.copies[id(source)] = _Kept(copy, state, source, storage, memory)
+            rows.append(row)
+        return rows
+
+    def _current_row(
+        self,
+        index: int,
+        device: torch.device,
+        stream: torch.Stream | None,
+        states: Mapping[int, tuple[Any, ...]],
+    ) -> _Row:
+        """Return a row with the copies that are ready on ``stream`` and have not changed."""
+        row = self._rows.get(index)
+        if row is None or (row.device, row.stream) != (device, stream):
+            return _Row(device, stream, {})
+        return _Row(device, stream, _current(row.copies, states))
 
 
 def can_be_kept(parameter: Tensor) -> bool:
@@ -150,12 +154,13 @@ def _current(
     }
 
 
-def _copy(sources: Sequence[Tensor], targets: Sequence[torch.device]) -> list[list[Tensor]]:
+def _copy(tensors: Sequence[Tensor], source: torch.device, target: torch.device) -> list[Tensor]:
     # A copy in a bucket would keep the memory of the whole bucket. Leave inference mode, because
     # the next forward may run outside of inference mode and could not use inference tensors.
-    return call_with_inference_mode(
-        False, lambda: detached_copies(sources, targets, buffer_size=0)
+    _, copies = call_with_inference_mode(
+        False, lambda: detached_copies(tensors, [source, target], buffer_size=0)
     )
+    return copies
 
 
 def _detached(tensor: Tensor, source: Tensor) -> Tensor:

@@ -197,6 +197,16 @@ def _check_hold(shared: SharedModules, rng: random.Random) -> None:
         _check_equal(shared.held(x), shared.held.module(x))
 
 
+def _check_frozen(shared: SharedModules, rng: random.Random) -> None:
+    """Check a call with kept copies of frozen parameters. A step of an optimizer drops copies."""
+    if rng.random() < 0.3:
+        alias = nn.Parameter(next(shared.frozen.module.parameters()).data)
+        alias.grad = torch.zeros_like(alias)
+        torch.optim.SGD([alias], lr=0.1).step()
+    x = create_tensor(rng.randint(1, 9), 3, device=shared.devices[0], start=rng.randint(0, 9))
+    _check_equal(shared.frozen(x), shared.frozen.module(x))
+
+
 def _check_pool(shared: SharedModules, rng: random.Random) -> None:
     """Check that a pool of workers runs each function in its own thread, and ends all threads."""
     pool = shared.import_module("_threads.pool")._Pool()
@@ -233,6 +243,7 @@ JOBS: dict[str, Job] = {
     "data_parallel, training": _check_training,
     "data_parallel, cpu": _check_cpu_replicas,
     "hold": _check_hold,
+    "frozen parameters": _check_frozen,
     "worker pool": _check_pool,
     "garbage collector": _check_pause_gc,
 }

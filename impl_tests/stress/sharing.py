@@ -40,7 +40,7 @@ class _AddBuffer(nn.Module):
 
 
 class SharedModules:
-    """The package under test, a module, and two DataParallel wrappers.
+    """The package under test, a module, and three DataParallel wrappers.
 
     Args:
         name: The name of the package under test.
@@ -51,6 +51,7 @@ class SharedModules:
         net: The wrapped module. No thread changes it.
         wrapper: DataParallel around ``net``.
         held: DataParallel around another module, for blocks of ``hold``.
+        frozen: DataParallel that keeps copies of the parameters of a frozen module.
         replications: The number of calls of ``held.replicate``.
     """
 
@@ -62,6 +63,9 @@ class SharedModules:
         self.replications = 0
         self.held = _make_counting_class(self.parallel, self)(
             build_net(devices[0]).eval(), devices
+        )
+        self.frozen = self.parallel.DataParallel(
+            build_net(devices[0]).requires_grad_(False), devices, cache_frozen_parameters="check"
         )
 
     def import_module(self, name: str) -> ModuleType:

@@ -207,21 +207,24 @@ def test_a_parameter_with_other_memory_is_copied_again(target, topology, change)
     check_outputs(wrapper, x)
 
 
+def draw_weights(count, device):
+    return [torch.rand(100, 100, device=device) for _ in range(count)]
+
+
 @MEMORY_CLAUSE
 def test_a_parameter_is_copied_again_if_its_address_comes_back(target, topology):
     wrapper, x = wrapped(target, topology, size=100)
     weight = wrapper.module[0].weight
-    old = [torch.zeros_like(weight) for _ in range(9)]
-    weight.data, address = old[4], old[4].data_ptr()
-    wrapper(x)
-    wrapper.module[0].seen.clear()
-    weight.data = torch.empty(0, device=x.device)
-    del old[4:6]  # An aligned allocation needs a bit more than the memory of one tensor.
-    new = [torch.ones(100, 100, device=x.device)]
-    while new[-1].data_ptr() != address and len(new) < 50:
-        new.append(torch.ones(100, 100, device=x.device))
-    weight.data = new[-1]
-    check_outputs(wrapper, x)
+    for _ in range(10):  # The address does not come back each time.
+        old = draw_weights(9, x.device)
+        weight.data, address = old[4], old[4].data_ptr()
+        wrapper(x)
+        wrapper.module[0].seen.clear()
+        weight.data = torch.empty(0, device=x.device)
+        del old[4:6]  # An aligned allocation needs a bit more than the memory of one tensor.
+        new = draw_weights(9, x.device)
+        weight.data = next((each for each in new if each.data_ptr() == address), new[0])
+        check_outputs(wrapper, x)
 
 
 @SHAPE_CLAUSE
