@@ -18,7 +18,13 @@ ORDERING_NAME = re.compile(
     r"wait_|synchron|record_|event|query|set_stream|on_stream", re.IGNORECASE
 )
 #: Functions that match ORDERING_NAME but do not order work.
-EXCEPTIONS = {"_record_of_thread", "record_function", "get_running_loop"}
+EXCEPTIONS = {
+    "_record_of_thread",
+    "record_function",
+    "get_running_loop",
+    "wait_for_one",  # waits for another thread
+    "synchronize",  # only finds out that a device is free
+}
 
 
 def _called_functions(package):

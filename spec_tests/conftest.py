@@ -17,7 +17,7 @@ from spec_tests.harness.conformance import (
     missing_features,
     register,
 )
-from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY, read, reference_only_text
+from spec_tests.harness.conformance.verdicts import read, reference_only_text
 from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
@@ -76,7 +76,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     conformance = [item for item in items if _is_in_chapter(item.path)]
     known_clauses = clauses.load()
-    named = {name for item in conformance for name in _check_clauses_of(item, known_clauses)}
+    named = {
+        name for item in conformance for name in selection.check_clauses_of(item, known_clauses)
+    }
     whole = _is_whole_suite(config) and not clause_filter.selected(config)
     if whole:
         _raise_if_any("without a test", set(known_clauses) - named)
@@ -87,8 +89,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (path := _register_path(config)) is not None:
         declared_lacks.mark(conformance, register.load_lacks(path, known_clauses))
         known_failures.mark(conformance, register.load(path, known_clauses), HERE, whole=whole)
-    selected = clause_filter.selected(config)
-    if selected:
+    if selected := clause_filter.selected(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         selection.deselect(config, items, others)
     if config.getoption("--resume"):
@@ -100,8 +101,8 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     """Return a line with the clauses whose tests all need torch.nn.parallel."""
     conformance = [item for item in items if _is_in_chapter(item.path)]
     named = {name for item in conformance for name in clauses.clauses_of_test(item)}
-    reference_only = named - selection.clauses_judged_without_reference(conformance)
-    return reference_only_text(sorted(reference_only)) if named else ""
+    judged = selection.clauses_judged_without_reference(conformance)
+    return reference_only_text(sorted(named - judged)) if named else ""
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -133,22 +134,6 @@ def _raise_if_any(problem: str, ids: set[str]) -> None:
 def _is_in_chapter(path: Path) -> bool:
     """Return whether the tests of a file check a target. A folder ``tests`` checks the suite."""
     return HERE in path.parents and "tests" not in path.relative_to(HERE).parts
-
-
-def _check_clauses_of(item: pytest.Item, known_clauses: dict[str, clauses.Clause]) -> set[str]:
-    names = clauses.clauses_of_test(item)
-    if not names:
-        raise pytest.UsageError(f"{item.nodeid} names no clause")
-    unknown = [name for name in names if name not in known_clauses]
-    if unknown:
-        raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
-    absent = set(names) - clause_filter.ids_in(item.path, frozenset(names))
-    if absent:
-        raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
-    item.user_properties.extend(("clause", name) for name in names)
-    if selection.needs_reference(item):
-        item.user_properties.append((JUDGED_BY, AGREEMENT))
-    return set(names)
 
 
 def _is_whole_suite(config: pytest.Config) -> bool:

@@ -31,7 +31,9 @@ def run_command(fork_server, tmp_path):
     package.joinpath("__init__.py").touch()
     text = "from impl.parallel_apply import parallel_apply as parallel_apply\n"
     package.joinpath("parallel_apply.py").write_text(text)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    # In a worker of xdist, pytest-benchmark times nothing.
+    environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
+    environment["PYTHONPATH"] = str(ROOT)
 
     def run(program, *arguments, statuses=(0,)):
         if program == "pytest":

@@ -126,10 +126,10 @@ def add_race_options(parser: pytest.Parser) -> None:
         action="append",
         default=[],
         metavar="FEATURE",
-        help="switch off a feature of simulated devices; repeatable: new-streams, events, "
-        "record-stream, half-precision, double-precision, complex-numbers, sparse, "
-        "pinned-memory, autocast, kept-parameters; on real devices: do not try or use this "
-        "feature or dtype of the list that doctor prints",
+        help="switch off a feature of simulated devices, or do not try or use a feature or dtype "
+        "of the list that doctor prints; repeatable: new-streams, events, record-stream, "
+        "half-precision, double-precision, complex-numbers, sparse, pinned-memory, autocast, "
+        "kept-parameters",
     )
 
 

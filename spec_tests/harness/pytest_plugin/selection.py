@@ -1,12 +1,20 @@
 """Selects collected tests, and finds tests that only compare with torch.nn.parallel."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance import clause_filter, clauses
+from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY
 
-__all__ = ["clauses_judged_without_reference", "deselect", "needs_reference", "resumed_file"]
+__all__ = [
+    "check_clauses_of",
+    "clauses_judged_without_reference",
+    "deselect",
+    "needs_reference",
+    "resumed_file",
+]
 
 
 def clauses_judged_without_reference(items: list[pytest.Item]) -> set[str]:
@@ -44,3 +52,20 @@ def needs_reference(item: pytest.Item) -> bool:
     A test with the fixture ``baselines`` also compares with the oracle.
     """
     return "reference" in getattr(item, "fixturenames", ())
+
+
+def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clause]) -> set[str]:
+    """Return the clauses of a test, and store them for its report. Refuse an unknown clause."""
+    names = clauses.clauses_of_test(item)
+    if not names:
+        raise pytest.UsageError(f"{item.nodeid} names no clause")
+    unknown = [name for name in names if name not in known_clauses]
+    if unknown:
+        raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
+    absent = set(names) - clause_filter.ids_in(item.path, frozenset(names))
+    if absent:
+        raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
+    item.user_properties.extend(("clause", name) for name in names)
+    if needs_reference(item):
+        item.user_properties.append((JUDGED_BY, AGREEMENT))
+    return set(names)
