@@ -101,7 +101,6 @@ MODELS = [
         {"max_2d_position_embeddings": 32, "num_labels": 3},
         _draw_pages,
         reference=NO_PARAMETERS_REASON,
-        impl=NO_PARAMETERS_REASON,
     ),
     define(
         "TimeSeriesTransformer",

@@ -161,7 +161,6 @@ _RECURRENT = [
         "XLNetLMHeadModel",
         {"d_model": 16, "n_head": 2, "d_inner": 32},
         reference=NO_PARAMETERS_REASON,
-        impl=NO_PARAMETERS_REASON,
     ),
     define(
         "Reformer",
