@@ -3,9 +3,11 @@
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from functools import partial
+from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
+from ._arguments import argument
 from ._device import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
 from ._one_device import move_output, scatter_to_one
 from ._replica import has_compiled_code
@@ -149,7 +151,12 @@ def map_batches(
 def _batch_beginner(
     batches: Iterable[Any], find_replicas: Callable[[], Sequence[Any]], pool: ReplicaPool
 ) -> Generator[None]:
-    for number, batch in enumerate(batches):
+    source, end = iter(batches), object()
+    for number in count():
+        with argument("batches"):
+            batch = next(source, end)
+        if batch is end:
+            return
         pool.begin(number, batch, find_replicas())
         del batch
         yield
