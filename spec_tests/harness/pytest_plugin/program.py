@@ -31,7 +31,7 @@ _TEMPLATE = """\
 {test}
 
 if __name__ == "__main__":
-    run(__file__{selection}, {options})
+    spec_tests.cli.repeat.run(__file__{selection}, {options})
 """
 #: The modules whose fixtures each program has.
 _PLUGINS = ("spec_tests.conftest", "spec_tests.harness.pytest_plugin.")
@@ -61,7 +61,7 @@ def _text(item: pytest.Item, drawn: Mapping[str, Any], about: str) -> str:
         test = f"# The test is imported, because {error}.\n"
     for fixture in _fixtures(item):
         expressions.add_import(fixture.__module__, fixture.__name__)
-    expressions.add_import("spec_tests.cli.repeat", "run")
+    expressions.add_import("spec_tests.cli.repeat")
     lines = f"{about}\n\nRepeats {item.nodeid}.".splitlines()
     return _TEMPLATE.format(
         comment="\n".join(f"# {line}".rstrip() for line in lines),
