@@ -259,7 +259,7 @@ def test_offered(topology): torch.ones(1, device=topology.device(0))
 """
 
 
-@pytest.mark.parametrize("option", ["--without=double-precision", "--profile=lean"])
+@pytest.mark.parametrize("option", ["--without=double-precision", "--features=lean"])
 def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result = run_suite(TESTS, option, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
@@ -267,7 +267,7 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
 
 
 def test_missing_features_are_known_in_a_run_without_a_header(run_suite):
-    run_suite(TESTS, "--profile=lean", "-q").assert_outcomes(passed=1, skipped=1)
+    run_suite(TESTS, "--features=lean", "-q").assert_outcomes(passed=1, skipped=1)
 
 
 def test_dtypes_option_restricts_the_dtypes(run_suite):

@@ -10,7 +10,7 @@ __all__ = ["switch_off", "switched_off"]
 
 
 def switch_off(config: pytest.Config) -> None:
-    """Switch off the features of the simulator that ``--profile`` and ``--without`` name.
+    """Switch off the features of the simulator that ``--features`` and ``--without`` name.
 
     Call it before the devices are made. On real devices nothing is switched off; see
     `switched_off`.
@@ -18,7 +18,7 @@ def switch_off(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: there is no such profile or feature.
     """
-    profile, names = config.getoption("--profile"), config.getoption("--without")
+    profile, names = config.getoption("--features"), config.getoption("--without")
     if (profile is None and not names) or not _is_simulated(config):
         return
     try:
@@ -31,11 +31,11 @@ def switched_off(config: pytest.Config) -> list[str]:
     """Return the features and dtypes that a run on real devices does not use.
 
     Raises:
-        pytest.UsageError: there is no such feature, or ``--profile`` is given.
+        pytest.UsageError: there is no such feature, or ``--features`` is given.
     """
     names: list[str] = config.getoption("--without")
-    if config.getoption("--profile") is not None:
-        raise pytest.UsageError("--profile: only sim can lack features on demand")
+    if config.getoption("--features") is not None:
+        raise pytest.UsageError("--features: only sim can lack features on demand")
     unknown = [name for name in names if name not in capabilities.NAMES]
     if unknown:
         known = ", ".join(capabilities.NAMES)

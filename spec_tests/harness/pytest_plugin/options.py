@@ -115,7 +115,7 @@ def add_race_options(parser: pytest.Parser) -> None:
         "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
     )
     group.addoption(
-        "--profile",
+        "--features",
         default=None,
         choices=["full", "lean"],
         help="features of simulated devices; full: all; lean: what training in float32 needs "
