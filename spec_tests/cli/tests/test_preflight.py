@@ -14,11 +14,11 @@ pytestmark = pytest.mark.machinery
 def run(tmp_path, fork_server):
     """Return a function that writes the modules of a package ``mine`` and runs a clause on it."""
 
-    def call(files, *options):
+    def call(files, *options, target="mine"):
         (tmp_path / "mine").mkdir()
         for name, text in files.items():
             (tmp_path / "mine" / f"{name}.py").write_text(text)
-        command = ["run", "mine", "--accelerator=sim", "--clause=comm.scatter.slices", *options]
+        command = ["run", target, "--accelerator=sim", "--clause=comm.scatter.slices", *options]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return fork_server.run("spec_tests.cli.main", *command, cwd=tmp_path, env=env)
 
@@ -62,3 +62,9 @@ def test_a_mapped_module_with_an_error_ends_the_run(run):
     done = run({"other": "b = = 2"}, "--target-map=comm=mine.other")
     assert done.returncode == 4, done.stdout + done.stderr
     assert "SyntaxError: invalid syntax" in done.stderr
+
+
+def test_a_path_is_no_target(run):
+    done = run({"comm": ""}, target="./mine")
+    assert done.returncode == 4
+    assert "the target ./mine is no module name" in done.stderr

@@ -32,6 +32,8 @@ def require_target(name: str, mapping: Iterable[str]) -> None:
     Raises:
         pytest.UsageError: A module cannot be imported, or the target has no part.
     """
+    if not all(map(str.isidentifier, name.split("."))):
+        raise pytest.UsageError(f"the target {name} is no module name, such as package.module")
     try:
         target = Target(name, target_map.load(mapping, PARTS))
     except pytest.UsageError:

@@ -55,11 +55,13 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
 
 
 def command(config: pytest.Config) -> str:
-    """Return the command that runs all clauses as this run does.
+    """Return the command that repeats this run.
 
-    The command has the run's target, devices, features of the devices, reference and register.
+    The command has the run's target, devices, features of the devices, clauses, reference and
+    register.
     """
     given = [*_given(config, "divergences"), *_target_options(config)]
+    given += [f"--clause={name}" for name in config.getoption("--clause")]
     passed_on = _device_options(config)
     given += ["--", *passed_on] if passed_on else []
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])

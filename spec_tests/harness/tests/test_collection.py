@@ -116,7 +116,8 @@ def test_verdicts_are_written_with_their_reasons(run_suite, pytester):
 
 def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
-    options = ["--device-ids=0,0", "--target-map=comm=torch.nn.parallel.comm"]
+    clause = "--clause=a.one"
+    options = ["--device-ids=0,0", "--target-map=comm=torch.nn.parallel.comm", clause]
     body = TWO_TESTS.format(one="True", two="pass")
     run_suite(body, f"--verdicts={path}", *options, target="torch")
     run = json.loads(path.read_text().splitlines()[0])["run"]
@@ -125,7 +126,7 @@ def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     assert run["suite"] == clauses.suite_version(["a.one", "a.two"])
     options = "torch --accelerator=sim --device-ids=0,0"
     target_map = "--target-map=comm=torch.nn.parallel.comm"
-    assert run["command"] == f"parallel-conformance run {options} {target_map}"
+    assert run["command"] == f"parallel-conformance run {options} {target_map} {clause}"
 
 
 #: A suite in which ``test_one`` fails for every number but 0. The smallest failing number is 1.
