@@ -110,21 +110,42 @@ def test_the_first_failure_of_a_clause_is_printed_and_equal_failures_are_counted
     assert Path("repro/comm_scatter_slices_2.py").read_text() == "print()"
 
 
+def start_command(arguments, folder, search_path):
+    return subprocess.Popen(
+        [sys.executable, "-m", "spec_tests.cli", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": search_path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path):
+    slow_import = "import time\nprint('importing', flush=True)\ntime.sleep(60)"
+    (tmp_path / "torch.py").write_text(slow_import)
+    process = start_command(["run", "mine"], tmp_path, f"{tmp_path}{os.pathsep}{ROOT}")
+    assert process.stdout.readline() == "importing\n"
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert (output, process.returncode) == ("interrupted\n", 2)
+
+
+def test_a_closed_pipe_prints_no_traceback(tmp_path):
+    process = start_command(["clauses"], tmp_path, str(ROOT))
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=60) == -signal.SIGPIPE
+
+
 @pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["one-process", "xdist"])
 def test_ctrl_c_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, options):
     (tmp_path / "comm.py").write_text(HANGING_COMM)
     run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
     run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
     run += ["--verdicts=a.jsonl", "--", *options]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "spec_tests.cli", *run],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    process = start_command(run, tmp_path, str(ROOT))
     lines = iter(process.stdout.readline, "")
     assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
     start = time.monotonic()
