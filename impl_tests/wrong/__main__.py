@@ -83,6 +83,8 @@ def _record(
     ]
     passed: set[str] = set()
     for ended in suite.run(jobs, processes):
+        if ended.status:
+            print(f"calls are missing: a process ended with status {ended.status}\n{ended.output}")
         passed |= {test for _, test, verdict in ended.verdicts if verdict == "pass"}
         for _, test, verdict in ended.verdicts:
             if verdict == "fail":
