@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
@@ -11,9 +11,14 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting
 
+UNEVEN_CALL = PublicCall(
+    "comm.scatter", {"tensor": dense((5, 2)), "devices": [DeviceAt(0), DeviceAt(1)]}
+)
+
 
 @clause("comm.scatter.slices")
 @given(call=scatter_calls())
+@example(call=UNEVEN_CALL)
 def test_comm_scatter_returns_consecutive_slices(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
