@@ -29,6 +29,13 @@ def test_the_package_requires_the_oldest_release_of_pytorch():
     assert PROJECT["dependencies"] == [f"torch>={oldest.removesuffix('.0')}"]
 
 
+def test_the_readme_names_the_releases():
+    python = sorted(PYTHON["gate"] + PYTHON["others"])
+    torch = [release.rpartition(".")[0] for release in TORCH["older"] + TORCH["gate"]]
+    named = f"PyTorch {torch[0]} to {torch[-1]} and Python {python[0]} to {python[-1]}"
+    assert named in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("release", TORCH["gate"])
 def test_each_release_of_the_gate_has_a_published_run_of_impl(release):
     assert (RESULTS / "impl" / f"torch-{release}_sim.json").is_file()
