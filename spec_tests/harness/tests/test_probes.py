@@ -32,7 +32,7 @@ def probe(name, topology):
 
 @pytest.fixture(autouse=True)
 def cpu_is_a_device(monkeypatch):
-    """Let the probes' process accept the CPU as devices, and forget what the test found."""
+    """Accept the CPU as a device in the process of the probes, and discard all findings."""
     monkeypatch.setattr(probes, "_send", send_without_devices)
     monkeypatch.setattr(probes, "FOUND", {})
 
