@@ -28,6 +28,8 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     from spec_tests.strategies.computed_modules import find_errors
 
     try:
+        if "" in modules:
+            raise ValueError("the name of a module is empty")
         os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
         topology = make_topology(accelerator, None)
     except Exception as error:  # the code of a back end may raise any error

@@ -109,4 +109,6 @@ def _lines(report: pytest.TestReport) -> list[str]:
 
 
 def _shorten(line: str, length: int = MAX_LENGTH) -> str:
-    return line if len(line) <= length else f"{line[:length]} …"
+    """Leave out the middle of a long line, because the expected value is at its end."""
+    half = length // 2
+    return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"

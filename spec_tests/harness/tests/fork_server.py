@@ -91,20 +91,6 @@ def _set_up_process(request: Mapping[str, Any]) -> None:
     python_path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[:0] = [request["cwd"], *filter(None, python_path)]
     sys.argv = list(request["command"])
-    _use_local_example_database()
-
-
-def _use_local_example_database() -> None:
-    """Store Hypothesis' example database in the working directory of this command."""
-    from hypothesis import settings
-    from hypothesis.database import DirectoryBasedExampleDatabase
-
-    current = settings()
-    if current.database is not None:
-        database = DirectoryBasedExampleDatabase(Path.cwd() / ".hypothesis" / "examples")
-        name = settings.get_current_profile_name()
-        settings.register_profile(name, current, database=database)
-        settings.load_profile(name)
 
 
 def _main() -> None:

@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from hypothesis import settings
 
 PROGRAM = """
 import os, sys, torch
@@ -60,8 +59,3 @@ def test_command_runs_its_atexit_functions(run):
 def test_server_imports_torch_but_not_the_suite(run):
     text = "import sys; print('torch' in sys.modules, 'spec_tests' in sys.modules)"
     assert run(text).stdout == "True False\n"
-
-
-def test_hypothesis_database_is_in_the_folder_of_the_command(run, tmp_path):
-    expected = str(tmp_path) if settings().database else "None"  # Hypothesis has none on CI
-    assert expected in run("from hypothesis import settings; print(settings().database)").stdout
