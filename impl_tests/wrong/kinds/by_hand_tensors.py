@@ -58,6 +58,15 @@ def copied_on_the_current_stream(call: Call) -> Any:
 
 
 @KINDS.around
+def backward_with_device_0_current(call: Call) -> Any:
+    """Make device 0 current in the backward of the operations that computed the arguments."""
+    for tensor in call.tensors():
+        if tensor.grad_fn is not None:
+            tensor.grad_fn.register_prehook(lambda _: torch.accelerator.set_device_index(0))
+    return call.run()
+
+
+@KINDS.around
 def single_tensor_returned(call: Call) -> Any:
     """Return the only tensor among the arguments in place of an equal result."""
     result, tensors = call.run(), call.tensors()
