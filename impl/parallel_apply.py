@@ -172,7 +172,9 @@ def parallel_apply(
 def _explain_batch_norm(error: ValueError, index: int, tensor: Tensor | None) -> None:
     """Add a note to an error of batch norm. ``tensor`` is the first one that the replica got."""
     with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
-        if tensor is not None and "Expected more than 1 value per channel" in str(error):
+        # `__str__` of a subclass may end the program.
+        is_plain = type(error) is ValueError
+        if tensor is not None and is_plain and "more than 1 value per channel" in str(error):
             error.add_note(
                 f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
                 "norm needs more than one value per channel in each replica: drop the last batch, "
