@@ -1,7 +1,7 @@
-"""Assertions whose messages show the call and the first difference."""
+"""Assertions whose messages show the call, the first difference and the names of the others."""
 
-from collections.abc import Sequence
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ EXACT = 0.0
 #: chunk size changes the order in which a matrix product sums a few dozen terms. The roundings, of
 #: at most 2**-24 each, add up to about 2e-6. The rest is a margin for terms that cancel.
 LAYER = 1e-4
+#: The greatest number of further differences that a text names.
+MAX_NAMES = 6
 
 
 def agree(
@@ -69,16 +71,17 @@ def _disagreement_text(
 
 
 def _outcome_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
+    found: list[Difference] = []
     for field in fields(Outcome):
         pair = getattr(actual, field.name), getattr(expected, field.name)
-        text = difference(*pair, path=field.name, tolerance=tolerance)
-        if text is not None:
-            return text
-    return None
+        found += _differences(*pair, path=field.name, tolerance=tolerance)
+    return _as_text(found)
 
 
 def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
-    """Describe the first difference between two snapshots. Return None if the snapshots are equal.
+    """Describe the first difference between two snapshots, and name the other ones in a line.
+
+    Return None if the snapshots are equal.
 
     Args:
         actual: The snapshot of the target's value.
@@ -86,48 +89,92 @@ def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str |
         path: The path of the two values. The returned text begins with this path.
         tolerance: The largest difference of numbers, relative and absolute.
     """
-    if type(actual) is not type(expected):
-        return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
-    if isinstance(expected, TensorSnapshot):
-        return _tensor_difference(actual, expected, path, tolerance)
-    if isinstance(expected, Structure):
-        return _structure_difference(actual, expected, path, tolerance)
-    if actual != expected:
-        return f"{path} is {_describe(actual)}, expected {_describe(expected)}"
-    return None
+    return _as_text(list(_differences(actual, expected, path, tolerance)))
 
 
-def _tensor_difference(
+def _as_text(found: Sequence["Difference"]) -> str | None:
+    """Return the text of the first difference, and a second line with the names of others."""
+    if not found:
+        return None
+    first, *others = found
+    if not others:
+        return first.text
+    names = [each.name_after(first) for each in others[:MAX_NAMES]]
+    names += ["..."] if len(others) > MAX_NAMES else []
+    count = "another difference" if len(others) == 1 else f"{len(others)} more differences"
+    return f"{first.text}\n  and {count}: {', '.join(names)}"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference between two snapshots.
+
+    Args:
+        path: The path of the two values.
+        fact: The name of the fact that differs, such as ``dtype``; empty for a value that has no
+            other facts.
+        text: The fact in both snapshots.
+    """
+
+    path: str
+    fact: str
+    text: str
+
+    def name_after(self, first: "Difference") -> str:
+        """Return path and fact, or only the fact if ``first`` has the same path."""
+        path = self.path if self.path != first.path or not self.fact else ""
+        return f"{path} {self.fact}".strip()
+
+
+def _differences(actual: Any, expected: Any, path: str, tolerance: float) -> Iterator[Difference]:
+    """Yield the differences between two snapshots. Values of unequal classes have only one."""
+    if type(actual) is type(expected) and isinstance(expected, TensorSnapshot):
+        yield from _tensor_differences(actual, expected, path, tolerance)
+    elif type(actual) is type(expected) and isinstance(expected, Structure):
+        yield from _structure_differences(actual, expected, path, tolerance)
+    elif type(actual) is not type(expected) or actual != expected:
+        text = f"{path} is {_describe(actual)}, expected {_describe(expected)}"
+        yield Difference(path, "", text)
+
+
+def _tensor_differences(
     actual: TensorSnapshot, expected: TensorSnapshot, path: str, tolerance: float
-) -> str | None:
+) -> Iterator[Difference]:
     for name, fact in expected.facts.items():
-        if actual.facts.get(name) != fact:
-            return f"{path} has {name} {actual.facts.get(name)}, expected {fact}"
+        found = actual.facts.get(name)
+        if found != fact:
+            yield Difference(path, name, f"{path} has {name} {found}, expected {fact}")
     if not _is_close(actual.values, expected.values, tolerance):
-        return f"{path} has values {actual.values.tolist()}, expected {expected.values.tolist()}"
-    return None
+        lists = actual.values.tolist(), expected.values.tolist()
+        yield Difference(path, "values", f"{path} has values {lists[0]}, expected {lists[1]}")
 
 
 def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
-    if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        return False
+    if actual.shape != expected.shape:
+        return True  # The shape is the difference.
+    if actual.dtype != expected.dtype:
+        is_complex = actual.is_complex() or expected.is_complex()
+        actual, expected = (
+            each.to(torch.complex128 if is_complex else torch.float64)
+            for each in (actual, expected)
+        )
     if not (expected.is_floating_point() or expected.is_complex()):
         return torch.equal(actual, expected)
     return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def _structure_difference(
+def _structure_differences(
     actual: Structure, expected: Structure, path: str, tolerance: float
-) -> str | None:
+) -> Iterator[Difference]:
     if actual.kind != expected.kind:
-        return f"{path} is a {actual.kind}, expected a {expected.kind}"
+        text = f"{path} is a {actual.kind}, expected a {expected.kind}"
+        yield Difference(path, "class", text)
     if list(actual.members) != list(expected.members):
-        return f"{path} has members {list(actual.members)}, expected {list(expected.members)}"
-    for key, member in expected.members.items():
-        text = difference(actual.members[key], member, f"{path}[{key!r}]", tolerance)
-        if text is not None:
-            return text
-    return None
+        lists = list(actual.members), list(expected.members)
+        yield Difference(path, "members", f"{path} has members {lists[0]}, expected {lists[1]}")
+    else:
+        for key, member in expected.members.items():
+            yield from _differences(actual.members[key], member, f"{path}[{key!r}]", tolerance)
 
 
 def _describe(value: Any) -> str:

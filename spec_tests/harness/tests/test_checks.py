@@ -53,6 +53,23 @@ def test_difference_names_the_property_that_differs(actual, expected, message):
     assert _difference(expected, expected) is None
 
 
+def test_the_other_differences_are_named_after_the_first_one():
+    actual = [_ones(3, 2).t(), _ones(1)]
+    expected = [torch.arange(6).reshape(2, 3), torch.zeros(1)]
+    first, others = _difference(actual, expected).splitlines()
+    assert first == "result[0] has dtype torch.float32, expected torch.int64"
+    assert others == "  and 3 more differences: strides, values, result[1] values"
+    first, others = _difference([_ones(2)], (_ones(2) * 1j,)).splitlines()
+    assert first == "result is a builtins.list, expected a builtins.tuple"
+    assert others == "  and 2 more differences: result[0] dtype, result[0] values"
+
+
+def test_at_most_six_other_differences_are_named():
+    text = _difference([_ones(1)] * 9, [torch.zeros(1)] * 9)
+    assert text.splitlines()[1].startswith("  and 8 more differences: result[1] values, ")
+    assert text.endswith("result[6] values, ...")
+
+
 def test_a_copy_differs_from_a_view_of_an_input():
     x = torch.arange(6.0)
     assert "aliasing" in _difference([x[2:4]], [x[2:4].clone()], x=x)
