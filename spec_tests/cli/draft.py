@@ -31,8 +31,7 @@ def draft(
 ) -> str:
     """Return the records for the failures of a run as TOML.
 
-    The user then corrects the versions of each record, adds threads, and cuts the texts of
-    ``failures`` to a part that is equal in every run.
+    The user then corrects the versions of each record and adds threads.
 
     Args:
         tests: The tests and their verdicts.

@@ -4,17 +4,19 @@ import itertools
 import re
 from collections.abc import Mapping
 
+from spec_tests.harness.conformance.register import ANY
+
 __all__ = ["shorten", "specific"]
 
 #: Length in characters to which the text of a failure is cut. The rest is mostly tensor values.
-_MAX_LENGTH = 60
-#: Matches parts of a failure's text that differ between runs: indices of a path, all text from a
-#: list on, absolute paths, and words with a digit, such as dtypes, devices, addresses and threads.
+_MAX_LENGTH = 120
+#: Matches parts of a failure's text that differ between runs: indices of a path, tuples of
+#: numbers, all text from a list on, absolute paths, and words with a digit, such as dtypes,
+#: devices, addresses and threads.
 _VARIABLE = re.compile(
-    r"\[[\w'\"-]+\](?=[\[ ])|\[.*|(?<!\w)/[^\s']+|torch\.bool|[\w.:-]*\d[\w.:-]*"
+    r"(?:\[[\w'\"-]+\])+(?= )|\((?:\d+|None|[, ])+\)|\[.*|(?<!\w)/[^\s']+|torch\.bool"
+    r"|[\w.:-]*\d[\w.:-]*"
 )
-#: The least length in characters of a text that is specific enough for a record.
-_MIN_LENGTH = 10
 
 
 def specific(test: Mapping[str, str]) -> str:
@@ -30,11 +32,13 @@ def specific(test: Mapping[str, str]) -> str:
 
 
 def shorten(failure: str) -> str:
-    """Return class and text of a failure without the parts that differ between runs.
+    """Return class and text of a failure with `ANY` in place of parts that differ between runs.
 
-    The text is the first part that is long enough, else the longest one.
+    A long text ends with a whole word.
     """
     kind, colon, text = failure.partition(": ")
-    parts = [part.strip() for part in _VARIABLE.sub("\0", text).split("\0")]
-    part = next((part for part in parts if len(part) >= _MIN_LENGTH), max(parts, key=len))
-    return f"{kind}{colon}{part[:_MAX_LENGTH].strip()}"
+    found = _VARIABLE.sub(ANY, text)
+    if len(found) > _MAX_LENGTH:
+        cut = found[: _MAX_LENGTH + 1]
+        found = cut.rpartition(" ")[0] or cut[:_MAX_LENGTH]
+    return f"{kind}{colon}{found.strip(f'{ANY} ')}"

@@ -18,6 +18,7 @@ see `declared_lacks`. ``lacks`` is not inherited.
 
 import functools
 import os
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ from spec_tests.harness.conformance.clauses import Clause
 FOLDER = Path(__file__).parents[2] / "registers"
 #: Keys that stand before the first record.
 _FIRST_KEYS = ("inherits", "lacks", "repaired")
+#: In a text of ``failures``, the mark for any text without a line break.
+ANY = "…"
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 _RECORD = {
     **dict.fromkeys(("id", "kind", "clause", "observed"), str),
@@ -61,7 +64,8 @@ class Divergence:
         clause: The clause that the target violates.
         tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
         failures: The expected failures. Each is the exception's class and a part of its text:
-            ``RuntimeError: chunk expects``. Other failures fail the run.
+            ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
+            fail the run.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``.
@@ -103,7 +107,12 @@ class Divergence:
     def explains_text(self, name: str, text: str) -> bool:
         """Return whether an error with this class name and text is an expected failure."""
         expected = [failure.partition(": ") for failure in self.failures]
-        return any(name == kind and part in text for kind, _, part in expected)
+        return any(name == kind and _contains(text, part) for kind, _, part in expected)
+
+
+def _contains(text: str, part: str) -> bool:
+    """Return whether ``text`` contains ``part``, in which `ANY` stands for any part of a line."""
+    return re.search(".*".join(map(re.escape, part.split(ANY))), text) is not None
 
 
 @input_files.usage_errors()
