@@ -89,6 +89,14 @@ def test_page_of_an_interrupted_run_says_how_many_clauses_have_a_verdict(write_p
     assert chapters == ["comm", "replicate"]
 
 
+def test_page_of_a_selection_counts_the_selected_clauses_only(write_page, tmp_path, capsys):
+    verdicts = dict.fromkeys((ONE, TWO), "pass")
+    file = samples.write_verdicts(tmp_path / "v.jsonl", verdicts, clauses=[ONE, TWO])
+    progress = "2 of 2 selected clauses decided"
+    assert progress in write_page(file).read_text()
+    assert progress in capsys.readouterr().out
+
+
 def test_page_lists_the_clauses_that_were_not_run_by_their_reason(write_page, tmp_path):
     file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys((ONE, TWO), "not-run"))
     text = write_page(file).read_text()

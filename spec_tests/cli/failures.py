@@ -1,38 +1,37 @@
-"""The failures of a run, grouped by clause and then by cause, and their programs."""
+"""The failures of a run, by cause."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import pytest
 
-from spec_tests.cli import failure_texts
-from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.cli.programs import Programs
+from spec_tests.harness.conformance import causes, clauses, verdicts
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 
 __all__ = ["Failures"]
 
-#: The folder, below the current one, of the programs that repeat failures.
-FOLDER = Path("repro")
 #: The largest number of lines for one failure: those of the call, then those of the difference.
 MAX_LINES = 6
-#: The greatest number of characters of a line, and of a failure in the list at the end.
+#: The greatest number of characters of a line, and of a cause in the list at the end.
 MAX_LENGTH, SUMMARY_LENGTH = 400, 160
+#: The greatest number of clauses that the list at the end has for a cause.
+MAX_CLAUSES = 5
 
 
 @dataclass
 class Cause:
-    """The tests of a clause that fail for one reason.
+    """The tests that fail for one reason.
 
     Args:
-        text: Class and text of the first failure.
-        command: The command that repeats this failure.
+        text: The text of the first failure.
         count: The number of tests.
+        commands: For each clause, the command that repeats its first failure.
     """
 
     text: str
-    command: str
-    count: int = 1
+    count: int = 0
+    commands: dict[str, str] = field(default_factory=dict)
 
 
 class Failures:
@@ -41,12 +40,16 @@ class Failures:
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
+        programs: The folder of programs.
     """
 
-    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
+    def __init__(
+        self, format_repeat_command: Callable[[str, str], str], programs: Programs
+    ) -> None:
         self._format_repeat_command = format_repeat_command
+        self._programs = programs
         self._statements = {name: each.says for name, each in clauses.load().items()}
-        self._found: dict[str, dict[str, Cause]] = {}
+        self._found: dict[str, Cause] = {}
 
     def add(self, report: pytest.TestReport) -> list[str]:
         """Store a failure and write its program.
@@ -55,49 +58,48 @@ class Failures:
             The lines that describe the failure; none if it is not the first one of its clause.
         """
         name = next(iter(verdicts.clauses_of(report)), "no clause")  # A worker ended in a setup.
-        causes = self._found.setdefault(name, {})
         details = {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
-        text = failure_texts.specific(details)
-        cause = failure_texts.shorten(text)
-        if cause in causes:
-            causes[cause].count += 1
+        text = causes.find_cause(details.get("difference", details["reason"]))
+        is_first = not any(name in each.commands for each in self._found.values())
+        function = report.nodeid.partition("[")[0]
+        # The assert statements of one test have one cause.
+        key = function if text.startswith("assert ") else causes.key_of(text)
+        cause = self._found.setdefault(key, Cause(text))
+        cause.count += 1
+        if name in cause.commands:
             return []
-        test = report.nodeid.partition("[")[0].rpartition("::")[2]
-        repeat = self._format_repeat_command(name, test)
-        program = _write_program(report, f"{name}.{len(causes) + 1}" if causes else name)
-        causes[cause] = Cause(text.removeprefix("AssertionError: "), program or repeat)
-        if len(causes) > 1:
+        repeat = self._format_repeat_command(name, function.rpartition("::")[2])
+        program = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
+        run = self._programs.write(name, program) if program is not None else None
+        cause.commands[name] = run or repeat
+        if not is_first:
             return []
         return [
             f"FAIL {name}  {report.nodeid}",
             f"  {self._statements.get(name, '')}",
             *(f"  | {_shorten(line)}" for line in _lines(report)[:MAX_LINES]),
-            *([f"  program: {program}"] if program else []),
+            *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",
             "",
         ]
 
     def summary(self) -> list[str]:
-        """Return two lines for each cause of each clause."""
+        """Return the lines about each cause, that of the most clauses first."""
         lines = []
-        for name, causes in sorted(self._found.items()):
-            for each in causes.values():
-                more = f"  (and {each.count - 1} more)" if each.count > 1 else ""
-                lines.append(f"FAIL {name}  {each.command}")
-                lines.append(f"  {_shorten(each.text, SUMMARY_LENGTH)}{more}")
+        for cause in sorted(
+            self._found.values(), key=lambda each: (-len(each.commands), -each.count)
+        ):
+            counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
+            lines.append(f"FAIL {', '.join(counts)}: {_shorten(cause.text, SUMMARY_LENGTH)}")
+            names = sorted(cause.commands)
+            lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
+            if more := len(names[MAX_CLAUSES:]):
+                lines.append(f"  and {_count(more, 'more clause')}")
         return lines
 
 
-def _write_program(report: pytest.TestReport, name: str) -> str | None:
-    """Write the program that repeats a failure, if there is one, and return its command."""
-    text = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
-    if text is None:
-        return None
-    # pytest explains assertions only in files whose names have no other dot.
-    path = FOLDER / f"{name.replace('.', '_')}.py"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
-    return f"python {path}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _lines(report: pytest.TestReport) -> list[str]:

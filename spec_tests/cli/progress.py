@@ -1,7 +1,7 @@
 """The pytest plugins of the command ``run``.
 
 `Progress` replaces the output of pytest: it prints progress with an estimate of the time left,
-each failure when it happens, all failures by clause at the end, and the slowest tests.
+each failure when it happens, all failures by cause at the end, and the slowest tests.
 `VerdictCollector` prints nothing.
 """
 
@@ -18,6 +18,7 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures
+from spec_tests.cli.programs import Programs
 from spec_tests.harness.conformance import verdicts
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
@@ -96,11 +97,15 @@ class Progress(VerdictCollector):
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
+        resumes: Whether the run continues an interrupted one.
     """
 
-    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
+    def __init__(
+        self, format_repeat_command: Callable[[str, str], str], *, resumes: bool = False
+    ) -> None:
         super().__init__()
-        self._failures = Failures(format_repeat_command)
+        self._programs = Programs(keep=resumes)
+        self._failures = Failures(format_repeat_command, self._programs)
         self._running: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
         self._total = 0
@@ -139,8 +144,13 @@ class Progress(VerdictCollector):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the verdict. Print progress, and the first failure of a clause."""
+        """Store the verdict. Print progress, and the first failure of a clause.
+
+        The first report of a clause removes the programs of earlier runs.
+        """
         super().pytest_runtest_logreport(report)
+        for name in verdicts.clauses_of(report):
+            self._programs.start(name)
         if verdicts.verdict_of(report) == "fail":
             self._print_lines(self._failures.add(report))
         self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0) + report.duration
@@ -186,7 +196,7 @@ class Progress(VerdictCollector):
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Print all failures by clause, and the slowest tests."""
+        """Print all failures by cause, and the slowest tests."""
         super().pytest_sessionfinish(session)
         self._print_lines([*self._errors, *self._summary_lines()])
 

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.harness.conformance import clause_filter, clauses, verdicts
 
 __all__ = ["report"]
 
@@ -44,9 +44,8 @@ def _format_table(path: Path) -> list[str]:
         _, found = evidence.read_published(path)
         return verdicts.table({clause: each.verdict for clause, each in found.items()})
     run, tests = verdicts.read_run(path)
-    decided, known = verdicts.by_clause(tests), clauses.load()
+    decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
     lines += verdicts.table(decided, verdicts.declared_by_clause(tests))
-    if missing := len(known.keys() - decided.keys()):
-        lines.append(f"{len(known) - missing} of {len(known)} clauses decided")
-    return lines
+    progress = clause_filter.progress_text(run, decided, clauses.load())
+    return [*lines, progress] if progress else lines

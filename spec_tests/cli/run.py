@@ -35,7 +35,10 @@ def run(options: argparse.Namespace) -> int:
     counter = (
         VerdictCollector()
         if options.verbose
-        else Progress(functools.partial(_format_repeat_command, options))
+        else Progress(
+            functools.partial(_format_repeat_command, options),
+            resumes="--resume" in options.pytest,
+        )
     )
     signal.signal(signal.SIGINT, counter.interrupt)
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from spec_tests.harness.conformance import clause_filter
+from spec_tests.harness.conformance.causes import group_by_cause
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site.causes import group_by_cause
 from spec_tests.site.markdown import format_table
 from spec_tests.site.runs import Run
 
@@ -64,13 +65,8 @@ class Matrix:
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
     def progress(self, run: Run) -> str:
-        """Return how many clauses have a verdict; empty if all have."""
-        decided = len(self.clauses) - self.counts(run)[""]
-        return (
-            ""
-            if decided == len(self.clauses)
-            else f"{decided} of {len(self.clauses)} clauses decided."
-        )
+        """Return how many of the selected clauses have a verdict; empty if all clauses have."""
+        return clause_filter.progress_text(run.about, run.verdicts, self.clauses)
 
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""
@@ -80,7 +76,7 @@ class Matrix:
     def by_cause(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
         """Return the clauses with a verdict for each cause, the most frequent cause first."""
         ids = [clause.id for clause in self.clauses_with(run, verdict)]
-        groups = group_by_cause(run.evidence, ids)
+        groups = group_by_cause({each: run.evidence[each].difference for each in ids})
         return {cause: [self.clauses[each] for each in names] for cause, names in groups.items()}
 
     def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:

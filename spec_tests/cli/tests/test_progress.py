@@ -1,4 +1,4 @@
-"""The output of a run: progress, failures by clause and cause, slow tests, Ctrl-C."""
+"""The output of a run: progress, failures by cause, slow tests, Ctrl-C."""
 
 import json
 import os
@@ -13,6 +13,7 @@ import pytest
 from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
+from spec_tests.cli.programs import Programs
 from spec_tests.harness.conformance import verdicts
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 from spec_tests.harness.tests.fixtures import ROOT
@@ -54,6 +55,12 @@ def _test_report(outcome, name="t", seconds=0):
     return result
 
 
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """Change to an empty folder, because a run writes programs."""
+    monkeypatch.chdir(tmp_path)
+
+
 def test_slowest_tests_are_listed():
     plugin = progress.Progress("{} {}".format)
     plugin._terminal = RecordingTerminal()
@@ -85,29 +92,77 @@ def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal)
         assert "1 pass" in terminal.lines[0]
 
 
-def _failure(error, **properties):
+def _failure(error, clause="comm.scatter.slices", **properties):
     report = _test_report("failed", "a.py::test_it[1]")
     properties = {"difference": error, "failure": f"AssertionError: {error}", **properties}
-    report.user_properties.extend(properties.items())
+    report.user_properties = [("clause", clause), *properties.items()]
     return report
 
 
-def test_the_first_failure_of_a_clause_is_printed_and_equal_failures_are_counted(
-    tmp_path, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    failures = Failures("{} {}".format)
-    printed = [failures.add(_failure(f"result[{i}] has values [{i}]")) for i in range(62)]
-    assert printed[0][0] == "FAIL comm.scatter.slices  a.py::test_it[1]"
-    assert not any(printed[1:])
-    assert not failures.add(_failure("result has another dtype", **{PROGRAM: "print()"}))
+def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is_first():
+    failures = Failures("{} {}".format, Programs())
+    assert failures.add(_failure("result has another dtype", **{PROGRAM: "print(1)"}))
+    assert not any(failures.add(_failure(f"result[{i}] has values [{i}]")) for i in range(62))
     assert failures.summary() == [
-        "FAIL comm.scatter.slices  comm.scatter.slices test_it",
-        "  result[0] has values [0]  (and 61 more)",
-        "FAIL comm.scatter.slices  python repro/comm_scatter_slices_2.py",
-        "  result has another dtype",
+        "FAIL 1 clause, 62 tests: result[0] has values [0]",
+        "  comm.scatter.slices  comm.scatter.slices test_it",
+        "FAIL 1 clause, 1 test: result has another dtype",
+        "  comm.scatter.slices  python repro/comm_scatter_slices.py",
     ]
-    assert Path("repro/comm_scatter_slices_2.py").read_text() == "print()"
+    for name in "abcdef":
+        printed = failures.add(
+            _failure("result has another dtype", f"comm.{name}", **{PROGRAM: "print(2)"})
+        )
+        assert printed[0] == f"FAIL comm.{name}  a.py::test_it[1]"
+    assert failures.summary()[:7] == [
+        "FAIL 7 clauses, 7 tests: result has another dtype",
+        *(f"  comm.{name}  python repro/comm_{name}.py" for name in "abcde"),
+        "  and 2 more clauses",
+    ]
+    assert Path("repro/comm_f.py").read_text() == "print(2)"
+
+
+def test_assert_statements_of_one_test_have_one_cause():
+    failures = Failures("{} {}".format, Programs())
+    for i in range(3):
+        failures.add(_failure(f"assert {i} == 3"))
+    assert failures.summary()[0] == "FAIL 1 clause, 3 tests: assert 0 == 3"
+
+
+def test_a_run_replaces_the_programs_that_earlier_runs_wrote_for_its_clauses():
+    earlier = Programs()
+    for number in range(4):
+        earlier.write("comm.a", str(number))
+    assert earlier.write("comm.b", "b") == "python repro/comm_b.py"
+    Path("repro/comm_a_2.py").write_text("changed")
+    Path("repro/comm_a_9.py").write_text("of the user")
+    programs = Programs()
+    programs.start("comm.a")
+    names = {"comm_a_2.py", "comm_a_9.py", "comm_b.py"}
+    assert {path.name for path in Path("repro").glob("*.py")} == names
+    assert programs.write("comm.a", "new") == "python repro/comm_a.py"
+    assert programs.write("comm.a", "new") == "python repro/comm_a_3.py"
+    programs.start("comm.a")
+    assert Path("repro/comm_a.py").read_text() == "new"
+    assert Path("repro/comm_a_2.py").read_text() == "changed"
+    resuming = Programs(keep=True)
+    resuming.start("comm.b")
+    assert resuming.write("comm.b", "b") == "python repro/comm_b_2.py"
+
+
+def test_a_run_without_failures_removes_the_folder_of_programs():
+    Programs().write("comm.a", "a")
+    Programs().start("comm.a")
+    assert not Path("repro").exists()
+
+
+def test_an_invalid_list_of_programs_is_ignored():
+    for text in ("{", "[]", '{"a.py": 1}', '{"a.py": ["comm.a"]}'):
+        Path("repro").mkdir(exist_ok=True)
+        Path("repro/.programs.json").write_text(text)
+        Path("repro/a.py").write_text("of the user")
+        Programs().start("comm.a")
+        assert Path("repro/a.py").exists()
 
 
 def start_command(arguments, folder, search_path):

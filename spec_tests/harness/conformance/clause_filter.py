@@ -4,10 +4,11 @@ A test file contains the full ids of its clauses. A run of one clause therefore 
 files that contain the id of the clause.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,8 +31,33 @@ def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
     unknown = describe_unknown(names, known_clauses)
     if unknown is not None:
         raise pytest.UsageError(f"--clause {unknown}")
-    found = {each.id for each in known_clauses.values() if any(map(each.has_prefix, names))}
-    config.stash[_SELECTED] = frozenset(found)
+    config.stash[_SELECTED] = frozenset(_matching(names, known_clauses))
+
+
+def _matching(names: Collection[str], known_clauses: Mapping[str, Clause]) -> list[str]:
+    """Return the ids that begin with one of ``names``."""
+    return [each.id for each in known_clauses.values() if any(map(each.has_prefix, names))]
+
+
+def progress_text(
+    about: Mapping[str, Any], decided: Container[str], known_clauses: Mapping[str, Clause]
+) -> str:
+    """Return how many of the clauses that a run selected have a verdict.
+
+    Args:
+        about: The metadata of the run. ``clauses`` are the values of ``--clause``.
+        decided: The ids of the clauses with a verdict.
+        known_clauses: All clauses by id.
+
+    Returns:
+        The text; empty if the run selected all clauses, and all have a verdict.
+    """
+    names = about.get("clauses") or ()
+    selected = _matching(names, known_clauses) if names else [*known_clauses]
+    count = sum(name in decided for name in selected)
+    if count == len(known_clauses):
+        return ""
+    return f"{count} of {len(selected)} {'selected ' if names else ''}clauses decided"
 
 
 def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:

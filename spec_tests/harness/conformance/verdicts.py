@@ -52,6 +52,7 @@ HEADER = {
     **dict.fromkeys(("target", "torch", "accelerator", "command"), Line(1000)),
     "date": Line(100),
     **dict.fromkeys(("version?", "python?", "suite?"), Line(1000)),
+    "clauses?": [str],
 }
 #: Length in characters to which a text in a file of verdicts is cut.
 _MAX_LENGTH = 1500

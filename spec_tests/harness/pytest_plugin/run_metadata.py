@@ -50,8 +50,15 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "examples": settings.default.max_examples if settings.default else None,
         "command": command(config),
         "suite": clauses.suite_version(clauses.load()),
+        **_selection(config),
         **_git_state(),
     }
+
+
+def _selection(config: pytest.Config) -> dict[str, Any]:
+    """Return the values of ``--clause``; empty if the run selects all clauses."""
+    names = config.getoption("--clause")
+    return {"clauses": names} if names else {}
 
 
 def command(config: pytest.Config) -> str:

@@ -1,0 +1,52 @@
+"""Group failures by cause: the error or the difference, without values."""
+
+import re
+from collections.abc import Mapping
+from typing import TypeVar
+
+__all__ = ["find_cause", "group_by_cause", "key_of"]
+
+_Name = TypeVar("_Name")
+
+#: Matches the values in a text: indices of a path, containers, numbers, addresses, and texts in
+#: quotes.
+_VALUES = re.compile(
+    r"(?:\[[\w'\"-]+\])+(?= )|[{\[].*[}\]]|0x[0-9a-f]+|\d[\d.]*|'[^']*'|\"[^\"]*\""
+)
+#: Matches an error on a line of its own, as at the end of a traceback.
+_ERROR = re.compile(r"^[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
+#: Matches the call and the devices above the difference of two implementations.
+_CALL = re.compile(r".* disagree on\n(?:.*\n)*?with devices = .*\n")
+#: The length in characters to which a cause is cut.
+_LENGTH = 160
+
+
+def group_by_cause(differences: Mapping[_Name, str]) -> dict[str, list[_Name]]:
+    """Return the names for each cause; the most frequent cause comes first.
+
+    Two names have the same cause if their errors, or the first lines of their differences, are
+    equal apart from values. The text of a cause is that of its first name.
+    """
+    groups: dict[str, list[tuple[str, _Name]]] = {}
+    for name, difference in differences.items():
+        cause = find_cause(difference)
+        groups.setdefault(key_of(cause), []).append((cause, name))
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    return {members[0][0]: [name for _, name in members] for members in ordered}
+
+
+def find_cause(difference: str) -> str:
+    """Return the line of a difference that says what is wrong."""
+    text = _CALL.sub("", difference.removeprefix("AssertionError: "), count=1)
+    errors = _ERROR.findall(text) if "Traceback" in text else []
+    line = errors[-1] if errors else text.partition("\n")[0]
+    _, is_error, error = line.partition("result is the error builtins.")
+    if is_error:  # Its cause is the error, whatever was expected.
+        line = error.partition(", expected ")[0]
+    return line.strip()[:_LENGTH]
+
+
+def key_of(cause: str) -> str:
+    """Return a cause without its values. Equal causes have equal keys."""
+    # Without its values, an assert statement of a test says nothing.
+    return cause if cause.startswith("assert ") else _VALUES.sub("…", cause)
