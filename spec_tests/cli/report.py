@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness.conformance import clause_filter, clauses, verdicts
+from spec_tests.harness.conformance import clause_filter, clauses, verdict_table, verdicts
 
 __all__ = ["report"]
 
@@ -42,10 +42,10 @@ def _format_table(path: Path) -> list[str]:
 
     if path.suffix == ".json":
         _, found = evidence.read_published(path)
-        return verdicts.table({clause: each.verdict for clause, each in found.items()})
+        return verdict_table.table({clause: each.verdict for clause, each in found.items()})
     run, tests = verdicts.read_run(path)
     decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
-    lines += verdicts.table(decided, verdicts.declared_by_clause(tests))
+    lines += verdict_table.table(decided, verdicts.declared_by_clause(tests))
     progress = clause_filter.progress_text(run, decided, clauses.load())
     return [*lines, progress] if progress else lines

@@ -2,7 +2,6 @@
 
 import argparse
 import functools
-import os
 import re
 import shlex
 import signal
@@ -25,11 +24,6 @@ MAX_RESTARTS = 1000
 
 def run(options: argparse.Namespace) -> int:
     """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
-    # Hypothesis would save failing examples in the current folder.
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    os.environ.setdefault(
-        "HYPOTHESIS_STORAGE_DIRECTORY", str(cache / "torch-parallel-spec" / "hypothesis")
-    )
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
     counter = (

@@ -13,7 +13,7 @@ import pytest
 from spec_tests.cli import doctor, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import clauses, register, verdicts
+from spec_tests.harness.conformance import clauses, register, verdict_table, verdicts
 from spec_tests.harness.environment.topology import make_topology
 from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.simulator import build
@@ -21,6 +21,8 @@ from spec_tests.simulator import build
 pytestmark = pytest.mark.machinery
 
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
+#: pytest-benchmark writes a folder of its own.
+PYTEST = ("pytest", "-p", "spec_tests", "-p", "no:benchmark")
 #: The headings of a failing example in the output of older and newer releases of Hypothesis.
 EXAMPLE = re.compile("Falsifying example|Failing (test case|explicit example)")
 #: The module ``comm`` of a package with two bugs: scatter reverses the chunks, and all other
@@ -78,16 +80,24 @@ def test_the_command_after_repeat_runs_the_test_again(command):
         assert line in repeated.stdout
 
 
-@pytest.mark.machinery
-def test_run_writes_only_programs_into_the_current_folder(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (["spec_tests.cli", "run", "wrong"], {"repro"}),
+        ([*PYTEST, "--pyargs", "spec_tests", "--target=wrong"], set()),
+    ],
+    ids=["command", "pytest"],
+)
+def test_a_run_writes_only_programs_into_the_current_folder(tmp_path, command, written):
     # Not in the fork server, which places the examples of Hypothesis in this folder.
     (tmp_path / "wrong.py").write_text(WRONG_COMM)
-    command = [sys.executable, "-m", "spec_tests.cli", "run", "wrong", *ONE_CLAUSE]
-    command += ["--target-map", "comm=wrong"]
+    command = [sys.executable, "-m", *command, *ONE_CLAUSE, "--target-map", "comm=wrong"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("HYPOTHESIS_STORAGE_DIRECTORY", None)
     done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 1
-    assert {path.name for path in tmp_path.iterdir()} == {"repro", "wrong.py"}
+    files = {path.name for path in tmp_path.iterdir()} - {".pytest_cache"}
+    assert files == {"wrong.py", *written}
 
 
 def test_verbose_prints_the_output_of_pytest(command):
@@ -102,7 +112,7 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
     assert saved == {"comm.scatter.slices": "pass"}
-    table = "\n".join(verdicts.table(saved))
+    table = "\n".join(verdict_table.table(saved))
     assert table in done.stdout
     assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout

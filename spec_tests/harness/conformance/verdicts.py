@@ -20,10 +20,8 @@ last line of an interrupted run is `INTERRUPTED`.
 """
 
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -42,7 +40,6 @@ JUDGED_BY, AGREEMENT = "by", "agreement"
 DECLARED = declared_lacks.LACKS_ENTRY
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
-_NONE: Mapping[str, str] = MappingProxyType({})
 _OPTIONAL_TEXTS = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
 _TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in _OPTIONAL_TEXTS}}
@@ -186,20 +183,6 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
 
 
-def missing_names(tests: Iterable[Mapping[str, str]]) -> list[str]:
-    """Return a line for each name that the target lacks, with the number of its clauses.
-
-    Names of clauses that ``lacks`` declares are left out.
-    """
-    pairs = {
-        (test["reason"], test["clause"])
-        for test in tests
-        if test["verdict"] == "not-offered" and is_error(test) and "clause" in test
-    }
-    counts = Counter(reason for reason, _ in sorted(pairs)).most_common()
-    return [f"{reason}: {n} {'clause' if n == 1 else 'clauses'}" for reason, n in counts]
-
-
 def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
     """Return the ids of the clauses that are tested only by comparison with torch.nn.parallel."""
     independent: dict[str, bool] = {}
@@ -220,32 +203,3 @@ def reference_only_text(ids: list[str]) -> str:
 def worse_verdict(first: str | None, second: str) -> str:
     """Return the worse of two verdicts, the earlier one in `VERDICTS`. ``first`` may be None."""
     return min(first or second, second, key=VERDICTS.index)
-
-
-def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
-    """Return the lines of the summary: counts by chapter, then clauses that did not pass.
-
-    Args:
-        found: The verdict of each clause.
-        declared: The result of `declared_by_clause`.
-    """
-    counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
-    chapters = sorted({chapter for chapter, _ in counts})
-    lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
-    for chapter in chapters:
-        numbers = "".join(f"{counts[chapter, verdict]:>12}" for verdict in VERDICTS)
-        lines.append(f"{chapter:<16}{numbers}")
-    totals = Counter(found.values())
-    lines.append(f"{'all':<16}" + "".join(f"{totals[verdict]:>12}" for verdict in VERDICTS))
-    lines += [
-        f"{verdict:>12}  {name}"
-        for name, verdict in found.items()
-        if verdict != "pass" and name not in declared
-    ]
-    if declared:
-        clauses = "clause" if len(declared) == 1 else "clauses"
-        entries = ", ".join(dict.fromkeys(declared.values()))
-        lines.append(
-            f"not offered, as the register declares: {len(declared)} {clauses} ({entries})"
-        )
-    return lines

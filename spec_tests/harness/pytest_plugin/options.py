@@ -3,7 +3,9 @@
 Without ``--target`` the module only adds the options.
 """
 
+import os
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the other hooks and set the time limit of tests if ``--target`` is given."""
     if config.getoption("--target") is None:
         return
+    # Without this variable Hypothesis writes files to the current folder.
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    storage = cache / "torch-parallel-spec" / "hypothesis"
+    os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(storage))
     config.pluginmanager.import_plugin(PLUGIN)
     # pytest-timeout reads this option later, in its own pytest_configure.
     if not config.getini("timeout") and config.getoption("timeout") is None:

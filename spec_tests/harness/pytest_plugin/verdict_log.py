@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import pytest
 
-from spec_tests.harness.conformance import declared_lacks, verdicts
+from spec_tests.harness.conformance import declared_lacks, verdict_table, verdicts
 
 __all__ = ["VerdictLog"]
 
@@ -92,8 +92,8 @@ class VerdictLog:
             f"ERROR: {name}: {_stale_text(entry)}"
             for name, entry in self.stale_declarations.items()
         ]
-        lines += verdicts.table(found, verdicts.declared_by_clause(self._tests))
-        lines += verdicts.missing_names(self._tests)
+        lines += verdict_table.table(found, verdicts.declared_by_clause(self._tests))
+        lines += verdict_table.missing_names(self._tests)
         lines.append(verdicts.reference_only_text(verdicts.reference_only(self._tests)))
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
