@@ -59,8 +59,6 @@ def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> li
     small, large = partition_by_size(bucket)
     rows = [[row_major_copy(bucket[index], device) for index in large] for device in devices]
     if small:
-        # Sort by shape: consecutive tensors with the same shape are unpacked in one operation.
-        small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
         packed = _packed_copies([bucket[index] for index in small], devices)
         rows = [pieces + row for pieces, row in zip(packed, rows, strict=True)]
     return sorted_by_index(rows, small + large)
@@ -91,10 +89,12 @@ def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
 def partition_by_size(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
     """Return the indices of the tensors to pack, and the indices of those to copy separately.
 
-    Sparse tensors are not packed, nor is a single small tensor.
+    Sparse tensors are not packed, nor is a single small tensor. The tensors to pack are sorted by
+    shape: consecutive tensors with the same shape are unpacked in one operation.
     """
     sizes = sizes_in_bytes(bucket)
     small = [index for index, size in enumerate(sizes) if size < _LARGE_BYTES]
     if len(small) < 2 or bucket[0].layout is not torch.strided:
         return [], list(range(len(bucket)))
+    small.sort(key=[tensor.shape for tensor in bucket].__getitem__)
     return small, [index for index, size in enumerate(sizes) if size >= _LARGE_BYTES]
