@@ -23,6 +23,7 @@ from spec_tests.harness.environment.target import Target
 
 from . import results
 from .callers import THREADS, Callers
+from .frozen_steps import make_frozen_step
 from .state import read_memory
 from .table import format_table
 
@@ -86,13 +87,16 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
 
     With ``write``, publish the slopes.
     """
-    take_step = _make_step(target)
+    steps = [_make_step(target)]
+    if hasattr(target.data_parallel.DataParallel, "cache_frozen_parameters"):
+        steps.append(make_frozen_step(target))
     callers = Callers(target)
     step, end, next_sample = 0, time.monotonic() + seconds, 0.0
     # Samples in memory would increase the memory and the number of objects.
     with tempfile.TemporaryFile("w+") as samples, callers.run():
         while time.monotonic() < end:
-            take_step(step)
+            for take_step in steps:
+                take_step(step)
             step += 1
             if time.monotonic() >= next_sample:
                 with callers.pause():
