@@ -13,7 +13,7 @@ from spec_tests.distributed.pool import Pool, RankContext
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
-from spec_tests.strategies.modules import ModuleSpec, module_specs
+from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 
 #: Tolerance for float64 sums of a few hundred terms that are added in different orders.
 ROUNDING = 1e-9
@@ -48,7 +48,7 @@ class Training:
 
     def run(self, wrap: Wrap, device: torch.device) -> dict[str, Any]:
         """Return the losses, outputs, gradients and parameters of each step, and final buffers."""
-        net = self.module.build(NO_DEVICES, None).to(device)
+        net = move(self.module.build(NO_DEVICES, None), device)
         wrapped = wrap(net)
         unused = torch.zeros(1)  # Optimizers refuse an empty list of parameters.
         optimizer = torch.optim.SGD([*net.parameters(), unused], lr=0.1, momentum=0.5)

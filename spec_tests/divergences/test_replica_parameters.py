@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.modules import module_specs
+from spec_tests.strategies.modules import module_specs, move
 
 PARAMETERS_CLAUSE = clause("divergences.RE-13.replicas-have-parameters")
 
@@ -65,7 +65,7 @@ class Regularized(nn.Module):
 @pytest.mark.parametrize("devices", [2, 3])
 def test_gradients_reach_the_parameters(target, topology, functional, devices):
     placed = topology.take(devices)
-    module = Regularized().to(placed[0])
+    module = move(Regularized(), placed[0])
     x = torch.rand(4, 3, device=placed[0])
     parallel = target.data_parallel
     expected = module(x)

@@ -10,6 +10,16 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
 
+def accepts_two_devices(topology: Topology) -> bool:
+    """Return whether a linear layer takes an input on another device than its weight's."""
+    x, weight = (torch.ones(1, 1, device=device) for device in topology.take(2))
+    try:
+        nn.functional.linear(x, weight)
+    except RuntimeError:
+        return False
+    return True
+
+
 @dataclass(frozen=True)
 class NestedDataParallelCall:
     """A call of a linear layer that is wrapped twice, each time for two devices.

@@ -83,7 +83,7 @@ class ModuleSpec:
         with torch.random.fork_rng(devices=[]), _default_dtype(self.dtype):
             torch.default_generator.manual_seed(0)
             net = _build_sequence(self.parts, [])
-        return net.to(topology.device(slot)).train(self.training)
+        return move(net, topology.device(slot)).train(self.training)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the description of an input with ``count`` rows."""
@@ -112,6 +112,23 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         yield
     finally:
         torch.set_default_dtype(before)
+
+
+def move(net: nn.Module, device: torch.device) -> nn.Module:
+    """Move ``net`` to ``device`` and return it. Tied parameters stay tied.
+
+    ``Module.to`` unties them on devices on which it creates new parameters.
+    """
+    places = [
+        (module, name, parameter)
+        for module in net.modules()
+        for name, parameter in module.named_parameters(recurse=False, remove_duplicate=False)
+    ]
+    net.to(device)
+    moved: dict[nn.Parameter, nn.Parameter] = {}
+    for module, name, parameter in places:
+        setattr(module, name, moved.setdefault(parameter, getattr(module, name)))
+    return net
 
 
 def flatten(parts: Sequence[Part]) -> Iterator[Part]:

@@ -11,6 +11,7 @@ from spec_tests.strategies.modules import (
     SharedLayer,
     TiedLinear,
     module_specs,
+    move,
     row_wise_specs,
 )
 from spec_tests.strategies.packed_sequences import packed_specs, unpack
@@ -50,6 +51,15 @@ def test_shared_layers_are_one_object(topology):
 def test_tied_weights_are_one_parameter(topology):
     module = ModuleSpec((Layer("linear"), ResidualSpec((TiedLinear(0),)))).build(topology)
     assert module[1].inner[0].weight is module[0].weight
+
+
+def test_tied_weights_stay_one_parameter_where_new_parameters_are_made(topology, monkeypatch):
+    monkeypatch.setattr(
+        torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True
+    )
+    net = ModuleSpec((Layer("linear"), TiedLinear(0))).build(topology, None)
+    weight = net[0].weight
+    assert move(net, torch.device("cpu"))[0].weight is net[1].weight is not weight
 
 
 def test_shared_buffers_stay_one_tensor_on_the_device(topology):
