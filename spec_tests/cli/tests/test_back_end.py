@@ -166,6 +166,12 @@ def test_tests_on_real_devices_run_in_a_worker(accelerator, given, expected):
     assert ("-n1" in run._worker_options(options)) == expected
 
 
+@pytest.mark.parametrize(("accelerator", "expected"), [("cuda", True), ("sim", False)])
+def test_the_time_limit_ends_the_process_on_real_devices(accelerator, expected):
+    options = argparse.Namespace(accelerator=accelerator, modules=[], pytest=["-n", "2"])
+    assert ("--timeout-method=thread" in run._worker_options(options)) == expected
+
+
 def test_unknown_feature_is_refused():
     with pytest.raises(ValueError, match="sim has no feature 'wings'; it has new-streams, "):
         simulator.switch_off(["wings"])
