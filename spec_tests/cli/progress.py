@@ -142,6 +142,11 @@ class Progress(VerdictCollector):
         """Remove a test that has ended."""
         self._running.pop(nodeid, None)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str) -> None:
+        """Remove a test that has ended its process."""
+        self._running.pop(crashitem, None)
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Store the verdict. Print progress, and the first failure of a clause.

@@ -70,6 +70,14 @@ def test_slowest_tests_are_listed():
     assert plugin._slowest_lines() == rows
 
 
+def test_a_test_that_ended_its_process_runs_no_longer():
+    plugin = progress.Progress("{} {}".format)
+    plugin.pytest_runtest_logstart("t")
+    assert "t" in plugin._running
+    plugin.pytest_handlecrashitem("t")
+    assert not plugin._running
+
+
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
