@@ -11,6 +11,7 @@ the run. Each other line holds
 * ``reason`` if the test did not pass,
 * ``declared`` if the test uses a missing name and the register declares the clause as lacking: the
   matching entry of ``lacks`` in the register,
+* ``not-compared``, the number of calls that were not compared with torch.nn.parallel, if any,
 * ``by``, which is always ``agreement``, if the test only compares with torch.nn.parallel,
 * if the test failed, ``difference``, the ``failure`` in the format of a register, and the smallest
   failing ``call``.
@@ -36,13 +37,14 @@ VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 ERRORS = ("fail", "not-offered")
 #: Key and value in the line of a test that only compares with torch.nn.parallel.
 JUDGED_BY, AGREEMENT = "by", "agreement"
-#: Key, in the line of a test, for the register entry that declares its clause as lacking.
-DECLARED = declared_lacks.LACKS_ENTRY
+#: Keys, in the line of a test, for the register entry that declares its clause as lacking, and for
+#: the number of its calls that were not compared with torch.nn.parallel.
+DECLARED, NOT_COMPARED = declared_lacks.LACKS_ENTRY, "not-compared"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
-_OPTIONAL_TEXTS = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
+_OPTIONAL = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
-_TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in _OPTIONAL_TEXTS}}
+_TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in (*_OPTIONAL, NOT_COMPARED)}}
 #: The shape of the metadata of a run. Other fields are not checked.
 HEADER = {
     "format": Number(1, 1),
@@ -134,9 +136,7 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
 
 def _split_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     texts = input_files.read_text(path).split("\n")
-    lines = [
-        _parse_line(text, f"{path}, line {number}") for number, text in enumerate(texts, 1) if text
-    ]
+    lines = [_parse_line(text, f"{path}, line {n}") for n, text in enumerate(texts, 1) if text]
     headers = [
         each["run"] | (INTERRUPTED if lines[-1] == INTERRUPTED else {})
         for each in lines
