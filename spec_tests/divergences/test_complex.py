@@ -6,6 +6,7 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.oracle.tensors import concatenate_on_cpu, stack_on_cpu
 from spec_tests.strategies.comm import (
     broadcast_calls,
@@ -205,5 +206,6 @@ def test_reference_makes_complex_channels_last_row_major(reference, topology):
 
 @clause("divergences.CO-2.real-beside-complex")
 def test_reference_refuses_complex_tensors_beside_real_ones(reference, topology):
+    capabilities.require("complex64")
     with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
         _sum_real_and_complex(reference, topology.take(3))

@@ -9,6 +9,7 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
 
@@ -43,6 +44,7 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
 @OBJECTS_CLAUSE
 @given(count=st.integers(1, 3))
 def test_reference_first_replica_has_views_of_complex_parameters(reference, topology, count):
+    capabilities.require("complex64")
     module = EdgeCaseModule("complex").build(topology)
     first, *_ = reference.replicate.replicate(module, topology.take(count), True)
     checks.same(list(first.parameters()), [])
@@ -68,6 +70,7 @@ def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs,
 def test_reference_fails_on_complex_parameters_after_an_odd_number_of_reals(
     reference, topology, slots
 ):
+    capabilities.require("complex64")
     tensors = [torch.ones(1), torch.ones(2, dtype=torch.complex64)]
     module = nn.ParameterList(tensors).to(topology.device(slots[0]))
     with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
