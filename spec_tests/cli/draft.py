@@ -1,8 +1,13 @@
-"""The command ``draft``: print a register with a record for each failed clause of a run."""
+"""The command ``draft``: print a register with the failures of a run.
+
+A record is for all failures of one error, if a program shows it without the target, else for the
+failures of one clause.
+"""
 
 import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from packaging.version import Version
@@ -10,7 +15,7 @@ from packaging.version import Version
 from spec_tests.cli import failure_texts
 from spec_tests.cli.inherited import INHERITED, find_inherited
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance import causes, clauses
 
 __all__ = ["draft"]
 
@@ -22,12 +27,15 @@ clause = {clause}
 tests = {tests}
 failures = {failures}
 observed = {observed}
-versions = {versions}
+{program}versions = {versions}
 """
 
 
 def draft(
-    tests: Iterable[Mapping[str, str]], source: object = "the run", kind: str = "target-bug"
+    tests: Iterable[Mapping[str, str]],
+    source: object = "the run",
+    kind: str = "target-bug",
+    programs: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
     """Return the records for the failures of a run as TOML.
 
@@ -36,7 +44,8 @@ def draft(
     Args:
         tests: The tests and their verdicts.
         source: The file of the verdicts, for the text of an error.
-        kind: The kind of all records.
+        kind: The kind of the records without a program. The others have the kind back-end-bug.
+        programs: Programs in plain PyTorch that show the causes of failures.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test.
@@ -63,11 +72,25 @@ def draft(
         }
     lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
     header += [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
+    by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    by_clause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    # A wrong value may have another cause in each test.
+    known = {causes.key_of(cause): cause for cause in programs if causes.is_error(cause)}
+    for name, found in sorted(failed.items()):
+        for test in found:
+            cause = known.get(_cause_key(test))
+            (by_clause[name] if cause is None else by_cause[cause]).append(test)
+    of_causes = [("back-end-bug", found, programs[cause]) for cause, found in by_cause.items()]
+    of_clauses = [(kind, found, "") for found in by_clause.values()]
     records = [
-        _format_record(f"X-{number}", kind, name, found, passed_tests)
-        for number, (name, found) in enumerate(sorted(failed.items()), start=1)
+        _format_record(f"X-{number}", *each, passed_tests)
+        for number, each in enumerate([*of_causes, *of_clauses], start=1)
     ]
     return "\n".join([*header, *records])
+
+
+def _cause_key(test: Mapping[str, str]) -> str:
+    return causes.key_of(causes.find_cause(test.get("difference", test.get("reason", ""))))
 
 
 def _shorten_lacks(missing: Collection[str]) -> list[str]:
@@ -90,22 +113,25 @@ def _beginnings(clause_id: str) -> list[str]:
 def _format_record(
     divergence_id: str,
     kind: str,
-    clause_id: str,
     failed_tests: list[Mapping[str, str]],
+    program: str,
     passed_tests: Collection[str],
 ) -> str:
-    """Return a record as TOML for the failed tests of one clause."""
+    """Return a record as TOML for failed tests."""
     failures = [failure_texts.specific(test) for test in failed_tests]
+    names = _deduplicate(test["clause"] for test in failed_tests)
     fields = {
         "id": divergence_id,
         "kind": kind,
-        "clause": clause_id,
+        "clause": names[0] if len(names) == 1 else names,
         "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
         "failures": _deduplicate(failure_texts.shorten(text) for text in failures),
         "observed": failures[0],
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
-    return _RECORD.format(**{key: _format_toml(value) for key, value in fields.items()})
+    texts = {key: _format_toml(value) for key, value in fields.items()}
+    # A program has no triple quotes: it has names, numbers and devices only.
+    return _RECORD.format(**texts, program=f"program = '''\n{program}'''\n" if program else "")
 
 
 def _recorded_test(node_id: str, passed_tests: Collection[str]) -> str:

@@ -1,12 +1,13 @@
 """The failures of a run, by cause."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pytest
 
 from spec_tests.cli.programs import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
+from spec_tests.harness.plain_programs.search import Question
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 
 __all__ = ["Failures"]
@@ -25,12 +26,16 @@ class Cause:
 
     Args:
         text: The text of the first failure.
+        test: The name of the function of its test.
         count: The number of tests.
         commands: For each clause, the command that repeats its first failure.
+        program: A program in plain PyTorch that shows the cause.
     """
 
     text: str
+    test: str
     count: int = 0
+    program: str = ""
     commands: dict[str, str] = field(default_factory=dict)
 
 
@@ -64,11 +69,12 @@ class Failures:
         function = report.nodeid.partition("[")[0]
         # The assert statements of one test have one cause.
         key = function if text.startswith("assert ") else causes.key_of(text)
-        cause = self._found.setdefault(key, Cause(text))
+        test = function.rpartition("::")[2]
+        cause = self._found.setdefault(key, Cause(text, test))
         cause.count += 1
         if name in cause.commands:
             return []
-        repeat = self._format_repeat_command(name, function.rpartition("::")[2])
+        repeat = self._format_repeat_command(name, test)
         program = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
         run = self._programs.write(name, program) if program is not None else None
         cause.commands[name] = run or repeat
@@ -83,18 +89,34 @@ class Failures:
             "",
         ]
 
+    def _sorted(self) -> list[Cause]:
+        """Return the causes, that of the most clauses first."""
+        return sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
+
+    def questions(self) -> list[Question]:
+        """Return what a search for programs in plain PyTorch needs, for each cause."""
+        return [
+            Question(each.text, next(iter(each.commands)), each.test) for each in self._sorted()
+        ]
+
+    def add_programs(self, programs: Mapping[str, str]) -> None:
+        """Store the program of each cause, by its text."""
+        for cause in self._found.values():
+            cause.program = programs.get(cause.text, "")
+
     def summary(self) -> list[str]:
-        """Return the lines about each cause, that of the most clauses first."""
+        """Return the lines about each cause."""
         lines = []
-        for cause in sorted(
-            self._found.values(), key=lambda each: (-len(each.commands), -each.count)
-        ):
+        for cause in self._sorted():
             counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
             lines.append(f"FAIL {', '.join(counts)}: {_shorten(cause.text, SUMMARY_LENGTH)}")
             names = sorted(cause.commands)
             lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
             if more := len(names[MAX_CLAUSES:]):
                 lines.append(f"  and {_count(more, 'more clause')}")
+            if cause.program:
+                lines.append("  this program shows a fault of the back end without the target:")
+                lines += [f"    | {line}".rstrip() for line in cause.program.splitlines()]
         return lines
 
 

@@ -91,7 +91,7 @@ def _make_parser() -> Parser:
         "--kind",
         choices=("target-bug", "back-end-bug", "suite-bug"),
         default="target-bug",
-        help="the kind of the records (default: target-bug)",
+        help="the kind of the records without a program in plain PyTorch (default: target-bug)",
     )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")
@@ -226,7 +226,7 @@ def _print_draft(options: argparse.Namespace) -> int:
     if not tests:
         print(f"{options.file} contains no verdicts", file=sys.stderr)
         return REFUSED
-    print(draft(tests, options.file, options.kind))
+    print(draft(tests, options.file, options.kind, verdicts.read_programs(options.file)))
     return 0
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import NoReturn
 
@@ -20,6 +20,7 @@ import pytest
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.programs import Programs
 from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.plain_programs.search import Question
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
@@ -97,13 +98,20 @@ class Progress(VerdictCollector):
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
+        find_programs: Returns programs in plain PyTorch for causes of failures; None on simulated
+            devices.
         resumes: Whether the run continues an interrupted one.
     """
 
     def __init__(
-        self, format_repeat_command: Callable[[str, str], str], *, resumes: bool = False
+        self,
+        format_repeat_command: Callable[[str, str], str],
+        find_programs: Callable[[list[Question]], Mapping[str, str]] | None = None,
+        *,
+        resumes: bool = False,
     ) -> None:
         super().__init__()
+        self._find_programs = find_programs
         self._programs = Programs(keep=resumes)
         self._failures = Failures(format_repeat_command, self._programs)
         self._running: dict[str, float] = {}
@@ -203,6 +211,13 @@ class Progress(VerdictCollector):
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause, and the slowest tests."""
         super().pytest_sessionfinish(session)
+        questions = self._failures.questions()
+        if questions and self._find_programs is not None:
+            self._print_lines(["looking for programs that show the causes without the target ..."])
+            programs = self._find_programs(questions)
+            self._failures.add_programs(programs)
+            if self._log is not None:
+                self._log.add_programs(programs)
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:

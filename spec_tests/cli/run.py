@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from spec_tests.cli.progress import Progress, VerdictCollector
+from spec_tests.harness.plain_programs import search
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
@@ -31,6 +32,7 @@ def run(options: argparse.Namespace) -> int:
         if options.verbose
         else Progress(
             functools.partial(_format_repeat_command, options),
+            None if _is_simulated(options) else functools.partial(_find_programs, options),
             resumes="--resume" in options.pytest,
         )
     )
@@ -95,6 +97,19 @@ def _clause_options(options: argparse.Namespace) -> list[str]:
     return [f"--clause={name}" for name in options.clause]
 
 
+def _find_programs(
+    options: argparse.Namespace, questions: Sequence[search.Question]
+) -> dict[str, str]:
+    """Return a program in plain PyTorch for each cause, by its text."""
+
+    def format_command(names: Sequence[str]) -> list[str]:
+        # Print no failures and write no programs: only the record of the operators is needed.
+        command = [sys.executable, "-m", "spec_tests.cli", *_repeat_arguments(options, names)]
+        return [*command[:4], "--verbose", *command[4:]]
+
+    return search.find(questions, format_command, options.modules)
+
+
 def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) -> str:
     """Return the command that runs one test of a clause with the devices and target of the run.
 
@@ -103,13 +118,20 @@ def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) 
         clause: The id of the clause.
         test: The name of the test's function.
     """
+    command = ["parallel-conformance", *_repeat_arguments(options, [clause])]
+    return shlex.join([*command, "-k", test])
+
+
+def _repeat_arguments(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
+    """Return the arguments that run clauses as this run does, with pytest's arguments last."""
     repeated = [
         each
         for each in _forwarded_options(options)
         if not each.startswith(("--target=", "--verdicts"))
     ]
-    command = ["parallel-conformance", "run", options.target, *repeated, f"--clause={clause}"]
-    return shlex.join([*command, "--", *_without_selection(options.pytest), "-k", test])
+    selected = [f"--clause={name}" for name in names]
+    given = _without_selection(options.pytest)
+    return ["run", options.target, *repeated, *selected, "--", *given]
 
 
 def _without_selection(arguments: Sequence[str]) -> list[str]:

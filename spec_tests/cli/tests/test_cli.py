@@ -127,7 +127,7 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
     (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
     (record,) = register.load(tmp_path / "known.toml")
-    assert record.clause == "comm.scatter.slices"
+    assert record.clauses == ("comm.scatter.slices",)
     done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "known  comm.scatter.slices" in done.stdout
@@ -145,6 +145,30 @@ def test_a_draft_has_records_of_the_given_kind():
     failed = {"clause": "comm.scatter.slices", "test": "a.py::one", "verdict": "fail"}
     (record,) = tomllib.loads(draft([failed], kind="back-end-bug"))["divergence"]
     assert record["kind"] == "back-end-bug"
+
+
+def test_a_draft_has_one_record_for_all_failures_of_a_cause_with_a_program(tmp_path):
+    error = "NotImplementedError: Could not run 'aten::abs' on {}"
+    tests = [
+        {"clause": name, "test": f"a.py::{place}", "verdict": "fail"}
+        | {"failure": f"{text}", "difference": f"{text}\nmore"}
+        for place, (name, text) in enumerate(
+            [
+                ("comm.scatter.slices", error.format(1)),
+                ("comm.gather.refuses-none", error.format(2)),
+                ("comm.gather.refuses-none", "OSError: another"),
+            ]
+        )
+    ]
+    program = "import torch\ntorch.ones(1)\n"
+    path = tmp_path / "known.toml"
+    path.write_text(draft(tests, programs={error.format(3): program}))
+    back_end, target = register.load(path, clauses.load())
+    assert (back_end.kind, target.kind) == ("back-end-bug", "target-bug")
+    assert back_end.program == program
+    assert set(back_end.clauses) == {"comm.scatter.slices", "comm.gather.refuses-none"}
+    assert set(back_end.tests) == {"a.py::0", "a.py::1"}
+    assert target.tests == ("a.py::2",)
 
 
 def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail():
@@ -201,14 +225,16 @@ def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail():
         ),
     ],
 )
-def test_a_drafted_failure_has_no_text_that_differs_between_runs(failure, difference, drafted):
+def test_a_drafted_failure_has_no_text_that_differs_between_runs(
+    tmp_path, failure, difference, drafted
+):
     test = {"clause": "comm.scatter.slices", "test": "a.py::one", "verdict": "fail"}
     test |= {"failure": failure, "difference": difference}
-    (table,) = tomllib.loads(draft([test]))["divergence"]
-    (text,) = table["failures"]
+    (tmp_path / "known.toml").write_text(draft([test]))
+    (record,) = register.load(tmp_path / "known.toml")
+    (text,) = record.failures
     assert text.endswith(drafted)
     assert not re.search(r"\d", text)
-    record = register.Divergence(threads=(), **table)
     kind, _, found = failure.partition(": ")
     assert record.explains_text(kind, f"{found}\n{difference}")
     assert not record.explains_text(kind, "another error")
@@ -235,12 +261,12 @@ def test_a_draft_lists_repaired_tests_and_records_other_failures():
     path = register.FOLDER / "torch.nn.parallel.toml"
     first, second, third, fourth = [each for each in register.load(path) if each.applies][:4]
     tests = [
-        {"clause": each.clause, "test": f"{each.tests[0]}{parameters}", "verdict": "fail"}
+        {"clause": each.clauses[0], "test": f"{each.tests[0]}{parameters}", "verdict": "fail"}
         | {"failure": f"{each.failures[0]} ..."}
         for each in (first, second, third)
         for parameters in ("[1]", "[2]")
     ]
-    other = {"clause": fourth.clause, "test": fourth.tests[0], "verdict": "fail"}
+    other = {"clause": fourth.clauses[0], "test": fourth.tests[0], "verdict": "fail"}
     other["failure"] = "OSError: no such record"
     tests[0]["verdict"] = "pass"
     found = tomllib.loads(draft([*tests, other]))
@@ -248,8 +274,8 @@ def test_a_draft_lists_repaired_tests_and_records_other_failures():
     assert found["repaired"] == sorted([first.tests[0], fourth.tests[0]])
     records = {(each["clause"], *each["tests"]) for each in found["divergence"]}
     assert records == {
-        (first.clause, f"{first.tests[0]}[2]"),
-        (fourth.clause, fourth.tests[0]),
+        (first.clauses[0], f"{first.tests[0]}[2]"),
+        (fourth.clauses[0], fourth.tests[0]),
     }
 
 

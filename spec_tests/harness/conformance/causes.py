@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["find_cause", "group_by_cause", "key_of"]
+__all__ = ["ENDED", "find_cause", "group_by_cause", "is_error", "key_of"]
 
 _Name = TypeVar("_Name")
 
@@ -17,6 +17,8 @@ _VALUES = re.compile(
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
 #: Matches the call and the devices above the difference of two implementations.
 _CALL = re.compile(r".* disagree on\n(?:.*\n)*?with devices = .*\n")
+#: The beginnings of the causes of tests that end their process, or do not end.
+ENDED = ("the test ends the process", "Timeout")
 #: The length in characters to which a cause is cut.
 _LENGTH = 160
 
@@ -44,6 +46,11 @@ def find_cause(difference: str) -> str:
     if is_error:  # Its cause is the error, whatever was expected.
         line = error.partition(", expected ")[0]
     return line.strip()[:_LENGTH]
+
+
+def is_error(cause: str) -> bool:
+    """Return whether a cause is an error, or the end of a process, not a wrong result."""
+    return cause.startswith(ENDED) or _ERROR.match(cause) is not None
 
 
 def key_of(cause: str) -> str:

@@ -85,7 +85,7 @@ def _sort_key(divergence_id: str) -> tuple[str, int]:
 
 def _section(divergence_id: str, title: str, records: list[register.Divergence]) -> str:
     reasons = "; ".join(dict.fromkeys(_REASONS[each.kind] for each in records))
-    says = {each.clause: clauses.load()[each.clause].says for each in records}
+    says = {name: clauses.load()[name].says for each in records for name in each.clauses}
     versions = ", ".join(dict.fromkeys(f"`{each.versions}`" for each in records))
     links = dict.fromkeys(_thread_link(url) for each in records for url in each.threads)
     lines = [

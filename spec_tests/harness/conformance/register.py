@@ -37,7 +37,9 @@ _FIRST_KEYS = ("inherits", "lacks", "repaired")
 ANY = "…"
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 _RECORD = {
-    **dict.fromkeys(("id", "kind", "clause", "observed"), str),
+    **dict.fromkeys(("id", "kind", "observed"), str),
+    "clause": (str, [str]),
+    "program?": str,
     **{key: [str] for key in ("tests", "failures", "threads?")},
     "versions?": str,
 }
@@ -61,7 +63,7 @@ class Divergence:
             specification supports), ``defined`` (the behaviour of the target is undefined),
             ``target-bug``, ``back-end-bug`` (PyTorch itself is wrong on this accelerator) or
             ``suite-bug``.
-        clause: The clause that the target violates.
+        clauses: The clauses that the target violates. ``clause`` of the table is one or a list.
         tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
         failures: The expected failures. Each is the exception's class and a part of its text:
             ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
@@ -69,17 +71,19 @@ class Divergence:
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``.
+        program: A program in plain PyTorch that shows a fault of the back end, or an empty text.
         file: The register.
     """
 
     id: str
     kind: str
-    clause: str
+    clauses: tuple[str, ...]
     tests: tuple[str, ...]
     failures: tuple[str, ...]
     observed: str
     threads: tuple[str, ...]
     versions: str
+    program: str = ""
     file: str = ""
 
     @property
@@ -91,6 +95,8 @@ class Divergence:
         if self.kind not in KINDS:
             kind = input_files.shorten(self.kind)
             raise ValueError(f"kind {kind!r} is none of {KINDS}")
+        if not self.clauses:
+            raise ValueError("there are no clauses")
         if not self.failures:
             raise ValueError("there are no failures")
         versions.parse(self.versions)
@@ -167,16 +173,21 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         changed: dict[str, Any] = {
             key: tuple(table.get(key, ())) for key in ("tests", "failures", "threads")
         }
-        return Divergence(**{**table, **changed, "file": str(path)})
+        fields = {**table, **changed, "file": str(path)}
+        clause = fields.pop("clause")
+        return Divergence(
+            **fields, clauses=(clause,) if isinstance(clause, str) else tuple(clause)
+        )
     except (TypeError, ValueError) as error:
         raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
 
 
 def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
     for record in records:
-        if record.clause not in known_clauses:
-            hint = clause_filter.hint(record.clause, known_clauses)
-            raise input_files.refuse(record.name, f"no clause has the name {record.clause}{hint}")
+        for name in record.clauses:
+            if name not in known_clauses:
+                hint = clause_filter.hint(name, known_clauses)
+                raise input_files.refuse(record.name, f"no clause has the name {name}{hint}")
 
 
 @input_files.usage_errors()

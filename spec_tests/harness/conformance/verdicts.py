@@ -16,6 +16,9 @@ the run. Each other line holds
 * if the test failed, ``difference``, the ``failure`` in the format of a register, and the smallest
   failing ``call``.
 
+After these lines, a line with ``cause`` and ``program`` has a program in plain PyTorch that shows
+the cause of failures, see `causes.find_cause`.
+
 A line is written as soon as the test has ended, so that an interrupted run can be resumed. The
 last line of an interrupted run is `INTERRUPTED`.
 """
@@ -45,6 +48,8 @@ INTERRUPTED = {"interrupted": True}
 _OPTIONAL = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
 _TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in (*_OPTIONAL, NOT_COMPARED)}}
+#: The shape of the line of a program.
+_PROGRAM = {"cause": str, "program": str}
 #: The shape of the metadata of a run. Other fields are not checked.
 HEADER = {
     "format": Number(1, 1),
@@ -134,21 +139,38 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     return headers[0], tests
 
 
+def read_programs(path: Path) -> dict[str, str]:
+    """Return the programs in plain PyTorch in a file of verdicts, by cause.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or a line is not valid.
+    """
+    return {line["cause"]: line["program"] for line in _parse_lines(path) if "program" in line}
+
+
 def _split_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    texts = input_files.read_text(path).split("\n")
-    lines = [_parse_line(text, f"{path}, line {n}") for n, text in enumerate(texts, 1) if text]
+    lines = _parse_lines(path)
     headers = [
         each["run"] | (INTERRUPTED if lines[-1] == INTERRUPTED else {})
         for each in lines
         if "run" in each
     ]
-    return headers, [each for each in lines if "run" not in each and each != INTERRUPTED]
+    return headers, [each for each in lines if "test" in each]
+
+
+def _parse_lines(path: Path) -> list[dict[str, Any]]:
+    texts = input_files.read_text(path).split("\n")
+    return [
+        _parse_line(text, f"{path}, line {number}") for number, text in enumerate(texts, 1) if text
+    ]
 
 
 def _parse_line(text: str, source: str) -> dict[str, Any]:
     line: dict[str, Any] = input_files.parse_json(text, source)
     input_files.check(line, {}, source)
-    if "run" not in line and line != INTERRUPTED:
+    if "program" in line:
+        input_files.check(line, _PROGRAM, source)
+    elif "run" not in line and line != INTERRUPTED:
         input_files.check(line, _TEST, source)
         if line["verdict"] not in VERDICTS:
             raise input_files.refuse(source, f"{line['verdict']!r} is not a verdict")

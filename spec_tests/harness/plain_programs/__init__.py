@@ -1,0 +1,7 @@
+"""Programs in plain PyTorch that show a fault of a back end without the target.
+
+A test that fails on a back end runs again with a record of the operators that it calls. Each
+program calls one of them with new tensors of the same shapes, strides, dtypes and devices. It is
+shown only if it raises the error of the test, ends its process as the test does, or computes
+another value than the same operator on the CPU.
+"""
