@@ -52,7 +52,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     """Return pairs of key and text that describe a failure, for the report of the test.
 
     The keys are ``difference`` (the text of the exception), ``failure`` (its class and first line,
-    as in ``failures`` of a register) and ``call`` (one for each drawn argument). If the target
+    as in ``failures`` of a register) and ``call`` (a line for each drawn argument). If the target
     lacks a name, the only key is ``not-offered``.
     """
     if call.excinfo is None:
@@ -66,7 +66,9 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
         return [("not-offered", missing)]
     (first, *_) = str(error).splitlines() or [""]
     failure = ("failure", f"{type(error).__name__}: {first}")
-    arguments = map(repr, drawn_arguments(item, call.excinfo).values())
+    drawn = drawn_arguments(item, call.excinfo).items()
+    # The repr of a call is code; other arguments need their names.
+    arguments = [repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn]
     return [("difference", text), failure, *(("call", each) for each in arguments)]
 
 

@@ -70,28 +70,31 @@ def find(
 
 
 def _find_one(question: Question, found: Sequence[Record], modules: tuple[str, ...]) -> str | None:
-    own = [each for each in found if f"::{question.test}" in each.test]
-    is_end = question.text.startswith(causes.ENDED)
-    if not causes.is_error(question.text):
-        return _find_wrong_value(own, modules)
-    wanted = [each for each in own if _has_cause(each, question.text, is_end=is_end)]
-    strict = question.text.partition(":")[0].endswith("Warning")
-    programs = {each.call.raising_program(modules, strict=strict): each.call for each in wanted}
+    own = [each for each in found if f"::{question.test}" in each.test and not each.call.refused]
+    if causes.is_error(question.text):
+        return _find_error(question.text, own, modules)
+    # The test may have got the result of an error of an operator.
+    errors = dict.fromkeys(causes.find_cause(each.error) for each in own if each.error)
+    programs = (_find_error(text, own, modules) for text in [*errors][:MAX_TRIED])
+    return next(filter(None, programs), None) or _find_wrong_value(own, modules)
+
+
+def _find_error(text: str, found: Sequence[Record], modules: tuple[str, ...]) -> str | None:
+    """Return a program that raises the error of a cause on the devices only."""
+    strict = text.partition(":")[0].endswith("Warning")
+    calls = [each.call for each in found if _has_cause(each, text)]
+    programs = {each.raising_program(modules, strict=strict): each for each in calls}
     # The shortest programs are the smallest calls.
     for program in sorted(programs, key=len)[:MAX_TRIED]:
         on_cpu = programs[program].on_cpu().raising_program((), strict=strict)
         # An error that the CPU raises, too, is a fault of the arguments.
-        if _shows(program, question.text, is_end=is_end) and not _shows(
-            on_cpu, question.text, is_end=is_end
-        ):
+        if _shows(program, text) and not _shows(on_cpu, text):
             return program
     return None
 
 
-def _has_cause(record: Record, text: str, *, is_end: bool) -> bool:
-    if record.call.refused:
-        return False
-    if is_end:
+def _has_cause(record: Record, text: str) -> bool:
+    if text.startswith(causes.ENDED):
         return not record.ended
     return bool(record.error) and _key(record.error) == causes.key_of(text)
 
@@ -100,13 +103,10 @@ def _key(error: str) -> str:
     return causes.key_of(causes.find_cause(error))
 
 
-def _shows(program: str, text: str, *, is_end: bool) -> bool:
-    """Return whether a program raises the error of a cause.
-
-    ``is_end``: whether it ends its process, or never returns.
-    """
+def _shows(program: str, text: str) -> bool:
+    """Return whether a program raises the error of a cause, ends its process, or never returns."""
     status, output = _run([sys.executable, "-c", program], PROGRAM_LIMIT)
-    if is_end:
+    if text.startswith(causes.ENDED):
         return status is None or status < 0
     # A traceback has the name of the error's module, too.
     lines = [re.sub(r"^(?:\w+\.)+(?=\w+: )", "", line) for line in output.splitlines()]
@@ -115,7 +115,7 @@ def _shows(program: str, text: str, *, is_end: bool) -> bool:
 
 def _find_wrong_value(found: Sequence[Record], modules: tuple[str, ...]) -> str | None:
     """Return a program with the first operator whose result differs from that on the CPU."""
-    calls = dict.fromkeys(each.call for each in found if _is_comparable(each))
+    calls = dict.fromkeys(each.call for each in found if each.call.comparable and not each.error)
     programs = [each.comparing_program(modules) for each in calls][:MAX_COMPARED]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "programs.json")
@@ -127,10 +127,6 @@ def _find_wrong_value(found: Sequence[Record], modules: tuple[str, ...]) -> str 
         return None
     status, output = _run([sys.executable, "-c", programs[number]], PROGRAM_LIMIT)
     return programs[number] if status == 1 and "AssertionError" in output else None
-
-
-def _is_comparable(record: Record) -> bool:
-    return record.call.comparable and not record.call.refused and not record.error
 
 
 def _run(

@@ -148,7 +148,7 @@ def test_verdicts_have_the_smallest_failing_call_and_the_difference(run_suite, p
     known = ["--divergences", "known.toml"] if verdict == "known" else []
     run_suite(WITH_STRATEGY, "--verdicts", str(path), *known)
     first, _ = _verdicts(path)
-    assert (first["verdict"], first["call"]) == (verdict, "1")
+    assert (first["verdict"], first["call"]) == (verdict, "number = 1")
     assert first["difference"].startswith("not so")
 
 
