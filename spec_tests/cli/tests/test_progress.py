@@ -130,6 +130,27 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
     assert Path("repro/comm_f.py").read_text() == "print(2)"
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            "result[0] has shape (1, 2), expected (2, 2)",
+            "result['a'][1] has shape (3, 4), expected (4, 4)",
+        ),
+        (f"result is a tensor {{'a': {'9' * 200}}}", f"result is a tensor {{'b': {'8' * 200}}}"),
+        ("Traceback ...\nUserWarning: on 'a:0'\n", "UserWarning: on 'a:1'\nmore"),
+    ],
+    ids=["indices", "long", "traceback"],
+)
+def test_texts_that_differ_in_values_have_one_cause(first, second):
+    failures = Failures("{} {}".format, Programs())
+    failures.add(_failure(first))
+    failures.add(_failure(second))
+    failures.add(_failure("result is a tuple"))
+    starts = [line.partition(": ")[0] for line in failures.summary() if line.startswith("FAIL")]
+    assert starts == ["FAIL 1 clause, 2 tests", "FAIL 1 clause, 1 test"]
+
+
 def test_assert_statements_of_one_test_have_one_cause():
     failures = Failures("{} {}".format, Programs())
     for i in range(3):

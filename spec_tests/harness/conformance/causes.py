@@ -13,6 +13,8 @@ _Name = TypeVar("_Name")
 _VALUES = re.compile(
     r"(?:\[[\w'\"-]+\])+(?= )|[{\[].*[}\]]|0x[0-9a-f]+|\d[\d.]*|'[^']*'|\"[^\"]*\""
 )
+#: Matches a container without its end, which `find_cause` has cut off.
+_CUT = re.compile(r"[{\[].*$")
 #: Matches an error on a line of its own, as at the end of a traceback.
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
 #: Matches the call and the devices above the difference of two implementations.
@@ -56,4 +58,4 @@ def is_error(cause: str) -> bool:
 def key_of(cause: str) -> str:
     """Return a cause without its values. Equal causes have equal keys."""
     # Without its values, an assert statement of a test says nothing.
-    return cause if cause.startswith("assert ") else _VALUES.sub("…", cause)
+    return cause if cause.startswith("assert ") else _CUT.sub("…", _VALUES.sub("…", cause))
