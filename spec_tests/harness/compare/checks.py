@@ -22,6 +22,8 @@ EXACT = 0.0
 LAYER = 1e-4
 #: The greatest number of further differences that a text names.
 MAX_NAMES = 6
+#: The greatest number of values of a tensor that a text shows.
+MAX_VALUES = 24
 
 
 def agree(
@@ -151,8 +153,21 @@ def _tensor_differences(
         if found != fact:
             yield Difference(path, name, f"{path} has {name} {found}, expected {fact}")
     if not _is_close(actual.values, expected.values, tolerance):
-        lists = actual.values.tolist(), expected.values.tolist()
-        yield Difference(path, "values", f"{path} has values {lists[0]}, expected {lists[1]}")
+        found, other = _different_values(actual.values, expected.values, tolerance)
+        yield Difference(path, "values", f"{path} has values {found}, expected {other}")
+
+
+def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[str, str]:
+    """Return all values of two tensors as texts; of large tensors, the first that differ."""
+    if expected.numel() <= MAX_VALUES:
+        return str(actual.tolist()), str(expected.tolist())
+    pairs = zip(actual.flatten(), expected.flatten(), strict=True)
+    differing = [i for i, pair in enumerate(pairs) if not _is_close(*pair, tolerance)]
+    place = tuple(
+        int(each) for each in torch.unravel_index(torch.tensor(differing[0]), expected.shape)
+    )
+    more = f" and {len(differing) - 1} others that differ" if len(differing) > 1 else ""
+    return f"[{actual[place].item()} at {list(place)}{more}]", f"[{expected[place].item()}]"
 
 
 def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:

@@ -64,6 +64,18 @@ def test_the_other_differences_are_named_after_the_first_one():
     assert others == "  and 2 more differences: result[0] dtype, result[0] values"
 
 
+def test_a_large_tensor_is_described_by_its_first_wrong_value():
+    expected = torch.arange(60.0, device="cpu").reshape(3, 4, 5)
+    actual = expected.clone()
+    actual[1, 0, 2] = -1
+    assert (
+        _difference(actual, expected) == "result has values [-1.0 at [1, 0, 2]], expected [22.0]"
+    )
+    actual[2] = 0
+    text = "result has values [-1.0 at [1, 0, 2] and 20 others that differ], expected [22.0]"
+    assert _difference(actual, expected) == text
+
+
 def test_at_most_six_other_differences_are_named():
     text = _difference([_ones(1)] * 9, [torch.zeros(1)] * 9)
     assert text.splitlines()[1].startswith("  and 8 more differences: result[1] values, ")
