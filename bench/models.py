@@ -74,6 +74,21 @@ class ScaledSum(nn.Module):
         return torch.stack(list(named.values())).sum(0) * self.weight
 
 
+class Adapter(nn.Module):
+    """A layer norm, and a bottleneck whose output is added to that of the layer norm."""
+
+    def __init__(self, layer: nn.LayerNorm) -> None:
+        super().__init__()
+        (width,) = layer.normalized_shape
+        self.layer, self.down, self.up = layer, nn.Linear(width, 8), nn.Linear(8, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum. It has the shape of ``x``."""
+        y: Tensor = self.layer(x)
+        added: Tensor = y + self.up(torch.relu(self.down(y)))
+        return added
+
+
 class Identity(nn.Module):
     """A module that returns its input, to measure the overhead of running replicas."""
 
