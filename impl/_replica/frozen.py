@@ -130,7 +130,6 @@ def can_be_kept(parameter: Tensor) -> bool:
         not parameter.requires_grad
         and parameter.layout is torch.strided
         and not parameter.is_inference()
-        and not parameter.is_nested
         and not is_wrapper(parameter)
     )
 
