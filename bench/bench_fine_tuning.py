@@ -3,7 +3,8 @@
 Variants are called in turn: torch.nn.parallel, impl, and impl with `cache_frozen_parameters`
 ("cached"), with `hold` ("held") or with `map`. Another target takes the place of impl, without the
 variants. In the rows called "frozen" all parameters but the last two are frozen, in the rows
-called "adapters" all but those of an adapter at each layer norm.
+called "adapters" all but those of an adapter at each layer norm. In the rows called "delays"
+a module only waits, 4 ms for each row, and twice as long on a slow device.
 """
 
 from functools import partial
@@ -15,7 +16,7 @@ from torch.utils._pytree import tree_map_only
 
 from spec_tests.harness.environment.topology import not_run
 
-from .models import Adapter
+from .models import Adapter, Delay
 from .real_models import MODELS, ROWS
 
 pytest.importorskip("transformers", reason="the models need the dependency group `models`")
@@ -25,7 +26,7 @@ NAMES = ["ResNet-18", "ViT", "GPT-2"]
 #: The rows of each batch whose gradients are accumulated.
 ACCUMULATED = [8, 8, 8, 8]
 #: The rows of each batch of an evaluation.
-UNEVEN = [16, 4, 12, 8, 16, 4, 8, 12]
+EVEN, UNEVEN = [10] * 8, [16, 4, 12, 8, 16, 4, 8, 12]
 
 
 def freeze_backbone(module):
@@ -49,14 +50,14 @@ def bench_fine_tuning(time_in_turn, targets, benchmark, topology, name, prepare)
     benchmark.group = f"{name} {'frozen' if prepare is freeze_backbone else 'adapters'}"
     module, batches = build(topology, name, [ROWS], prepare)
     wrappers = wrap(topology, targets, module, cached={"cache_frozen_parameters": True})
-    time_in_turn(compare_losses(name, wrappers, batches))
+    time_in_turn(compare_losses(MODELS[name].loss, wrappers, batches))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def bench_accumulation(time_in_turn, targets, benchmark, topology, name):
     benchmark.group = f"{name} accumulation"
     module, batches = build(topology, name, ACCUMULATED)
-    time_in_turn(compare_losses(name, wrap(topology, targets, module), batches))
+    time_in_turn(compare_losses(MODELS[name].loss, wrap(topology, targets, module), batches))
 
 
 @pytest.mark.usefixtures("impl_only")
@@ -64,11 +65,30 @@ def bench_accumulation(time_in_turn, targets, benchmark, topology, name):
 def bench_uneven_batches(time_in_turn, targets, benchmark, topology, name):
     benchmark.group = f"{name} evaluation of uneven batches"
     module, batches = build(topology, name, UNEVEN, nn.Module.eval)
-    wrappers = wrap(topology, targets, module, held={}, map={})
+    time_evaluation(
+        time_in_turn, wrap(topology, targets, module, held={}, map={}), batches, MODELS[name].loss
+    )
+
+
+@pytest.mark.usefixtures("impl_only")
+@pytest.mark.parametrize("rows", [EVEN, UNEVEN], ids=["even", "uneven"])
+@pytest.mark.parametrize("slow", [False, True], ids="slow-device={}".format)
+def bench_delays(time_in_turn, targets, benchmark, topology, rows, slow):
+    kind = "even" if rows is EVEN else "uneven"
+    benchmark.group = f"delays {kind} batches{' with a slow device' * slow}"
+    first, *_, last = topology.take(DEVICES)
+    module = Delay(last if slow else None).to(first)
+    batches = [(torch.ones(each, 1, device=first),) for each in rows]
+    time_evaluation(
+        time_in_turn, wrap(topology, targets, module, held={}, map={}), batches, torch.sum
+    )
+
+
+def time_evaluation(time_in_turn, wrappers, batches, compute_loss):
     mapped = wrappers.pop("impl map")
     with torch.no_grad(), wrappers["impl held"].hold(), mapped.hold():
-        calls = compare_losses(name, wrappers, batches)
-        calls["impl map"] = partial(run_map, mapped, batches, MODELS[name].loss)
+        calls = compare_losses(compute_loss, wrappers, batches)
+        calls["impl map"] = partial(run_map, mapped, batches, compute_loss)
         assert calls["impl map"]() == pytest.approx(calls["impl held"](), rel=1e-3)
         time_in_turn(calls)
 
@@ -96,10 +116,10 @@ def wrap(topology, targets, module, **variants):
     return wrappers
 
 
-def compare_losses(name, wrappers, batches):
+def compare_losses(compute_loss, wrappers, batches):
     """Return, for each wrapper, a call that runs all ``batches``. All calls return one loss."""
     calls = {
-        library: partial(run, wrapper, batches, MODELS[name].loss)
+        library: partial(run, wrapper, batches, compute_loss)
         for library, wrapper in wrappers.items()
     }
     losses = [call() for call in calls.values()]

@@ -1,5 +1,7 @@
 """Modules that the benchmarks replicate and run."""
 
+import time
+
 import torch
 from torch import Tensor, nn
 
@@ -87,6 +89,19 @@ class Adapter(nn.Module):
         y: Tensor = self.layer(x)
         added: Tensor = y + self.up(torch.relu(self.down(y)))
         return added
+
+
+class Delay(nn.Module):
+    """A module that waits 4 ms for each row of its input, and twice as long on ``slow_device``."""
+
+    def __init__(self, slow_device: torch.device | None) -> None:
+        super().__init__()
+        self.slow_device = slow_device
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x``."""
+        time.sleep(0.004 * len(x) * (2 if x.device == self.slow_device else 1))
+        return x
 
 
 class Identity(nn.Module):
