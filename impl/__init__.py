@@ -8,6 +8,7 @@ This package has the names and signatures of ``torch.nn.parallel``. It adds keyw
 from . import _functions as _functions  # Other packages import this private module.
 from . import comm
 from ._pytree import SplitAlong, Whole
+from .batch_norm import SyncBatchNorm
 from .data_parallel import DataParallel, data_parallel
 from .installation import install, installed, uninstall
 from .parallel_apply import parallel_apply
@@ -19,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DataParallel",
     "SplitAlong",
+    "SyncBatchNorm",
     "Whole",
     "comm",
     "data_parallel",

@@ -13,6 +13,7 @@ from ._one_device import move_output, scatter_to_one
 from ._replica import has_compiled_code
 from ._threads import (
     CapturedError,
+    ModuleGroup,
     PendingCall,
     call_in,
     clear_old_casts,
@@ -59,7 +60,8 @@ class ReplicaPool:
         (state,) = thread_states([self._devices[index]])
         clear_old_casts()
         compute = partial(self._compute, replicas[index], index)
-        call = partial(state.context.run, call_in, state, compute, (batch,), {})
+        group = ModuleGroup([replicas[index]], "in DataParallel.map: call eval() before")
+        call = partial(state.context.run, group.call, 0, call_in, state, compute, (batch,), {})
         self._calls[number] = index, start(partial(self._run, number, call))
 
     def _run(self, number: int, call: Callable[[], Any]) -> Any:

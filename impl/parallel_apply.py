@@ -16,6 +16,7 @@ from ._legacy_names import _get_device_index as _get_device_index
 from ._replica import has_compiled_code
 from ._threads import (
     CapturedError,
+    ModuleGroup,
     call_in,
     can_workers_inherit_state,
     capture,
@@ -28,6 +29,9 @@ from ._threads import (
 )
 
 __all__ = ["get_a_var", "parallel_apply"]
+
+#: The reason why modules cannot wait for each other.
+_IN_TURN = "that run one after the other, as with in_turn or compiled modules"
 
 
 def get_a_var(obj: object) -> Tensor | None:
@@ -107,10 +111,11 @@ def parallel_apply(
         IndexError: ``modules`` is empty.
         TypeError: A sequence has no length, or an object names no device.
         Exception: A module raised an exception. If several modules did, the exception of the
-            first one in ``modules`` is raised. The raised exception is new. It has the original
-            class if that can be built from a text, else it is a RuntimeError. Its text names the
-            replica and its device, and the original exception is its cause. It is raised when all
-            modules have ended.
+            first one in ``modules`` is raised; errors of a :class:`SyncBatchNorm` that waited for
+            another module come last. The raised exception is new. It has the original class if
+            that can be built from a text, else it is a RuntimeError. Its text names the replica
+            and its device, and the original exception is its cause. It is raised when all modules
+            have ended.
         BaseException: A module raised a BaseException other than an Exception. The same object
             is raised. With ``in_turn``, later modules are not called.
         RuntimeError: torch.jit.trace records a call of several modules; or the system refuses to
@@ -147,25 +152,37 @@ def parallel_apply(
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
     with argument("inputs, kwargs_tup or devices"):
         targets = _find_devices(inputs, all_kwargs, devices)
+    # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
+    in_turn = in_turn or any(map(has_compiled_code, modules))
+    group = ModuleGroup(modules, _IN_TURN if in_turn else "")
     calls = [
-        partial(state.context.run, call_in, state, module, _as_args(args), kwargs)
-        for state, module, args, kwargs in zip(
-            thread_states(targets), modules, inputs, all_kwargs, strict=True
+        partial(state.context.run, group.call, index, call_in, state, module, args, kwargs)
+        for index, (state, module, args, kwargs) in enumerate(
+            zip(thread_states(targets), modules, map(_as_args, inputs), all_kwargs, strict=True)
         )
     ]
     clear_old_casts()
-    outcomes = _run_calls(calls, modules, in_turn=in_turn)
-    for index, outcome in enumerate(outcomes):
-        if isinstance(outcome, CapturedError):
-            # The tracebacks refer to this frame, and `outcomes` in this frame refers to the
-            # exceptions. This cycle would live until the next garbage collection.
-            outcomes.clear()
-            location = f"in replica {index} on device {_format_device(targets[index])}"
-            try:
-                reraise(outcome.pop(), location)
-            except ValueError as error:
-                _explain_batch_norm(error, index, get_a_var((inputs[index], all_kwargs[index])))
-                raise
+    try:
+        outcomes = _run_calls(calls, in_turn=in_turn)
+    finally:
+        group.end()  # The system may have refused to start a thread.
+    failed = [index for index, each in enumerate(outcomes) if isinstance(each, CapturedError)]
+    if failed:
+        # If a module waits for one that fails, both fail: raise the error of the latter.
+        index = min(failed, key=lambda index: outcomes[index].is_consequence)
+        outcome = outcomes[index]
+        # The tracebacks refer to frames of this call, and these refer to the exceptions. This
+        # cycle would live until the next garbage collection.
+        for each in failed:
+            if each != index:
+                outcomes[each].pop()
+        outcomes.clear()
+        location = f"in replica {index} on device {_format_device(targets[index])}"
+        try:
+            reraise(outcome.pop(), location)
+        except ValueError as error:
+            _explain_batch_norm(error, index, get_a_var((inputs[index], all_kwargs[index])))
+            raise
     return outcomes
 
 
@@ -182,15 +199,12 @@ def _explain_batch_norm(error: ValueError, index: int, tensor: Tensor | None) ->
             )
 
 
-def _run_calls(
-    calls: Sequence[Callable[[], Any]], modules: Sequence[Any], *, in_turn: bool
-) -> list[Any]:
+def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any]:
     """Run ``calls``. Return a result or a CapturedError for each call."""
     if len(calls) == 1:
         # A single call always runs in this thread, where all modes are active.
         return [capture(calls[0])]
-    # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
-    if in_turn or any(map(has_compiled_code, modules)):
+    if in_turn:
         return run_sequentially(calls)
     return _run_in_threads(calls)
 

@@ -139,6 +139,9 @@ CALLS = {
         impl.DataParallel, NET, [0, 1], cache_frozen_parameters="all"
     ),
     "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
+    "module of SyncBatchNorm.convert_sync_batchnorm": partial(
+        impl.SyncBatchNorm.convert_sync_batchnorm, abs
+    ),
     "batches of DataParallel.map": partial(impl.DataParallel(NET).map, 5),
     "ordered of DataParallel.map": partial(impl.DataParallel(NET).map, [], ordered=X),
     "module of data_parallel": partial(impl.data_parallel, abs, X, [0, 1]),
@@ -192,6 +195,7 @@ NAMED_IN_TEXT = {
     ("comm.reduce_add_coalesced", "buffer_size"),
     ("replicate", "buffer_size"),
     ("DataParallel.map", "in_flight"),
+    ("SyncBatchNorm.forward", "input"),
 }
 #: Arguments without a case: a wrong value fails in a later call, in scatter or in the module.
 USED_LATER = {

@@ -21,6 +21,7 @@ from .recording import (
 )
 from .settings import call_with_setting
 from .torch_private import (
+    BatchNorm,
     add_lists,
     allow_inplace_changes,
     base_of_view,

@@ -5,8 +5,9 @@ No other module than this one and ``compiler_private`` uses private names.
 A private name may disappear in any release. The docstring of each function has a section "Name",
 with the private name that it uses, and a section "Without it", with the consequence for impl if
 PyTorch removes the name. "In 2.11 and later" means that 2.11, 2.13 and 2.15 have the name; impl
-does not support older releases. Names other than ``DeviceContext`` are looked up when they are
-used, so a missing name breaks only the features that need it. The error contains the name.
+does not support older releases. Names other than ``DeviceContext`` and ``_BatchNorm`` are looked
+up when they are used, so a missing name breaks only the features that need it. The error contains
+the name.
 
 The attributes of ``nn.Module`` instances (``_parameters``, ``_is_replica``, ...) are not listed
 here: saved models contain them, so they do not change.
@@ -19,11 +20,17 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._device import DeviceContext
 
 from .settings import call_with_setting
 
 _Result = TypeVar("_Result")
+
+#: The base class of ``nn.BatchNorm1d``, ``nn.BatchNorm2d`` and ``nn.BatchNorm3d``.
+#: Name: ``torch.nn.modules.batchnorm._BatchNorm``, in 2.11 and later.
+#: Without it: ``nn.BatchNorm2d``, which checks that inputs have four dimensions.
+BatchNorm = _BatchNorm
 
 #: The largest sequence number. PyTorch numbers the autograd nodes of each thread from 0, and
 #: backward runs the ready node with the largest number first.

@@ -24,6 +24,15 @@ _members_of: Callable[[BaseExceptionGroup], tuple[BaseException, ...]]
 _members_of = vars(BaseExceptionGroup)["exceptions"].__get__
 
 
+#: The attribute of an error that another module has caused.
+_CONSEQUENCE = "_is_consequence"
+
+
+def mark_consequence(error: RuntimeError) -> None:
+    """Mark ``error`` as that of a module that waits for another one, which does not come."""
+    setattr(error, _CONSEQUENCE, True)
+
+
 class CapturedError:
     """The result of :func:`capture` if the function raised an exception."""
 
@@ -36,6 +45,11 @@ class CapturedError:
     def is_interrupt(self) -> bool:
         """Whether the exception is not an Exception, for example a KeyboardInterrupt."""
         return not isinstance(self._error, Exception)
+
+    @property
+    def is_consequence(self) -> bool:
+        """Whether another module has failed, and this one waited for it."""
+        return type(self._error) is RuntimeError and hasattr(self._error, _CONSEQUENCE)
 
     def pop(self) -> BaseException:
         """Return the exception in the first call. A second call raises AttributeError."""

@@ -68,6 +68,14 @@ CASES_OF_IMPL: dict[str, Case] = {
     ),
     "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),
     "DataParallel.map": Case(_map, lambda: {"batches": [x()], "in_flight": 2, "ordered": True}),
+    "SyncBatchNorm.convert_sync_batchnorm": Case(
+        lambda target, module: impl.SyncBatchNorm.convert_sync_batchnorm(module),
+        lambda: {"module": nn.Sequential(nn.BatchNorm1d(2))},
+    ),
+    "SyncBatchNorm.forward": Case(
+        lambda target, **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
+        lambda: {"input": x().cpu()},
+    ),
     "parallel_apply with options": Case(
         lambda target, **options: target.parallel_apply.parallel_apply(
             [nn.Identity(), nn.Identity()], pair(), **options

@@ -26,7 +26,10 @@ TARGET = "impl"
 
 #: Methods of a wrapper class that are wrapped, too.
 _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
-_OWN_METHODS = ("hold", "map", "no_sync", "part", "mean")
+_OWN_METHODS = ("hold", "map", "no_sync", "part", "mean", "convert_sync_batchnorm")
+#: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
+#: wrapped, not the inherited ones.
+_ADDED = ("batch_norm",)
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),
@@ -60,6 +63,12 @@ def wrap(target: str, selected: frozenset[str] | None) -> None:
 
 def functions(target: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the name of each function that can be wrapped, its owner and its attribute."""
+    for name in _ADDED:
+        module = _import(target, name)
+        for attribute in getattr(module, "__all__", ()):
+            owner = getattr(module, attribute)
+            for method in {*_METHODS, *_OWN_METHODS} & vars(owner).keys():
+                yield f"{name}.{attribute}.{method}", owner, method
     for part, module in _parts(target):
         public = [*getattr(module, "__all__", ()), *_LEGACY.get(part, ())]
         for attribute in dict.fromkeys(public):
@@ -73,12 +82,15 @@ def functions(target: str) -> Iterator[tuple[str, Any, str]]:
 
 def _parts(target: str) -> Iterator[tuple[str, types.ModuleType]]:
     for part, candidates in PARTS.items():
-        for candidate in candidates:
-            try:
-                yield part, importlib.import_module(f"{target}.{candidate}")
-            except ModuleNotFoundError:
-                continue
-            break
+        modules = [_import(target, candidate) for candidate in candidates]
+        yield from [(part, module) for module in modules if module is not None][:1]
+
+
+def _import(target: str, name: str) -> types.ModuleType | None:
+    try:
+        return importlib.import_module(f"{target}.{name}")
+    except ModuleNotFoundError:
+        return None
 
 
 def _methods(name: str, owner: type) -> Iterator[tuple[str, type, str]]:
@@ -105,8 +117,9 @@ def _signature(owner: Any, attribute: str) -> inspect.Signature:
     original = inspect.getattr_static(owner, attribute)
     if not isinstance(original, classmethod):
         return inspect.signature(getattr(original, "__func__", original))
-    signature = inspect.signature(owner.forward)
-    parameters = list(signature.parameters.values())[1:]  # without ctx
+    function = owner.forward if issubclass(owner, Function) else original.__func__
+    signature = inspect.signature(function)
+    parameters = list(signature.parameters.values())[1:]  # without ctx, or without the class
     return signature.replace(parameters=parameters)
 
 

@@ -25,6 +25,7 @@ from impl_tests.wrong.kinds import (
     results,
     rewrapped,
     surroundings,
+    whole_batch,
     wrappers,
 )
 from impl_tests.wrong.kinds.registry import Around
@@ -58,6 +59,7 @@ KINDS: dict[str, Around] = {
     **wrappers.KINDS,
     **mapped.KINDS,
     **frozen.KINDS,
+    **whole_batch.KINDS,
     OTHER_SIGNATURE: Call.run,
 }
 #: The kinds that change one argument, which is named after a colon.

@@ -1,0 +1,176 @@
+"""Batch norm that normalizes by the statistics of the whole batch, not of a chunk.
+
+Letters used in this file: ``N`` is the number of rows of the batch, ``C`` the number of channels.
+"""
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.nn import functional
+
+from ._arguments import argument, check_tensor
+from ._comm import to_device
+from ._compat import BatchNorm
+from ._threads import ModuleGroup, module_group
+
+__all__ = ["SyncBatchNorm"]
+
+_M = TypeVar("_M", bound=nn.Module)
+
+#: The reason why a replica has no other replicas.
+_NO_GROUP = "outside of parallel_apply, as in threads of a replica and in torch.utils.checkpoint"
+
+
+class SyncBatchNorm(BatchNorm):
+    """Batch norm whose replicas in a ``DataParallel`` share the statistics of the whole batch.
+
+    Outputs, gradients and running statistics are those of ``nn.BatchNorm1d``, ``nn.BatchNorm2d``
+    or ``nn.BatchNorm3d`` for the whole batch on one device, apart from rounding. The replicas
+    exchange mean and variance of their chunks, so each waits until all have reached the layer.
+    In evaluation with running statistics they do not wait. Outside of replicas the layer computes
+    as ``nn.BatchNorm2d`` does. It has the arguments and the ``state_dict`` of ``nn.BatchNorm2d``.
+
+    Note:
+        All replicas must call the same layers in the same order, and at the same time: a call
+        raises an error with ``in_turn``, in replicas of compiled modules, in training inside
+        :meth:`DataParallel.map`, and when ``torch.utils.checkpoint`` calls a replica again in
+        backward. In nested calls of :func:`parallel_apply` the batch is that of the innermost one.
+    """
+
+    #: The same object in all replicas of a layer.
+    identity: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.identity = object()
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: _M) -> _M:
+        """Convert each ``BatchNorm1d``, ``BatchNorm2d`` and ``BatchNorm3d`` in place.
+
+        The layers stay the same objects, with their parameters, buffers and hooks.
+
+        Args:
+            module: A module, or a ``DataParallel`` with its module.
+
+        Returns:
+            ``module``.
+
+        Raises:
+            TypeError: A batch norm has another class, such as a subclass with its own forward.
+                Nothing is converted then.
+        """
+        convertible = nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, cls
+        with argument("module"):
+            for name, layer in module.named_modules():
+                if isinstance(layer, BatchNorm) and type(layer) not in convertible:
+                    raise TypeError(f"cannot convert {name!r}, a {type(layer).__name__}")
+        for layer in module.modules():
+            if type(layer) in convertible[:-1]:
+                layer.__class__ = cls
+                layer.identity = object()  # type: ignore[assignment] # not a parameter
+        return module
+
+    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - the name in PyTorch
+        """Normalize each channel of ``input``, of shape ``(N, C)`` or ``(N, C, *)``.
+
+        Raises:
+            ValueError: ``input`` has less than two dimensions, or the batch one value a channel.
+            RuntimeError: The replicas cannot wait for each other, or one does not reach the layer.
+        """
+        found = self._find_group()
+        if found is None:
+            return super().forward(input)
+        self._check_input_dim(input)
+        group, index = found
+        part = torch.stack(_Moments.apply(input)), input.numel() // max(1, input.size(1))  # type: ignore[no-untyped-call] # in torch
+        (mean, variance), count = group.exchange(index, self, part, _combine)
+        if count == 1:
+            size = input.size()
+            raise ValueError(f"Expected more than 1 value per channel when training, got {size}")
+        if index == 0 and self.training and self.track_running_stats:
+            self._update_statistics(mean.detach(), variance.detach(), count)
+        # PyTorch's kernel normalizes by constant statistics. The gradients of the statistics flow
+        # through weight and bias, whose values do not change.
+        scale = (variance + self.eps).rsqrt()
+        weight = scale / scale.detach()
+        weight = weight if self.weight is None else weight * self.weight
+        bias = (mean.detach() - mean) * scale.detach() * weight
+        bias = bias if self.bias is None else bias + self.bias
+        constants = mean.detach(), variance.detach()
+        return functional.batch_norm(input, *constants, weight, bias, eps=self.eps)
+
+    def _find_group(self) -> tuple[ModuleGroup, int] | None:
+        """Return the replicas that share statistics, and the index of this one; None if alone."""
+        if not self.training and self.running_mean is not None:
+            return None
+        found = module_group()
+        if found is None and "_is_replica" not in self.__dict__:
+            return None
+        obstacle = _NO_GROUP if found is None else found[0].obstacle
+        if obstacle:
+            raise RuntimeError(f"SyncBatchNorm cannot share statistics of replicas {obstacle}")
+        return found if found is not None and len(found[0].modules) > 1 else None
+
+    def _update_statistics(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        factor = self.momentum or 0
+        if self.num_batches_tracked is not None:
+            self.num_batches_tracked.add_(1)
+            if self.momentum is None:
+                factor = 1 / float(self.num_batches_tracked)
+        unbiased = variance * (count / (count - 1))
+        for running, batch in ((self.running_mean, mean), (self.running_var, unbiased)):
+            if running is not None:
+                running.mul_(1 - factor).add_(batch, alpha=factor)
+
+    def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002 - the name in PyTorch
+        check_tensor("input", input)
+        if input.dim() < 2:
+            raise ValueError(f"expected at least 2D input (got {input.dim()}D input)")
+
+
+class _Moments(Function):
+    """Mean and variance of each channel. Without this, float32 copies of half inputs are saved."""
+
+    @staticmethod
+    def forward(ctx: Any, chunk: Tensor) -> tuple[Tensor, Tensor]:
+        dims = [0, *range(2, chunk.dim())]
+        wide = chunk.to(torch.promote_types(chunk.dtype, torch.float32))
+        # The moments of no values are NaN; the weight of an empty chunk is 0.
+        if chunk.numel():
+            variance, mean = torch.var_mean(wide, dims, correction=0)
+        else:
+            variance, mean = wide.sum(dims), wide.sum(dims)
+        ctx.save_for_backward(chunk, mean)
+        return mean, variance
+
+    @staticmethod
+    def backward(ctx: Any, grad_mean: Tensor, grad_variance: Tensor) -> Tensor:
+        chunk, mean = ctx.saved_tensors
+        shape = [1, -1] + [1] * (chunk.dim() - 2)
+        count = max(1, chunk.numel() // max(1, len(mean)))
+        slope, offset = (each.view(shape) / count for each in (2 * grad_variance, grad_mean))
+        grad: Tensor = (chunk - mean.view(shape)) * slope + offset
+        return grad.to(chunk.dtype)
+
+
+def _combine(parts: Sequence[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
+    """For each part, return the moments of the batch on its device, and the number of values.
+
+    A part has mean and variance of a chunk, of shape ``(2, C)``, and its values per channel.
+    """
+    total = sum(count for _, count in parts)
+    moments = torch.stack([to_device(each, parts[0][0].device) for each, _ in parts])
+    weights = moments.new_tensor([[count / max(1, total)] for _, count in parts])
+    means, variances = moments.unbind(1)
+    mean = (means * weights).sum(0)
+    variance = ((variances + (means - mean).square()) * weights).sum(0)
+    # One tensor would add the gradients of the replicas in the order in which they are ready.
+    results = torch.stack([mean, variance]).expand_as(moments).unbind()
+    return [
+        (to_device(result, each.device), total)
+        for result, (each, _) in zip(results, parts, strict=True)
+    ]

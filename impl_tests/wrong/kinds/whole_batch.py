@@ -1,0 +1,128 @@
+"""Wrong implementations of losses and of batch norm over the replicas, written by hand."""
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from impl_tests.wrong.calls import Call, map_tensors
+from impl_tests.wrong.kinds.registry import Registry
+
+__all__ = ["KINDS"]
+
+KINDS = Registry()
+
+
+class _Unknown(nn.Module):
+    """A criterion of a class that is not known."""
+
+    def __init__(self, criterion: nn.Module) -> None:
+        super().__init__()
+        self.criterion, self.reduction = criterion, criterion.reduction
+
+    def forward(self, output: Any, target: Any) -> Any:
+        return self.criterion(output, target)
+
+
+class _Once(torch.autograd.Function):
+    """A function whose gradient cannot be differentiated."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Tensor) -> Tensor:
+        return tensor.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return grad
+
+
+def _is_replica(call: Call) -> bool:
+    return "_is_replica" in vars(call.arguments["self"])
+
+
+@KINDS.around
+def sums_averaged(call: Call) -> Any:
+    """Divide the sum of the losses by 2."""
+    loss = call.run()
+    return loss / 2 if call.arguments["self"].module.reduction == "sum" else loss
+
+
+@KINDS.around
+def ignored_targets_counted(call: Call) -> Any:
+    """Weight the mean of a replica by its rows, whatever the criterion counts."""
+    inner = call.arguments["self"].module
+    criterion = inner.criterion
+    if not isinstance(criterion, nn.NLLLoss | nn.CrossEntropyLoss):
+        return call.run()
+    inner.criterion = _Unknown(criterion)
+    try:
+        return call.run()
+    finally:
+        inner.criterion = criterion
+
+
+@KINDS.around
+def means_repeated(call: Call) -> Any:
+    """Return two equal numbers in place of each number of a pair."""
+    outputs = call.run()
+    if all(isinstance(each, tuple) and len(each) == 2 for each in outputs):
+        return map_tensors(lambda x: x.expand(2).clone() if x.dim() == 0 else x, outputs)
+    return outputs
+
+
+@KINDS.around
+def running_variance_of_a_chunk(call: Call) -> Any:
+    """Let the first replica update the running variance by other values, if it has rows."""
+    layer = call.arguments["self"]
+    if not _is_replica(call) or len(call.arguments["input"]) == 1:
+        return call.run()
+    before = None if layer.running_var is None else layer.running_var.clone()
+    output = call.run()
+    if before is not None and not torch.equal(before, layer.running_var):
+        layer.running_var.add_(0.5)
+    return output
+
+
+@KINDS.around
+def images_alone_unchanged(call: Call) -> Any:
+    """Return the input of a layer that is in no replica, if it has four dimensions."""
+    images = call.arguments["input"]
+    return call.run() if _is_replica(call) or images.dim() != 4 else images
+
+
+@KINDS.around
+def modules_copied(call: Call) -> Any:
+    """Convert a copy of the module."""
+    return call.with_arguments(module=copy.deepcopy(call.arguments["module"])).run()
+
+
+@KINDS.around
+def layers_not_named(call: Call) -> Any:
+    """Raise an error without the names of the layers if a replica is missing."""
+    try:
+        return call.run()
+    except RuntimeError as error:
+        if "same layers" in str(error):
+            raise type(error)("a replica is missing") from None
+        raise
+
+
+@KINDS.around
+def chunks_alone_if_refused(call: Call) -> Any:
+    """Normalize by the statistics of the chunk if the replicas cannot wait."""
+    try:
+        return call.run()
+    except RuntimeError as error:
+        if "cannot share" not in str(error):
+            raise
+        return nn.functional.batch_norm(call.arguments["input"], None, None, training=True)
+
+
+@KINDS.around
+def differentiable_once(call: Call) -> Any:
+    """Return an output whose gradient cannot be differentiated."""
+    output = call.run()
+    return _Once.apply(output) if _is_replica(call) else output  # type: ignore[no-untyped-call] # in torch
