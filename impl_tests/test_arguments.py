@@ -139,6 +139,12 @@ CALLS = {
         impl.DataParallel, NET, [0, 1], cache_frozen_parameters="all"
     ),
     "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
+    "module of DataParallelWithLoss": partial(impl.DataParallelWithLoss, abs, abs),
+    "criterion of DataParallelWithLoss": partial(impl.DataParallelWithLoss, NET, 5),
+    "device_ids of DataParallelWithLoss": partial(impl.DataParallelWithLoss, NET, abs, 5),
+    "output_device of DataParallelWithLoss": partial(
+        impl.DataParallelWithLoss, NET, abs, [0, 1], 1.5
+    ),
     "module of SyncBatchNorm.convert_sync_batchnorm": partial(
         impl.SyncBatchNorm.convert_sync_batchnorm, abs
     ),
@@ -195,11 +201,14 @@ NAMED_IN_TEXT = {
     ("comm.reduce_add_coalesced", "buffer_size"),
     ("replicate", "buffer_size"),
     ("DataParallel.map", "in_flight"),
+    ("DataParallelWithLoss", "reduction"),
     ("SyncBatchNorm.forward", "input"),
 }
 #: Arguments without a case: a wrong value fails in a later call, in scatter or in the module.
 USED_LATER = {
     ("DataParallel", "dim"),
+    ("DataParallelWithLoss", "dim"),
+    ("DataParallelWithLoss.forward", "target"),
     ("data_parallel", "inputs"),
     ("data_parallel", "module_kwargs"),
 }

@@ -68,6 +68,25 @@ CASES_OF_IMPL: dict[str, Case] = {
     ),
     "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),
     "DataParallel.map": Case(_map, lambda: {"batches": [x()], "in_flight": 2, "ordered": True}),
+    "DataParallelWithLoss": Case(
+        lambda target, **arguments: impl.DataParallelWithLoss(**arguments)(x(), target=x()[:, :2]),
+        lambda: {
+            "module": net(),
+            "criterion": nn.L1Loss(),
+            "device_ids": [0, 1],
+            "output_device": 0,
+            "dim": 0,
+            "reduction": "mean",
+        },
+        {"module": "module|parameter"},
+    ),
+    "DataParallelWithLoss.forward": Case(
+        lambda _, /, **arguments: impl.DataParallelWithLoss(net(), nn.L1Loss(), [0, 1])(
+            x(), **arguments
+        ),
+        lambda: {"target": x()[:, :2]},
+        {"target": "target|args|kwargs"},
+    ),
     "SyncBatchNorm.convert_sync_batchnorm": Case(
         lambda target, module: impl.SyncBatchNorm.convert_sync_batchnorm(module),
         lambda: {"module": nn.Sequential(nn.BatchNorm1d(2))},
