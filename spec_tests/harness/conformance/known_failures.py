@@ -9,7 +9,12 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance.missing_names import missing_name
 from spec_tests.harness.conformance.register import Divergence
 
-__all__ = ["judge", "mark", "stale_text"]
+__all__ = ["ENDS_PROCESS", "PROCESS_ENDED", "judge", "mark", "stale_text"]
+
+#: The class and the text of the failure of a test that ends its process.
+PROCESS_ENDED = ("ProcessEnded", "the test ends the process")
+#: Key in the report of a test for the id of a record that expects this failure.
+ENDS_PROCESS = "ends-process"
 
 #: Key in the stash of a test for the records that expect its failure.
 _KNOWN = pytest.StashKey[list[Divergence]]()
@@ -43,6 +48,8 @@ def mark(
                 continue
             item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
             item.stash.setdefault(_KNOWN, []).append(record)
+            if record.explains_text(*PROCESS_ENDED):
+                item.user_properties.append((ENDS_PROCESS, record.id))
     if whole and unused:
         record_id, test = min(unused)
         text = f"divergence {record_id} names a test that does not exist: {test}"

@@ -4,7 +4,8 @@ If a worker raises an error at collection, pytest-xdist shows only a failed asse
 worker with a usage error collects no tests and sends the text of the error to the controller. The
 controller prints the text.
 
-A test that ends its worker fails under its clauses, and a new worker runs the other tests.
+A test that ends its worker fails under its clauses, or is known if a record of the register
+expects this. A new worker runs the other tests.
 """
 
 from collections.abc import Iterator
@@ -13,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
+
 __all__ = ["sent_to_controller"]
 
 _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
 #: The clauses of the tests that run, by node id: pairs from the reports of their setup.
 _properties: dict[str, list[tuple[str, object]]] = {}
-#: The text of a test that ends its process.
-ENDED = "the test ends the process"
 
 
 @contextmanager
@@ -55,13 +56,20 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
-    """Add the clauses of the test to the report of pytest-xdist, and a text for users."""
-    report.longrepr = ENDED
+    """Add the clauses of the test to the report of pytest-xdist, and a text for users.
+
+    If a record of the register expects the failure, the report is that of an expected failure.
+    """
+    found = _properties.get(crashitem, [])
+    _, report.longrepr = PROCESS_ENDED
     report.user_properties += [
-        *_properties.get(crashitem, []),
-        ("difference", ENDED),
-        ("failure", f"ProcessEnded: {ENDED}"),
+        *found,
+        ("difference", report.longrepr),
+        ("failure", ": ".join(PROCESS_ENDED)),
     ]
+    if known := [str(value) for key, value in found if key == ENDS_PROCESS]:
+        report.outcome = "skipped"
+        report.wasxfail = f"known: {known[0]}"
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -185,6 +185,19 @@ def test_a_test_that_ends_its_process_fails_under_its_clause(run_suite, pytester
     assert (second["clause"], second["verdict"]) == ("a.two", "pass")
 
 
+@pytest.mark.parametrize(
+    ("failure", "verdict"),
+    [("ProcessEnded: the test ends the process", "known"), ("RuntimeError: other", "fail")],
+)
+def test_a_record_may_expect_that_a_test_ends_its_process(run_suite, pytester, failure, verdict):
+    path, register = pytester.path / "verdicts.jsonl", pytester.path / "device.toml"
+    register.write_text(RECORD.format(test="test_one", failure=failure))
+    body = TWO_TESTS.format(one="__import__('os').abort()", two="pass")
+    done = run_suite(body, "-n1", "--verdicts", str(path), "--divergences", str(register))
+    assert [line["verdict"] for line in _verdicts(path)] == [verdict, "pass"]
+    assert done.ret == (verdict == "fail")
+
+
 def test_failures_in_the_verdict_file_have_the_format_of_registers(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
