@@ -51,7 +51,9 @@ class Training:
         net = move(self.module.build(NO_DEVICES, None), device)
         wrapped = wrap(net)
         unused = torch.zeros(1)  # Optimizers refuse an empty list of parameters.
-        optimizer = torch.optim.SGD([*net.parameters(), unused], lr=0.1, momentum=0.5)
+        parameters = [*net.parameters(), unused]
+        # The functions torch._foreach_* of some back ends fail.
+        optimizer = torch.optim.SGD(parameters, lr=0.1, momentum=0.5, foreach=False)
         steps = [
             self._step(wrapped, net, optimizer, step_index, device)
             for step_index in range(len(self.rows))

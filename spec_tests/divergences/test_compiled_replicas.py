@@ -18,6 +18,7 @@ from spec_tests.divergences.compiled import COMPILATIONS
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.computed_modules import computed
 
 ONCE_CLAUSE = clause("divergences.RE-1.compiled-once-a-device")
 IN_TURN_CLAUSE = clause("divergences.RE-1.compiled-replicas-in-turn")
@@ -264,6 +265,7 @@ def test_graph_breaks_do_not_change_gradients(target, topology, backend):
 
 @BACKWARD_CLAUSE
 def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
+    computed(["batch_norm"])
     module = COMPILATIONS["torch.compile(m)"](Layers(), "eager")
     parallel, rows = wrapped(target, topology, module)
     found, expected = (
