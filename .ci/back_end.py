@@ -1,30 +1,48 @@
-"""Print the OpenCL devices that PyTorch can use, or say how to get the back end (status 1)."""
+"""Run the suite on impl, on the devices of a back end: ``tox -e back-end -- NAME MODULE``."""
 
+import importlib
+import subprocess
 import sys
+from pathlib import Path
 
 import torch
 
-_HELP = """\
-The module pytorch_ocl cannot be imported ({error}).
+_ROOT = Path(__file__).resolve().parents[1]
+_USAGE = """\
+usage: tox -e back-end -- NAME MODULE [options of parallel-conformance run]
 
-It is an OpenCL back end for PyTorch: https://github.com/artyom-beilis/pytorch_dlprim.
-Build it for PyTorch {torch}, as its README says, set PYTORCH_OCL to the folder that has the
-package pytorch_ocl, and run tox -e opencl again. At commit 30e27c8 it neither counts its devices
-nor copies between them; the command "parallel-conformance doctor --accelerator ocl
--p pytorch_ocl" prints what a build lacks.
+NAME is the device type of the back end, and MODULE is the module that registers the type.
+"""
+_HELP = """\
+The module {module} cannot be imported ({error}).
+
+Install the back end into {prefix}, built for PyTorch {torch}, or set PYTHONPATH to the
+folder that has the module.
 """
 
 
-def main() -> int:
-    """Import the back end and print its devices; return 1 if it cannot be imported."""
+def main(arguments: list[str]) -> int:
+    """Return the exit status of the suite; 2 if the module of the back end cannot be imported."""
+    if len(arguments) < 2 or any(each.startswith("-") for each in arguments[:2]):
+        print(_USAGE, end="")
+        return 2
+    name, module, *options = arguments
     try:
-        import pytorch_ocl  # noqa: F401 # registers the device type "ocl"
+        importlib.import_module(module)
     except ImportError as error:
-        print(_HELP.format(error=error, torch=torch.__version__), end="")
-        return 1
-    print(f"{torch.accelerator.device_count()} devices of type ocl")
-    return 0
+        text = {"module": module, "error": error, "prefix": sys.prefix}
+        print(_HELP.format(**text, torch=torch.__version__), end="")
+        return 2
+    return subprocess.call([*_command(name, module), *options], cwd=_ROOT)
+
+
+def _command(name: str, module: str) -> list[str]:
+    """Return the command of the suite, with the register of the back end, if there is one."""
+    register = Path("spec_tests", "registers", "back_ends", f"{name}.toml")
+    known = [f"--divergences={register}"] if (_ROOT / register).exists() else []
+    run = [sys.executable, "-m", "spec_tests.cli", "run", "impl", f"--accelerator={name}"]
+    return [*run, "-p", module, *known, "--verdicts", f"reports/local/{name}.jsonl"]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
