@@ -37,7 +37,7 @@ class Extension(Protocol):
         """End the innermost block and return its races."""
 
     def set_fault(self, name: str, device: int, allocations: int = 0) -> None:
-        """Enable the fault ``name``; an empty name disables it.
+        """Enable the fault ``name``, a name of `FAULTS`; an empty name disables it.
 
         With "no-memory", ``device`` refuses memory after this number of allocations.
         """

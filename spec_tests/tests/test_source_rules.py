@@ -7,7 +7,7 @@ import pytest
 
 from spec_tests import strategies
 from spec_tests.harness.pytest_plugin import options
-from spec_tests.simulator import FAULTS, FEATURES
+from spec_tests.simulator import FEATURES
 from spec_tests.tests.import_order import (
     LEVEL_OF,
     ROOT,
@@ -69,7 +69,7 @@ def test_tox_runs_the_suite_without_each_feature_of_the_simulator():
     assert re.findall(r"--without (\S+)", tox["testenv:profiles"]["commands"]) == [*FEATURES]
 
 
-def test_help_and_page_name_each_feature_and_fault_of_the_simulator():
+def test_help_and_page_name_each_feature_of_the_simulator():
     # options.py repeats the names, because it may not import torch.
     parser = pytest.Parser(_ispytest=True)
     options.add_race_options(parser)
@@ -79,7 +79,6 @@ def test_help_and_page_name_each_feature_and_fault_of_the_simulator():
         for option in group.options
         for name in option.names()
     }
-    assert help_of["--fault"].partition("sim only: ")[2].split(", ") == [*FAULTS]
     assert help_of["--without"].partition("repeatable: ")[2].split(", ") == [*FEATURES]
     page = (ROOT / "spec_tests" / "BACK_ENDS.md").read_text()
     named = page.partition("one feature of the simulator off:")[2].partition(".")[0]

@@ -117,8 +117,8 @@ def add_race_options(parser: pytest.Parser) -> None:
         "--fault",
         default=None,
         metavar="NAME",
-        help="imitate a defect of real devices during the whole run; sim only: "
-        "zero-is-current, device-left, dirty-memory, no-memory, garbled-peers, missing-primitives",
+        help="imitate a defect of real devices during the whole run; sim only; an unknown name "
+        "prints the names",
     )
     group.addoption(
         "--features",

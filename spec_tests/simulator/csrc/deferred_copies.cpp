@@ -1,5 +1,6 @@
 #include "deferred_copies.h"
 
+#include "faults.h"
 #include "sim.h"
 
 #include <ATen/ops/copy_native.h>
@@ -107,7 +108,10 @@ bool defer(
   }
   // Clones pageable memory now. CUDA stages it, so the copy does not see later writes to it.
   auto source = memory_sharing_view(from);
-  source = source.defined() ? source : from.detach().clone();
+  if (!source.defined()) {
+    source = from.detach();
+    source = faults::is_on("pageable-read-late") ? source : source.clone();
+  }
   auto target = memory_sharing_view(to);
   target = target.defined() ? target : to.detach();
   const std::lock_guard<std::mutex> lock(mutex);

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <thread>
 
 namespace sim {
 namespace {
@@ -21,11 +22,23 @@ std::atomic<bool> used{false};
 std::atomic<bool> forked_after_use{false};
 std::atomic<c10::StreamId> last_stream{0};
 
-thread_local c10::DeviceIndex current_index = 0;
+thread_local c10::DeviceIndex index_of_thread = 0;
 // Set by the fault "device-left": device guards do not restore the previous device until a call
 // sets a device.
 thread_local bool is_device_forced = false;
-thread_local std::map<c10::DeviceIndex, c10::StreamId> current_streams;
+thread_local std::map<c10::DeviceIndex, c10::StreamId> streams_of_thread;
+// Used by all threads with the faults "shared-device" and "shared-streams".
+c10::DeviceIndex shared_index = 0;
+auto& shared_streams = *new std::map<c10::DeviceIndex, c10::StreamId>;
+const auto main_thread = std::this_thread::get_id();
+
+c10::DeviceIndex& current_index() {
+  return faults::is_on("shared-device") ? shared_index : index_of_thread;
+}
+
+std::map<c10::DeviceIndex, c10::StreamId>& current_streams() {
+  return faults::is_on("shared-streams") ? shared_streams : streams_of_thread;
+}
 
 struct Event {
   c10::DeviceIndex index;
@@ -49,24 +62,26 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Device exchangeDevice(c10::Device device) const override {
     const auto previous = getDevice();
-    setDevice(device);
+    check_usable(device.index());
+    current_index() = device.index();
+    is_device_forced = false;
     return previous;
   }
 
   c10::Device getDevice() const override {
-    return at_index(current_index);
+    return at_index(current_index());
   }
 
   void setDevice(c10::Device device) const override {
-    check_usable(device.index());
-    current_index = device.index();
-    is_device_forced = false;
+    if (!faults::is_on("device-stuck")) {
+      exchangeDevice(device);
+    }
   }
 
   // Called by device guards when they end.
   void uncheckedSetDevice(c10::Device device) const noexcept override {
-    if (!is_device_forced || !faults::is_on(faults::Fault::device_left)) {
-      current_index = device.index();
+    if (!is_device_forced || !faults::is_on("device-left")) {
+      current_index() = device.index();
     }
   }
 
@@ -82,6 +97,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   c10::Stream getStream(c10::Device device) const override {
     device = with_index(device);
+    if (faults::is_on("stream-of-current-device") && current_index() != 0) {
+      device = getDevice();
+    }
     return stream_of(device, current_stream_id(device.index()));
   }
 
@@ -95,6 +113,13 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     }
     device = with_index(device);
     check_usable(device.index());
+    if (faults::is_on("one-stream")) {
+      return getDefaultStream(device);
+    }
+    const bool is_last = device.index() == device_count() - 1;
+    if (faults::is_on("new-stream-on-device-0") && is_last) {
+      device = at_index(0);
+    }
     return stream_of(device, ++last_stream);
   }
 
@@ -105,7 +130,17 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   c10::Stream exchangeStream(c10::Stream stream) const override {
     check_usable(stream.device_index());
     const auto previous = getStream(stream.device());
-    current_streams[stream.device_index()] = stream.id();
+    const bool is_last = stream.device_index() == device_count() - 1;
+    if ((faults::is_on("stream-left") && is_last && stream.id() == 0) ||
+        (faults::is_on("streams-of-main-thread") && std::this_thread::get_id() != main_thread)) {
+      return previous;
+    }
+    current_streams()[stream.device_index()] = stream.id();
+    if (faults::is_on("stream-of-all-devices")) {
+      for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
+        current_streams()[index] = stream.id();
+      }
+    }
     return previous;
   }
 
@@ -123,7 +158,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
 
   void synchronizeDevice(c10::DeviceIndex index) const override {
     check_usable(index);
-    races::host_waits_for(index);
+    if (!faults::is_on("no-synchronize")) {
+      races::host_waits_for(index);
+    }
   }
 
   void record(void** event, const c10::Stream& stream, c10::DeviceIndex index, c10::EventFlag)
@@ -133,6 +170,9 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
         index == -1 || index == stream.device_index(),
         "an event of sim:", static_cast<int>(index), " cannot be recorded on a stream of sim:",
         static_cast<int>(stream.device_index()));
+    if (*event != nullptr && faults::is_on("first-record")) {
+      return;
+    }
     if (*event == nullptr) {
       *event = new Event;
     }
@@ -143,8 +183,15 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
   // Waiting for an event that was never recorded does nothing.
   void block(void* event, const c10::Stream& stream) const override {
     check_usable(stream.device_index());
-    if (event != nullptr) {
-      races::wait_event(stream, static_cast<Event*>(event)->clock);
+    if (event == nullptr) {
+      return;
+    }
+    const auto& awaited = *static_cast<Event*>(event);
+    const bool is_peer = awaited.index != stream.device_index();
+    TORCH_CHECK(
+        !is_peer || !faults::is_on("refused-peer-waits"), "sim has no waits between devices");
+    if (!faults::is_on(is_peer ? faults::Fault("no-peer-waits") : faults::Fault("no-waits"))) {
+      races::wait_event(stream, awaited.clock);
     }
   }
 
@@ -153,7 +200,7 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
       return DeviceGuardImplInterface::queryEvent(event);  // raises an error
     }
     synchronizeEvent(event);
-    return true;
+    return !faults::is_on("never-done");
   }
 
   void synchronizeEvent(void* event) const override {
@@ -182,7 +229,8 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(begin && end, "both events must be recorded before elapsed_time");
     const auto between =
         static_cast<Event*>(end)->recorded_at - static_cast<Event*>(begin)->recorded_at;
-    return std::chrono::duration<double, std::milli>(between).count();
+    const auto milliseconds = std::chrono::duration<double, std::milli>(between).count();
+    return faults::is_on("seconds") ? milliseconds / 1000 : milliseconds;
   }
 };
 
@@ -207,22 +255,22 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   c10::DeviceIndex getCurrentDevice() const override {
-    return current_index;
+    return current_index();
   }
 
   void setCurrentDevice(c10::DeviceIndex index) const override {
     check_usable(index);
-    current_index = index;
+    current_index() = index;
   }
 
   c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override {
-    const auto previous = current_index;
+    const auto previous = current_index();
     setCurrentDevice(index);
     return previous;
   }
 
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
-    return index < 0 ? current_index : exchangeDevice(index);
+    return index < 0 ? current_index() : exchangeDevice(index);
   }
 
   at::Allocator* getPinnedMemoryAllocator() const override {
@@ -232,15 +280,15 @@ class Hooks final : public at::PrivateUse1HooksInterface {
   }
 
   bool isPinnedPtr(const void* data) const override {
-    return is_pinned(data);
+    return is_pinned(data) && !faults::is_on("unpinned");
   }
 
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
-    return default_generator(index < 0 ? current_index : index);
+    return default_generator(index < 0 ? current_index() : index);
   }
 
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    return make_generator(index < 0 ? current_index : index);
+    return make_generator(index < 0 ? current_index() : index);
   }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
@@ -261,16 +309,17 @@ int device_count() noexcept {
 }
 
 c10::DeviceIndex current_device() noexcept {
-  return current_index;
+  return current_index();
 }
 
 c10::StreamId current_stream_id(c10::DeviceIndex index) noexcept {
-  const auto entry = current_streams.find(index);
-  return entry == current_streams.end() ? 0 : entry->second;
+  const auto& streams = current_streams();
+  const auto entry = streams.find(index);
+  return entry == streams.end() ? 0 : entry->second;
 }
 
 void force_current_device(c10::DeviceIndex index) noexcept {
-  current_index = index;
+  current_index() = index;
   is_device_forced = true;
 }
 
@@ -279,8 +328,13 @@ bool in_bad_fork() noexcept {
 }
 
 void check_usable(c10::DeviceIndex index) {
+  faults::check_no_error();
   TORCH_CHECK(
-      !forked_after_use,
+      index == 0 || !faults::is_on("main-thread-only") ||
+          std::this_thread::get_id() == main_thread,
+      "sim error: this thread cannot use sim:", static_cast<int>(index));
+  TORCH_CHECK(
+      !forked_after_use || faults::is_on("fork-accepted"),
       "Cannot re-initialize sim in forked subprocess. To use sim with multiprocessing, you must "
       "use the 'spawn' start method");
   TORCH_CHECK(
@@ -295,8 +349,11 @@ void check_usable(c10::DeviceIndex index) {
 
 c10::Device with_index(c10::Device device) {
   TORCH_CHECK(device.type() == kSim, "Expected a sim device, but got ", device);
-  const bool is_ignored = device.index() == 0 && faults::is_on(faults::Fault::zero_is_current);
-  return device.has_index() && !is_ignored ? device : at_index(current_index);
+  if (device.index() >= count && faults::is_on("missing-is-zero")) {
+    return at_index(0);
+  }
+  const bool is_ignored = device.index() == 0 && faults::is_on("zero-is-current");
+  return device.has_index() && !is_ignored ? device : at_index(current_index());
 }
 
 void register_runtime() {

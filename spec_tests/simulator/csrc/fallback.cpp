@@ -7,6 +7,7 @@
 //   5. Convert the results to sim tensors. A result is an argument, shares the memory of an
 //      argument, or has new memory.
 
+#include "faults.h"
 #include "features.h"
 #include "host_views.h"
 #include "placement.h"
@@ -16,6 +17,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/jit_type.h>
 #include <torch/library.h>
 
 #include <algorithm>
@@ -130,6 +132,7 @@ class OperatorCall {
       (*stack)[first + i] = to_host((*stack)[first + i], schema_.arguments()[i]);
     }
     run_on_host(stack);
+    apply_faults(stack);
     views_.update_arguments();
     results_to_device(stack, stack->size() - schema_.returns().size());
     record_results(*stack);
@@ -161,7 +164,7 @@ class OperatorCall {
   void add_tensor_device(const at::Tensor& tensor, const std::string& name) {
     if (is_sim(tensor)) {
       views_.check_supported(tensor);
-      if (device_ && *device_ != tensor.device()) {
+      if (device_ && *device_ != tensor.device() && !faults::is_on("mixed-devices")) {
         raise_mismatch(tensor.device(), name);
       }
       device_ = tensor.device();
@@ -222,14 +225,50 @@ class OperatorCall {
     if (value.isStorage()) {
       return storage_to_host(value.toStorage(), argument.name());
     }
-    return map_tensors(value, [&](const at::Tensor& tensor) { return views_.to_host(tensor); });
+    return map_tensors(value, [&](const at::Tensor& tensor) {
+      has_empty_ = has_empty_ || (tensor.defined() && tensor.numel() == 0);
+      return views_.to_host(reads_wrongly(tensor, argument) ? restrided(tensor, argument) : tensor);
+    });
+  }
+
+  // Returns whether a fault is enabled that reads or writes this argument at wrong places.
+  bool reads_wrongly(const at::Tensor& tensor, const c10::Argument& argument) const {
+    if (!tensor.defined() || !is_sim(tensor) || tensor.layout() != c10::kStrided) {
+      return false;
+    }
+    const bool is_part = is_written(argument) && tensor.storage_offset() > 0;
+    const bool is_transposed = !tensor.is_contiguous() && schema_.name() == "aten::mm";
+    const bool is_weight = argument.name() == "weight" && schema_.name() == "aten::convolution";
+    return (is_part && faults::is_on("writes-from-the-start")) ||
+        (is_transposed && faults::is_on("transposed-products")) ||
+        (is_weight && faults::is_on("contiguous-weights"));
+  }
+
+  static at::Tensor restrided(const at::Tensor& tensor, const c10::Argument& argument) {
+    return is_written(argument)
+        ? tensor.as_strided(tensor.sizes(), tensor.strides(), 0)
+        : tensor.as_strided(tensor.sizes(), c10::TensorType::contiguousStridesOf(tensor.sizes()));
+  }
+
+  // Changes the results on the host if a fault is enabled that computes wrong values.
+  void apply_faults(Stack* stack) const {
+    const bool is_wrong = (has_empty_ && faults::is_on("garbage-of-empty-batches")) ||
+        (key_ == DispatchKey::SparseCPU && faults::is_on("zeros-of-sparse"));
+    for (size_t i = stack->size() - schema_.returns().size(); is_wrong && i < stack->size(); ++i) {
+      for_each_tensor((*stack)[i], [&](const at::Tensor& tensor) {
+        if (tensor.defined() && tensor.is_floating_point() && !tensor.is_sparse()) {
+          tensor.fill_(has_empty_ ? 7 : 0);
+        }
+      });
+    }
   }
 
   at::Generator generator_to_host(const at::Generator& generator) const {
     TORCH_CHECK(
         generator.device() == *device_, "Expected a '", *device_,
         "' generator device but found '", generator.device(), "'");
-    return host_generator(generator);
+    return host_generator(
+        faults::is_on("generator-ignored") ? default_generator(device_->index()) : generator);
   }
 
   c10::Storage storage_to_host(const c10::Storage& storage, const std::string& name) {
@@ -268,7 +307,9 @@ class OperatorCall {
     if (!races::is_on() || accesses_no_data(schema_)) {
       return;
     }
-    step_.emplace(schema_.name().c_str(), result_device_.value_or(*device_).index());
+    const bool is_elsewhere = faults::is_on("stream-of-another-device") && current_device() != 0;
+    const auto index = result_device_.value_or(*device_).index();
+    step_.emplace(schema_.name().c_str(), is_elsewhere ? current_device() : index);
     if (result_device_) {
       return;  // a *_like operator reads only the metadata of its argument
     }
@@ -303,6 +344,7 @@ class OperatorCall {
   const c10::FunctionSchema& schema_;
   const DispatchKey key_;
   HostViews views_;
+  bool has_empty_ = false;
   std::optional<c10::Device> device_;
   std::optional<c10::Device> result_device_;  // only if it differs from device_
 };
@@ -313,7 +355,12 @@ constexpr DispatchKey kComposite[] = {
 
 template <DispatchKey key>
 void fall_back(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack* stack) {
-  OperatorCall(op, key).run(stack);
+  try {
+    OperatorCall(op, key).run(stack);
+  } catch (...) {
+    faults::record_error();
+    throw;
+  }
 }
 
 // The kernel of `convolution_overrideable`. `convolution` calls it with its own arguments on

@@ -1,5 +1,6 @@
 // Random numbers: each device has a generator, which wraps a CPU generator.
 
+#include "faults.h"
 #include "sim.h"
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -18,7 +19,9 @@ class Generator final : public c10::GeneratorImpl {
         host_(std::move(host)) {}
 
   void set_current_seed(uint64_t seed) override {
-    host_.set_current_seed(seed);
+    if (!faults::is_on("seeds-ignored")) {
+      host_.set_current_seed(seed);
+    }
   }
 
   void set_offset(uint64_t offset) override {
@@ -72,6 +75,7 @@ const at::Generator& default_generator(c10::DeviceIndex index) {
   static std::mutex mutex;
   static auto* generators = new std::map<c10::DeviceIndex, at::Generator>;
   check_usable(index);
+  index = faults::is_on("one-generator") ? 0 : index;
   const std::lock_guard<std::mutex> lock(mutex);
   auto entry = generators->find(index);
   if (entry == generators->end()) {

@@ -6,6 +6,7 @@
 #include "sim.h"
 
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/jit_type.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/_to_copy_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -19,6 +20,7 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <cstring>
 
 namespace sim {
@@ -39,7 +41,7 @@ void check_options(std::optional<c10::Layout> layout, std::optional<bool> pin_me
 
 // Fills the memory of a new tensor, so that a read of uninitialized memory does not return zeros.
 at::Tensor poison(at::Tensor tensor) {
-  const bool is_enabled = races::is_on() || faults::is_on(faults::Fault::dirty_memory);
+  const bool is_enabled = races::is_on() || faults::is_on("dirty-memory");
   if (is_enabled && tensor.storage().nbytes() > 0) {
     const auto type = tensor.scalar_type();
     const bool has_nan = c10::isFloatingType(type) || c10::isComplexType(type);
@@ -92,18 +94,35 @@ void check_both_usable(const at::Tensor& from, const at::Tensor& to) {
 
 void apply_peer_faults(const at::Tensor& from, const at::Tensor& to) {
   const bool is_peer_copy = from.device() != to.device() && !from.is_cpu() && !to.is_cpu();
-  if (is_peer_copy && faults::is_on(faults::Fault::garbled_peers)) {
+  const bool is_long = to.nbytes() >= 1 << 16;
+  if (is_peer_copy &&
+      (faults::is_on("garbled-peers") || (is_long && faults::is_on("garbled-long-peers")))) {
     host_view(to).zero_();
   }
-  if (is_peer_copy && faults::is_on(faults::Fault::device_left)) {
+  if (is_peer_copy && faults::is_on("device-left")) {
     force_current_device(to.device().index());
   }
+}
+
+// Returns the CPU tensor to copy from. Faults change it.
+at::Tensor source_of(const at::Tensor& from, const at::Tensor& to) {
+  auto source = host_view(from);
+  const auto sizes = from.sizes();
+  const bool has_one = std::find(sizes.begin(), sizes.end(), 1) != sizes.end();
+  if (faults::is_on("strides-ignored") && has_one && !from.is_contiguous()) {
+    return source.as_strided(sizes, c10::TensorType::contiguousStridesOf(sizes));
+  }
+  if (faults::is_on("conjugate-lost") && from.is_conj()) {
+    return source.conj();
+  }
+  const bool is_truth = from.is_floating_point() && to.scalar_type() == at::kBool;
+  return faults::is_on("truncated-bools") && is_truth ? source.to(at::kInt) : source;
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   check_both_usable(from, to);
   if (!races::record_copy(from, to, non_blocking)) {
-    host_view(to).copy_(host_view(from));
+    host_view(to).copy_(source_of(from, to));
   }
   apply_peer_faults(from, to);
   return to;
@@ -132,7 +151,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
   TORCH_CHECK(
       stream.device_type() == kSim, "Expected a stream of a sim device, but got one of ",
       stream.device());
-  if (self.layout() == c10::kStrided) {
+  if (self.layout() == c10::kStrided && !faults::is_on("no-record-stream")) {
     allocator()->recordStream(self.storage().data_ptr(), stream);
   }
 }
@@ -140,7 +159,7 @@ void record_stream(at::Tensor& self, c10::Stream stream) {
 // With this kernel, module.to() keeps the Parameter objects when it moves a module between CPU and
 // sim, as it does between CPU and CUDA. Without the feature, module.to() creates new ones.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
-  if (!features::has(features::Feature::kept_parameters)) {
+  if (!features::has(features::Feature::kept_parameters) || faults::is_on("new-parameters")) {
     return self.device().type() == from.device().type();
   }
   const auto is_dense = [](const at::Tensor& tensor) {
@@ -149,6 +168,10 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
   };
   const auto is_sparse = [](const at::Tensor& tensor) { return tensor.layout() == c10::kSparse; };
   return (is_dense(self) && is_dense(from)) || (is_sparse(self) && is_sparse(from));
+}
+
+at::Tensor view_as_real(const at::Tensor& self) {
+  return at::native::view_as_real(faults::is_on("copied-views") ? self.clone() : self);
 }
 
 at::Tensor& copy_sparse_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
@@ -174,7 +197,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", &at::native::view);
   m.impl("_reshape_alias", &at::native::_reshape_alias);
   m.impl("unfold", &at::native::unfold);
-  m.impl("view_as_real", &at::native::view_as_real);
+  m.impl("view_as_real", &view_as_real);
   m.impl("view_as_complex", &at::native::view_as_complex);
 }
 

@@ -134,13 +134,14 @@ auto& pinned = *new std::unordered_set<const void*>;
 
 struct PinnedBlock {
   std::shared_ptr<c10::DataPtr> host;
+  size_t nbytes;
   races::AllocationState allocation;
 };
 
 class PinnedAllocator final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t nbytes) override {
-    auto* block = new PinnedBlock{share(c10::GetCPUAllocator()->allocate(nbytes)), {}};
+    auto* block = new PinnedBlock{share(c10::GetCPUAllocator()->allocate(nbytes)), nbytes, {}};
     races::init_allocation(block->allocation, -1, nbytes);
     auto* data = block->host->get();
     if (races::is_on() && nbytes > 0) {
@@ -174,6 +175,9 @@ class PinnedAllocator final : public at::HostAllocator {
     {
       const std::lock_guard<std::mutex> lock(pinned_mutex);
       pinned.erase(block->host->get());
+    }
+    if (faults::is_on("pinned-freed-early") && deferred_copies::is_enabled()) {
+      std::memset(block->host->get(), kPoison, block->nbytes);
     }
     delete block;
   }
@@ -248,7 +252,9 @@ races::AllocationState* allocation_of(const c10::Storage& storage) {
 
 void resize_storage(c10::StorageImpl* storage, size_t nbytes) {
   TORCH_CHECK(storage->resizable(), "Trying to resize storage that is not resizable");
-  auto memory = allocate_on(storage->device().index(), nbytes);
+  auto memory = allocate_on(
+      faults::is_on("resize-on-current-device") ? current_device() : storage->device().index(),
+      nbytes);
   const auto kept = std::min(nbytes, storage->nbytes());
   if (kept > 0) {
     if (auto* allocation = allocation_of(storage->data_ptr())) {

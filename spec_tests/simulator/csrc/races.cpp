@@ -1,6 +1,7 @@
 #include "races.h"
 
 #include "deferred_copies.h"
+#include "faults.h"
 #include "sim.h"
 
 #include <ATen/SparseCsrTensorImpl.h>
@@ -247,6 +248,9 @@ Step::Step(const char* op, c10::DeviceIndex device) {
     generation_ = generation;
     stream_ = index_of_stream(device, id);
     time_ = tick(stream_);
+    if (faults::is_on("synchronous-operators")) {
+      join_host_clock(streams[stream_].clock);
+    }
     clock_ = deferred_copies::is_enabled() ? streams[stream_].clock : Clock();
   }
   deferred_copies::run_ordered_before(clock_);
@@ -322,13 +326,15 @@ bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking
   }
   const bool from_device = from.device().type() == kSim;
   const bool to_device = to.device().type() == kSim;
-  const auto index = (from_device ? from : to).device().index();
   const bool peers = from_device && to_device && from.device() != to.device();
+  // Faults change only copies that are non_blocking.
+  const bool on_destination = peers && non_blocking && faults::is_on("copy-on-destination");
+  const auto index = (from_device && !on_destination ? from : to).device().index();
   const auto destination = c10::Stream(
       c10::Stream::UNSAFE, c10::Device(kSim, to_device ? to.device().index() : index),
       current_stream_id(to_device ? to.device().index() : index));
   // 1. For a copy between devices, the source's stream waits for the destination's stream.
-  if (peers) {
+  if (peers && !(non_blocking && faults::is_on("copy-before-destination"))) {
     const Lock lock(mutex);
     const auto clock = sync_with_host(destination).clock;
     join(sync_with_host(index_of_stream(index, current_stream_id(index))).clock, clock);
@@ -337,7 +343,7 @@ bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking
   step.reads(from);
   step.writes(to);
   // 2. After the copy, the destination's stream waits for the source's stream.
-  if (peers) {
+  if (peers && !(non_blocking && faults::is_on("destination-before-copy"))) {
     const Lock lock(mutex);
     if (step.is_current()) {
       const auto clock = streams[step.stream_].clock;
@@ -348,6 +354,9 @@ bool record_copy(const at::Tensor& from, const at::Tensor& to, bool non_blocking
   //    wait for a non_blocking copy with pageable memory, but a program must not rely on it.
   if (!non_blocking && !(from_device && to_device)) {
     step.host_waits();
+    return false;
+  }
+  if (faults::is_on("synchronous-operators")) {
     return false;
   }
   return deferred_copies::is_enabled() &&
