@@ -130,7 +130,8 @@ def _list_clauses(chapter: str) -> Iterator[str]:
     for part, members in groupby(known, key=_part):
         yield f"## {part}\n"
         for clause in members:
-            source = f", [source]({clause.source})" if clause.source else ""
+            links = [each for each in (clause.source, *clause.seen) if each.startswith("http")]
+            source = "".join(f", [source]({each})" for each in links)
             yield f"({clause.id})="
             yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{clause.basis}{source}*\n"
 

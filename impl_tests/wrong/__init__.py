@@ -4,18 +4,23 @@ A perturbation is a line of three words: the *function*, such as ``comm.scatter`
 change of the function's behaviour, such as ``swapped``; and the *guard*, the facts of a call, such
 as ``devices:repeated``. Calls without these facts behave as before. The table
 ``perturbations.toml`` names, for clauses of spec_tests/clauses.toml, a perturbation that fails a
-test of the clause.
+test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are their
+faults, such as ``fault:device-left``.
 """
 
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ALWAYS", "TABLE", "Perturbation", "load"]
+__all__ = ["ALWAYS", "DEVICES", "FAULT", "TABLE", "Perturbation", "load"]
 
 TABLE = Path(__file__).parent / "perturbations.toml"
 #: The guard of a perturbation that changes all calls.
 ALWAYS = "always"
+#: The chapter about devices. All its tests count as calls of a function with this name.
+DEVICES = "devices"
+#: The beginning of a kind that is a name of `simulator.FAULTS`.
+FAULT = "fault:"
 #: Joins the facts of a guard.
 AND = "&"
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from impl_tests.wrong import DEVICES
+
 __all__ = ["CallLog", "RecordedCall"]
 
 
@@ -41,9 +43,11 @@ class CallLog:
 
     @classmethod
     def read(cls, path: Path, clauses: Mapping[str, Sequence[str]]) -> "CallLog":
-        """Return the calls in a file that `state.record` has written."""
+        """Return the calls in a file that `state.record` has written, and those of `DEVICES`."""
         lines = path.read_text(encoding="utf-8").splitlines()
-        return cls([_parse(line) for line in lines], clauses)
+        of_devices = [test for test, (name, *_) in clauses.items() if name.startswith(DEVICES)]
+        calls = [RecordedCall(test, DEVICES, frozenset()) for test in of_devices]
+        return cls([*calls, *map(_parse, lines)], clauses)
 
     def reached(self, function: str) -> set[str]:
         """Return the clauses whose tests call a function."""

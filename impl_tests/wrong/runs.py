@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ import pytest
 from _pytest.runner import runtestprotocol
 
 from impl_tests import forks
-from impl_tests.wrong import state, wrapping
+from impl_tests.wrong import DEVICES, FAULT, state, wrapping
 from impl_tests.wrong.jobs import EndedJob, Job
 from impl_tests.wrong.kinds import OTHER_SIGNATURE
+from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import verdict_of, worse_verdict
 
@@ -32,6 +34,7 @@ TARGET = "impl_tests.wrong.target"
 CHAPTERS = tuple(
     f"spec_tests/{name}"
     for name in (
+        "devices",
         "comm",
         "comm_and_functions",
         "functions",
@@ -101,6 +104,7 @@ class Suite:
         item._initrequest()
         found: str | None = None
         try:
+            _enable_fault(item.config, line)
             for report in runtestprotocol(item, log=False, nextitem=following):
                 verdict = verdict_of(report)
                 found = worse_verdict(found, verdict) if verdict else found
@@ -110,6 +114,20 @@ class Suite:
             state.set_active("")
             state.undo()
         return found or "not-run"
+
+
+def _enable_fault(config: pytest.Config, line: str) -> None:
+    """Enable the fault of simulated devices that a line names, if any, until `state.undo`."""
+    function, _, kind = line.partition(" ")
+    if function != DEVICES:
+        return
+    from spec_tests.harness.pytest_plugin.hooks import capabilities_of  # pytest imports it first
+
+    # A run looks for missing features once. The devices have all features at that time.
+    capabilities_of(config)
+    switches = ExitStack()
+    switches.enter_context(simulator.fault(kind.split()[0].removeprefix(FAULT)))
+    state.later(switches.close)
 
 
 def _write_verdict(folder: Path, number: int, test: str, verdict: str) -> None:

@@ -1,28 +1,31 @@
-"""The command ``doctor --accelerator NAME``: the functions that a back end offers and lacks."""
+"""The command ``doctor --accelerator NAME``: clauses about devices that a back end violates."""
 
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spec_tests.harness.environment.back_end import Check
+    from spec_tests.harness.conformance.clauses import Clause
     from spec_tests.harness.environment.probes import Finding
 
 __all__ = ["main"]
 
 #: Length in characters to which the text of an error is cut.
 _MAX_TEXT = 120
+#: The width in characters of the first column: the ids of the clauses.
+_WIDTH = 40
 
 
 def main(accelerator: str, modules: Sequence[str]) -> int:
-    """Print a line for each function of the back end; return 1 if a required one is missing.
+    """Print a line for each clause about devices; return 1 if a required one is violated.
 
     Args:
         accelerator: The device type, such as ``sim``.
         modules: Modules to import first, because they register the back end.
     """
-    from spec_tests.harness.environment import back_end, capabilities, probes
-    from spec_tests.harness.environment.back_end import dtype_name
+    from spec_tests.devices import chapter
+    from spec_tests.harness.environment import capabilities
+    from spec_tests.harness.environment.dtypes import dtype_name
     from spec_tests.harness.environment.topology import MODULES, make_topology
     from spec_tests.harness.input_files import shorten
     from spec_tests.strategies.computed_modules import find_errors
@@ -38,26 +41,28 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1
     print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}")
-    print("trying its functions in another process ...", flush=True)
-    names = [check.name for check in back_end.CHECKS]
-    findings = probes.find_all(back_end.run_check, names, topology)
+    print("trying the clauses of the chapter devices in another process ...", flush=True)
+    offered = capabilities.find(topology)
     failed = 0
-    for check, finding in zip(back_end.CHECKS, findings, strict=True):
-        failed += check.is_required and finding.state != "there"
-        print(f"{check.name:<24}{_format(check, finding)}")
-    print(f"{'dtypes':<24}{', '.join(map(dtype_name, capabilities.find(topology).dtypes))}")
-    for text, name in capabilities.find(topology).errors.items():
-        if name not in names:
-            print(f"{f'dtype {name}':<24}fails    {text[:_MAX_TEXT]}")
+    for finding in offered.findings:
+        clause = chapter.known_clauses()[finding.name]
+        failed += not clause.feature and finding.state in ("missing", "wrong")
+        print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")
+    print(f"{'dtypes':<{_WIDTH}}{', '.join(map(dtype_name, offered.dtypes))}")
+    for text, name in offered.errors.items():
+        if name not in chapter.features():
+            print(f"{f'dtype {name}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
     for kind, text in find_errors(topology).items():
-        print(f"{f'layer {kind}':<24}fails    {text[:_MAX_TEXT]}")
-        print(f"{'':<24}optional; the suite does not use the layer")
+        print(f"{f'layer {kind}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
+        print(f"{'':<{_WIDTH}}optional; the suite does not use the layer")
     return int(bool(failed))
 
 
-def _format(check: "Check", finding: "Finding") -> str:
-    if finding.state == "there":
-        return "there"
-    need = "needed by" if check.is_required else "optional; used by"
-    text = finding.text[:_MAX_TEXT]
-    return f"{finding.state:<9}{check.function}: {text}\n{'':<24}{need} {check.users}"
+def _format(clause: "Clause", finding: "Finding") -> str:
+    """Return the state and, if the clause is violated, the error, the clause and its users."""
+    if not finding.text:
+        return finding.state
+    need = f"optional, feature {clause.feature}; used" if clause.feature else "needed"
+    lines = [f"{finding.state:<9}{finding.text[:_MAX_TEXT]}", clause.says]
+    lines += [f"{need} by {clause.users}"]
+    return f"\n{'':<{_WIDTH}}".join(lines)

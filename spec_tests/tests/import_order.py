@@ -7,6 +7,7 @@ from spec_tests.tests.python_source import imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
 CHAPTERS = (
+    "devices",
     "comm",
     "functions",
     "comm_and_functions",

@@ -1,9 +1,8 @@
-"""Features that the simulator can lack, the checks that find them, and tests that need them."""
+"""Features that the simulator can lack, the clauses that find them, and tests that need them."""
 
 import argparse
 import json
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,8 +10,9 @@ import torch
 from spec_tests import simulator
 from spec_tests.cli import back_end as command
 from spec_tests.cli import run
+from spec_tests.devices import chapter
 from spec_tests.harness.conformance.missing_features import find_missing
-from spec_tests.harness.environment import back_end, capabilities
+from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.simulator import native
 from spec_tests.strategies import computed_modules
@@ -20,8 +20,8 @@ from spec_tests.strategies import computed_modules
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
 
-#: For each feature of the simulator: the features and dtypes that the checks report as missing if
-#: this feature is switched off.
+#: For each feature of the simulator: the features and dtypes that are missing if this feature is
+#: switched off.
 MISSING = {
     "new-streams": {"new-streams", "distinct-streams"},
     "events": {"events"},
@@ -54,7 +54,7 @@ def find(topology):
 
 def missing_names(topology):
     offered = find(topology)
-    return {name for name in capabilities.NAMES if not offered.offers(name)}
+    return {name for name in capabilities.names() if not offered.offers(name)}
 
 
 def test_full_simulator_has_every_feature(topology):
@@ -90,46 +90,50 @@ def test_each_feature_can_be_switched_off():
 
 
 @pytest.mark.parametrize("feature", MISSING)
-def test_checks_find_the_feature_that_is_switched_off(topology, switch_off, feature):
+def test_clauses_find_the_feature_that_is_switched_off(topology, switch_off, feature):
     switch_off(feature)
     assert missing_names(topology) == MISSING[feature]
 
 
-#: For each fault of the simulator: the check that finds it, and a part of its text.
+#: For each fault of the simulator: a required clause that finds it, and a part of its text.
 FAULTS = {
-    "zero-is-current": ("new tensors", "with sim:1 current, a tensor for sim:0 is on sim:1"),
-    "device-left": ("copies between devices", "changes the current device"),
-    "no-memory": ("new tensors", "has no memory left"),
-    "garbled-peers": ("copies between devices", "64 bytes copied from sim:0 to sim:1"),
+    "zero-is-current": (
+        "new-tensors.device",
+        "with sim:1 current: a tensor for sim:0 is on sim:1",
+    ),
+    "device-left": ("current-device.kept-by-operators", "to on sim:0 makes 1 current"),
+    "no-memory": ("current-device.kept-by-operators", "has no memory left"),
+    "garbled-peers": ("copies.values", "64 bytes copied from sim:0 to sim:1"),
+    "no-synchronize": ("accelerator.synchronize", "after synchronize()"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_checks_name_a_fault_of_the_devices(topology, fault):
+def test_clauses_name_a_fault_of_the_devices(topology, fault):
     topology.require(distinct=2)
     name, text = FAULTS[fault]
     with simulator.fault(fault, device=1):
-        (found, *_) = find(topology).broken
-    assert found.name == name
-    assert text in found.text
+        found = {each.name: each.text for each in find(topology).broken}
+    assert text in found[f"devices.{name}"]
     assert not find(topology).broken
 
 
-def test_write_to_the_wrong_rows_is_found(topology, monkeypatch):
-    monkeypatch.setattr(torch.Tensor, "fill_", _fill_from_the_start)
-    (found,) = find(topology).broken
-    assert (found.name, found.state) == ("strided writes", "wrong")
+def test_a_feature_that_is_wrong_is_not_offered_but_its_clause_fails(topology):
+    with simulator.fault("seconds"):
+        offered = find(topology)
+    assert not offered.offers("events")
+    assert "events" not in offered.errors.values()
 
 
-def _fill_from_the_start(tensor, value, fill=torch.Tensor.fill_):
-    """Fill the beginning of the storage instead of ``tensor`` if ``tensor`` is on a device."""
-    if tensor.device.type != "cpu":
-        tensor = tensor.as_strided(tensor.shape, tensor.stride(), 0)
-    return fill(tensor, value)
+def test_clauses_run_with_few_examples_and_then_with_all(topology):
+    (test, *_) = chapter._tests()["devices.copies.layouts"]
+    before = test._hypothesis_internal_use_settings
+    chapter.run("devices.copies.layouts", topology)
+    assert test._hypothesis_internal_use_settings is before
 
 
 def test_functions_that_are_left_out_are_neither_tried_nor_offered(topology, monkeypatch):
-    monkeypatch.setattr(torch, "Event", None)  # A check of events would raise an error.
+    monkeypatch.setattr(torch, "Event", None)  # A test of events would raise an error.
     offered = capabilities.find.__wrapped__(topology, without=frozenset({"events", "float64"}))
     assert not offered.offers("events")
     assert not offered.offers("float64")
@@ -142,7 +146,9 @@ def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monk
 
     monkeypatch.setattr(torch.accelerator, "current_stream", fail)
     offered = find(topology)
-    assert {"current stream", "waits between streams"} <= {each.name for each in offered.broken}
+    assert {"devices.streams.current", "devices.streams.waits"} <= {
+        each.name for each in offered.broken
+    }
     scope = {"__name__": "spec_tests.chapter", "torch": torch}
     exec("def call(): torch.accelerator.current_stream()", scope)
     with pytest.raises(RuntimeError) as caught:
@@ -233,16 +239,16 @@ def test_other_errors_are_no_missing_features(topology):
     assert find_missing(caught.value, find(topology), "impl") is None
 
 
-def test_doctor_prints_each_function_of_a_back_end(topology, switch_off, capfd):
+def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     switch_off("new-streams")
     capabilities.find.cache_clear()
     assert command.main("sim", ["json"]) == 0
     capabilities.find.cache_clear()
     printed = capfd.readouterr().out
-    assert "copies between devices  there" in printed
+    assert f"{'devices.copies.values':<40}there" in printed
     assert "Backend doesn't support create a new Stream" in printed
-    assert "optional; used by impl; without it, impl copies on the current stream" in printed
-    assert printed.count("\n") > len(back_end.CHECKS)
+    assert "optional, feature new-streams; used by impl; without it, impl copies on" in printed
+    assert all(name in printed for name in chapter.known_clauses())
 
 
 def test_doctor_names_a_module_that_cannot_be_imported(capsys):
@@ -318,10 +324,3 @@ def test_the_saved_command_has_the_options_without_and_dtypes(run_suite, pyteste
     run_suite(TESTS.replace("torch.float64", "torch.float32"), *options)
     first = pytester.path.joinpath("verdicts.jsonl").read_text().splitlines()[0]
     assert json.loads(first)["run"]["command"].endswith(" -- --without=sparse --dtypes=float32")
-
-
-@pytest.mark.parametrize("check", back_end.CHECKS, ids=lambda check: check.name)
-def test_page_lists_each_function_of_a_back_end(check):
-    need = "required" if check.is_required else "optional"
-    page = (Path(__file__).parents[2] / "BACK_ENDS.md").read_text()
-    assert f"| {check.name}: `{check.function}` | {need} | {check.users} |\n" in page

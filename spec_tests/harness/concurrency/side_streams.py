@@ -9,8 +9,7 @@ from torch import Tensor
 from spec_tests import simulator
 from spec_tests.harness.concurrency.stream_log import CopyDelay
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.feature_checks import SYNCHRONOUS
-from spec_tests.harness.environment.queued_work import queue_work
+from spec_tests.harness.environment.queued_work import SYNCHRONOUS, queue_work
 from spec_tests.harness.environment.topology import Topology, not_run
 
 __all__ = [

@@ -32,11 +32,21 @@ BASES: Mapping[str, str] = {
     "observed (stand-in)": "the stand-ins of the suite behave like this, and nothing else has "
     "shown it: values, streams and memory of the primitives",
     "observed (gpu)": "the reference behaves like this on a GPU",
+    "relied on": "programs over several devices rely on it; *source* names back ends that violate "
+    "it, or links public threads about them",
 }
 #: Matches the id of a clause: two or more words, separated by dots. The first word, the chapter,
 #: is also the name of a web page.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
-_FIELDS = {"says": str, "basis": str, "source?": str, "extensions?": [str]}
+_FIELDS = {
+    "says": str,
+    "basis": str,
+    "source?": str,
+    "extensions?": [str],
+    "feature?": str,
+    "users?": str,
+    "seen?": [str],
+}
 _INTRODUCTION = """\
 # The specification of torch.nn.parallel
 
@@ -59,6 +69,9 @@ thread, if there is one.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
+* The chapter `devices` is about the devices, not the target: it states what programs over several
+  devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
+  a name for optional clauses.
 * A call is **refused** if it raises an exception and does not change its arguments. If users rely
   on the class or text of the exception, the clause or its test states them.
 
@@ -87,6 +100,10 @@ class Clause:
         basis: The evidence: a key of `BASES`.
         source: The link to a page or public thread, if any.
         extensions: Names that the tests use and torch.nn.parallel lacks, such as ``hold``.
+        feature: The optional feature of devices that the clause belongs to, if any.
+        users: For a clause about devices: the software that needs it, and why.
+        seen: Links to public threads about back ends that violate the clause, or names of such
+            back ends.
     """
 
     id: str
@@ -94,6 +111,9 @@ class Clause:
     basis: str
     source: str = ""
     extensions: tuple[str, ...] = ()
+    feature: str = ""
+    users: str = ""
+    seen: tuple[str, ...] = ()
 
     @property
     def chapter(self) -> str:
@@ -102,9 +122,17 @@ class Clause:
 
     @property
     def statement(self) -> str:
-        """The statement with the extensions, as the pages show it."""
+        """The statement with extensions, feature and users, as the pages show it."""
         names = " and ".join(f"`{name}`" for name in self.extensions)
-        return f"{self.says} (needs {names})" if names else self.says
+        notes = [f"needs {names}"] if names else []
+        notes += [f"feature `{self.feature}`"] if self.feature else []
+        notes += [f"used by {self.users}"] if self.users else []
+        return f"{self.says} ({'; '.join(notes)})" if notes else self.says
+
+    @property
+    def evidence(self) -> str:
+        """The source and the violations seen, as the pages show them."""
+        return ", ".join(filter(None, [self.source, *self.seen]))
 
     def has_prefix(self, prefix: str) -> bool:
         """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
@@ -165,9 +193,10 @@ def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
             raise ValueError(f"{prefix}{name}: expected a table of clauses")
         if "says" in table:
             input_files.check(table, _FIELDS, f"clause {prefix}{name}")
-            yield Clause(
-                id=prefix + name, **{**table, "extensions": tuple(table.get("extensions", ()))}
-            )
+            fields: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
+            }
+            yield Clause(id=prefix + name, **fields)
         else:
             yield from _flatten_tables(table, prefix=f"{prefix}{name}.")
 
@@ -196,7 +225,7 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
             "|---|---|---|---|",
         ]
         lines += [
-            f"| `{each.id}` | {_escape_cell(each.statement)} | {each.basis} | {each.source} |"
+            f"| `{each.id}` | {_escape_cell(each.statement)} | {each.basis} | {each.evidence} |"
             for each in members
         ]
     return "\n".join([*lines, "", SYSTEMS.read_text(encoding="utf-8")])

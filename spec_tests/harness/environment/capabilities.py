@@ -1,27 +1,29 @@
 """The features and dtypes that the devices under test offer.
 
-The suite tries each feature and dtype (`back_end`). Strategies draw only dtypes that the devices
-offer. A test that needs a missing feature or dtype is not-run.
+The suite tries each clause about devices (`spec_tests.devices`), and each dtype. Strategies draw
+only dtypes that the devices offer. A test that needs a missing feature or dtype is not-run.
 """
 
+import importlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import torch
 
-from spec_tests.harness.environment import back_end, probes
-from spec_tests.harness.environment.back_end import dtype_name
+from spec_tests.harness.environment import probes
+from spec_tests.harness.environment.dtypes import DTYPES, dtype_name, try_dtype
 from spec_tests.harness.environment.probes import Finding
 from spec_tests.harness.environment.topology import Topology, not_run
 
 __all__ = [
-    "NAMES",
     "Capabilities",
     "dtype_name",
     "empty_sizes",
     "find",
     "in_use",
+    "names",
     "offered",
     "offered_groups",
     "offers",
@@ -30,8 +32,18 @@ __all__ = [
 ]
 
 
-#: The names of all features and dtypes that a test may need.
-NAMES = (*back_end.FEATURES, *map(dtype_name, back_end.DTYPES))
+#: The feature that tests of other features need.
+NEW_STREAMS = "new-streams"
+
+
+def _chapter() -> Any:
+    """Return the chapter about devices. Its tests import this module."""
+    return importlib.import_module("spec_tests.devices.chapter")
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all features and dtypes that a test may need."""
+    return *_chapter().features(), *map(dtype_name, DTYPES)
 
 
 @dataclass(frozen=True)
@@ -40,16 +52,18 @@ class Capabilities:
 
     Args:
         topology: The devices.
-        features: Names of `back_end.FEATURES`.
+        features: Features of which no clause is missing or wrong.
         dtypes: The dtypes in which the devices compute.
+        findings: The finding about each clause.
         errors: The names of the missing features and dtypes, by the text of their errors.
-        broken: The findings about required functions that are missing or wrong.
+        broken: The findings about clauses without a feature that are missing or wrong.
         warnings: The first lines of the warnings that the back end shows.
     """
 
     topology: Topology
     features: frozenset[str]
     dtypes: tuple[torch.dtype, ...]
+    findings: tuple[Finding, ...]
     errors: Mapping[str, str]
     broken: tuple[Finding, ...]
     warnings: frozenset[str]
@@ -60,7 +74,7 @@ class Capabilities:
 
     def summary(self) -> str:
         """Return one line that names the missing features and dtypes."""
-        missing = [name for name in NAMES if not self.offers(name)]
+        missing = [name for name in names() if not self.offers(name)]
         return f"all except {', '.join(missing)}" if missing else "all"
 
 
@@ -76,27 +90,40 @@ def find(
         without: The names of features and dtypes that are neither tried nor used.
 
     Raises:
-        ValueError: ``allowed`` has a name that is not one of `back_end.DTYPES`.
+        ValueError: ``allowed`` has a name that is not one of `DTYPES`.
     """
-    dtypes = {dtype_name(dtype): dtype for dtype in back_end.DTYPES}
+    dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
     unknown = set(allowed or ()).difference(dtypes)
     if unknown:
         raise ValueError(f"{min(unknown)!r} is not one of the dtypes {', '.join(dtypes)}")
-    names = [check.name for check in back_end.CHECKS if check.name not in without]
-    findings = probes.find_all(back_end.run_check, names, topology)
-    used = [each for each in dtypes if each in (allowed or dtypes) and each not in without]
-    of_dtypes = probes.find_all(back_end.try_dtype, used, topology)
-    optional = [each for each in findings if each.name in back_end.FEATURES]
-    broken = [each for each in findings if each not in optional and each.text]
-    offered = [dtypes[each.name] for each in of_dtypes if each.state == "there"]
+    feature_of = {
+        name: each.feature
+        for name, each in _chapter().known_clauses().items()
+        if each.feature not in without
+    }
+    used = [each for each in dtypes if each in (allowed or dtypes)]
+    tried = [each for each in (*used, NEW_STREAMS) if each not in without]
+    basis = probes.find_all(try_basis, tried, topology)
+    of_dtypes = [each for each in basis if each.name != NEW_STREAMS]
+    offered = tuple(each.name for each in basis if each.state == "there")
+    findings = probes.find_all(ClauseProbe(offered), [*feature_of], topology)
+    failed = [each for each in findings if each.state in ("missing", "wrong")]
+    lacking = [each for each in failed if feature_of[each.name]]
+    broken = [each for each in failed if not feature_of[each.name]]
     # If several dtypes have the same error, the first of them counts: float64, not complex128.
-    errors = {each.text: each.name for each in (*optional, *reversed(of_dtypes)) if each.text}
+    errors = {each.text: feature_of[each.name] for each in lacking if each.state == "missing"}
+    errors |= {each.text: each.name for each in reversed(of_dtypes) if each.text}
     for each in broken:  # A test that fails with this error is not excused.
         errors.pop(each.text, None)
     return Capabilities(
         topology,
-        frozenset(each.name for each in optional if each.state == "there"),
-        tuple(dtype for dtype in offered if _is_declared(dtype, topology)),
+        frozenset(feature_of.values()) - {"", *(feature_of[each.name] for each in lacking)},
+        tuple(
+            dtype
+            for name, dtype in dtypes.items()
+            if name in offered and _is_declared(dtype, topology)
+        ),
+        tuple(findings),
         errors,
         tuple(broken),
         frozenset(text for each in (*findings, *of_dtypes) for text in each.warnings),
@@ -110,6 +137,37 @@ def _is_declared(dtype: torch.dtype, topology: Topology) -> bool:
     except (AttributeError, KeyError, RuntimeError):  # not implemented by the back end
         return True
     return not declared or dtype in declared
+
+
+def try_basis(name: str, topology: Topology) -> None:
+    """Try a dtype, or create a stream: tests of other features need both."""
+    if name == NEW_STREAMS:
+        torch.Stream(topology.device(0))
+    else:
+        try_dtype(name, topology)
+
+
+@dataclass(frozen=True)
+class ClauseProbe:
+    """Runs the tests of a clause about devices.
+
+    Args:
+        basis: The names of the dtypes that the tests may use, and `NEW_STREAMS` if the devices
+            have them.
+    """
+
+    basis: tuple[str, ...]
+
+    def __call__(self, name: str, topology: Topology) -> None:
+        """Run the tests of the clause ``name`` with few examples."""
+        features = {*_chapter().features()} - ({NEW_STREAMS} - {*self.basis})
+        dtypes = tuple(dtype for dtype in DTYPES if dtype_name(dtype) in self.basis)
+        before = [*_used]
+        use(Capabilities(topology, frozenset(features), dtypes, (), {}, (), frozenset()))
+        try:
+            _chapter().run(name, topology)
+        finally:
+            _used[:] = before
 
 
 _used: list[Capabilities] = []

@@ -8,14 +8,17 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Literal
 
+import pytest
+
 from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import Topology, make_topology
 
-__all__ = ["FOUND", "Finding", "State", "WrongResultError", "find_all", "try_probe"]
+__all__ = ["FOUND", "Finding", "State", "find_all", "try_probe"]
 
-State = Literal["there", "missing", "wrong"]
-#: Tries the function with this name on the devices of a topology. It raises `WrongResultError` if
-#: a result is wrong; any other exception means that the back end lacks the function.
+State = Literal["there", "missing", "wrong", "not-run"]
+#: Tries the function with this name on the devices of a topology. It raises an AssertionError if a
+#: result is wrong; any other exception means that the back end lacks the function. It may also end
+#: as a test that is not-run.
 Probe = Callable[[str, Topology], None]
 
 #: Seconds after which a probe counts as hanging.
@@ -25,10 +28,6 @@ START_LIMIT = 600
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
-class WrongResultError(Exception):
-    """The result of a function of the back end is wrong."""
-
-
 @dataclass(frozen=True)
 class Finding:
     """The result of a probe.
@@ -36,8 +35,8 @@ class Finding:
     Args:
         name: The name of the function that was tried.
         state: ``there`` if it works, ``wrong`` if its result is wrong, ``missing`` if it raises an
-            error, ends the process or never returns.
-        text: The first line of the error; empty if the function works.
+            error, ends the process or never returns, ``not-run`` if there are too few devices.
+        text: The first line of the error, or the reason; empty if the function works.
         warnings: The first lines of the warnings.
     """
 
@@ -47,9 +46,9 @@ class Finding:
     warnings: tuple[str, ...] = ()
 
 
-#: The findings on real devices. The key has the name of the probe, the names, and the topology. A
+#: The findings on real devices. The key has the probe, the names, and the topology. A
 #: run sends them to the workers of pytest-xdist.
-FOUND: dict[tuple[str, tuple[str, ...], Topology], list[Finding]] = {}
+FOUND: dict[tuple[Probe, tuple[str, ...], Topology], list[Finding]] = {}
 
 
 def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Finding]:
@@ -61,7 +60,7 @@ def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Fin
     """
     if topology.accelerator == "sim":
         return [try_probe(probe, name, topology) for name in names]
-    key = probe.__qualname__, tuple(names), topology
+    key = probe, tuple(names), topology
     if key not in FOUND:
         FOUND[key] = []
         while len(FOUND[key]) < len(names):
@@ -77,8 +76,12 @@ def try_probe(probe: Probe, name: str, topology: Topology) -> Finding:
         warnings.simplefilter("always")
         try:
             probe(name, topology)
+        except pytest.skip.Exception as error:
+            state, text = "not-run", _first_line(error)
         except Exception as error:  # a back end may raise anything for a missing function
-            state = "wrong" if isinstance(error, WrongResultError) else "missing"
+            while isinstance(error, ExceptionGroup):  # Hypothesis has seen several errors
+                error = error.exceptions[0]
+            state = "wrong" if isinstance(error, AssertionError) else "missing"
             text = _first_line(error)
     return Finding(name, state, text, tuple(_first_line(each.message) for each in caught))
 

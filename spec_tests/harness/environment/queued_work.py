@@ -7,7 +7,10 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["queue_work"]
+__all__ = ["SYNCHRONOUS", "queue_work"]
+
+#: The text about devices on which a test of the order of work always passes.
+SYNCHRONOUS = "operators are synchronous: no test shows the order of work"
 
 #: The least duration in milliseconds of one product. It hides the time to queue the product.
 _LEAST = 10.0

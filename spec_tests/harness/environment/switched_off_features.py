@@ -36,9 +36,9 @@ def switched_off(config: pytest.Config) -> list[str]:
     names: list[str] = config.getoption("--without")
     if config.getoption("--features") is not None:
         raise pytest.UsageError("--features: only sim can lack features on demand")
-    unknown = [name for name in names if name not in capabilities.NAMES]
+    unknown = [name for name in names if name not in capabilities.names()]
     if unknown:
-        known = ", ".join(capabilities.NAMES)
+        known = ", ".join(capabilities.names())
         raise pytest.UsageError(f"--without: no feature has the name {unknown[0]!r}; use {known}")
     return names
 

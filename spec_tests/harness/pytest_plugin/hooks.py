@@ -18,7 +18,7 @@ from spec_tests.harness.environment import (
     interpreter,
     switched_off_features,
 )
-from spec_tests.harness.environment.feature_checks import SYNCHRONOUS
+from spec_tests.harness.environment.queued_work import SYNCHRONOUS
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import (
     MODULES,

@@ -25,7 +25,11 @@ def probe(name, topology):
         case "raises":
             raise KeyError("first\nsecond")
         case "is wrong":
-            raise probes.WrongResultError("0 is not 1")
+            raise AssertionError("0 is not 1")
+        case "is flaky":
+            raise ExceptionGroup("two", [AssertionError("1 is not 2"), KeyError("third")])
+        case "needs more":
+            pytest.skip("not-run: needs 2 devices")
         case "warns":
             warnings.warn("slow\nvery", stacklevel=1)
 
@@ -44,13 +48,15 @@ def send_without_devices(sender, probe, names, topology):
 
 
 def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
-    names = ["aborts", "works", "exits", "raises", "is wrong", "warns"]
+    names = ["aborts", "works", "exits", "raises", "is wrong", "is flaky", "needs more", "warns"]
     assert probes.find_all(probe, names, DEVICES) == [
         Finding("aborts", "missing", "ends the process (SIGABRT)"),
         Finding("works", "there"),
         Finding("exits", "missing", "ends the process (status 3)"),
         Finding("raises", "missing", "'first\\nsecond'"),
         Finding("is wrong", "wrong", "0 is not 1"),
+        Finding("is flaky", "wrong", "1 is not 2"),
+        Finding("needs more", "not-run", "not-run: needs 2 devices"),
         Finding("warns", "there", "", ("slow",)),
     ]
 

@@ -1,0 +1,75 @@
+"""The clauses of this chapter, and their tests as functions of the devices.
+
+A test of this chapter has no argument besides `topology`, except those that Hypothesis draws. Its
+assertions have messages of one line, which ``doctor`` prints.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, settings
+
+from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance.clauses import Clause
+from spec_tests.harness.environment.topology import Topology
+
+__all__ = ["features", "known_clauses", "run"]
+
+NAME = "devices"
+#: The settings of a probe: few examples, and no time to find a smaller one that fails.
+_FEW = settings(
+    max_examples=3,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    report_multiple_bugs=False,
+    suppress_health_check=list(HealthCheck),
+)
+_Test = Callable[..., None]
+
+
+@cache
+def known_clauses() -> dict[str, Clause]:
+    """Return the clauses of the chapter by id."""
+    found = clauses.load(clauses.SOURCE)
+    return {name: each for name, each in found.items() if each.chapter == NAME}
+
+
+def features() -> tuple[str, ...]:
+    """Return the optional features of devices. Each is the name of a set of clauses."""
+    return tuple(dict.fromkeys(c.feature for c in known_clauses().values() if c.feature))
+
+
+def run(name: str, topology: Topology) -> None:
+    """Run the tests of the clause ``name`` with few examples."""
+    for test in _tests()[name]:
+        _run_with_few_examples(test, topology)
+
+
+@cache
+def _tests() -> dict[str, list[_Test]]:
+    """Return clause id -> the tests of the clause."""
+    found: dict[str, list[_Test]] = {}
+    for each in pkgutil.iter_modules([str(Path(__file__).parent)], f"{__package__}."):
+        for test in vars(importlib.import_module(each.name)).values():
+            for mark in getattr(test, "pytestmark", ()):
+                found.setdefault(mark.args[0], []).append(test)
+    return found
+
+
+def _run_with_few_examples(test: Any, topology: Topology) -> None:
+    # Hypothesis has no public function that runs a decorated test with other settings.
+    name = "_hypothesis_internal_use_settings"
+    before = getattr(test, name, None)
+    if before is not None:
+        setattr(test, name, _FEW)
+    try:
+        test(topology=topology)
+    finally:
+        if before is not None:
+            setattr(test, name, before)
