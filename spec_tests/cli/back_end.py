@@ -13,7 +13,7 @@ __all__ = ["main"]
 #: Length in characters to which the text of an error is cut.
 _MAX_TEXT = 120
 #: The width in characters of the first column: the ids of the clauses.
-_WIDTH = 40
+_WIDTH = 42
 
 
 def main(accelerator: str, modules: Sequence[str]) -> int:
@@ -45,13 +45,13 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     offered = capabilities.find(topology)
     failed = 0
     for finding in offered.findings:
-        clause = chapter.known_clauses()[finding.name]
-        failed += not clause.feature and finding.state in ("missing", "wrong")
-        print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")
+        clause = chapter.known_clauses().get(finding.name)
+        if clause is not None:
+            failed += not clause.feature and finding.state in ("missing", "wrong")
+            print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")
+        elif finding.text:
+            print(f"{f'dtype {finding.name}':<{_WIDTH}}fails    {finding.text[:_MAX_TEXT]}")
     print(f"{'dtypes':<{_WIDTH}}{', '.join(map(dtype_name, offered.dtypes))}")
-    for text, name in offered.errors.items():
-        if name not in chapter.features():
-            print(f"{f'dtype {name}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
     for kind, text in find_errors(topology).items():
         print(f"{f'layer {kind}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
         print(f"{'':<{_WIDTH}}optional; the suite does not use the layer")

@@ -54,7 +54,7 @@ class Capabilities:
         topology: The devices.
         features: Features of which no clause is missing or wrong.
         dtypes: The dtypes in which the devices compute.
-        findings: The finding about each clause.
+        findings: The findings about clauses and dtypes.
         errors: The names of the missing features and dtypes, by the text of their errors.
         broken: The findings about clauses without a feature that are missing or wrong.
         warnings: The first lines of the warnings that the back end shows.
@@ -123,7 +123,7 @@ def find(
             for name, dtype in dtypes.items()
             if name in offered and _is_declared(dtype, topology)
         ),
-        tuple(findings),
+        (*findings, *of_dtypes),
         errors,
         tuple(broken),
         frozenset(text for each in (*findings, *of_dtypes) for text in each.warnings),
