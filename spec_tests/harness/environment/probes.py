@@ -1,11 +1,14 @@
 """Try functions of a back end one after the other. A call may end the process, or never return."""
 
 import multiprocessing
+import os
+import pickle
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -13,7 +16,7 @@ import pytest
 from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import Topology, make_topology
 
-__all__ = ["FOUND", "Finding", "State", "find_all", "try_probe"]
+__all__ = ["FILE", "FOUND", "Finding", "State", "find_all", "load", "save", "try_probe"]
 
 State = Literal["there", "missing", "wrong", "not-run"]
 #: Tries the function with this name on the devices of a topology. It raises an AssertionError if a
@@ -49,6 +52,19 @@ class Finding:
 #: The findings on real devices. The key has the probe, the names, and the topology. A
 #: run sends them to the workers of pytest-xdist.
 FOUND: dict[tuple[Probe, tuple[str, ...], Topology], list[Finding]] = {}
+#: The environment variable with the name of a file with the findings of another run.
+FILE = "TORCH_PARALLEL_SPEC_PROBES"
+
+
+def save(path: Path) -> None:
+    """Write the findings to a file."""
+    path.write_bytes(pickle.dumps(FOUND))
+
+
+def load() -> None:
+    """Read the findings of the file that `FILE` names, if there is one."""
+    if name := os.environ.get(FILE):
+        FOUND.update(pickle.loads(Path(name).read_bytes()))
 
 
 def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Finding]:

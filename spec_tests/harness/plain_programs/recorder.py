@@ -46,6 +46,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotat
         _write({"started": number, "call": dataclasses.asdict(call)})
         try:
             result = function(*args, **kwargs)
+            # A kernel that runs later may raise the error, or end the process.
+            for device in call.devices:
+                torch.accelerator.synchronize(device)
         except Exception as error:
             _write({"ended": number, "error": f"{type(error).__name__}: {error}"})
             raise

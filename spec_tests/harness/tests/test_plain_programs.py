@@ -12,9 +12,11 @@ from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
 
-#: The module that registers the back end. ``tril`` is right, ``triu`` of one row ends the process.
+#: The module that registers the back end. ``abs`` refuses a dtype, ``neg`` is
+#: wrong for some strides, ``sign`` warns, and ``triu`` ends the process.
 BACK_END = """
 import os
+import warnings
 import torch
 from spec_tests import simulator
 
@@ -29,10 +31,14 @@ def abs(x):
 def neg(x):
     return (-x.cpu() if x.is_contiguous() else x.cpu() + 1).to(x.device)
 
+def sign(x):
+    warnings.warn("aten::sign is slow")
+    return x.cpu().sign().to(x.device)
+
 def triu(x, diagonal=0):
     os.abort()
 
-for name, function in {"abs": abs, "neg": neg, "triu": triu}.items():
+for name, function in {"abs": abs, "neg": neg, "sign": sign, "triu": triu}.items():
     library.impl(name, function, "PrivateUse1")
 """
 TESTS = """
@@ -67,6 +73,10 @@ def test_wrong_value():
 def test_right_value():
     assert torch.ones(2, device="sim:0").sum().item() == 3
 
+@pytest.mark.filterwarnings("error")
+def test_warning():
+    torch.sign(torch.ones(2, device="sim:0"))
+
 def test_end():
     torch.triu(torch.ones(1, 2, device="sim:0"))
 """
@@ -77,6 +87,7 @@ QUESTIONS = {
     "test_error_of_the_target": "RuntimeError: too many chunks",
     "test_wrong_value": "assert False",
     "test_right_value": "assert 2.0 == 3",
+    "test_warning": "UserWarning: aten::sign is slow",
     "test_end": "the test ends the process",
 }
 
@@ -99,7 +110,12 @@ def test_a_program_shows_each_fault_of_the_back_end_without_the_target(folder):
     questions = [Question(text, "a.b", test) for test, text in QUESTIONS.items()]
     found = find(questions, command, ["backend"])
     programs = {test: found[text] for test, text in QUESTIONS.items() if text in found}
-    assert set(programs) == {"test_error_in_a_thread", "test_wrong_value", "test_end"}
+    assert set(programs) == {
+        "test_error_in_a_thread",
+        "test_wrong_value",
+        "test_warning",
+        "test_end",
+    }
     assert programs["test_error_in_a_thread"].splitlines() == [
         "import backend",
         "import torch",
