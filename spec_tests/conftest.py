@@ -40,9 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(preflight, preflight.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
-    probes.load()
-    if found := getattr(config, "workerinput", {}).get("found"):
-        probes.FOUND.update(pickle.loads(found))
+    probes.load(getattr(config, "workerinput", {}).get("found"))
     with input_files.usage_errors():
         clause_filter.configure(config, clauses.load())
     path = _register_path(config)

@@ -27,6 +27,7 @@ LEVELS = (
     ("harness.concurrency",),
     ("harness.compare",),
     ("harness.conformance",),
+    ("harness.plain_programs",),
     ("harness.pytest_plugin",),
     ("oracle",),
     ("strategies",),

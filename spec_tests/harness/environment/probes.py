@@ -61,10 +61,13 @@ def save(path: Path) -> None:
     path.write_bytes(pickle.dumps(FOUND))
 
 
-def load() -> None:
-    """Read the findings of the file that `FILE` names, if there is one."""
-    if name := os.environ.get(FILE):
-        FOUND.update(pickle.loads(Path(name).read_bytes()))
+def load(sent: bytes | None) -> None:
+    """Read the findings that a controller has sent, or those of the file that `FILE` names."""
+    name = os.environ.get(FILE)
+    if sent is None and name is not None:
+        sent = Path(name).read_bytes()
+    if sent is not None:
+        FOUND.update(pickle.loads(sent))
 
 
 def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Finding]:
