@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from traceback import walk_tb
 from typing import Literal
 
 import pytest
@@ -19,9 +20,9 @@ from spec_tests.harness.environment.topology import Topology, make_topology
 __all__ = ["FILE", "FOUND", "Finding", "State", "find_all", "load", "save", "try_probe"]
 
 State = Literal["there", "missing", "wrong", "not-run"]
-#: Tries the function with this name on the devices of a topology. It raises an AssertionError if a
-#: result is wrong; any other exception means that the back end lacks the function. It may also end
-#: as a test that is not-run.
+#: Tries the function with this name on the devices of a topology. An assertion of the suite
+#: fails if a result is wrong; any other exception means that the back end lacks the function. It
+#: may also end as a test that is not-run.
 Probe = Callable[[str, Topology], None]
 
 #: Seconds after which a probe counts as hanging.
@@ -100,7 +101,7 @@ def try_probe(probe: Probe, name: str, topology: Topology) -> Finding:
         except Exception as error:  # a back end may raise anything for a missing function
             while isinstance(error, ExceptionGroup):  # Hypothesis has seen several errors
                 error = error.exceptions[0]
-            state = "wrong" if isinstance(error, AssertionError) else "missing"
+            state = "wrong" if _is_of_suite(error) else "missing"
             text = _first_line(error)
     return Finding(name, state, text, tuple(_first_line(each.message) for each in caught))
 
@@ -145,6 +146,13 @@ def _is_ready(receiver: Connection) -> bool:
         return is_there and receiver.recv() is None
     except EOFError:
         return False
+
+
+def _is_of_suite(error: Exception) -> bool:
+    """Return whether an assertion of the suite has failed. PyTorch has assertions, too."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    names = [str(frame.f_globals.get("__name__")) for frame in frames]
+    return isinstance(error, AssertionError) and names[-1].startswith("spec_tests.")
 
 
 def _describe_status(status: int | None) -> str:

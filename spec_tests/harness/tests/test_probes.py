@@ -27,11 +27,21 @@ def probe(name, topology):
         case "is wrong":
             raise AssertionError("0 is not 1")
         case "is flaky":
-            raise ExceptionGroup("two", [AssertionError("1 is not 2"), KeyError("third")])
+            fail_in_two_ways()
+        case "lacks":
+            exec("assert False, 'no wings'", {"__name__": "torch.wings"})
         case "needs more":
             pytest.skip("not-run: needs 2 devices")
         case "warns":
             warnings.warn("slow\nvery", stacklevel=1)
+
+
+def fail_in_two_ways():
+    """Raise what Hypothesis raises if a call fails in two ways."""
+    try:
+        raise AssertionError("1 is not 2")
+    except AssertionError as error:
+        raise ExceptionGroup("two", [error, KeyError("third")]) from None
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +58,17 @@ def send_without_devices(sender, probe, names, topology):
 
 
 def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
-    names = ["aborts", "works", "exits", "raises", "is wrong", "is flaky", "needs more", "warns"]
+    names = [
+        "aborts",
+        "works",
+        "exits",
+        "raises",
+        "is wrong",
+        "is flaky",
+        "lacks",
+        "needs more",
+        "warns",
+    ]
     assert probes.find_all(probe, names, DEVICES) == [
         Finding("aborts", "missing", "ends the process (SIGABRT)"),
         Finding("works", "there"),
@@ -56,6 +76,7 @@ def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
         Finding("raises", "missing", "'first\\nsecond'"),
         Finding("is wrong", "wrong", "0 is not 1"),
         Finding("is flaky", "wrong", "1 is not 2"),
+        Finding("lacks", "missing", "no wings"),
         Finding("needs more", "not-run", "not-run: needs 2 devices"),
         Finding("warns", "there", "", ("slow",)),
     ]
