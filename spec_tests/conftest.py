@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from spec_tests.harness import input_files
-from spec_tests.harness.compare import early_reads
 from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
@@ -18,7 +17,7 @@ from spec_tests.harness.conformance import (
     missing_features,
     register,
 )
-from spec_tests.harness.conformance.verdicts import NOT_COMPARED, read, reference_only_text
+from spec_tests.harness.conformance.verdicts import read, reference_only_text
 from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
@@ -112,8 +111,6 @@ def pytest_runtest_makereport(
     """Set the outcome of a test whose failure the register records, and describe failures."""
     failure_report.cut_tracebacks(call)
     report = yield
-    if call.when == "call" and (count := early_reads.take_count()):
-        report.user_properties.append((NOT_COMPARED, count))
     if declared_lacks.judge(item, call, report):
         return report
     if missing_features.judge(call, report, target_of(item.config)):
