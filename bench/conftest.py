@@ -7,12 +7,11 @@ import pytest
 import torch
 
 from spec_tests.harness.environment import interpreter, target_map
-from spec_tests.harness.environment.target import PARTS, Target
+from spec_tests.harness.environment.target import PARTS, REFERENCE, Target
 from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 from spec_tests.harness.pytest_plugin.options import (
     DEFAULT_TARGET,
-    REFERENCE,
     mapping_of,
     target_of,
 )

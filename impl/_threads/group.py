@@ -10,7 +10,7 @@ from torch import nn
 from .exceptions import mark_consequence
 
 #: The group of the running module, and the index of the module in the group.
-_current = ContextVar["tuple[ModuleGroup, int] | None"]("module_group", default=None)
+_own_group = ContextVar["tuple[ModuleGroup, int] | None"]("module_group", default=None)
 
 
 class _Exchange:
@@ -41,7 +41,7 @@ class ModuleGroup:
 
     def call(self, index: int, function: Callable[..., Any], *args: Any) -> Any:
         """Return ``function(*args)``, which calls the module ``index``, in its own context."""
-        _current.set((self, index))
+        _own_group.set((self, index))
         try:
             return function(*args)
         finally:
@@ -82,7 +82,8 @@ class ModuleGroup:
                     raise
                 finally:
                     self._changed.notify_all()
-            self._changed.wait_for(lambda: current.results or self._failure)
+            while not (current.results or self._failure):
+                self._changed.wait()
             if not current.results:
                 error = RuntimeError(self._failure)
                 mark_consequence(error)
@@ -111,4 +112,4 @@ class ModuleGroup:
 
 def module_group() -> tuple[ModuleGroup, int] | None:
     """Return the group of the running module and its index; None outside of ``parallel_apply``."""
-    return _current.get()
+    return _own_group.get()

@@ -10,9 +10,8 @@ from torch import Tensor
 from spec_tests.harness.compare import early_reads
 from spec_tests.harness.compare.outcome import Call, Failure, Outcome, observe
 from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
-from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.pytest_plugin.options import REFERENCE
 
 #: The tolerance for copies and for sums of small whole numbers: both are exact.
 EXACT = 0.0

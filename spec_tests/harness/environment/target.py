@@ -14,6 +14,8 @@ import pytest
 
 from spec_tests.harness.environment import target_map
 
+#: The name of the implementation that the specification describes.
+REFERENCE = "torch.nn.parallel"
 #: For each part: the names that the submodule may have in a target, preferred names first.
 PARTS = {
     "comm": ("comm",),

@@ -22,7 +22,7 @@ from spec_tests.harness.environment import (
     switched_off_features,
 )
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS
-from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.harness.environment.topology import (
     MODULES,
     Topology,
@@ -31,7 +31,6 @@ from spec_tests.harness.environment.topology import (
 )
 from spec_tests.harness.pytest_plugin.options import (
     NO_REFERENCE,
-    REFERENCE,
     has_reference,
     imported_plugins,
     target_of,

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from spec_tests.harness.environment.target import REFERENCE
+
 #: The module with all other hooks. It is loaded only if ``--target`` is given.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
-REFERENCE = "torch.nn.parallel"
 NO_REFERENCE = "none"
 
 

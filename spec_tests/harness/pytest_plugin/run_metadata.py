@@ -16,9 +16,9 @@ from hypothesis import settings
 
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.target import REFERENCE
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin.options import (
-    REFERENCE,
     imported_plugins,
     mapping_of,
     target_of,
