@@ -106,6 +106,9 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
     path = (source.parent / target).resolve().relative_to(ROOT).as_posix()
     if found[0].startswith("!"):  # an image
         return f"![{label}]({_relative(f'../{path}', page)})"
+    chapter = f"specification/{fragment[1:]}.md"
+    if path == "spec_tests/SPECIFICATION.md" and (ROOT / "docs" / chapter).exists():
+        return f"[{label}]({_relative(chapter, page)})"
     if path in PAGES:
         return f"[{label}]({_relative(PAGES[path], page)}{fragment})"
     if path.startswith("reports/results/"):  # Sphinx does not know the page as a document
