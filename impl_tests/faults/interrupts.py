@@ -48,9 +48,10 @@ class _Interrupt:
         self.place: str | None = None
 
     def __call__(self, signum: int, frame: FrameType | None) -> None:
-        if self._is_armed:
+        assert frame is not None
+        # `copyreg._slotnames` discards all exceptions, also KeyboardInterrupt.
+        if self._is_armed and frame.f_globals["__name__"] != "copyreg":
             self._is_armed = False
-            assert frame is not None
             self.place = f"{frame.f_code.co_filename}:{frame.f_lineno}"
             raise KeyboardInterrupt
 
