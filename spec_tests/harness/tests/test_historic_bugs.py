@@ -117,7 +117,7 @@ def test_target_without_the_bug_passes_on_faulty_devices(run_clause, name):
 def test_the_header_names_a_fault_of_the_devices(run_clause):
     status, text = run_clause("comm.signatures", "--fault=garbled-peers", "-v")
     assert status == 0
-    assert "devices: copies between devices: wrong: 64 bytes copied from sim:0 to sim:1" in text
+    assert "devices: devices.copies.values: wrong: 64 bytes copied from sim:0 to sim:1" in text
 
 
 def test_scatter_by_private_function_passes_if_torch_has_that_function(run_clause):
