@@ -36,7 +36,8 @@ def run(options: argparse.Namespace) -> int:
             resumes="--resume" in options.pytest,
         )
     )
-    signal.signal(signal.SIGINT, counter.interrupt)
+    for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
+        signal.signal(each, counter.interrupt)
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
         return NOT_OFFERED

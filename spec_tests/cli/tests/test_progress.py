@@ -216,6 +216,21 @@ def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path):
     assert (output, process.returncode) == ("interrupted\n", 2)
 
 
+def test_sigterm_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path):
+    (tmp_path / "comm.py").write_text(HANGING_COMM)
+    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
+    run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
+    process = start_command([*run, "--verdicts=a.jsonl"], tmp_path, str(ROOT))
+    lines = iter(process.stdout.readline, "")
+    assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert "comm                       0           0           0           1" in output
+    *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert json.loads(last) == verdicts.INTERRUPTED
+
+
 def test_a_closed_pipe_prints_no_traceback(tmp_path):
     process = start_command(["clauses"], tmp_path, str(ROOT))
     assert process.stdout.readline()
