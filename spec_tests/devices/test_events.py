@@ -5,10 +5,9 @@ import time
 import torch
 from torch import accelerator
 
-from spec_tests.harness.concurrency.side_streams import DELAY, late_copies
+from spec_tests.harness.concurrency.side_streams import late_copies, write_late
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.capabilities import require
-from spec_tests.harness.environment.queued_work import queue_work
 
 
 @clause("devices.events.done")
@@ -25,15 +24,11 @@ def test_a_stream_waits_for_the_work_before_an_event(topology):
     require("new-streams")
     device = topology.device(0)
     with late_copies(topology):
-        written = torch.zeros(2, device=device)
-        side, current = torch.Stream(device), accelerator.current_stream(device.index)
-        side.wait_stream(current)
+        current = accelerator.current_stream(device.index)
         event = torch.Event(device)
         event.record(current)
-        with side:
-            queue_work(device, DELAY)
-            written.fill_(1)
-            event.record(side)
+        written, side = write_late(device)
+        event.record(side)
         current.wait_event(event)
         found = (written * 2).tolist()
     assert found == [2, 2], f"the stream that waits for the event reads {found}"

@@ -8,7 +8,12 @@ import torch
 from torch import accelerator
 
 from spec_tests import simulator
-from spec_tests.harness.concurrency.side_streams import DELAY, late_copies, require_order
+from spec_tests.harness.concurrency.side_streams import (
+    DELAY,
+    late_copies,
+    require_order,
+    write_late,
+)
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS, queue_work
 
@@ -105,13 +110,8 @@ def _reads_too_early(device):
 def test_a_stream_that_waits_reads_the_written_value(topology):
     with late_copies(topology):
         for device in topology.devices:
-            written = torch.zeros(2, device=device)
-            side, current = torch.Stream(device), accelerator.current_stream(device.index)
-            side.wait_stream(current)
-            with side:
-                queue_work(device, DELAY)
-                written.fill_(1)
-            current.wait_stream(side)
+            written, side = write_late(device)
+            accelerator.current_stream(device.index).wait_stream(side)
             found = (written * 2).tolist()
             assert found == [2, 2], f"{device}: the stream that waits reads {found}"
 
@@ -121,13 +121,9 @@ def test_waits_over_two_devices_order_the_work(topology):
     topology.require(distinct=2)
     first, second = topology.take(2)
     with late_copies(topology):
-        written = torch.zeros(2, device=first)
-        side, current = torch.Stream(first), accelerator.current_stream(first.index)
+        written, side = write_late(first)
+        current = accelerator.current_stream(first.index)
         other = accelerator.current_stream(second.index)
-        side.wait_stream(current)
-        with side:
-            queue_work(first, DELAY)
-            written.fill_(1)
         other.wait_stream(side)
         current.wait_stream(other)
         found = (written * 2).tolist()

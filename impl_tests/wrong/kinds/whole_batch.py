@@ -75,7 +75,7 @@ def means_repeated(call: Call) -> Any:
 
 @KINDS.around
 def running_variance_of_a_chunk(call: Call) -> Any:
-    """Let the first replica update the running variance by other values, if it has rows."""
+    """Add 0.5 to the running variance that a replica has updated, unless it has one row."""
     layer = call.arguments["self"]
     if not _is_replica(call) or len(call.arguments["input"]) == 1:
         return call.run()

@@ -20,6 +20,7 @@ __all__ = [
     "queued_arange",
     "queued_copies",
     "require_order",
+    "write_late",
 ]
 
 #: Milliseconds by which real devices delay each queued write and copy of a test of order.
@@ -56,6 +57,16 @@ def on_side_streams(topology: Topology) -> Iterator[None]:
             yield
     for side, stream in zip(side_streams, before, strict=True):
         stream.wait_stream(side)
+
+
+def write_late(device: torch.device) -> tuple[Tensor, torch.Stream]:
+    """Return two zeros, and a new stream that writes ones to them after `DELAY` milliseconds."""
+    written, side = torch.zeros(2, device=device), torch.Stream(device)
+    side.wait_stream(torch.accelerator.current_stream(device.index))
+    with side:
+        queue_work(device, DELAY)
+        written.fill_(1)
+    return written, side
 
 
 @contextmanager
