@@ -25,7 +25,6 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.probe_modules import OrdinalColumn, StateUpdater
 
 HELD_CLAUSE = clause("divergences.DP-4.replicas-are-held")
@@ -341,23 +340,15 @@ def test_replicas_are_freed_at_the_end_of_a_hold_block(target, topology, fails):
 
 @FREED_CLAUSE
 def test_device_memory_is_freed_at_the_end_of_a_hold_block(target, topology):
-    memory = getattr(torch, topology.accelerator)
-    if not hasattr(memory, "memory_allocated"):
-        not_run(f"torch.{topology.accelerator} does not count memory")
     module, x = wrapped(target, topology, module=nn.Linear(2, 4096))
-
-    def used():
-        topology.synchronize()
-        return sum(memory.memory_allocated(device) for device in set(topology.devices))
-
     with torch.no_grad():
         module(x)  # In the first forward, libraries allocate memory that they keep.
-        before = used()
+        before = topology.memory_allocated()
         with module.hold():
             module(x)
             size = module.module.weight.nbytes + module.module.bias.nbytes
-            assert used() - before >= 2 * size
-        assert used() == before
+            assert topology.memory_allocated() - before >= 2 * size
+        assert topology.memory_allocated() == before
 
 
 @FREED_CLAUSE

@@ -1,5 +1,6 @@
 """The devices of a run: accelerator, ordinals and their order."""
 
+import gc
 import importlib
 import os
 import time
@@ -70,6 +71,18 @@ class Topology:
         """Wait until every device is idle."""
         for device in set(self.devices):
             torch.accelerator.synchronize(device)
+
+    def memory_allocated(self) -> int:
+        """Return the bytes of all tensors on the devices; garbage is freed before.
+
+        End the test as not-run if the back end does not count memory.
+        """
+        module = getattr(torch, self.accelerator)
+        if not hasattr(module, "memory_allocated"):
+            not_run(f"torch.{self.accelerator} does not count memory")
+        gc.collect()
+        self.synchronize()
+        return sum(module.memory_allocated(device) for device in set(self.devices))
 
     def __repr__(self) -> str:
         return f"Topology({self.accelerator}:{','.join(map(str, self.ordinals))})"
