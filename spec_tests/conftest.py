@@ -94,6 +94,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--resume"):
         done = {test["test"] for test in read(selection.resumed_file(config))}
         selection.deselect(config, items, [item for item in items if item.nodeid in done])
+    selection.interleave(items)
 
 
 def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:

@@ -111,6 +111,8 @@ class Failures:
             counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
             lines.append(f"FAIL {', '.join(counts)}: {_shorten(cause.text, SUMMARY_LENGTH)}")
             names = sorted(cause.commands)
+            if causes.says_nothing(cause.text):
+                lines.append(f"  {self._statements.get(names[0], '')}")
             lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
             if more := len(names[MAX_CLAUSES:]):
                 lines.append(f"  and {_count(more, 'more clause')}")

@@ -14,7 +14,7 @@ from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
 from spec_tests.cli.programs import Programs
-from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 from spec_tests.harness.tests.fixtures import ROOT
 
@@ -130,6 +130,13 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
     assert Path("repro/comm_f.py").read_text() == "print(2)"
 
 
+def test_the_sentence_of_the_clause_explains_a_bare_assertion():
+    failures = Failures("{} {}".format, Programs())
+    failures.add(_failure("assert 1 == 2", "comm.gather.joined"))
+    says = clauses.load()["comm.gather.joined"].says
+    assert failures.summary()[:2] == ["FAIL 1 clause, 1 test: assert 1 == 2", f"  {says}"]
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -139,8 +146,13 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
         ),
         (f"result is a tensor {{'a': {'9' * 200}}}", f"result is a tensor {{'b': {'8' * 200}}}"),
         ("Traceback ...\nUserWarning: on 'a:0'\n", "UserWarning: on 'a:1'\nmore"),
+        (
+            f"text is 'a', expected 'ValueError {'v' * 200}'",
+            f"text is 'a', expected 'K {'k' * 200}'",
+        ),
+        ("DID NOT RAISE ValueError", "DID NOT RAISE SystemExit"),
     ],
-    ids=["indices", "long", "traceback"],
+    ids=["indices", "long", "traceback", "long text", "class"],
 )
 def test_texts_that_differ_in_values_have_one_cause(first, second):
     failures = Failures("{} {}".format, Programs())

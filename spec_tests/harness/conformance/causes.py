@@ -4,17 +4,20 @@ import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["ENDED", "find_cause", "group_by_cause", "is_error", "key_of"]
+__all__ = ["ENDED", "find_cause", "group_by_cause", "is_error", "key_of", "says_nothing"]
 
 _Name = TypeVar("_Name")
 
-#: Matches the values in a text: indices of a path, containers, numbers, addresses, and texts in
-#: quotes.
+#: Matches the values in a text: indices of a path, containers, numbers, addresses, texts in
+#: quotes, and the expected class of an error.
 _VALUES = re.compile(
     r"(?:\[[\w'\"-]+\])+(?= )|[{\[].*[}\]]|0x[0-9a-f]+|\d[\d.]*|'[^']*'|\"[^\"]*\""
+    r"|(?<=DID NOT RAISE ).+"
 )
-#: Matches a container without its end, which `find_cause` has cut off.
-_CUT = re.compile(r"[{\[].*$")
+#: Matches a container or a text in quotes without its end, which `find_cause` has cut off.
+_CUT = re.compile(r"[{\['\"].*$")
+#: The beginnings of texts of pytest that do not say what is wrong.
+_BARE = ("assert ", "DID NOT RAISE ", "Regex pattern did not match")
 #: Matches an error on a line of its own, as at the end of a traceback.
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
 #: Matches the call and the devices above the difference of two implementations.
@@ -53,6 +56,11 @@ def find_cause(difference: str) -> str:
 def is_error(cause: str) -> bool:
     """Return whether a cause is an error, or the end of a process, not a wrong result."""
     return cause.startswith(ENDED) or _ERROR.match(cause) is not None
+
+
+def says_nothing(cause: str) -> bool:
+    """Return whether only the clause of a test says what is wrong."""
+    return cause.startswith(_BARE)
 
 
 def key_of(cause: str) -> str:

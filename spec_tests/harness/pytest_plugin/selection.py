@@ -12,9 +12,13 @@ __all__ = [
     "check_clauses_of",
     "clauses_judged_without_reference",
     "deselect",
+    "interleave",
     "needs_reference",
     "resumed_file",
 ]
+
+#: The folder of the tests that compile a library first, for half a minute. They run last.
+COMPILES = "cpp_front_end"
 
 
 def clauses_judged_without_reference(items: list[pytest.Item]) -> set[str]:
@@ -44,6 +48,23 @@ def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pyt
     config.hook.pytest_deselected(items=unwanted)
     without = set(unwanted)
     items[:] = [item for item in items if item not in without]
+
+
+def interleave(items: list[pytest.Item]) -> None:
+    """Order tests: the first file of each folder, then the second one of each, and so on.
+
+    So the first minute of a run shows failures of every chapter.
+    """
+    ranks: dict[Path, dict[Path, int]] = {}
+    for item in items:
+        files = ranks.setdefault(item.path.parent, {})
+        files.setdefault(item.path, len(files))
+
+    def key(item: pytest.Item) -> tuple[bool, int]:
+        folder = item.path.parent
+        return folder.name == COMPILES, ranks[folder][item.path]
+
+    items.sort(key=key)
 
 
 def needs_reference(item: pytest.Item) -> bool:
