@@ -124,11 +124,8 @@ def _caption_peaks(peak: Peak) -> str:
 
 
 def draw_variants(data: Mapping[str, Any]) -> str:
-    """Return the chart of the variants as SVG; an empty text if only two libraries were timed."""
-    groups = variants(data)
-    if not groups:
-        return ""
-    chart = charts.variant_chart(groups, "variants", charts.FILE_COLOURS)
+    """Return the chart of the variants as an SVG file with a white background."""
+    chart = charts.variant_chart(variants(data), "variants", charts.FILE_COLOURS)
     return chart.replace("<svg ", '<svg style="background: white" ', 1)
 
 
