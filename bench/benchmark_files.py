@@ -6,8 +6,7 @@ The published form is a JSON document:
 * ``machine``: processor, cores, versions, devices and threads,
 * ``runs``: date and commit of each run,
 * ``rows``: for each run, benchmark and library the quartiles in seconds and the number of rounds,
-  the quartiles of the ratios (``pairs``) and the peak memory,
-* ``history``: the ratios of earlier reports of the same name, oldest first.
+  the quartiles of the ratios (``pairs``) and the peak memory.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,12 +36,6 @@ _SHAPE = {
     },
     "runs": [{"datetime": _TEXT, "commit": _TEXT, "dirty": bool}],
     "rows": [{"run": Number(0, 99), **saved_runs.TIMES}],
-    "history": [
-        {
-            **dict.fromkeys(("date", "commit", "processor"), _TEXT),
-            "ratios": {...: [Number(0, 1e18)]},
-        }
-    ],
 }
 
 
@@ -101,15 +94,12 @@ def _select_fields(benchmark: dict[str, Any]) -> dict[str, Any]:
     return {"group": benchmark["group"], "extra_info": benchmark["extra_info"], "stats": stats}
 
 
-def publish(
-    report: Mapping[str, Any], data: Mapping[str, Any], history: Sequence[Mapping[str, Any]]
-) -> str:
+def publish(report: Mapping[str, Any], data: Mapping[str, Any]) -> str:
     """Return the published form of runs.
 
     Args:
         report: The target and a word for the machine.
         data: The runs, as `combine` returns them.
-        history: The ratios of earlier reports of the same name, oldest first.
     """
     runs = [
         {key: value for key, value in run.items() if key != "benchmarks"} for run in data["runs"]
@@ -120,13 +110,7 @@ def publish(
         for each in run["benchmarks"]
     ]
     return documents.dump(
-        {
-            "report": dict(report),
-            "machine": data["machine"],
-            "runs": runs,
-            "rows": rows,
-            "history": list(history),
-        }
+        {"report": dict(report), "machine": data["machine"], "runs": runs, "rows": rows}
     )
 
 
@@ -149,8 +133,8 @@ def _round(values: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
-    """Return ``report``, the runs as `combine` returns them, and ``history``.
+def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return ``report``, and the runs as `combine` returns them.
 
     Raises:
         input_files.RefusedError: The file cannot be read, or is not valid.
@@ -163,4 +147,4 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any
         runs[row["run"]]["benchmarks"].append(row)
     if not runs:
         raise input_files.refuse(path, "it contains no runs")
-    return document["report"], {"machine": document["machine"], "runs": runs}, document["history"]
+    return document["report"], {"machine": document["machine"], "runs": runs}

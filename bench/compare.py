@@ -185,7 +185,7 @@ def _target_of(run: Mapping[str, Any]) -> str:
 
 
 def _print_moves(run: Mapping[str, Any]) -> None:
-    _, published, _ = benchmark_files.read(PUBLISHED)
+    _, published = benchmark_files.read(PUBLISHED)
     machine, last = published["machine"], published["runs"][-1]
     name = f"{machine['cpu']}, Python {machine['python_version']}"
     print(f"\nmoved most since the published run of commit {last['commit'][:7]} ({name}):")

@@ -1,6 +1,6 @@
 """Read published benchmarks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,11 @@ class BenchmarkReport:
         name: The name in ids of charts, made from the name of the file.
         about: The metadata.
         data: The machine and the runs.
-        history: The ratios of this and of earlier reports, oldest first.
     """
 
     name: str
     about: Mapping[str, Any]
     data: Mapping[str, Any] = field(repr=False)
-    history: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
 
 
 def load(folder: Path) -> list[BenchmarkReport]:

@@ -10,7 +10,6 @@ from bench.ratios import LEGEND
 from reports.publishing import charts, speed
 from reports.publishing.benchmark_reports import BenchmarkReport
 from reports.publishing.speed import Peak, Row, TimesBySize, Variants, variants
-from reports.publishing.trend import Trend, trends
 from spec_tests.site.markdown import escape, format_table
 
 __all__ = [
@@ -87,7 +86,6 @@ def draw_charts(bench: BenchmarkReport, floors: Mapping[str, float]) -> str:
     ]
     if groups:
         found.append(("Ratio of each variant", charts.variant_chart(groups, name)))
-    found += [(_caption_trend(each), charts.trend_chart(each, name)) for each in trends(bench)]
     found += [
         (_caption_sizes(each), charts.size_chart(each, name))
         for each in speed.times_by_size(bench.data)
@@ -100,14 +98,6 @@ def draw_charts(bench: BenchmarkReport, floors: Mapping[str, float]) -> str:
         for caption, chart in found
     )
     return "\n".join(['<div class="results charts">', *figures, "</div>"])
-
-
-def _caption_trend(trend: Trend) -> str:
-    parts = [
-        f"{processor} {', '.join(f'{each.commit}: {each.value:.2f}' for each in points)}"
-        for processor, points in trend.series.items()
-    ]
-    return f"{trend.row}: ratio by commit. {'; '.join(parts)}."
 
 
 def _caption_sizes(times: TimesBySize) -> str:

@@ -19,7 +19,6 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from reports.publishing.speed import Peak, Row, TimesBySize, Variants
-from reports.publishing.trend import Trend
 from spec_tests.site.slugs import slug
 
 __all__ = [
@@ -27,7 +26,6 @@ __all__ = [
     "memory_chart",
     "ratio_chart",
     "size_chart",
-    "trend_chart",
     "variant_chart",
 ]
 
@@ -37,7 +35,7 @@ _FLOOR = "#010205"
 _COLOURS = {"reference": "#010206", "impl": "#010207", "module": "#010208"}
 _OTHER = "#010209"
 _MARKERS = {"reference": "s", "impl": "o", "module": "^"}
-#: The colours and the markers of the lines of a trend.
+#: The colours and the markers of the variants of impl.
 _SERIES = [(_COLOURS[name], _MARKERS[name]) for name in ("impl", "reference", "module")]
 _NAMES = {"reference": "torch.nn.parallel", "impl": "impl", "module": "plain module"}
 #: For each placeholder colour: the CSS colour that replaces it.
@@ -166,30 +164,6 @@ def variant_chart(
         axes.set_xlabel("time of torch.nn.parallel / time")
         figure.legend(loc="outside upper right", ncols=len(names) or 1)
         return _svg(figure, f"{id_prefix}-variants", colours)
-
-
-def trend_chart(trend: Trend, id_prefix: str) -> Markup:
-    """Return a chart of the ratio of a row at each commit, with a line for each processor.
-
-    A bar spans the ratios of the runs at one commit.
-    """
-    with _new_figure(4.6, 2.6) as (figure, axes):
-        for (processor, points), (colour, marker) in zip(
-            trend.series.items(), itertools.cycle(_SERIES), strict=False
-        ):
-            places = [point.place for point in points]
-            axes.vlines(
-                places, [p.low for p in points], [p.high for p in points], color=colour, lw=2
-            )
-            label = _label_text(processor, 24)
-            axes.plot(places, [p.value for p in points], color=colour, marker=marker, label=label)
-        axes.axhline(1, color=_INK, linewidth=1, linestyle="--")
-        commits = {each.place: each.commit for points in trend.series.values() for each in points}
-        axes.set_xticks(sorted(commits), [commits[each] for each in sorted(commits)], rotation=60)
-        axes.set_ylim(bottom=0)
-        axes.set_ylabel("torch.nn.parallel / impl")
-        axes.legend()
-        return _svg(figure, f"{id_prefix}-trend-{trend.row}")
 
 
 def memory_chart(peak: Peak, id_prefix: str) -> Markup:

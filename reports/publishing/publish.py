@@ -6,7 +6,7 @@ from typing import Any
 
 from bench import benchmark_files
 from bench.ratios import ratios
-from reports.publishing import benchmarks, trend
+from reports.publishing import benchmarks
 from spec_tests.site import evidence, runs
 from spec_tests.site.slugs import slug
 
@@ -27,8 +27,7 @@ def publish(
     """Write ``results/<target>/torch-<release>_<hardware>.json``; return the path.
 
     A file of benchmarks is written to ``benchmarks`` in place of ``results``, with the chart that
-    README.md shows. An older file of the same name is replaced; a file of benchmarks keeps the
-    ratios of the older ones.
+    README.md shows. An older file of the same name is replaced.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts (JSON lines).
@@ -55,12 +54,7 @@ def _publish_benchmarks(sources: Sequence[Path], target: str, hardware: str, fol
     data = benchmark_files.combine(sources)
     _refuse_noise(data["runs"])
     path = _path(folder / "benchmarks", target, data["machine"]["torch"], hardware)
-    history = list[dict[str, Any]]()
-    if path.exists():
-        _, older, history = benchmark_files.read(path)
-        history = [*history, trend.summarize(older)]
-    report = {"target": target, "hardware": hardware}
-    _write(path, benchmark_files.publish(report, data, history))
+    _write(path, benchmark_files.publish({"target": target, "hardware": hardware}, data))
     if hardware == CHARTED:
         _write(path.with_suffix(".svg"), benchmarks.draw_variants(data))
     return path

@@ -99,7 +99,7 @@ def write_benchmark_report(
     run = {"datetime": "2026-01-02", "commit": "abc", "dirty": False, "benchmarks": benchmarks}
     report = {"target": "impl", "hardware": "sim"}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(benchmark_files.publish(report, {"machine": machine, "runs": [run]}, []))
+    path.write_text(benchmark_files.publish(report, {"machine": machine, "runs": [run]}))
 
 
 def make_benchmark_run(**machine: Any) -> dict[str, Any]:

@@ -25,7 +25,6 @@ PUBLISHED = {
     "machine": {"cpu": "P", "cores": 2, "torch": "2", "python_version": "3", "devices": ["sim:0"]},
     "runs": [{"datetime": "2026-01-01", "commit": "abc", "dirty": False}],
     "rows": [{"run": 0, **TIMES}],
-    "history": [{"date": "d", "commit": "c", "processor": "P", "ratios": {"g": [1.0]}}],
 }
 MACHINE = {"processor": "P", "python": "3.11", "threads": 1, "floors": {"row": 1.5}}
 #: For each kind of file: the function that reads it, and the value of a valid file.

@@ -1,14 +1,12 @@
 """The charts of benchmarks, and the numbers that they show."""
 
 import re
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
 from reports.publishing import benchmark_reports, charts, speed
 from reports.publishing.benchmarks import draw_charts
-from reports.publishing.trend import trends
 from reports.tests import samples
 
 #: The files of benchmarks have no control characters.
@@ -119,46 +117,12 @@ def test_variant_chart_has_a_series_for_each_variant_of_impl(load_report):
     assert "model b cpu" not in texts
 
 
-def test_trend_has_the_median_of_each_commit_for_each_processor():
-    history = [
-        {
-            "date": "1",
-            "commit": "aaaaaaaaa",
-            "processor": "P",
-            "ratios": {"work": [1.0, 2.0, 4.0]},
-        },
-        {"date": "2", "commit": "bbbbbbbbb", "processor": "Q", "ratios": {"old": [1.0]}},
-    ]
-    newest = {
-        "datetime": "3",
-        "commit": "ccccccccc",
-        "benchmarks": samples.make_benchmark_run()["benchmarks"],
-    }
-    report = benchmark_reports.BenchmarkReport(
-        "b", {}, {"machine": {"cpu": "Q"}, "runs": [newest]}, history
-    )
-    (trend,) = trends(report)
-    points = {
-        name: [(p.place, p.commit, p.value) for p in each] for name, each in trend.series.items()
-    }
-    assert points == {"P": [(0, "aaaaaaa", 2.0)], "Q": [(2, "ccccccc", 2.0)]}
-    texts = _texts(charts.trend_chart(trend, "b"))
-    assert {"aaaaaaa", "ccccccc", "P", "Q"} <= set(texts)
-
-
-def test_row_that_only_one_report_has_is_no_trend(load_report):
-    assert trends(load_report({"work": _medians(2.0, 1.0)})) == []
-
-
-def test_captions_have_the_numbers_of_trends_sizes_and_peaks(load_report):
+def test_captions_have_the_numbers_of_sizes_and_peaks(load_report):
     groups = {f"forward blocks={n}": _medians(2.0 * n, n) for n in (10, 100)}
     report = load_report(groups)
-    earlier = {"date": "1", "commit": "aaaaaaaaa", "processor": "P"}
-    earlier |= {"ratios": {"forward blocks=10": [1.5]}}
-    html = draw_charts(replace(report, history=[earlier]), {})
+    html = draw_charts(report, {})
     captions = re.findall("<figcaption>(.*?)</figcaption>", html)
     assert captions[1:] == [
-        "forward blocks=10: ratio by commit. P aaaaaaa: 1.50; Fast abc: 2.00.",
         "forward: time in ms at each size (blocks of four modules). "
         "reference 10: 2e+04, 100: 2e+05; impl 10: 1e+04, 100: 1e+05.",
         "forward blocks=10: peak memory. reference 0.0 MiB, impl 0.0 MiB.",

@@ -14,7 +14,7 @@ from reports.publishing import speed
 SLOWER_BY_DESIGN = "distributed step"
 #: The least share of the median of the published ratios that a floor must be.
 SHARE = 0.85
-_, DATA, _ = benchmark_files.read(PUBLISHED)
+_, DATA = benchmark_files.read(PUBLISHED)
 FLOOR_OF = floors.find(floors.load(FLOORS), DATA["machine"])
 
 

@@ -1,4 +1,4 @@
-"""Published benchmarks: their data, their page, refused files, and earlier ratios."""
+"""Published benchmarks: their data, their page, and refused files."""
 
 import json
 import re
@@ -40,7 +40,7 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports
     text = path.read_text()
     assert "private" not in text
     assert len(re.findall(r'^\{"run": 0, ', text, re.M)) == 2
-    _, data, _ = benchmark_files.read(path)
+    _, data = benchmark_files.read(path)
     (run,) = data["runs"]
     assert run["benchmarks"][0]["stats"] == {"q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
 
@@ -48,7 +48,7 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports
 def test_published_row_has_neither_the_devices_nor_unknown_values(save_run, reports):
     run = make_benchmark_run()
     run["benchmarks"][0]["extra_info"] |= {"devices": ["sim:0"], "peak_bytes": None, "bytes": 7}
-    _, data, _ = benchmark_files.read(publish([save_run("a.json", run)], folder=reports))
+    _, data = benchmark_files.read(publish([save_run("a.json", run)], folder=reports))
     row = data["runs"][0]["benchmarks"][0]
     assert row["extra_info"] == {"library": "reference", "bytes": 7}
 
@@ -83,16 +83,6 @@ def test_runs_of_one_machine_are_published_together(save_run, reports):
     paths = [save_run(f"{name}.json", make_benchmark_run()) for name in "abc"]
     publish(paths, folder=reports)
     assert "| 2.00, 2.00, 2.00 |" in page_of(reports)
-
-
-def test_later_benchmarks_keep_the_ratios_of_the_earlier_ones(save_run, reports):
-    for commit in "abc":
-        run = {**make_benchmark_run(), "commit_info": {"id": commit}}
-        path = publish([save_run("a.json", run)], folder=reports)
-    _, data, history = benchmark_files.read(path)
-    assert [each["commit"] for each in history] == ["a", "b"]
-    assert history[0]["ratios"] == {"work": [2.0]}
-    assert data["runs"][0]["commit"] == "c"
 
 
 def test_variants_of_a_call_have_a_table_and_those_of_the_readme_a_chart(save_run, reports):
