@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from spec_tests.site import documents
+
 __all__ = ["read_results", "write_results"]
 
 
@@ -16,5 +18,4 @@ def read_results(path: Path) -> dict[str, Any]:
 
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
     """Replace the results in a file."""
-    lines = [f"{json.dumps(name)}: {json.dumps(result)}" for name, result in results.items()]
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    path.write_text(f"{documents.dump_entries(results)}\n", encoding="utf-8")

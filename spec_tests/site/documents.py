@@ -7,16 +7,17 @@ from typing import Any
 
 from spec_tests.harness import input_files
 
-__all__ = ["dump", "read"]
+__all__ = ["dump", "dump_entries", "read"]
 
 
 def dump(document: Mapping[str, Any]) -> str:
     """Return a document as JSON, with one line for each entry of its tables and lists."""
-    parts = (f"{json.dumps(key)}: {_dump_entries(value)}" for key, value in document.items())
+    parts = (f"{json.dumps(key)}: {dump_entries(value)}" for key, value in document.items())
     return "{\n" + ",\n".join(parts) + "\n}\n"
 
 
-def _dump_entries(value: Any) -> str:
+def dump_entries(value: Any) -> str:
+    """Return a table or a list as JSON, with one line for each entry."""
     if isinstance(value, dict):
         lines = [f"{json.dumps(key)}: {json.dumps(each)}" for key, each in value.items()]
     else:
