@@ -19,7 +19,7 @@ from pathlib import Path
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import runs
 
-__all__ = ["FENCE", "expand", "included_files"]
+__all__ = ["FENCE", "expand"]
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -55,13 +55,6 @@ def expand(page: Path) -> str:
     }
     text = page.read_text(encoding="utf-8")
     return _COMMENT.sub(lambda found: writers[found[1]](found[2], page), text)
-
-
-def included_files(page: Path) -> Iterator[Path]:
-    """Yield the files of which ``page`` includes a part."""
-    for found in _COMMENT.finditer(page.read_text(encoding="utf-8")):
-        if found[1] == "include":
-            yield ROOT / found[2].partition(":")[0]
 
 
 def _include(argument: str, page: Path) -> str:

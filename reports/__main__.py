@@ -33,9 +33,7 @@ def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     commands.add_parser("build", help="build reports/MATRIX.md and reports/BENCHMARKS.md")
-    add = commands.add_parser(
-        "add", aliases=["publish"], help="publish runs, then build the pages"
-    )
+    add = commands.add_parser("add", help="publish runs, then build the pages")
     add.add_argument(
         "files", type=Path, nargs="+", help="benchmarks (*.json) or verdicts (*.jsonl)"
     )

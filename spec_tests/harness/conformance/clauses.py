@@ -1,7 +1,4 @@
-"""Reads the clauses of the specification, and formats them as text and as Markdown.
-
-``python -m spec_tests.harness.conformance.clauses`` prints the clauses by chapter.
-"""
+"""Reads the clauses of the specification, and formats them as text and as Markdown."""
 
 import hashlib
 import re
@@ -239,7 +236,3 @@ def _table_of_bases(clauses: Iterable[Clause]) -> str:
 
 def _escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
-
-
-if __name__ == "__main__":
-    print(as_text(load()))
