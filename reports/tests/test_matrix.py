@@ -56,9 +56,9 @@ def test_run_that_does_not_know_a_clause_keeps_its_column_with_a_blank_cell(load
             }
         )
     )
-    name = "torch-2.12.0_sim.json) | {} | 2.12.0 | sim | {} |".format
-    assert f"| [1](results/new/{name('new', '1 | 0 | 1 | 1 | 0')}" in text
-    assert f"| [2](results/old/{name('old', '0 | 0 | 0 | 1 | 0')}" in text
+    name = "torch-2.12.0_sim.json) | {} | 2.12.0 | sim | 2026-01-02 | {} |".format
+    assert f"| [1](results/new/{name('new', '3 | 1 | 0 | 1 | 1 | 0')}" in text
+    assert f"| [2](results/old/{name('old', '1 | 0 | 0 | 0 | 1 | 0')}" in text
     assert "| comm | 0 / 2 | 1 / 1 | 2 / 2 |" in text
     assert "| replicate | 1 / 1 | - | - |" in text
     assert f"| `{ONE}` | fail | pass | pass |" in text

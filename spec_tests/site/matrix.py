@@ -19,7 +19,7 @@ _HEAD = """\
 
 Each column is the published run of an implementation on a release of PyTorch and a machine. The
 numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md), without those that
-the suite got after the run.
+the suite got after the run. *clauses* is their sum.
 
 | verdict | meaning |
 | --- | --- |
@@ -93,7 +93,7 @@ def format_page(matrix: Matrix) -> str:
     parts = [
         _HEAD,
         *format_table(
-            ("", "implementation", "torch", "machine", *VERDICTS),
+            ("", "implementation", "torch", "machine", "date", "clauses", *VERDICTS),
             [_run_row(matrix, *pair) for pair in zip(numbers, matrix.columns, strict=True)],
         ),
         "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
@@ -110,8 +110,8 @@ def format_page(matrix: Matrix) -> str:
 def _run_row(matrix: Matrix, number: str, run: Run) -> Sequence[object]:
     counts = matrix.counts(run)
     link = f"[{number}]({run.file})"
-    numbers = (counts[each] for each in VERDICTS)
-    return link, run.target, run.release, run.hardware, *numbers
+    numbers = [counts[each] for each in VERDICTS]
+    return link, run.target, run.release, run.hardware, run.date[:10], sum(numbers), *numbers
 
 
 def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
