@@ -47,9 +47,9 @@ def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
     failed = not all(is_met for _, is_met, _ in findings)
     if failed or accelerator is None:
         return int(failed)
-    from spec_tests.cli import back_end
+    from spec_tests.cli import device_clauses
 
-    return back_end.main(accelerator, modules)
+    return device_clauses.main(accelerator, modules)
 
 
 def _findings() -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.cli import back_end as command
+from spec_tests.cli import device_clauses as command
 from spec_tests.cli import run
 from spec_tests.devices import chapter
 from spec_tests.harness.conformance.missing_features import find_missing
