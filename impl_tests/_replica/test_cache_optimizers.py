@@ -1,4 +1,4 @@
-"""impl._replica.cache: steps of optimizers while replicas are cached."""
+"""impl._replica: steps of optimizers while replicas are cached."""
 
 import copy
 import os
@@ -12,7 +12,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW, Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import impl
-from impl._replica import cache as replica_cache
+from impl._replica import registry
 from impl._replica.module_state import ModuleSnapshot
 from impl_tests.samples import run_python
 
@@ -143,9 +143,9 @@ def step_hooks():
 
 def test_the_hook_exists_only_while_a_block_is_active():
     first, second = nn.Identity(), nn.Identity()
-    with replica_cache.ReplicaCacheBlock(first, ["cpu"] * 2):
+    with registry.ReplicaCacheBlock(first, ["cpu"] * 2):
         for wrapper in (first, second):
-            with replica_cache.ReplicaCacheBlock(wrapper, ["cpu"] * 2):
+            with registry.ReplicaCacheBlock(wrapper, ["cpu"] * 2):
                 assert len(step_hooks()) == 1
             assert len(step_hooks()) == 1
     assert step_hooks() == []
@@ -156,30 +156,30 @@ def test_the_hook_exists_only_while_a_block_is_active():
 def test_an_interrupt_of_either_end_of_the_block_frees_replicas_and_hook(
     name, is_done, monkeypatch
 ):
-    original = getattr(replica_cache, name)
+    original = getattr(registry, name)
 
     def interrupt(*args):
-        monkeypatch.setattr(replica_cache, name, original)
+        monkeypatch.setattr(registry, name, original)
         if is_done:
             original(*args)
         raise KeyboardInterrupt
 
     wrapper = nn.Identity()
-    monkeypatch.setattr(replica_cache, name, interrupt)
-    block = replica_cache.ReplicaCacheBlock(wrapper, ["cpu"] * 2)
+    monkeypatch.setattr(registry, name, interrupt)
+    block = registry.ReplicaCacheBlock(wrapper, ["cpu"] * 2)
     with pytest.raises(KeyboardInterrupt), block:
         pass
-    assert replica_cache.find_replica_cache(wrapper) is None
+    assert registry.find_replica_cache(wrapper) is None
     assert step_hooks() == []
 
 
 FORK = """
 import os
 from torch import nn
-from impl._replica import cache
+from impl._replica import registry
 from impl_tests._replica.test_cache_optimizers import step_hooks
 
-with cache.ReplicaCacheBlock(nn.Identity(), ["cpu", "cpu"]):
+with registry.ReplicaCacheBlock(nn.Identity(), ["cpu", "cpu"]):
     child = os.fork()
     if child == 0:
         os._exit(len(step_hooks()))
