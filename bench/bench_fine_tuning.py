@@ -26,7 +26,7 @@ NAMES = ["ResNet-18", "ViT", "GPT-2"]
 #: The rows of each batch whose gradients are accumulated.
 ACCUMULATED = [8, 8, 8, 8]
 #: The rows of each batch of an evaluation.
-EVEN, UNEVEN = [10] * 8, [16, 4, 12, 8, 16, 4, 8, 12]
+EVEN, UNEVEN = [8] * 16, [16, 4, 12, 8, 16, 4, 8, 12]
 
 
 def freeze_backbone(module):
@@ -71,7 +71,7 @@ def bench_uneven_batches(time_in_turn, targets, benchmark, topology, name):
 
 
 @pytest.mark.usefixtures("impl_only")
-@pytest.mark.parametrize("rows", [EVEN, UNEVEN], ids=["even", "uneven"])
+@pytest.mark.parametrize("rows", [EVEN, UNEVEN * 2], ids=["even", "uneven"])
 @pytest.mark.parametrize("slow", [False, True], ids="slow-device={}".format)
 def bench_delays(time_in_turn, targets, benchmark, topology, rows, slow):
     kind = "even" if rows is EVEN else "uneven"
