@@ -1,20 +1,25 @@
 """Run the steps that are not done yet on this machine's GPU, and write their results."""
 
 import argparse
+import contextlib
+import json
 import os
 import signal
+import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from .runner import is_complete, open_log, run_steps
-from .step_log import StepResult
-from .steps import Setup, list_steps
-from .summary import format_summary
+from .steps import Setup, Step, list_steps
 
-#: Seconds of ``--minutes`` that are kept for starting, killing a process and writing the summary.
-_RESERVED_SECONDS = 8.0
+ROOT = Path(__file__).resolve().parents[2]
+#: The seconds of ``--minutes`` that are kept for starting, and for killing a process.
+RESERVED_SECONDS = 8
+#: The seconds that must be left to start a step that a later call can resume.
+LEAST_SECONDS = 20
+#: The lines at the end of a step's output that are printed.
+PRINTED_LINES = 25
 
 
 def main(arguments: list[str]) -> int:
@@ -22,21 +27,98 @@ def main(arguments: list[str]) -> int:
     options = _build_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     options.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
-        setup = Setup(options.out.resolve(), Path(scratch), options.accelerator, options.workers)
-        steps = list_steps(setup)
-        for name in options.again:
-            open_log(setup).add(StepResult(name, "again"))
-
-        def report_result(result: StepResult) -> None:
-            print(f"{time.strftime('%X')} {result.step}: {result.status}", flush=True)
-            page = format_summary(steps, list(open_log(setup).results()), setup.out)
-            (setup.out / "summary.md").write_text(page, encoding="utf-8")
-
-        run_steps(steps, setup, 60 * options.minutes - _RESERVED_SECONDS, on_result=report_result)
-        complete = is_complete(steps, setup)
+    steps = list_steps(Setup(options.out.resolve(), options.accelerator, options.workers))
+    seconds = 60 * options.minutes - RESERVED_SECONDS
+    complete = run_steps(steps, options.out, seconds, options.again)
     print("all steps are done" if complete else "call it again to resume", flush=True)
     return int(not complete)
+
+
+def run_steps(
+    steps: Sequence[Step], out: Path, seconds: float, again: Collection[str] = ()
+) -> bool:
+    """Run the steps that are not done yet, in order, and return whether all are done then.
+
+    Args:
+        steps: All steps.
+        out: The folder of the results. Its file ``steps.jsonl`` has a line for each step that is
+            done: the exit status (None if it was killed) and the seconds, or why it is not-run.
+        seconds: The time limit of this call.
+        again: The names of steps to run although they are done.
+    """
+    deadline, log = time.monotonic() + seconds, out / "steps.jsonl"
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    done = {json.loads(line)["step"] for line in lines} - {*again}
+    for step in steps:
+        if step.name in done:
+            continue
+        result = _run_within(step, out, deadline - time.monotonic())
+        if result is not None:
+            done.add(step.name)
+            line = json.dumps({"step": step.name, **result})
+            print(line, flush=True)
+            with log.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+    return {step.name for step in steps} <= done
+
+
+def _run_within(step: Step, out: Path, seconds_left: float) -> dict[str, object] | None:
+    """Run a step if the time is enough.
+
+    A step that a later call cannot resume is started only if its whole time limit is left.
+
+    Returns:
+        The result; None if a later call must start or resume the step.
+    """
+    if step.skip_reason is not None:
+        return {"not-run": step.skip_reason}
+    if seconds_left < (LEAST_SECONDS if step.verdicts else step.seconds):
+        return None
+    start, size = time.monotonic(), _size(step.verdicts)
+    code = _run(step, min(seconds_left, step.seconds), out / f"{step.name}.log")
+    if code is None and _size(step.verdicts) > size:
+        return None
+    return {"code": code, "seconds": round(time.monotonic() - start, 1)}
+
+
+def _size(file: Path | None) -> int:
+    return file.stat().st_size if file is not None and file.exists() else 0
+
+
+def _run(step: Step, seconds: float, log: Path) -> int | None:
+    """Run a step and print the end of its output.
+
+    Args:
+        step: The step.
+        seconds: The time after which the process and its children are killed.
+        log: The file to which the output is appended.
+
+    Returns:
+        The exit status; None if the process was killed.
+    """
+    print(f"== {step.name}: {step.purpose}", flush=True)
+    with log.open("ab") as file:
+        process = subprocess.Popen(
+            step.command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+            env={**os.environ, **step.environment},
+            start_new_session=True,
+        )
+        try:
+            return process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            # Until `wait` returns, no other process group has this id.
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+            print(*lines[-PRINTED_LINES:], sep="\n", flush=True)
 
 
 def _build_parser() -> argparse.ArgumentParser:

@@ -36,13 +36,11 @@ class Setup:
 
     Args:
         out: The folder for the results.
-        scratch: A folder for temporary files.
         accelerator: ``cuda``, or ``sim`` to try the command without a GPU.
         workers: The number of processes that run tests.
     """
 
     out: Path
-    scratch: Path
     accelerator: str
     workers: int
 
@@ -53,11 +51,10 @@ class Step:
 
     Args:
         name: The step's name in the results.
-        purpose: A few words for the summary.
+        purpose: A few words for the output.
         command: Program and arguments.
         seconds: The time limit of the process, in seconds.
         verdicts: The file of verdicts that the step writes. A step with this file can be resumed.
-        benchmark: The file of pytest-benchmark that the step writes.
         environment: Additional environment variables.
         skip_reason: Why the step cannot run on this machine; None if it can.
     """
@@ -67,7 +64,6 @@ class Step:
     command: tuple[str, ...]
     seconds: int
     verdicts: Path | None = None
-    benchmark: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     skip_reason: str | None = None
 
@@ -161,12 +157,12 @@ def _test_step(
 
 def _benchmark_step(setup: Setup, name: str, seconds: int, device_ids: str, *topics: str) -> Step:
     """Return a step that runs ``bench/bench_TOPIC.py`` for each topic."""
-    file = setup.scratch / f"{name}.json"
-    options = ("-p", _BENCHMARK, "--benchmark-max-time=0.5", f"--benchmark-json={file}")
+    json = f"--benchmark-json={setup.out / f'{name}.json'}"
+    options = ("-p", _BENCHMARK, "--benchmark-max-time=0.5", json)
     files = tuple(f"bench/bench_{topic}.py" for topic in topics)
     command = _pytest_command(setup, device_ids, (*files, *options))
     purpose = f"{', '.join(topics)}, one GPU as {len(device_ids.split(','))}"
-    return Step(name, purpose, command, seconds, benchmark=file, environment=_NO_AUTOLOAD)
+    return Step(name, purpose, command, seconds, environment=_NO_AUTOLOAD)
 
 
 def _pytest_command(
