@@ -11,6 +11,7 @@ from torch import nn
 from impl import parallel_apply
 from impl._threads import pool as thread_pool
 from impl_tests.samples import FunctionMode
+from spec_tests.strategies.exceptions import ExceptionSpec
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 MODULE = importlib.import_module("impl.parallel_apply")
@@ -44,20 +45,15 @@ def test_caller_runs_the_first_module_and_a_worker_the_second():
     assert first == threading.get_ident() != second
 
 
-class ExitingError(ValueError):
-    """An error whose ``__str__`` raises SystemExit."""
-
-    def __str__(self):
-        raise SystemExit
-
-
 def test_an_error_whose_text_exits_names_its_replica():
-    def fail(_):
-        raise ExitingError
+    error = ExceptionSpec(constructor="inherited", prints="exits").make("text")
 
-    with pytest.raises(ExitingError) as caught:
+    def fail(_):
+        raise error
+
+    with pytest.raises(type(error)) as caught:
         MODULE.parallel_apply([fail], [torch.ones(1)], devices=["cpu"])
-    assert caught.value.args[0].startswith("Caught ExitingError in replica 0 on device cpu")
+    assert caught.value.args[0].startswith("Caught Generated in replica 0 on device cpu")
 
 
 def test_an_error_of_batch_norm_has_a_note_about_the_rows_of_the_replica():

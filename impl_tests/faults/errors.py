@@ -7,6 +7,8 @@ from typing import Any, NoReturn
 
 import torch
 
+from spec_tests.strategies.exceptions import ExceptionSpec
+
 __all__ = ["ERRORS"]
 
 #: The length in characters of a long error text.
@@ -83,37 +85,6 @@ class OtherObjectError(ValueError):
         return super().__new__(cls, text) if not text.startswith("Caught") else 7
 
 
-class StrExitError(ValueError):
-    """An exception whose ``__str__`` raises SystemExit."""
-
-    def __str__(self) -> str:
-        raise SystemExit("__str__ ends the program")
-
-
-class RefusedTextError(ValueError):
-    """An exception whose constructor raises for the text of a report, "Caught ..."."""
-
-    def __init__(self, text: str) -> None:
-        if text.startswith("Caught"):
-            raise LookupError("the constructor refuses the text")
-        super().__init__(text)
-
-
-class TwoArgumentsError(ValueError):
-    """An exception whose constructor needs two arguments."""
-
-    def __init__(self, text: str, code: int) -> None:
-        super().__init__(text)
-        self.code = code
-
-
-class NoArgumentsError(ValueError):
-    """An exception whose constructor takes no arguments."""
-
-    def __init__(self) -> None:
-        super().__init__(_TEXT)
-
-
 class MessageError(ValueError):
     """An exception whose attribute ``message`` raises."""
 
@@ -151,12 +122,6 @@ def _with_notes(notes: object) -> BaseException:
     return error
 
 
-def _make_builtin(error_class: type[BaseException]) -> BaseException:
-    if issubclass(error_class, UnicodeDecodeError):
-        return error_class("utf-8", b"bytes", 0, 1, _TEXT)
-    return error_class(2, _TEXT) if issubclass(error_class, OSError) else error_class(_TEXT)
-
-
 _BUILTIN = (
     *(ValueError, KeyError, OSError, RuntimeError, AttributeError, AssertionError, TypeError),
     *(StopIteration, StopAsyncIteration, NotImplementedError, UnicodeDecodeError, ImportError),
@@ -166,21 +131,21 @@ _BUILTIN = (
 )
 #: Name of a kind of exception -> a function that makes a new one.
 ERRORS: dict[str, Callable[[], BaseException]] = {
-    **{each.__name__: partial(_make_builtin, each) for each in _BUILTIN},
+    **{each.__name__: partial(ExceptionSpec(each).make, _TEXT) for each in _BUILTIN},
     "ExceptionGroup": lambda: ExceptionGroup(_TEXT, [ValueError(1), OSError(2)]),
     "BaseExceptionGroup": lambda: BaseExceptionGroup(_TEXT, [BareError(), SystemExit(3)]),
     "nested group": lambda: ExceptionGroup(_TEXT, [ExceptionGroup(_TEXT, [ReprError()])]),
     "str and repr raise": ReprError,
-    "str exits": StrExitError,
+    "str exits": lambda: ExceptionSpec(constructor="inherited", prints="exits").make(_TEXT),
     "args raises": ArgsError,
     "del raises": DelError,
     "attributes refused": FixedError,
     "isinstance raises": NoIsinstanceError,
     "traceback refused": TracebackError,
     "causes refused": CauseError,
-    "text refused": lambda: RefusedTextError(_TEXT),
-    "two arguments": lambda: TwoArgumentsError(_TEXT, 7),
-    "no arguments": NoArgumentsError,
+    "text refused": lambda: ExceptionSpec(constructor="picky").make(_TEXT),
+    "two arguments": lambda: ExceptionSpec(constructor="two").make(_TEXT),
+    "no arguments": lambda: ExceptionSpec(constructor="nothing").make(_TEXT),
     "message property": MessageError,
     "other object": OtherObjectError,
     "stack overflow": _overflow_stack,
