@@ -13,21 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import impl
 from impl._replica import frozen
 from impl_tests.samples import run_python
+from spec_tests.divergences.frozen_layers import FrozenLayer, addresses
 
 X = torch.ones(4, 2)
-
-
-class Frozen(nn.Linear):
-    """A frozen layer that appends its weight to ``seen``."""
-
-    def __init__(self):
-        super().__init__(2, 2)
-        self.requires_grad_(False)
-        self.seen = []
-
-    def forward(self, x):
-        self.seen.append(self.weight)
-        return super().forward(x)
 
 
 def wrapped(*layers, kind=impl.DataParallel):
@@ -45,13 +33,9 @@ def assert_outputs_are_those_of_the_module(net):
     torch.testing.assert_close(net(X), net.module(X))
 
 
-def addresses(tensors):
-    return {tensor.data_ptr() for tensor in tensors}
-
-
 @pytest.mark.parametrize("kind", [SGD, Adam, AdamW, Adagrad])
 def test_a_step_of_a_fused_optimizer_is_noticed(kind):
-    layer = Frozen()
+    layer = FrozenLayer()
     net = wrapped(layer)
     optimizer = kind(layer.parameters(), lr=0.1, fused=True)
     for _ in range(2):
@@ -63,9 +47,9 @@ def test_a_step_of_a_fused_optimizer_is_noticed(kind):
 
 FIRST_STEP = """
 import torch
-from impl_tests._replica.test_frozen import X, Frozen, wrapped
+from impl_tests._replica.test_frozen import X, FrozenLayer, wrapped
 
-layer = Frozen()
+layer = FrozenLayer()
 net = wrapped(layer)
 net(X)
 layer.weight.grad = torch.ones_like(layer.weight)
@@ -79,7 +63,7 @@ def test_the_first_wrapper_of_a_process_notices_steps():
 
 
 def test_a_step_after_a_hold_block_is_noticed():
-    layer = Frozen()
+    layer = FrozenLayer()
     net = wrapped(layer)
     net(X)
     with net.hold():
@@ -90,7 +74,7 @@ def test_a_step_after_a_hold_block_is_noticed():
 
 
 def test_a_parameter_that_replaces_a_freed_one_is_copied():
-    layer = Frozen()
+    layer = FrozenLayer()
     net = wrapped(layer)
     version = layer.weight._version
     net(X)
@@ -104,7 +88,7 @@ def test_a_parameter_that_replaces_a_freed_one_is_copied():
 
 
 def test_a_parameter_with_fewer_rows_in_the_same_memory_is_copied_again():
-    layer = Frozen()
+    layer = FrozenLayer()
     net = wrapped(layer)
     net(X)
     for parameter in layer.parameters():
@@ -113,7 +97,7 @@ def test_a_parameter_with_fewer_rows_in_the_same_memory_is_copied_again():
 
 
 def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
-    layer = Frozen().half()
+    layer = FrozenLayer().half()
     net = wrapped(layer)
     net(X.half())
     for parameter in layer.parameters():
@@ -123,7 +107,7 @@ def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
 
 def test_copies_of_inference_parameters_are_not_kept():
     with torch.inference_mode():
-        layer = Frozen()
+        layer = FrozenLayer()
     net = wrapped(layer)
     storages = [StorageWeakRef(weight.untyped_storage()) for weight in weights(net, layer)]
     layer.seen.clear()
@@ -134,7 +118,7 @@ def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     # Without streams, the device alone decides.
     monkeypatch.setattr(frozen, "current_stream_by_device", lambda _: {})
     devices = topology.take(3)
-    net = impl.DataParallel(Frozen().to(devices[0]), devices, cache_frozen_parameters=True)
+    net = impl.DataParallel(FrozenLayer().to(devices[0]), devices, cache_frozen_parameters=True)
     x = X.to(devices[0])
     net(x)
     net.device_ids = [net.device_ids[index] for index in (0, 2, 1)]
@@ -145,7 +129,7 @@ def test_a_parameter_on_another_device_is_copied_again(topology, monkeypatch):
     # Devices with memories of their own may use the same addresses.
     monkeypatch.setattr(torch.Tensor, "data_ptr", lambda _: 64)
     first, second, third = topology.take(3)
-    layer = Frozen().to(first)
+    layer = FrozenLayer().to(first)
     net = impl.DataParallel(layer, [first, third], cache_frozen_parameters=True)
     net(X.to(first))
     for parameter in layer.parameters():
@@ -175,7 +159,7 @@ def test_sparse_parameters_are_copied_in_each_forward():
 
 
 def test_a_step_without_gradients_drops_no_copies():
-    layer = Frozen()
+    layer = FrozenLayer()
     net = wrapped(layer, nn.Linear(2, 1))
     optimizer = SGD(net.parameters(), lr=0.1)
     first = weights(net, layer)
@@ -185,7 +169,7 @@ def test_a_step_without_gradients_drops_no_copies():
 
 
 def test_only_the_changed_parameter_is_copied_again():
-    layers = Frozen(), Frozen()
+    layers = FrozenLayer(), FrozenLayer()
     net = wrapped(*layers)
     first = [weights(net, layer) for layer in layers]
     layers[0].weight.add_(1)
@@ -203,7 +187,7 @@ class Doubled(TorchDispatchMode):
 
 
 def test_copies_of_a_dispatch_mode_are_not_kept():
-    net = wrapped(Frozen())
+    net = wrapped(FrozenLayer())
     with Doubled():
         net(X)
     assert_outputs_are_those_of_the_module(net)
@@ -233,18 +217,18 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
         def replicate(self, module, device_ids):
             return impl.replicate(module, device_ids)
 
-    layer = Frozen()
+    layer = FrozenLayer()
     net = wrapped(layer, kind=Own)
     first = weights(net, layer)
-    assert addresses(weights(net, layer)) & addresses(first) == {layer.weight.data_ptr()}
+    assert addresses(weights(net, layer)) & addresses(first) == addresses([layer.weight])
 
 
 FORK = """
 import os, torch
-from impl_tests._replica.test_frozen import Frozen, addresses, weights, wrapped
+from impl_tests._replica.test_frozen import FrozenLayer, addresses, weights, wrapped
 
 torch.set_num_threads(1)
-layer = Frozen()
+layer = FrozenLayer()
 net = wrapped(layer)
 first = weights(net, layer)
 child = os.fork()

@@ -6,12 +6,12 @@ parameters, too. Some of the optimizers increase no version counter.
 """
 
 import random
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from torch import nn, optim
 
+from spec_tests.divergences.frozen_layers import UnversionedSGD
 from spec_tests.harness.environment.target import Target
 
 __all__ = ["make_frozen_step"]
@@ -20,25 +20,10 @@ __all__ = ["make_frozen_step"]
 _RATE = 0.01
 
 
-class _WritesThroughData(optim.Optimizer):
-    """Gradient descent that writes to ``.data``."""
-
-    def __init__(self, parameters: Iterable[nn.Parameter]) -> None:
-        super().__init__(parameters, {})
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override] # torch overloads it
-        for parameter in self.param_groups[0]["params"]:
-            if parameter.grad is not None:
-                self._change(parameter, -_RATE * parameter.grad)
-
-    def _change(self, parameter: nn.Parameter, change: torch.Tensor) -> None:
-        parameter.data.add_(change)
-
-
-class _ReplacesData(_WritesThroughData):
+class _ReplacesData(UnversionedSGD):
     """Gradient descent that replaces ``.data``."""
 
-    def _change(self, parameter: nn.Parameter, change: torch.Tensor) -> None:
+    def change(self, parameter: nn.Parameter, change: torch.Tensor) -> None:
         parameter.data = parameter.data + change
 
 
@@ -62,8 +47,8 @@ def make_frozen_step(target: Target) -> Callable[[int], None]:
             kind(parameters, _RATE, fused=True)
             for kind in (optim.SGD, optim.Adam, optim.AdamW, optim.Adagrad)
         ],
-        _WritesThroughData(parameters),
-        _ReplacesData(parameters),
+        UnversionedSGD(parameters, _RATE),
+        _ReplacesData(parameters, _RATE),
     ]
 
     def take_step(number: int) -> None:

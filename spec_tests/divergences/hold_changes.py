@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from spec_tests.divergences.frozen_layers import UnversionedSGD
+
 #: A regular expression that the text of the expected error matches.
 ErrorPattern = str
 
@@ -19,20 +21,11 @@ def modify_parameter_in_place(wrapper: Any) -> ErrorPattern:
     return r"Parameter '0\.weight' has changed"
 
 
-class _UnrecordedSGD(torch.optim.Optimizer):
-    """An optimizer that increases no version counters, like the fused ones of PyTorch."""
-
-    def step(self, closure: Any = None) -> Any:
-        """Subtract the gradients."""
-        for parameter in self.param_groups[0]["params"]:
-            parameter.data.sub_(parameter.grad)
-
-
 def step_optimizer(wrapper: Any) -> ErrorPattern:
     """Change a parameter by an optimizer that increases no version counter."""
     bias = wrapper.module[0].bias
     bias.grad = torch.ones_like(bias)
-    _UnrecordedSGD([bias], {}).step()
+    UnversionedSGD([bias]).step()
     return r"Parameter '0\.bias' has changed"
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.divergences.frozen_layers import FrozenLayer, UnversionedSGD, addresses
 from spec_tests.divergences.frozen_steps import MODULES, run_steps, steps_of_training
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
@@ -33,22 +34,9 @@ CHECK_CLAUSE = clause("divergences.DP-10.values-are-compared")
 FREED_CLAUSE = clause("divergences.DP-10.copies-are-freed")
 
 
-class Recording(nn.Linear):
-    """A frozen layer that appends its weight, and the ordinal of its device, to ``seen``."""
-
-    def __init__(self, size=2):
-        super().__init__(size, size)
-        self.requires_grad_(False)
-        self.seen = []
-
-    def forward(self, x):
-        self.seen.append(self.weight)
-        return super().forward(x)
-
-
 def wrapped(target, topology, module=None, option=True, size=2):
     placed = topology.take(3)
-    module = nn.Sequential(Recording(size), nn.Linear(size, 2)) if module is None else module
+    module = nn.Sequential(FrozenLayer(size), nn.Linear(size, 2)) if module is None else module
     wrapper = target.data_parallel.DataParallel(
         module.to(placed[0]), placed, cache_frozen_parameters=option
     )
@@ -60,10 +48,6 @@ def weights(wrapper, x):
     wrapper.module[0].seen.clear()
     wrapper(x)
     return wrapper.module[0].seen.copy()
-
-
-def addresses(tensors):
-    return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
 
 
 def check_outputs(wrapper, x):
@@ -243,14 +227,6 @@ def test_an_unfrozen_parameter_gets_gradients(target, topology):
     check_outputs(wrapper, x)
 
 
-class Unversioned(torch.optim.Optimizer):
-    """An optimizer that subtracts gradients without a new version, as fused ones do."""
-
-    def step(self, closure=None):
-        for parameter in self.param_groups[0]["params"]:
-            parameter.data.sub_(parameter.grad)
-
-
 @STEP_CLAUSE
 @pytest.mark.parametrize("shares", [False, True], ids="shares={}".format)
 def test_a_parameter_is_copied_again_after_a_step_of_an_optimizer(target, topology, shares):
@@ -260,7 +236,7 @@ def test_a_parameter_is_copied_again_after_a_step_of_an_optimizer(target, topolo
     # A parameter that was frozen after a backward has a gradient.
     stepped = nn.Parameter(weight.data) if shares else weight
     stepped.grad = torch.ones_like(stepped)
-    Unversioned([stepped], {}).step()
+    UnversionedSGD([stepped]).step()
     check_outputs(wrapper, x)
 
 
@@ -304,7 +280,7 @@ def test_a_forward_on_another_stream_has_its_own_copies(target, topology):
 
 @OTHER_CLAUSE
 def test_buffers_are_copied_in_each_forward(target, topology):
-    module = nn.Sequential(Recording(), nn.BatchNorm1d(2, affine=False).eval())
+    module = nn.Sequential(FrozenLayer(), nn.BatchNorm1d(2, affine=False).eval())
     wrapper, x = wrapped(target, topology, module)
     for _ in range(2):
         module[1].running_mean.data.add_(1)
@@ -344,7 +320,7 @@ def test_a_change_that_is_not_detected_is_found_by_comparison(target, topology):
 @CHECK_CLAUSE
 @pytest.mark.parametrize("values", [float("nan"), -0.0, True, 3, 1j], ids=repr)
 def test_equal_copies_pass_the_comparison(target, topology, values):
-    module = nn.Sequential(Recording())
+    module = nn.Sequential(FrozenLayer())
     scalar = nn.Parameter(torch.tensor(values), requires_grad=False)
     module.register_parameter("scalar", scalar)
     wrapper, x = wrapped(target, topology, module, option="check")
