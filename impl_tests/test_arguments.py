@@ -255,14 +255,6 @@ def test_scatter_kwargs_reads_an_iterator_of_devices_once():
     assert [len(inputs), len(kwargs)] == [2, 2]
 
 
-def test_broadcast_fills_an_iterator_of_outputs(topology):
-    x = torch.ones(2, device=topology.device(0))
-    outputs = [torch.zeros_like(x), torch.zeros_like(x)]
-    filled = impl.comm.broadcast(x, out=iter(outputs))
-    assert all(map(torch.equal, filled, [x, x]))
-    assert [*map(id, filled)] == [*map(id, outputs)]
-
-
 def test_a_tensor_is_accepted_as_a_sequence_of_its_rows(topology):
     x = torch.arange(4.0, device=topology.device(0)).view(2, 2)
     assert torch.equal(impl.gather(x, topology.device(0)), x.flatten())

@@ -31,17 +31,6 @@ def test_host_does_not_wait_for_copies_to_the_accelerator(topology, call):
     assert set(log.host_waits()) == {False}
 
 
-def test_broadcast_coalesced_accepts_an_iterator_of_tensors(topology):
-    tensors = [torch.tensor([float(index)], device=topology.device(0)) for index in range(3)]
-    rows = comm.broadcast_coalesced(iter(tensors), topology.take(2))
-    assert [[tensor.item() for tensor in row] for row in rows] == [[0, 1, 2]] * 2
-
-
-def test_gather_accepts_an_iterator_of_tensors(topology):
-    tensors = [torch.tensor([float(index)], device=topology.device(index)) for index in range(3)]
-    assert comm.gather(iter(tensors)).tolist() == [0, 1, 2]
-
-
 def test_error_names_the_devices_of_the_stream_and_the_chunk(topology):
     topology.require(distinct=2)
     device, other = topology.take(2)

@@ -56,14 +56,6 @@ def test_an_error_whose_text_exits_names_its_replica():
     assert caught.value.args[0].startswith("Caught Generated in replica 0 on device cpu")
 
 
-def test_an_error_of_batch_norm_has_a_note_about_the_rows_of_the_replica():
-    with pytest.raises(ValueError, match="replica 1") as caught:
-        MODULE.parallel_apply(
-            [nn.BatchNorm1d(2)] * 2, [torch.ones(3, 2), torch.ones(1, 2)], devices=["cpu"] * 2
-        )
-    assert "Replica 1 got a tensor of shape (1, 2)." in caught.value.__notes__[0]
-
-
 @pytest.mark.parametrize("in_turn", [False, True], ids="in_turn={}".format)
 @pytest.mark.parametrize("compiled", [False, True], ids="compiled={}".format)
 def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(

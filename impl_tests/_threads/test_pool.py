@@ -251,21 +251,6 @@ def test_a_worker_is_a_daemon_thread_with_a_name():
     assert (thread.name, thread.daemon) == ("parallel_apply", True)
 
 
-def test_a_worker_keeps_no_reference_to_a_function_that_has_ended():
-    argument = Value()
-    reference = weakref.ref(argument)
-    pending = thread_pool.start(partial(id, argument))
-    del argument
-    pending.wait()
-    assert reference() is None
-
-
-def test_a_worker_that_runs_one_function_only_has_ended_when_the_caller_continues(monkeypatch):
-    monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", True)
-    threads = [thread_pool.start(threading.current_thread).wait() for _ in range(20)]
-    assert not any(map(threading.Thread.is_alive, threads))
-
-
 def test_one_exit_handler_is_registered_for_all_workers(monkeypatch):
     registered = []
     monkeypatch.setattr(thread_pool.atexit, "register", registered.append)

@@ -1,6 +1,5 @@
 """impl._threads.pool: the state of a worker when the caller receives an outcome."""
 
-import sys
 import threading
 import weakref
 from functools import partial
@@ -164,18 +163,3 @@ def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
         assert run_on(topology.devices[0]) is first
     finally:
         torch.set_num_threads(before)
-
-
-def test_a_new_worker_installs_the_profile_function_of_threading(monkeypatch):
-    monkeypatch.setattr(pool, "_pool", pool._Pool())
-    pool.start(int).wait()  # The worker exists before the profile function is set.
-
-    def ignore_event(*event):
-        pass
-
-    threading.setprofile(ignore_event)
-    try:
-        assert pool.start(sys.getprofile).wait() is ignore_event
-    finally:
-        threading.setprofile(None)
-        pool._pool.close()
