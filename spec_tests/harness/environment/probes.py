@@ -4,8 +4,10 @@ import multiprocessing
 import os
 import pickle
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -14,7 +16,6 @@ from typing import Literal
 
 import pytest
 
-from spec_tests.harness.environment.discarded_output import without_output
 from spec_tests.harness.environment.topology import Topology, make_topology
 
 __all__ = ["FILE", "FOUND", "Finding", "State", "find_all", "load", "save", "try_probe"]
@@ -29,6 +30,8 @@ Probe = Callable[[str, Topology], None]
 TIME_LIMIT = 120
 #: Seconds after which a process that has not started counts as unable to use the devices.
 START_LIMIT = 600
+#: The file descriptors of stdout and stderr.
+_OUTPUTS = (1, 2)
 _CONTEXT = multiprocessing.get_context("spawn")
 
 
@@ -92,7 +95,7 @@ def try_probe(probe: Probe, name: str, topology: Topology) -> Finding:
     """Return the finding for ``name``, tried in this process."""
     state: State = "there"
     text = ""
-    with without_output(), warnings.catch_warnings(record=True) as caught:
+    with _without_output(), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             probe(name, topology)
@@ -110,7 +113,7 @@ def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> 
     """Yield the findings of one new process; the last one says how the process ended."""
     receiver, sender = _CONTEXT.Pipe(duplex=False)
     process = _CONTEXT.Process(target=_send, args=(sender, probe, names, topology), daemon=True)
-    with without_output():
+    with _without_output():
         process.start()
     sender.close()
     if not _is_ready(receiver):
@@ -161,3 +164,22 @@ def _describe_status(status: int | None) -> str:
 
 def _first_line(error: object) -> str:
     return str(error).partition("\n")[0] or type(error).__name__
+
+
+@contextmanager
+def _without_output() -> Iterator[None]:
+    """Discard what this process writes: a back end may print the source of a failing kernel."""
+    sys.stdout.flush()
+    saved = [os.dup(stream) for stream in _OUTPUTS]
+    null = os.open(os.devnull, os.O_WRONLY)
+    try:
+        for stream in _OUTPUTS:
+            os.dup2(null, stream)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        for stream, copy in zip(_OUTPUTS, saved, strict=True):
+            os.dup2(copy, stream)
+            os.close(copy)
+        os.close(null)
