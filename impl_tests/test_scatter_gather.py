@@ -15,7 +15,13 @@ from impl._split import split_leaves
 from impl.functions import ScatteredChunks
 from impl.scatter_gather import scatter_kwargs
 from spec_tests.harness.concurrency.stream_log import CopyLog
-from spec_tests.strategies.wrappers import WARNINGS, Jagged, Masked, entries, sum_of_squares
+from spec_tests.strategies.tensor_subclasses import (
+    WARNINGS,
+    Jagged,
+    Masked,
+    entries,
+    sum_of_squares,
+)
 
 
 def lengths(shares):

@@ -17,8 +17,8 @@ the next call are checked.
 * ``trial.py``, ``table.py``: trials, each in its own process, and the table of their verdicts.
 * ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
 * ``ranks/``: ranks of impl.distributed that are lost.
-* ``soak.py``, ``callers.py``, ``frozen_steps.py``: steps without faults, and the growth of memory,
-  threads, files and objects.
+* ``soak.py``, ``callers.py``, ``soak_of_frozen_parameters.py``: steps without faults, and the
+  growth of memory, threads, files and objects.
 * ``results.py``: the results that ``--write`` saves; ``page.py``: the page
   ``impl/fault_results.md`` of them. ``impl/faults.md`` is written by hand.
 """

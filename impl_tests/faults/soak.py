@@ -23,7 +23,7 @@ from spec_tests.harness.environment.target import Target
 
 from . import results
 from .callers import THREADS, Callers
-from .frozen_steps import make_frozen_step
+from .soak_of_frozen_parameters import make_frozen_step
 from .state import read_memory
 from .table import format_table
 

@@ -9,8 +9,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.checks import LAYER
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.wrappers import (
+from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
     Masked,
@@ -18,6 +17,7 @@ from spec_tests.strategies.wrappers import (
     jagged_specs,
     masked_specs,
 )
+from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 

@@ -11,8 +11,7 @@ from spec_tests.harness.compare.checks import LAYER
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.wrappers import (
+from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
     Masked,
@@ -22,6 +21,7 @@ from spec_tests.strategies.wrappers import (
     masked_specs,
     sum_of_squares,
 )
+from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 GRADIENTS_CLAUSE = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")

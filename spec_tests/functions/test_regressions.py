@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.functions.gradient_penalty import (
+from spec_tests.functions.penalty_on_three_devices import (
     build_three_device_model,
     gradient_of_returned_penalty,
     gradient_with_live_output,

@@ -17,8 +17,7 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import ApplyCall, DeviceAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import cpu_scatter_applies, scatter_applies
-from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting, device_slots
-from spec_tests.strategies.wrappers import (
+from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
     Masked,
@@ -26,6 +25,7 @@ from spec_tests.strategies.wrappers import (
     jagged_specs,
     masked_specs,
 )
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting, device_slots
 
 DEVICES = [DeviceAt(0), DeviceAt(1)]
 

@@ -12,7 +12,8 @@ Calls of public functions:
 
 Tensors and other arguments:
 
-* ``tensors``, ``sparse``, ``wrappers``: dense and sparse tensors, nested and masked tensors
+* ``tensors``, ``sparse``, ``tensor_subclasses``: dense and sparse tensors, nested and
+  masked tensors
 * ``packed_sequences``: packed sequences
 * ``arguments``, ``containers``, ``deep_nesting``: containers of tensors and other objects
 * ``stateful_containers``: dataclasses and mappings with extra state
