@@ -5,9 +5,6 @@ from typing import Any
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds import (
     arguments,
-    by_hand,
-    by_hand_data_parallel,
-    by_hand_tensors,
     containers,
     distributed,
     effects,
@@ -18,6 +15,7 @@ from impl_tests.wrong.kinds import (
     leftovers,
     mapped,
     memory,
+    module_functions,
     module_threads,
     modules,
     replica_tensors,
@@ -25,6 +23,7 @@ from impl_tests.wrong.kinds import (
     results,
     rewrapped,
     surroundings,
+    tensor_functions,
     whole_batch,
     wrappers,
 )
@@ -51,9 +50,8 @@ KINDS: dict[str, Around] = {
     **given_modules.KINDS,
     **replicas.KINDS,
     **replica_tensors.KINDS,
-    **by_hand.KINDS,
-    **by_hand_data_parallel.KINDS,
-    **by_hand_tensors.KINDS,
+    **module_functions.KINDS,
+    **tensor_functions.KINDS,
     **distributed.KINDS,
     **rewrapped.KINDS,
     **wrappers.KINDS,

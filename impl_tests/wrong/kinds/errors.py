@@ -98,3 +98,43 @@ def device_left_after_error(call: Call, error: BaseException) -> NoReturn:
 def refused(call: Call) -> NoReturn:
     """Raise an error in place of making the call."""
     raise RuntimeError("perturbed")
+
+
+@KINDS.around
+def memory_errors_changed(call: Call) -> Any:
+    """Raise a plain RuntimeError if a device has no memory left."""
+    try:
+        return call.run()
+    except torch.OutOfMemoryError as error:
+        raise RuntimeError(str(error)) from None
+
+
+@KINDS.around
+def interrupts_changed(call: Call) -> Any:
+    """Raise a RuntimeError in place of an exception that is no `Exception`."""
+    try:
+        return call.run()
+    except Exception:
+        raise
+    except BaseException as error:
+        raise RuntimeError(str(error)) from error
+
+
+@KINDS.around
+def key_errors_changed(call: Call) -> Any:
+    """Raise a plain KeyError, whose text has escaped newlines, in place of one of a subclass."""
+    try:
+        return call.run()
+    except KeyError as error:
+        raise KeyError(str(error)) from error.__cause__
+
+
+@KINDS.around
+def devices_quoted_with_out(call: Call) -> Any:
+    """Put the name of a device in the text of an error in quotes, if there is an output."""
+    try:
+        return call.run()
+    except RuntimeError as error:
+        if call.arguments.get("out") is not None:
+            error.args = (re.sub(r"(?<=has device )(\S+)", r"'\1'", str(error)),)
+        raise

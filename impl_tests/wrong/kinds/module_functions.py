@@ -1,4 +1,4 @@
-"""Wrong implementations of DataParallel and replicate, written by hand, for single clauses."""
+"""Kinds for the functions on modules: DataParallel, replicate and parallel_apply."""
 
 import copy
 import types
@@ -168,3 +168,19 @@ def attributes_kept(call: Call) -> Any:
             new = {k: v for k, v in vars(replica).items() if not k.startswith("_")}
             names = new.keys() - replica._former_parameters.keys()  # type: ignore[union-attr,operator] # in torch
             vars(wrapper.module).update({name: new[name] for name in names})
+
+
+@KINDS.around
+def keyword_arguments_added(call: Call) -> Any:
+    """Pass one keyword argument to each module if the call has no ``kwargs_tup``."""
+    if call.arguments.get("kwargs_tup") is not None:
+        return call.run()
+    return call.with_arguments(kwargs_tup=[{"perturbed": 1} for _ in call.modules()]).run()
+
+
+@KINDS.around
+def many_modules_refused(call: Call) -> Any:
+    """Refuse more than 99 modules."""
+    if len(call.arguments["modules"]) > 99:
+        raise RuntimeError("perturbed")
+    return call.run()

@@ -1,4 +1,4 @@
-"""Wrong implementations of the functions on tensors, written by hand, for single clauses."""
+"""Kinds for the functions on tensors and containers: comm, functions, scatter and gather."""
 
 import copy
 from typing import Any
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from impl_tests.wrong.calls import Call, tensors_in
-from impl_tests.wrong.kinds.by_hand_data_parallel import pass_through
+from impl_tests.wrong.calls import Call, map_tensors, tensors_in
+from impl_tests.wrong.kinds.module_functions import pass_through
 from impl_tests.wrong.kinds.registry import Registry
 from impl_tests.wrong.kinds.results import differ
 
@@ -143,3 +143,68 @@ def inputs_missing(result: Any) -> Any:
 def keyword_arguments_missing(result: Any) -> Any:
     """Leave out the last replica's keyword arguments."""
     return result[0], result[1][:-1]
+
+
+@KINDS.around
+def balanced_chunks(call: Call) -> Any:
+    """Split into chunks whose sizes differ by one at most, as ``torch.tensor_split`` does."""
+    if call.arguments.get("chunk_sizes") is not None or call.arguments.get("out") is not None:
+        return call.run()
+    sequences = [
+        name for name, value in call.arguments.items() if isinstance(value, (list, tuple))
+    ]
+    tensors = [value for value in call.arguments.values() if isinstance(value, Tensor)]
+    if not tensors:
+        return call.run()
+    extent = tensors[0].shape[call.arguments.get("dim", 0)]
+    chunks = torch.empty(extent).tensor_split(len(call.arguments[sequences[0]]))
+    return call.with_arguments(chunk_sizes=[len(chunk) for chunk in chunks]).run()
+
+
+@KINDS.around
+def zeros_changed(call: Call) -> Any:
+    """Pass ones in place of tensors of zeros."""
+    return call.mapped(lambda tensor: tensor if tensor.any() else torch.ones_like(tensor)).run()
+
+
+@KINDS.around
+def outputs_of_any_shape(call: Call) -> Any:
+    """Return an output that has another shape than the result."""
+    out = call.arguments.get("out")
+    try:
+        parts = [part.to("meta") for part in call.arguments["tensors"]]
+        expected = torch.cat(parts, call.arguments.get("dim", 0)).shape
+    except Exception:  # another argument is wrong
+        return call.run()
+    return call.run() if out is None or out.shape == expected else out
+
+
+@KINDS.around
+def single_elements_kept(call: Call) -> Any:
+    """Return vectors of one element each on the device of the first."""
+    result, outputs = call.run(), call.tensors()
+    if isinstance(result, Tensor) and all(tensor.shape == (1,) for tensor in outputs):
+        return result.to(outputs[0].device)
+    return result
+
+
+@KINDS.around
+def streams_unrecorded(call: Call) -> Any:
+    """Copy the result on a side stream, which may reuse the memory before it has been read."""
+    return map_tensors(_copy_on_side_stream, call.run())
+
+
+_SIDE_STREAMS: dict[torch.device, torch.Stream] = {}
+
+
+def _copy_on_side_stream(tensor: Tensor) -> Tensor:
+    if tensor.device.type == "cpu":
+        return tensor
+    user = torch.accelerator.current_stream(tensor.device)
+    side = _SIDE_STREAMS.setdefault(tensor.device, torch.Stream(tensor.device))
+    side.wait_stream(user)
+    tensor.record_stream(side)
+    with side:
+        found = tensor.clone()
+    user.wait_stream(side)
+    return found
