@@ -126,10 +126,16 @@ def test_a_module_on_another_device_is_refused_at_the_call(
 
 
 @clause("data_parallel.devices.checked-at-the-call")
-@pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
-def test_a_buffer_on_another_device_is_refused_at_the_call(target, baselines, topology, count):
+@pytest.mark.parametrize(
+    ("count", "functional"),
+    [(1, True), (2, True), (2, False)],  # On one device the constructor moves the module.
+    ids=["devices=1", "devices=2", "devices=2-class"],
+)
+def test_a_buffer_on_another_device_is_refused_at_the_call(
+    target, baselines, topology, count, functional
+):
     call = DataParallelCall(
-        NewModule(BufferOnCpu), (rows(4),), {}, [DeviceAt(0)] * count, functional=True
+        NewModule(BufferOnCpu), (rows(4),), {}, [DeviceAt(0)] * count, functional=functional
     )
     checks.agree(call, target, baselines, topology)
 
