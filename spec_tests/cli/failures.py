@@ -13,7 +13,7 @@ from spec_tests.harness.pytest_plugin.program import PROGRAM
 __all__ = ["Failures"]
 
 #: The largest number of lines for one failure: those of the call, then those of the difference.
-MAX_LINES = 6
+MAX_LINES = 8
 #: The greatest number of characters of a line, and of a cause in the list at the end.
 MAX_LENGTH, SUMMARY_LENGTH = 400, 160
 #: The greatest number of clauses that the list at the end has for a cause.

@@ -151,8 +151,9 @@ def test_the_sentence_of_the_clause_explains_a_bare_assertion():
             f"text is 'a', expected 'K {'k' * 200}'",
         ),
         ("DID NOT RAISE ValueError", "DID NOT RAISE SystemExit"),
+        ("\nNot equal: 1", "Not equal: 2"),
     ],
-    ids=["indices", "long", "traceback", "long text", "class"],
+    ids=["indices", "long", "traceback", "long text", "class", "empty line"],
 )
 def test_texts_that_differ_in_values_have_one_cause(first, second):
     failures = Failures("{} {}".format, Programs())

@@ -44,7 +44,7 @@ def group_by_cause(differences: Mapping[_Name, str]) -> dict[str, list[_Name]]:
 
 def find_cause(difference: str) -> str:
     """Return the line of a difference that says what is wrong."""
-    text = _CALL.sub("", difference.removeprefix("AssertionError: "), count=1)
+    text = _CALL.sub("", difference.removeprefix("AssertionError: "), count=1).lstrip()
     errors = _ERROR.findall(text) if "Traceback" in text else []
     line = errors[-1] if errors else text.partition("\n")[0]
     _, is_error, error = line.partition("result is the error builtins.")
