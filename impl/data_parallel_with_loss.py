@@ -67,10 +67,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         with argument("criterion"):
             if not callable(criterion):
                 raise TypeError(f"criterion must be callable, not {type(criterion).__name__}")
-        if reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+        with argument("reduction"):
+            if reduction not in ("mean", "sum", "none"):
+                raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         options = {"scalar_warning": False, **options}
-        module = _ModuleWithLoss(module, criterion, reduction)
+        with argument("criterion"):
+            module = _ModuleWithLoss(module, criterion, reduction)
         super().__init__(module, device_ids, output_device, dim, **options)
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:

@@ -141,6 +141,7 @@ CALLS = {
     "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
     "module of DataParallelWithLoss": partial(impl.DataParallelWithLoss, abs, abs),
     "criterion of DataParallelWithLoss": partial(impl.DataParallelWithLoss, NET, 5),
+    "reduction of DataParallelWithLoss": partial(impl.DataParallelWithLoss, NET, abs, reduction=X),
     "device_ids of DataParallelWithLoss": partial(impl.DataParallelWithLoss, NET, abs, 5),
     "output_device of DataParallelWithLoss": partial(
         impl.DataParallelWithLoss, NET, abs, [0, 1], 1.5
@@ -201,7 +202,6 @@ NAMED_IN_TEXT = {
     ("comm.reduce_add_coalesced", "buffer_size"),
     ("replicate", "buffer_size"),
     ("DataParallel.map", "in_flight"),
-    ("DataParallelWithLoss", "reduction"),
     ("SyncBatchNorm.forward", "input"),
 }
 #: Arguments without a case: a wrong value fails in a later call, in scatter or in the module.
