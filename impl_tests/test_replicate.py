@@ -80,3 +80,14 @@ def test_copies_have_gradients_by_default(topology):
     for (copy,) in _broadcast_coalesced_reshape([x], topology.take(2)):
         copy.sum().backward()
     assert torch.equal(x.grad, torch.full_like(x, 2))
+
+
+def test_the_first_copy_of_a_wrapper_parameter_is_no_parameter(topology):
+    rows = [torch.ones(2, 1), torch.ones(1, 1)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged, device=topology.device(0))
+    module = nn.Module()
+    module.weight = nn.Parameter(nested)
+    [replica] = replicate(module, topology.take(1))
+    assert not list(replica.parameters())
+    replica.weight.values().sum().backward()
+    assert module.weight.grad.values().tolist() == [[1.0]] * 3

@@ -130,8 +130,11 @@ def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) ->
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
     if is_wrapper(bucket[0]):
-        tensor = bucket[0] if _records_gradients() else bucket[0].detach()
-        return _copy_wrapper(tensor, devices)
+        tensor = bucket[0]
+        records = tensor.requires_grad and _records_gradients()
+        # The first copy is another object: if it were a Parameter, the replica would have it in
+        # `parameters()`.
+        return _copy_wrapper(tensor.view_as(tensor) if records else tensor.detach(), devices)
     source, other_devices = _separate_source(bucket, devices)
     if bucket[0].requires_grad and _records_gradients():
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
