@@ -15,6 +15,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.computed_modules import computed
 
 BATCH_CLAUSE = clause("divergences.DP-12.statistics-of-the-batch")
 ALONE_CLAUSE = clause("divergences.DP-12.outside-of-replicas")
@@ -97,6 +98,7 @@ def step(module, x, parts=3):
 
 def compare(target, topology, devices, layer, x, steps=2, **options):
     """Compare training steps of the layer alone with those of a wrapper."""
+    computed(["batch_norm"])
     tolerance = 0.05 if x.dtype.itemsize < 4 else checks.LAYER
     wrapper, device = wrapped(target, topology, devices, copy.deepcopy(layer), **options)
     alone, x = copy.deepcopy(layer).to(device), x.to(device)
@@ -171,6 +173,7 @@ def test_a_layer_may_be_called_twice(target, topology):
 
 @BATCH_CLAUSE
 def test_held_replicas_and_frozen_parameters_give_the_same(target, topology):
+    computed(["batch_norm"])
     net = Pair(first, second).requires_grad_(False)
     wrapper, device = wrapped(target, topology, 3, net, cache_frozen_parameters=True)
     alone = copy.deepcopy(wrapper.module)

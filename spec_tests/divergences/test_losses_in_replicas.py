@@ -14,6 +14,7 @@ from torch.nn import functional
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.computed_modules import computed
 
 LOSS_CLAUSE = clause("divergences.DP-11.loss-of-the-batch")
 WEIGHTS_CLAUSE = clause("divergences.DP-11.weights-of-means")
@@ -174,6 +175,7 @@ def test_means_of_cross_entropy_count_as_on_one_device(
 @WEIGHTS_CLAUSE
 @given(rows=st.integers(1, 5), devices=DEVICES, index=st.sampled_from([2, IGNORED]))
 def test_means_over_pixels_count_as_on_one_device(target, topology, rows, devices, index):
+    computed(["convolution"])
     found, expected = losses_and_gradients(
         target,
         topology,
