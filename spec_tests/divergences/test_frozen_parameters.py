@@ -95,13 +95,15 @@ def test_a_device_has_one_copy_of_a_frozen_parameter(target, topology):
     before = topology.memory_allocated()
     wrapper.cache_frozen_parameters = True
     size = module.weight.nbytes + module.bias.nbytes
+    # A few hundred bytes of earlier tests may be freed meanwhile. One bias has 16 KiB.
+    others = module.bias.nbytes / 2
     for _ in range(3):
         wrapper(x)
-        assert topology.memory_allocated() - before == 2 * size
+        assert topology.memory_allocated() - before == pytest.approx(2 * size, abs=others)
         module.bias.add_(1)
     wrapper.cache_frozen_parameters = False
     wrapper(x)
-    assert topology.memory_allocated() == before
+    assert topology.memory_allocated() == pytest.approx(before, abs=others)
 
 
 @SAME_CLAUSE

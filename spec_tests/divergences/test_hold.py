@@ -347,8 +347,9 @@ def test_device_memory_is_freed_at_the_end_of_a_hold_block(target, topology):
         with module.hold():
             module(x)
             size = module.module.weight.nbytes + module.module.bias.nbytes
-            assert topology.memory_allocated() - before >= 2 * size
-        assert topology.memory_allocated() == before
+            assert topology.memory_allocated() - before >= 1.9 * size
+        # A few hundred bytes of earlier tests may be freed meanwhile.
+        assert topology.memory_allocated() == pytest.approx(before, abs=size / 10)
 
 
 @FREED_CLAUSE
