@@ -76,7 +76,8 @@ def _run_within(step: Step, out: Path, seconds_left: float) -> dict[str, object]
         return None
     start, size = time.monotonic(), _size(step.verdicts)
     code = _run(step, min(seconds_left, step.seconds), out / f"{step.name}.log")
-    if code is None and _size(step.verdicts) > size:
+    is_cut = step.verdicts is not None and seconds_left < step.seconds
+    if code is None and (is_cut or _size(step.verdicts) > size):
         return None
     return {"code": code, "seconds": round(time.monotonic() - start, 1)}
 

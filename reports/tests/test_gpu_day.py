@@ -87,6 +87,13 @@ def test_step_killed_after_progress_is_resumed_by_the_next_call(tmp_path):
     assert logged(tmp_path) == [("step", 0)]
 
 
+def test_step_killed_at_the_end_of_the_call_is_not_done(tmp_path, monkeypatch):
+    monkeypatch.setattr(program, "LEAST_SECONDS", 0)
+    step = shell_step("sleep 1000", verdicts=tmp_path / "verdicts.jsonl")
+    assert not program.run_steps([step], tmp_path, 0.2)
+    assert not (tmp_path / "steps.jsonl").exists()
+
+
 def test_step_that_cannot_be_resumed_starts_only_if_its_whole_limit_is_left(tmp_path):
     steps = [
         shell_step("exit 7", "not-resumable", 50),
