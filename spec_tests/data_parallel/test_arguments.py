@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt
-from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
+from spec_tests.strategies.data_parallel import (
+    FUNCTIONAL,
+    DataParallelCall,
+    NewModule,
+    WeightedLeaves,
+)
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ArgumentCounts
 from spec_tests.strategies.tensors import TensorSpec
@@ -17,7 +22,7 @@ DEVICES = (DeviceAt(0), DeviceAt(1))
 
 
 @clause("data_parallel.no-arguments")
-@given(devices=device_lists(), functional=st.booleans())
+@given(devices=device_lists(), functional=FUNCTIONAL)
 def test_without_arguments_the_module_runs_once_on_the_first_device(
     target, baselines, topology, devices, functional
 ):
@@ -35,7 +40,7 @@ def test_without_tensors_the_module_runs_on_every_device(
 
 
 @clause("data_parallel.keywords-alone")
-@given(devices=device_lists(), functional=st.booleans())
+@given(devices=device_lists(), functional=FUNCTIONAL)
 def test_a_call_may_have_keyword_arguments_only(target, baselines, topology, devices, functional):
     call = DataParallelCall(
         NewModule(WeightedLeaves), (), {"x": X}, devices, functional=functional
@@ -54,7 +59,7 @@ def test_only_a_tuple_is_unpacked_into_several_arguments(
 
 
 @clause("data_parallel.inputs-from-the-cpu")
-@given(devices=device_lists(), functional=st.booleans())
+@given(devices=device_lists(), functional=FUNCTIONAL)
 def test_inputs_may_be_on_the_cpu(target, baselines, topology, devices, functional):
     x = TensorSpec((4, 2), slot=None)
     call = DataParallelCall(
@@ -64,7 +69,7 @@ def test_inputs_may_be_on_the_cpu(target, baselines, topology, devices, function
 
 
 @clause("data_parallel.no-rows")
-@given(devices=device_lists(), functional=st.booleans())
+@given(devices=device_lists(), functional=FUNCTIONAL)
 def test_a_batch_may_have_no_rows(target, baselines, topology, devices, functional):
     x = TensorSpec((0, 2), requires_grad=True)
     call = DataParallelCall(NewModule(WeightedLeaves), (x,), {}, devices, functional=functional)

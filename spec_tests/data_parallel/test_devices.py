@@ -11,12 +11,11 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
-from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
+from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.probe_modules import FailsFromLimit, OrdinalColumn, WeightedSum
 from spec_tests.strategies.tensors import TensorSpec
 
-FUNCTIONAL = st.booleans()
 SEVERAL = device_lists(min_size=2)
 
 

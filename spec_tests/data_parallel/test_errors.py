@@ -7,7 +7,7 @@ from spec_tests.data_parallel.imbalance import ImbalanceCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt
-from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
+from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import FailsFromLimit, WeightedSum
 from spec_tests.strategies.tensors import TensorSpec
@@ -18,7 +18,7 @@ from spec_tests.strategies.tensors import TensorSpec
     devices=device_lists(min_size=2),
     rows=st.integers(1, 8),
     limit=st.sampled_from([0, 1, 5]),
-    functional=st.booleans(),
+    functional=FUNCTIONAL,
 )
 def test_an_error_names_its_replica_and_device(
     target, baselines, topology, devices, rows, limit, functional
@@ -34,7 +34,7 @@ def test_an_error_names_its_replica_and_device(
 
 
 @clause("data_parallel.scalars")
-@given(devices=device_lists(min_size=2), rows=st.integers(1, 8), functional=st.booleans())
+@given(devices=device_lists(min_size=2), rows=st.integers(1, 8), functional=FUNCTIONAL)
 def test_scalars_are_gathered_into_a_vector_with_a_warning(
     target, baselines, topology, devices, rows, functional
 ):
@@ -44,7 +44,7 @@ def test_scalars_are_gathered_into_a_vector_with_a_warning(
 
 
 @clause("data_parallel.scalars")
-@given(devices=device_lists(min_size=2), functional=st.booleans())
+@given(devices=device_lists(min_size=2), functional=FUNCTIONAL)
 def test_scalars_cannot_be_gathered_along_another_dimension(
     target, baselines, topology, devices, functional
 ):

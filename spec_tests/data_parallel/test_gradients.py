@@ -14,7 +14,7 @@ from spec_tests.harness.compare.numerical_gradients import (
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
+from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ComplexAffine
 from spec_tests.strategies.tensors import TensorSpec
@@ -61,7 +61,7 @@ def test_second_derivatives_pass_gradgradcheck(target, topology, entry_point, sl
 
 
 @clause("data_parallel.complex")
-@given(devices=device_lists(), rows=st.integers(1, 5), functional=st.booleans())
+@given(devices=device_lists(), rows=st.integers(1, 5), functional=FUNCTIONAL)
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.float32], ids=str)
 def test_complex_modules_stay_complex(
     target, baselines, topology, dtype, devices, rows, functional

@@ -11,6 +11,7 @@ from spec_tests.harness.environment import example_count
 from spec_tests.oracle import wrapped_module
 from spec_tests.strategies.calls import DeviceAt, build
 from spec_tests.strategies.data_parallel import (
+    FUNCTIONAL,
     DataParallelCall,
     NewModule,
     nested_calls,
@@ -73,7 +74,7 @@ def test_nested_positional_and_keyword_arguments_are_scattered(target, baselines
 @given(
     dim=st.sampled_from([0, 1, 2, -1, -2, -3]),
     devices=st.lists(st.builds(DeviceAt, st.integers(0, 3)), min_size=2, max_size=4),
-    functional=st.booleans(),
+    functional=FUNCTIONAL,
 )
 def test_arguments_are_scattered_and_outputs_gathered_along_dim(
     target, baselines, topology, dim, devices, functional

@@ -14,6 +14,7 @@ from spec_tests.data_parallel.attributes import AttributesCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.data_parallel import (
+    FUNCTIONAL,
     DataParallelCall,
     NewModule,
     network_calls,
@@ -92,7 +93,7 @@ def test_changes_of_the_module_apply_to_the_next_call(target, topology):
 
 
 @clause("data_parallel.state.buffers")
-@given(devices=distinct_devices(), rows=st.integers(1, 6), functional=st.booleans())
+@given(devices=distinct_devices(), rows=st.integers(1, 6), functional=FUNCTIONAL)
 def test_only_the_first_replicas_in_place_buffer_changes_are_kept(
     target, baselines, topology, devices, rows, functional
 ):

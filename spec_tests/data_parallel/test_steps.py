@@ -12,7 +12,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
+from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -89,7 +89,7 @@ def test_forward_returns_the_result_of_an_overridden_gather(target, topology):
 
 
 @clause("data_parallel.steps.detached")
-@given(functional=st.booleans(), grad=st.booleans())
+@given(functional=FUNCTIONAL, grad=st.booleans())
 def test_without_grad_mode_only_the_class_makes_detached_replicas(
     target, baselines, topology, functional, grad
 ):

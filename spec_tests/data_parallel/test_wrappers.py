@@ -3,12 +3,12 @@
 import pytest
 import torch
 from hypothesis import example, given
-from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.checks import LAYER
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
+from spec_tests.strategies.data_parallel import FUNCTIONAL
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 
 @clause("data_parallel.nested-tensors")
 @example_count.divide_examples(3)
-@given(spec=jagged_specs() | masked_specs(), slots=device_slots(), functional=st.booleans())
+@given(spec=jagged_specs() | masked_specs(), slots=device_slots(), functional=FUNCTIONAL)
 @example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), functional=False)
 @example(spec=Masked(4), slots=(0, 1), functional=True)
 def test_nested_and_masked_inputs_give_the_results_of_the_module(
