@@ -64,7 +64,9 @@ def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EX
 
 
 def _to_snapshot(value: Any) -> Any:
-    return TensorSnapshot(value.detach().cpu(), {}) if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return TensorSnapshot(value.detach().cpu(), {"shape": tuple(value.shape)})
+    return value
 
 
 def _disagreement_text(

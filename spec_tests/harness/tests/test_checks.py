@@ -53,6 +53,11 @@ def test_difference_names_the_property_that_differs(actual, expected, message):
     assert _difference(expected, expected) is None
 
 
+def test_tensors_with_other_shapes_are_not_the_same():
+    with pytest.raises(AssertionError, match="shape"):
+        checks.same(_ones(2, 1), _ones(2))
+
+
 def test_the_other_differences_are_named_after_the_first_one():
     actual = [_ones(3, 2).t(), _ones(1)]
     expected = [torch.arange(6).reshape(2, 3), torch.zeros(1)]
