@@ -33,6 +33,10 @@ from .._pytree import InputLeaves
 #: The attribute of replicas that run compiled code, or have submodules that do.
 _COMPILED_FLAG = "_has_compiled_code"
 
+#: Whether compiled code of two devices enters one context in backward. Since 2.14, compiled code
+#: enters a copy (pytorch 186659).
+_SHARES_CONTEXT = torch.__version__ < "2.14"
+
 #: ``torch.compile`` with the back end, mode and options of one module.
 _Compiler = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -82,7 +86,8 @@ class _CompiledCall:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         first = next_sequence_nr()
         output = self.function(self.replica(), args, kwargs)
-        _separate_backward_contexts(output, first)
+        if _SHARES_CONTEXT:
+            _separate_backward_contexts(output, first)
         return output
 
 
