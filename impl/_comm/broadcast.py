@@ -162,10 +162,14 @@ def _records_gradients() -> bool:
 def _copy_wrapper(tensor: Tensor, devices: Sequence[torch.device]) -> _Rows:
     """Copy a tensor by the operators of its class. The first row on its device has no copy."""
     source, _ = _separate_source([tensor], devices)
-    return [
-        [tensor if index == source else wrapper_to_device(tensor, device, copy=True)]
-        for index, device in enumerate(devices)
-    ]
+    rows: _Rows = []
+    for index, device in enumerate(devices):
+        rows.append([tensor if index == source else wrapper_to_device(tensor, device, copy=True)])
+        if tensor.requires_grad and index < len(devices) - 1:
+            # Autograd adds the gradients of a tensor in the order in which they are ready. Each
+            # view gets two gradients only, whose sum does not depend on their order.
+            tensor = tensor.view_as(tensor)
+    return rows
 
 
 def _copy_by_autograd_node(

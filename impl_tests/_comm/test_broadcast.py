@@ -1,5 +1,6 @@
 """impl._comm.broadcast: copies of tensors, and the sums of their gradients."""
 
+import threading
 import weakref
 
 import pytest
@@ -9,6 +10,7 @@ from torch import nn
 from impl._comm import broadcast
 from impl._comm.broadcast import attached_copies, detached_copies
 from spec_tests.harness.concurrency.stream_log import streams_of
+from spec_tests.strategies.tensor_subclasses import WARNINGS
 
 BOTH = pytest.mark.parametrize(
     "copy", [attached_copies, detached_copies], ids=["attached", "detached"]
@@ -104,6 +106,30 @@ def test_gradient_sum_begins_with_the_source_device(topology, elements):
     ]
     torch.autograd.backward(*zip(*pairs, strict=True))
     assert [source.grad.count_nonzero().item() for source in sources] == [0, 0]
+
+
+@pytest.mark.filterwarnings(*WARNINGS)
+@pytest.mark.parametrize("late", range(3))
+def test_gradient_sum_of_a_wrapper_does_not_depend_on_time(topology, late):
+    # A thread numbers its nodes from 0, and backward runs the nodes with the highest numbers
+    # first. So the gradient of the copy ``late`` is ready last.
+    device = topology.device(0)
+    data, mask = torch.ones(2, device=device), torch.ones(2, dtype=torch.bool, device=device)
+    source = torch.masked.masked_tensor(data, mask, requires_grad=True)
+    rows = attached_copies([source], [device] * 3)
+    outputs = [None] * 3
+
+    def scale(index):
+        outputs[index] = rows[index][0] * [-(2.0**30), 1.0, 2.0**30][index]
+
+    for index in range(3):
+        if index != late:
+            scale(index)
+    thread = threading.Thread(target=scale, args=[late])
+    thread.start()
+    thread.join()
+    torch.autograd.backward([output.sum() for output in outputs])
+    assert source.grad.get_data().tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize("sparse", [(True, True), (True, False), (False, True)], ids=str)
