@@ -6,13 +6,16 @@ import torch
 
 from . import build
 
-__all__ = ["RawAccess", "RawRace", "extension", "load"]
+__all__ = ["HostOrder", "RawAccess", "RawRace", "extension", "load"]
 
 #: Operator, device, stream, thread, source location, and whether the access writes.
 RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
-#: First access, second access, whether the second frees the memory, device and size in bytes of
-#: the memory, and the operation that allocated the memory.
-RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, int, int, RawAccess | None]
+#: First access, second access, whether the second frees the memory, whether only the order of the
+#: two threads is missing, device and size in bytes of the memory, and the operation that allocated
+#: the memory.
+RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, bool, int, int, RawAccess | None]
+#: What a thread knows when it passes a lock, a queue, or its own start or end on.
+HostOrder: TypeAlias = object
 
 
 class Extension(Protocol):
@@ -35,6 +38,15 @@ class Extension(Protocol):
 
     def close_races(self) -> list[RawRace]:
         """End the innermost block and return its races."""
+
+    def follow_threads(self, follow: bool) -> None:
+        """Make each thread an actor of its own, or all threads one."""
+
+    def hand_over(self, earlier: HostOrder | None) -> HostOrder | None:
+        """Return the order of the current thread, joined with ``earlier``."""
+
+    def take_over(self, order: HostOrder | None) -> None:
+        """Order the current thread after ``order``."""
 
     def set_fault(self, name: str, device: int, allocations: int = 0) -> None:
         """Enable the fault ``name``, a name of `FAULTS`; an empty name disables it.

@@ -1,19 +1,34 @@
 """Runs the simulator's race detector around every test: a race fails the test.
 
-``--late-copies`` delays copies until the host or another stream waits for them.
+``--thread-races`` treats each thread as an actor of its own. ``--late-copies`` delays copies until
+the host or another stream waits for them.
 """
 
 from collections.abc import Generator, Sequence
+from contextlib import ExitStack
 
 import pytest
 import torch
 
 from spec_tests import simulator
 
-__all__ = ["pytest_runtest_call"]
+__all__ = ["follow_threads", "pytest_runtest_call"]
 
 #: The largest number of races that a failure message shows.
 _MAX_RACES = 5
+
+
+def follow_threads(config: pytest.Config) -> None:
+    """Follow threads until the end of the run. Call this before the target is imported.
+
+    Raises:
+        pytest.UsageError: The accelerator is not the simulator.
+    """
+    if not _is_simulated():
+        raise pytest.UsageError("--thread-races: only the simulated accelerator detects races")
+    stack = ExitStack()
+    stack.enter_context(simulator.follow_threads())
+    config.add_cleanup(stack.close)
 
 
 @pytest.hookimpl(wrapper=True)

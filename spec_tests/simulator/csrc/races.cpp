@@ -7,10 +7,13 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
+#include <ATen/ThreadLocalPythonObjects.h>
+#include <torch/csrc/PyInterpreter.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 namespace sim::races {
 namespace {
@@ -24,7 +27,14 @@ struct Stream {
   c10::DeviceIndex device;
   c10::StreamId id;
   Clock clock;
+  uint32_t thread = 0;  // the thread whose clock was merged last
   uint64_t host_version = 0;
+};
+
+struct Thread {
+  Clock waited;  // the steps of streams for which the thread has waited
+  Clock threads;  // for every thread: the time up to which it is ordered before; its own time
+  uint64_t version = 0;  // of `waited`
 };
 
 // The mutex guards all variables below, which are never destroyed, because threads may outlive this
@@ -32,8 +42,11 @@ struct Stream {
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
 auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
-auto& host = *new Clock;
-uint64_t host_version = 1;
+// The first thread stands for all threads if they are not followed.
+auto& threads = *new std::vector<Thread>;
+auto& thread_indices = *new std::unordered_map<long, uint32_t>;  // by number of the thread
+uint64_t last_version = 0;
+bool is_following = false;
 // The number of outermost blocks so far. Work before the current outermost block counts as
 // finished, so accesses of earlier generations are ignored.
 uint64_t generation = 0;
@@ -54,26 +67,67 @@ void join(Clock& clock, const Clock& other) {
   }
 }
 
+Time time_in(const Clock& clock, uint32_t index) {
+  return index < clock.size() ? clock[index] : 0;
+}
+
 bool is_ordered_before(const Access& access, const Clock& clock) {
-  return access.stream < clock.size() && clock[access.stream] >= access.time;
+  return time_in(clock, access.stream) >= access.time;
+}
+
+// The functions of autograd lock what they accumulate into, so their order is no race.
+bool is_backward(const Access& access) {
+  const auto& location = access.operation->location;
+  return location.code == nullptr && !location.node.empty();
+}
+
+bool is_in_host_order(const Access& first, const Access& second) {
+  return first.thread == second.thread ||
+      time_in(threads[second.thread].threads, first.thread) >= first.thread_time ||
+      (is_backward(first) && is_backward(second));
+}
+
+// The index of the thread. PyTorch hands the number of the thread on to the threads of autograd.
+// Threads that Python's `threading` has not started share the first index.
+uint32_t current_thread() {
+  static const auto& key = *new std::string("sim.thread");
+  uint32_t index = 0;
+  if (is_following && at::impl::ThreadLocalPythonObjects::contains(key)) {
+    const auto number =
+        PyLong_AsLong(at::impl::ThreadLocalPythonObjects::get(key)->ptr(getPyInterpreter()));
+    index = thread_indices.try_emplace(number, thread_indices.size() + 1).first->second;
+  }
+  while (threads.size() <= index) {
+    threads.emplace_back();
+    threads.back().threads.resize(threads.size());
+    threads.back().threads.back() = 1;
+  }
+  return index;
+}
+
+Thread& this_thread() {
+  return threads[current_thread()];
 }
 
 uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
   const auto [entry, is_new] =
       stream_indices.try_emplace({device, id}, static_cast<uint32_t>(streams.size()));
   if (is_new) {
-    streams.push_back({device, id, {}, 0});
+    streams.push_back({device, id, {}});
     streams.back().clock.resize(streams.size());
   }
   return entry->second;
 }
 
-// Merges the host's clock into the stream's clock, before new work is enqueued. Returns the stream.
+// Merges the thread's clock into the stream's clock, before new work is enqueued. Returns the
+// stream.
 Stream& sync_with_host(uint32_t index) {
   auto& stream = streams[index];
-  if (stream.host_version != host_version) {
-    join(stream.clock, host);
-    stream.host_version = host_version;
+  const auto thread = current_thread();
+  if (stream.thread != thread || stream.host_version != threads[thread].version) {
+    join(stream.clock, threads[thread].waited);
+    stream.thread = thread;
+    stream.host_version = threads[thread].version;
   }
   return stream;
 }
@@ -83,8 +137,9 @@ Stream& sync_with_host(const c10::Stream& stream) {
 }
 
 void join_host_clock(const Clock& clock) {
-  join(host, clock);
-  ++host_version;
+  auto& thread = this_thread();
+  join(thread.waited, clock);
+  thread.version = ++last_version;
 }
 
 void run_copies_for_host() {
@@ -94,7 +149,7 @@ void run_copies_for_host() {
   Clock clock;
   {
     const Lock lock(mutex);
-    clock = host;
+    clock = this_thread().waited;
   }
   deferred_copies::run_ordered_before(clock);
 }
@@ -106,7 +161,7 @@ bool is_same_operation(const Operation& a, const Operation& b) {
 
 void add_race(
     const AllocationState& allocation, const Access& first, const Operation& second, bool writes,
-    bool is_free) {
+    bool is_free, bool between_threads = false) {
   if (blocks.empty()) {
     return;
   }
@@ -116,8 +171,8 @@ void add_race(
         is_same_operation(race.second, second);
   });
   if (!is_known && races.size() < kMaxRaces) {
-    races.push_back({*first.operation, second, first.is_write, writes, is_free, allocation.device,
-                     allocation.nbytes, allocation.allocated_by});
+    races.push_back({*first.operation, second, first.is_write, writes, is_free, between_threads,
+                     allocation.device, allocation.nbytes, allocation.allocated_by});
   }
 }
 
@@ -168,10 +223,11 @@ void add_access(AllocationState& allocation, Access access) {
     const auto& other = accesses[i];
     bool is_redundant = false;
     if (other.bytes.begin < access.bytes.end && access.bytes.begin < other.bytes.end) {
-      if (other.stream == access.stream || is_ordered_before(other, clock)) {
+      const bool on_device = other.stream == access.stream || is_ordered_before(other, clock);
+      if (on_device && is_in_host_order(other, access)) {
         is_redundant = supersedes(access, other) && remove_bytes(accesses, i, access.bytes);
       } else if ((other.is_write || access.is_write) && overlap(other.bytes, access.bytes)) {
-        add_race(allocation, other, *access.operation, access.is_write, false);
+        add_race(allocation, other, *access.operation, access.is_write, false, on_device);
       }
     }
     if (!is_redundant) {
@@ -186,6 +242,14 @@ void add_access(AllocationState& allocation, Access access) {
   if (accesses.size() > kMaxAccesses) {
     accesses.erase(accesses.begin());
   }
+}
+
+Access make_access(
+    ByteRange bytes, uint32_t stream, Time time, bool is_write,
+    std::shared_ptr<const Operation> operation) {
+  const auto thread = current_thread();
+  const auto thread_time = threads[thread].threads[thread];
+  return {std::move(bytes), stream, time, thread, thread_time, is_write, std::move(operation)};
 }
 
 std::shared_ptr<const Operation> make_operation(
@@ -223,8 +287,8 @@ void open(std::optional<uint64_t> late_copies) {
     ++generation;
     streams.clear();
     stream_indices.clear();
-    host.clear();
-    ++host_version;
+    threads.clear();
+    thread_indices.clear();
   }
   blocks.push_back({{}, late_copies});
   on = true;
@@ -238,6 +302,41 @@ std::vector<Race> close() {
   on = !blocks.empty();
   deferred_copies::set_seed(blocks.empty() ? std::nullopt : blocks.back().late_copies);
   return races;
+}
+
+void follow_threads(bool follow) {
+  const Lock lock(mutex);
+  is_following = follow;
+}
+
+std::shared_ptr<HostOrder> hand_over(const std::shared_ptr<HostOrder>& earlier) {
+  if (!is_on()) {
+    return nullptr;
+  }
+  const Lock lock(mutex);
+  if (!is_following) {
+    return nullptr;
+  }
+  const auto index = current_thread();
+  auto& thread = threads[index];
+  HostOrder order{generation, thread.waited, thread.threads};
+  ++thread.threads[index];
+  if (earlier && earlier->generation == generation) {
+    join(order.waited, earlier->waited);
+    join(order.threads, earlier->threads);
+  }
+  return std::make_shared<HostOrder>(std::move(order));
+}
+
+void take_over(const std::shared_ptr<HostOrder>& order) {
+  if (!order || !is_on()) {
+    return;
+  }
+  const Lock lock(mutex);
+  if (is_following && order->generation == generation) {
+    join_host_clock(order->waited);
+    join(this_thread().threads, order->threads);
+  }
 }
 
 Step::Step(const char* op, c10::DeviceIndex device) {
@@ -289,7 +388,7 @@ void Step::record_memory(const at::Tensor& tensor, bool is_write) {
   auto bytes = bytes_of(tensor);
   const Lock lock(mutex);
   if (bytes.begin < bytes.end && is_current()) {
-    add_access(*allocation, {std::move(bytes), stream_, time_, is_write, operation_});
+    add_access(*allocation, make_access(std::move(bytes), stream_, time_, is_write, operation_));
   }
 }
 
@@ -381,7 +480,8 @@ void record_allocation(const c10::Storage& storage, const char* op) {
     if (time > 0 && allocation->nbytes > 0) {
       add_access(
           *allocation,
-          {{0, allocation->nbytes, nullptr}, index, time, true, allocation->allocated_by});
+          make_access(
+              {0, allocation->nbytes, nullptr}, index, time, true, allocation->allocated_by));
     }
   }
 }
@@ -396,8 +496,12 @@ bool record_free(AllocationState& allocation) {
     if (allocation.generation != generation) {
       return false;
     }
-    const auto& clock =
-        sync_with_host(index_of_stream(allocation.device, allocation.stream)).clock;
+    // The last reference may be deleted by another thread than the one that has waited. Reference
+    // counts order the two.
+    auto clock = streams[index_of_stream(allocation.device, allocation.stream)].clock;
+    for (const auto& thread : threads) {
+      join(clock, thread.waited);
+    }
     std::copy_if(
         allocation.accesses.begin(), allocation.accesses.end(), std::back_inserter(unsafe),
         [&](const Access& access) { return !is_safe_to_free(allocation, access, clock); });
@@ -425,7 +529,8 @@ void record_read(AllocationState& allocation, const char* op) {
     const auto index = index_of_stream(allocation.device, id);
     const auto time = tick(index);
     add_access(
-        allocation, {{0, allocation.nbytes, nullptr}, index, time, false, std::move(reader)});
+        allocation,
+        make_access({0, allocation.nbytes, nullptr}, index, time, false, std::move(reader)));
     clock = streams[index].clock;
   }
   deferred_copies::run_ordered_before(clock);
@@ -485,10 +590,9 @@ void host_waits_for(c10::DeviceIndex device) {
     const Lock lock(mutex);
     for (const auto& stream : streams) {
       if (stream.device == device) {
-        join(host, stream.clock);
+        join_host_clock(stream.clock);
       }
     }
-    ++host_version;
   }
   run_copies_for_host();
 }

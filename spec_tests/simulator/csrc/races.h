@@ -2,8 +2,13 @@
 //
 // A step is one operator on one stream. Each stream numbers its steps. The vector clock of a stream
 // has, for every stream, the number of the last step that is ordered before the stream's next step.
-// All host threads share one clock. It has the steps for which some thread has waited. Two accesses
-// to one byte, one of them a write, race if neither is ordered before the other.
+// The host has the steps for which some thread has waited. Two accesses to one byte, one of them a
+// write, race if neither is ordered before the other.
+//
+// If threads are followed, each host thread has a clock of its own, and a lock, a queue, or the
+// start or end of a thread passes it on. Two accesses that two threads enqueue then also race if
+// neither thread is ordered before the other: the order in which they reach a stream is chance. A
+// thread of autograd acts for the thread that called backward.
 //
 // Accesses are recorded only inside a `simulator.races` block.
 
@@ -61,8 +66,17 @@ struct Access {
   ByteRange bytes;
   uint32_t stream;  // index in the table of streams
   Time time;
+  uint32_t thread;  // index in the table of threads
+  Time thread_time;
   bool is_write;
   std::shared_ptr<const Operation> operation;
+};
+
+// What a thread knows when it passes a lock, a queue, or its own start or end on.
+struct HostOrder {
+  uint64_t generation;
+  Clock waited;  // the steps of streams for which the thread has waited
+  Clock threads;  // for every thread: the time up to which it is ordered before
 };
 
 // The recorded accesses to one allocation. The allocator stores it beside the memory.
@@ -79,6 +93,7 @@ struct AllocationState {
 struct Race {
   Operation first, second;
   bool first_writes, second_writes, is_free;
+  bool between_threads;  // only the order of the two threads is missing
   c10::DeviceIndex device;  // the device of the memory
   size_t nbytes;
   std::shared_ptr<const Operation> allocated_by;
@@ -93,6 +108,14 @@ inline bool is_on() noexcept {
 // `late_copies` is the seed that chooses the deferred copies. Without a seed, no copy is deferred.
 void open(std::optional<uint64_t> late_copies);
 std::vector<Race> close();
+
+// Makes each thread an actor of its own, or all threads one.
+void follow_threads(bool follow);
+// Adds the order of the current thread to `earlier`, which may be null. Returns null outside of a
+// block, and if threads are not followed.
+std::shared_ptr<HostOrder> hand_over(const std::shared_ptr<HostOrder>& earlier);
+// Orders the current thread after `order`, which may be null.
+void take_over(const std::shared_ptr<HostOrder>& order);
 
 // One operator on the current stream of one device.
 class Step {

@@ -1,0 +1,292 @@
+"""With `follow_threads` the race detector finds threads that use one tensor without order."""
+
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from spec_tests import simulator
+
+pytestmark = pytest.mark.usefixtures("sim")
+#: Programs whose threads are ordered if their argument ``correct`` is True, and are not otherwise.
+PROGRAMS = []
+
+
+def thread_program(program):
+    """Add a program to ``PROGRAMS``."""
+    PROGRAMS.append(program)
+    return program
+
+
+def zeros():
+    return torch.zeros(4, device="sim:0")
+
+
+def run_together(*functions):
+    """Run each function in its own thread; wait for all threads."""
+    threads = [threading.Thread(target=function) for function in functions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def wait_without_order(values):
+    """Wait until the list has a value. The loop orders nothing."""
+    while not values:
+        time.sleep(0.001)
+
+
+def _add_with(first, second):
+    """Add to one tensor in two threads, each inside its own context manager."""
+    x = zeros()
+
+    def add(guard):
+        with guard:
+            x.add_(1)
+
+    run_together(lambda: add(first), lambda: add(second))
+
+
+@thread_program
+def a_lock_orders_two_writes(correct):
+    lock = threading.Lock()
+    _add_with(lock, lock if correct else threading.Lock())
+
+
+@thread_program
+def a_reentrant_lock_orders_two_writes(correct):
+    lock = threading.RLock()
+    _add_with(lock, lock if correct else threading.RLock())
+
+
+@thread_program
+def a_semaphore_orders_two_writes(correct):
+    semaphore = threading.Semaphore()
+    _add_with(semaphore, semaphore if correct else threading.Semaphore())
+
+
+def _read_after(tell, wait, correct):
+    """Write in one thread and read in another, which waits first if ``correct``."""
+    x = zeros()
+
+    def write():
+        x.add_(1)
+        tell()
+
+    def read():
+        if correct:
+            wait()
+        x.clone()
+
+    run_together(write, read)
+
+
+@thread_program
+def an_event_orders_a_read_after_a_write(correct):
+    event = threading.Event()
+    _read_after(event.set, event.wait, correct)
+
+
+@thread_program
+def a_condition_orders_a_read_after_a_write(correct):
+    condition, told = threading.Condition(), []
+
+    def tell():
+        with condition:
+            told.append(True)
+            condition.notify()
+
+    def wait():
+        with condition:
+            condition.wait_for(lambda: told)
+
+    _read_after(tell, wait, correct)
+
+
+@thread_program
+def a_barrier_orders_what_is_before_and_behind_it(correct):
+    x, barrier = zeros(), threading.Barrier(2)
+
+    def write():
+        x.add_(1)
+        barrier.wait()
+
+    def read():
+        if not correct:
+            x.clone()
+        barrier.wait()
+        x.clone()
+
+    run_together(write, read)
+
+
+@thread_program
+def a_queue_orders_its_items(correct):
+    items = queue.Queue()
+    _read_after(lambda: items.put(None), items.get, correct)
+
+
+@thread_program
+def a_simple_queue_orders_its_items(correct):
+    items = queue.SimpleQueue()
+    _read_after(lambda: items.put(None), items.get, correct)
+
+
+@thread_program
+def a_new_thread_is_ordered_after_its_start(correct):
+    x = zeros()
+    thread = threading.Thread(target=x.add_, args=[1])
+    if correct:
+        x.mul_(2)
+    thread.start()
+    if not correct:
+        x.mul_(2)
+    thread.join()
+
+
+@thread_program
+def a_join_orders_what_follows(correct):
+    x = zeros()
+    thread = threading.Thread(target=x.add_, args=[1])
+    thread.start()
+    if correct:
+        thread.join()
+    x.tolist()
+    thread.join()
+
+
+@thread_program
+def a_future_orders_its_result(correct):
+    x = zeros()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(x.add_, 1)
+        if correct:
+            future.result()
+        x.tolist()
+
+
+@thread_program
+def two_tasks_of_a_pool_are_not_ordered(correct):
+    x, barrier = zeros(), threading.Barrier(1 if correct else 2)
+
+    def task():
+        barrier.wait()  # without order, so that each thread of the pool runs one task
+        x.add_(1)
+
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(task)
+        if correct:
+            first.result()
+        pool.submit(task)
+
+
+@thread_program
+def two_reads_need_no_order(correct):
+    x = zeros()
+    run_together(x.clone, x.clone if correct else lambda: x.add_(1))
+
+
+@thread_program
+def views_without_a_common_byte_need_no_order(correct):
+    x = zeros()
+    run_together(lambda: x[:2].add_(1), lambda: x[2 if correct else 1 :].add_(1))
+
+
+@thread_program
+def an_event_of_a_stream_does_not_order_threads(correct):
+    side, handed = torch.Stream(device="sim:0"), queue.Queue()
+    values = []
+
+    def write():
+        with side:
+            x = zeros().add_(1)
+            side.synchronize()
+        values.append(x)
+        handed.put(x)
+
+    def read():
+        if correct:
+            handed.get()
+        wait_without_order(values)
+        torch.accelerator.current_stream(values[0].device).wait_stream(side)
+        values[0].record_stream(torch.accelerator.current_stream(values[0].device))
+        values[0].clone()
+
+    run_together(write, read)
+
+
+@thread_program
+def backward_is_ordered_with_its_caller(correct):
+    leaf = zeros().requires_grad_()
+    loss = (leaf * 2).sum()
+    thread = threading.Thread(target=loss.backward)
+    thread.start()
+    if correct:
+        thread.join()
+    else:
+        while leaf.grad is None:
+            time.sleep(0.001)
+    leaf.grad.add_(1)
+    thread.join()
+
+
+@thread_program
+def a_hook_in_backward_is_ordered_with_the_caller(correct):
+    leaf, seen = zeros().requires_grad_(), zeros()
+    leaf.register_hook(seen.copy_)
+    seen.add_(1)
+
+    def train():
+        (leaf * 2).sum().backward()
+
+    if correct:
+        train()
+        seen.add_(1)
+    else:
+        run_together(train, lambda: seen.add_(1))
+
+
+@thread_program
+def two_backward_passes_may_add_to_one_gradient(correct):
+    leaf = zeros().requires_grad_()
+    others = [] if correct else [lambda: leaf.data.add_(1)]
+    run_together(*[lambda: (leaf * 2).sum().backward()] * 2, *others)
+
+
+@thread_program
+def an_optimizer_step_needs_order_with_a_forward(correct):
+    net = torch.nn.Linear(4, 1).to("sim:0")
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net(zeros()).sum().backward()
+    if correct:
+        run_together(lambda: net(zeros()), lambda: net(zeros()))
+        optimizer.step()
+    else:
+        run_together(lambda: net(zeros()), optimizer.step)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_detector_finds_threads_without_order(program):
+    with simulator.follow_threads(), simulator.races() as found:
+        program(False)
+    assert any(race.between_threads for race in found)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_detector_finds_no_race_of_ordered_threads(program):
+    with simulator.follow_threads(), simulator.races() as found:
+        program(True)
+    assert [str(race) for race in found] == []
+
+
+@pytest.mark.parametrize("program", PROGRAMS[:2], ids=lambda program: program.__name__)
+def test_threads_are_not_followed_outside_of_the_block(program):
+    with simulator.follow_threads():
+        pass
+    with simulator.races() as found:
+        program(False)
+    assert found == []
