@@ -17,7 +17,7 @@ from spec_tests.harness.conformance import (
     missing_features,
     register,
 )
-from spec_tests.harness.conformance.verdicts import read, reference_only_text
+from spec_tests.harness.conformance.verdicts import reference_only_text
 from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
@@ -50,11 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    """Send what was found about real devices to a worker, so that it does not try them again."""
+    """Send a worker what was found about real devices, and the tests that it leaves out."""
     if topology_of(node.config).accelerator != "sim":
         capabilities_of(node.config)
         computed_modules.find_errors(topology_of(node.config))
     node.workerinput["found"] = pickle.dumps(probes.FOUND)
+    node.workerinput["resumed"] = selection.resumed_tests(node.config)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -91,8 +92,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if selected := clause_filter.selected(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         selection.deselect(config, items, others)
-    if config.getoption("--resume"):
-        done = {test["test"] for test in read(selection.resumed_file(config))}
+    if done := set(selection.resumed_tests(config)):
         selection.deselect(config, items, [item for item in items if item.nodeid in done])
     selection.interleave(items)
 

@@ -14,7 +14,7 @@ __all__ = [
     "deselect",
     "interleave",
     "needs_reference",
-    "resumed_file",
+    "resumed_tests",
 ]
 
 #: The folder of the tests that compile a library first, for half a minute. They run last.
@@ -31,16 +31,23 @@ def clauses_judged_without_reference(items: list[pytest.Item]) -> set[str]:
     }
 
 
-def resumed_file(config: pytest.Config) -> Path:
-    """Return the file of verdicts that ``--resume`` continues.
+def resumed_tests(config: pytest.Config) -> list[str]:
+    """Return the tests whose verdicts ``--resume`` keeps.
+
+    A worker of pytest-xdist that replaces another one gets the same tests, although the file of
+    verdicts has become longer.
 
     Raises:
         pytest.UsageError: ``--verdicts`` is not given.
     """
-    verdicts_file = config.getoption("--verdicts")
-    if verdicts_file is None:
+    if not config.getoption("--resume"):
+        return []
+    if config.getoption("--verdicts") is None:
         raise pytest.UsageError("--resume needs the file of --verdicts")
-    return Path(verdicts_file)
+    if hasattr(config, "workerinput"):
+        tests: list[str] = config.workerinput["resumed"]
+        return tests
+    return [test["test"] for test in config.pluginmanager.get_plugin("verdicts").resumed_tests]
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:

@@ -188,6 +188,17 @@ def test_a_test_that_ends_its_process_fails_under_its_clause(run_suite, pytester
     assert (second["clause"], second["verdict"]) == ("a.two", "pass")
 
 
+def test_a_resumed_run_goes_on_after_a_test_that_ends_its_process(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = TWO_TESTS.format(one="True", two="__import__('os').abort()")
+    body += "\n@clause('a.two')\ndef test_three(target): pass\n"
+    run_suite(body, "-k", "test_one", "--verdicts", str(path))
+    done = run_suite(body, "-n1", "--verdicts", str(path), "--resume")
+    done.assert_outcomes(passed=1, failed=1)
+    found = [(line["clause"], line["verdict"]) for line in _verdicts(path)]
+    assert found == [("a.one", "pass"), ("a.two", "fail"), ("a.two", "pass")]
+
+
 @pytest.mark.parametrize(
     ("failure", "verdict"),
     [("ProcessEnded: the test ends the process", "known"), ("RuntimeError: other", "fail")],
