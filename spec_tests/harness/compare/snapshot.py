@@ -66,7 +66,7 @@ class _InputPaths:
         self._storages = {
             storage: (path, tensor)
             for path, tensor in reversed(found)
-            if (storage := _storage_id(tensor))
+            if (storage := storage_id(tensor))
         }
         self._others = {
             id(member): path
@@ -79,7 +79,7 @@ class _InputPaths:
         """Return a text that names the input whose memory ``tensor`` shares, or None."""
         if id(tensor) in self._objects:
             return f"is {self._objects[id(tensor)]}"
-        shared = self._storages.get(_storage_id(tensor))
+        shared = self._storages.get(storage_id(tensor))
         if shared is None or tensor.numel() == 0:
             return None
         path, source = shared
@@ -89,12 +89,16 @@ class _InputPaths:
         return self._others.get(id(value))
 
 
-def _storage_id(tensor: Tensor) -> int:
-    """Return the identity of the tensor's storage; 0 for sparse tensors.
+def storage_id(tensor: Tensor) -> int:
+    """Return the identity of the tensor's storage; 0 if it has none.
 
-    The memory of some devices has no address.
+    Sparse tensors and the tensors of some back ends have no storage. The memory of some devices
+    has no address.
     """
-    return tensor.untyped_storage()._cdata if tensor.layout is torch.strided else 0
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except NotImplementedError:
+        return 0
 
 
 def _byte_offset(tensor: Tensor) -> int:

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spec_tests.harness.compare.snapshot import storage_id
 from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
@@ -65,9 +66,9 @@ def _storages(inputs: Mapping[str, Any]) -> Iterator[Tensor]:
     """
     found = [tensor for name, value in inputs.items() for _, tensor in tensors(value, name)]
     storages = {
-        tensor.untyped_storage()._cdata: tensor.untyped_storage()
+        key: tensor.untyped_storage()
         for tensor in found
-        if tensor.device.type != "cpu" and tensor.layout is torch.strided and tensor.numel()
+        if tensor.device.type != "cpu" and tensor.numel() and (key := storage_id(tensor))
     }
     for storage in storages.values():
         yield torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)

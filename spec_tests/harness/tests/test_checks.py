@@ -116,3 +116,14 @@ def test_normalised_text_has_no_traceback_frames_and_addresses():
 def test_normalised_text_has_no_paths_of_temporary_files(tmp_path):
     texts = [f"{tmp_path / name}:3:1: error: no type 'T'" for name in ("a1.cpp", "b2.cpp")]
     assert {normalise(text) for text in texts} == {"...:3:1: error: no type 'T'"}
+
+
+def test_a_tensor_without_storage_has_a_snapshot():
+    """Some back ends have no storages. The tensors of `torch.vmap` have none, either."""
+
+    def read_aliasing(row):
+        return [snapshot(each, {"x": row}).facts["aliasing"] for each in (row, row * 1)]
+
+    found = []
+    torch.vmap(lambda row: found.extend(read_aliasing(row)) or row)(_ones(2, 3))
+    assert found == ["is x", None]
