@@ -207,10 +207,14 @@ SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=dev
         ("torch.nn.parallel.comm", "torch.nn.parallel", None),
         ("torch.nn.modules.linear", "torch.nn.parallel", "float64"),
         ("package_of_target_map.comm", "impl", None),
+        ("back_end.kernels", "impl", "float64"),
     ],
 )
-def test_only_the_suite_may_use_missing_features(topology, switch_off, module, target, expected):
+def test_only_the_suite_may_use_missing_features(
+    topology, switch_off, monkeypatch, module, target, expected
+):
     switch_off("double-precision")
+    monkeypatch.setenv(MODULES, "back_end.load")
     offered = find(topology)
     scope = {"__name__": module, "torch": torch}
     exec(SOURCE, scope)

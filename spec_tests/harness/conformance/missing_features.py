@@ -3,6 +3,7 @@
 If the target uses the feature or operator, the test fails.
 """
 
+import os
 import re
 import sys
 from traceback import walk_tb
@@ -11,6 +12,7 @@ from types import TracebackType
 import pytest
 
 from spec_tests.harness.environment.capabilities import Capabilities, in_use
+from spec_tests.harness.environment.topology import MODULES
 
 __all__ = ["find_missing", "judge"]
 
@@ -67,7 +69,10 @@ def _is_raised_by_suite(traceback: TracebackType | None, target: str) -> bool:
 
 
 def _is_library(name: str) -> bool:
-    return name.partition(".")[0] in _LIBRARIES
+    """Return whether a module belongs to a library, or to a back end that is written in Python."""
+    back_ends = os.environ.get(MODULES, "").split(",")
+    package = name.partition(".")[0]
+    return package in _LIBRARIES or any(package == each.partition(".")[0] for each in back_ends)
 
 
 def _is_below(name: str, package: str) -> bool:
