@@ -30,6 +30,8 @@ Probe = Callable[[str, Topology], None]
 TIME_LIMIT = 120
 #: Seconds after which a process that has not started counts as unable to use the devices.
 START_LIMIT = 600
+#: Seconds that a process has to end the processes of its devices.
+END_LIMIT = 20
 #: The file descriptors of stdout and stderr.
 _OUTPUTS = (1, 2)
 _CONTEXT = multiprocessing.get_context("spawn")
@@ -112,27 +114,31 @@ def try_probe(probe: Probe, name: str, topology: Topology) -> Finding:
 def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> Iterator[Finding]:
     """Yield the findings of one new process; the last one says how the process ended."""
     receiver, sender = _CONTEXT.Pipe(duplex=False)
-    process = _CONTEXT.Process(target=_send, args=(sender, probe, names, topology), daemon=True)
+    # A daemonic process must not start processes, but a device may be one.
+    process = _CONTEXT.Process(target=_send, args=(sender, probe, names, topology))
     with _without_output():
         process.start()
     sender.close()
-    if not _is_ready(receiver):
+    try:
+        if not _is_ready(receiver):
+            process.kill()
+            yield from (try_probe(probe, name, topology) for name in names)
+            return
+        for name in names:
+            try:
+                if receiver.poll(TIME_LIMIT):
+                    yield receiver.recv()
+                    continue
+                text = f"does not return within {TIME_LIMIT} s"
+            except EOFError:
+                process.join()
+                text = f"ends the process ({_describe_status(process.exitcode)})"
+            yield Finding(name, "missing", text)
+            return
+        process.join(END_LIMIT)
+    finally:
         process.kill()
-        yield from (try_probe(probe, name, topology) for name in names)
-        return
-    for name in names:
-        try:
-            if receiver.poll(TIME_LIMIT):
-                yield receiver.recv()
-                continue
-            text = f"does not return within {TIME_LIMIT} s"
-        except EOFError:
-            process.join()
-            text = f"ends the process ({_describe_status(process.exitcode)})"
-        yield Finding(name, "missing", text)
-        break
-    process.kill()
-    process.join()
+        process.join()
 
 
 def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topology) -> None:

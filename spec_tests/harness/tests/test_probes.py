@@ -1,5 +1,6 @@
 """Probes of a back end: a call that ends or blocks its process is a finding like any other."""
 
+import multiprocessing
 import os
 import time
 import warnings
@@ -80,6 +81,14 @@ def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
         Finding("needs more", "not-run", "not-run: needs 2 devices"),
         Finding("warns", "there", "", ("slow",)),
     ]
+
+
+def test_a_probe_may_start_a_process():
+    assert probes.find_all(start_a_process, ["process"], DEVICES) == [Finding("process", "there")]
+
+
+def start_a_process(name, topology):
+    multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start()
 
 
 def test_devices_for_a_single_process_are_tried_in_this_process(monkeypatch):
