@@ -51,7 +51,7 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
             print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")
         elif finding.text:
             print(f"{f'dtype {finding.name}':<{_WIDTH}}fails    {finding.text[:_MAX_TEXT]}")
-    print(f"{'dtypes':<{_WIDTH}}{', '.join(map(dtype_name, offered.dtypes))}")
+    print(f"{'dtypes':<{_WIDTH}}{', '.join(map(dtype_name, offered.dtypes)) or 'none'}")
     for kind, text in find_errors(topology).items():
         print(f"{f'layer {kind}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
         print(f"{'':<{_WIDTH}}optional; the suite does not use the layer")
@@ -63,6 +63,7 @@ def _format(clause: "Clause", finding: "Finding") -> str:
     if not finding.text:
         return finding.state
     need = f"optional, feature {clause.feature}; used" if clause.feature else "needed"
-    lines = [f"{finding.state:<9}{finding.text[:_MAX_TEXT]}", clause.says]
+    text = finding.text.removeprefix("not-run: ")
+    lines = [f"{finding.state:<9}{text[:_MAX_TEXT]}", clause.says]
     lines += [f"{need} by {clause.users}"]
     return f"\n{'':<{_WIDTH}}".join(lines)

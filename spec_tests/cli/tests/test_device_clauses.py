@@ -13,6 +13,7 @@ from spec_tests.cli import run
 from spec_tests.devices import chapter
 from spec_tests.harness.conformance.missing_features import find_missing
 from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.probes import Finding
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.simulator import native
 from spec_tests.strategies import computed_modules
@@ -253,6 +254,12 @@ def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     assert "Backend doesn't support create a new Stream" in printed
     assert "optional, feature new-streams; used by impl; without it, impl copies on" in printed
     assert all(name in printed for name in chapter.known_clauses())
+
+
+def test_doctor_gives_the_reason_for_a_clause_that_was_not_run():
+    name, clause = next(iter(chapter.known_clauses().items()))
+    finding = Finding(name, "not-run", "not-run: needs 2 devices")
+    assert command._format(clause, finding).startswith("not-run  needs 2 devices\n")
 
 
 def test_doctor_names_a_module_that_cannot_be_imported(capsys):
