@@ -23,7 +23,7 @@ def test_the_command_runs_the_clauses_on_the_devices(tmp_path):
     status, text = call("sim", "json", *options, "--", "-n", "0")
     assert status == 0, text
     assert "devices: sim:0, sim:1" in text
-    assert "-p=json" in verdicts.read_text(encoding="utf-8")
+    assert "-pjson" in verdicts.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
-__all__ = ["members", "tensors", "walk"]
+__all__ = ["members", "storage_id", "tensors", "walk"]
 
 
 def walk(value: object, path: str) -> Iterator[tuple[str, object]]:
@@ -39,3 +39,15 @@ def members(value: object) -> Mapping[object, object]:
         names = [field.name for field in dataclasses.fields(value)]
         return {name: getattr(value, name) for name in names if hasattr(value, name)}
     return {}
+
+
+def storage_id(tensor: Tensor) -> int:
+    """Return the identity of the tensor's storage; 0 if it has none.
+
+    Sparse tensors and the tensors of some back ends have no storage. The memory of some devices
+    has no address.
+    """
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except NotImplementedError:
+        return 0

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.harness.traverse import members, tensors, walk
+from spec_tests.harness.traverse import members, storage_id, tensors, walk
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,6 @@ class _InputPaths:
 
     def path_of(self, value: object) -> str | None:
         return self._others.get(id(value))
-
-
-def storage_id(tensor: Tensor) -> int:
-    """Return the identity of the tensor's storage; 0 if it has none.
-
-    Sparse tensors and the tensors of some back ends have no storage. The memory of some devices
-    has no address.
-    """
-    try:
-        return int(tensor.untyped_storage()._cdata)
-    except NotImplementedError:
-        return 0
 
 
 def _byte_offset(tensor: Tensor) -> int:

@@ -19,10 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.harness.compare.snapshot import storage_id
 from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import tensors
+from spec_tests.harness.traverse import storage_id, tensors
 
 _milliseconds = 0.0
 

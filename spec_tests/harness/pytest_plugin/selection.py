@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,8 @@ def resumed_tests(config: pytest.Config) -> list[str]:
     if hasattr(config, "workerinput"):
         tests: list[str] = config.workerinput["resumed"]
         return tests
-    return [test["test"] for test in config.pluginmanager.get_plugin("verdicts").resumed_tests]
+    log: Any = config.pluginmanager.get_plugin("verdicts")
+    return [test["test"] for test in log.resumed_tests]
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:
