@@ -225,7 +225,8 @@ def test_only_the_suite_may_use_missing_features(
 
 
 @pytest.mark.parametrize(
-    ("back_end_name", "expected"), [("sim", "aten::add"), ("Meta", None), ("SparseCPU", None)]
+    ("back_end_name", "expected"),
+    [("sim", "aten::add"), ("Sparsesim", "aten::add"), ("Meta", None), ("SparseCPU", None)],
 )
 def test_operator_is_missing_only_if_the_error_names_the_back_end(
     topology, back_end_name, expected

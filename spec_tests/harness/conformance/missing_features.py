@@ -54,7 +54,8 @@ def find_missing(error: BaseException, offered: Capabilities, target: str) -> st
     text = str(error).partition("\n")[0]
     operator = _OPERATOR.search(text)
     # An error about another back end, such as Meta, is a fault of the target's result.
-    if operator and operator[2].lower() == offered.topology.accelerator:
+    accelerator = offered.topology.accelerator
+    if operator and operator[2].lower() in (accelerator, f"sparse{accelerator}"):
         missing: str | None = operator[1]
     else:
         missing = offered.errors.get(text)
