@@ -33,8 +33,8 @@ from .._pytree import InputLeaves
 #: The attribute of replicas that run compiled code, or have submodules that do.
 _COMPILED_FLAG = "_has_compiled_code"
 
-#: Whether compiled code of two devices enters one context in backward. Since 2.14, compiled code
-#: enters a copy (pytorch 186659).
+#: Whether the compiled code of all devices enters one context in backward. Since PyTorch 2.14 it
+#: enters a copy (pytorch/pytorch#186659).
 _SHARES_CONTEXT = torch.__version__ < "2.14"
 
 #: ``torch.compile`` with the back end, mode and options of one module.
@@ -172,9 +172,10 @@ def _attach_to_replica(replica: nn.Module, function: Callable[..., Any]) -> None
 def _separate_backward_contexts(output: Any, first: int) -> None:
     """Register a hook that gives each compiled node a copy of the context variables in backward.
 
-    A backward pass has one copy of the caller's context. Compiled code enters this context in the
-    thread of its device, and two threads cannot enter one context at the same time. The nodes
-    are found from the tensors in ``output``. Their sequence numbers are ``first`` or larger.
+    A backward pass has one copy of the caller's context. Before PyTorch 2.14, compiled code enters
+    this context in the thread of its device, and two threads cannot enter one context at the same
+    time. The nodes are found from the tensors in ``output``. Their sequence numbers are ``first``
+    or larger.
     """
     leaves = InputLeaves()
     leaves.flatten(output, None, "output")

@@ -1,7 +1,7 @@
-"""The order that locks, queues, and the starts and ends of threads give to host threads.
+"""Tells the race detector how locks, queues, and starts and ends order host threads.
 
-The race detector treats all host threads as one unless it follows them. `follow_threads` replaces
-locks and queues of Python by classes that tell the detector which thread is ordered after which.
+Without `follow_threads`, the race detector treats all host threads as one. `follow_threads`
+replaces locks and queues of Python by classes that call the detector.
 """
 
 import itertools
@@ -29,13 +29,13 @@ _thread_join = threading.Thread.join
 
 @contextmanager
 def follow_threads() -> Iterator[None]:
-    """Treat each host thread as an actor of its own in all blocks of `races` inside the block.
+    """Find threads that use one tensor without order, in all blocks of `races` inside this block.
 
-    Two accesses that two threads enqueue then race if neither thread is ordered before the other,
-    even on one stream: chance decides which access comes first. Locks, conditions, events,
-    semaphores, barriers and joins of ``threading`` order threads, as do ``queue``,
-    ``concurrent.futures`` and ``backward``. Locks, queues and threads that were created before the
-    block order nothing: import the program inside the block.
+    Two accesses of two threads race if neither thread is ordered before the other, even on one
+    stream, because chance decides which access comes first. Locks, conditions, events, semaphores,
+    barriers and joins of ``threading`` order threads. ``queue``, ``concurrent.futures`` and
+    ``backward`` order threads, too. Locks, queues and threads that were created before this block
+    order nothing: import the program inside the block.
     """
     replacements = {
         threading: {"Lock": _Lock, "_allocate_lock": _Lock, "RLock": vars(threading)["_PyRLock"]},
@@ -58,7 +58,7 @@ def _number_thread() -> None:
 
 
 class _Lock:
-    """A lock; a thread that acquires it is ordered after the threads that released it."""
+    """A lock. A thread that acquires it is ordered after the threads that released it."""
 
     def __init__(self) -> None:
         self._lock = _new_lock()
@@ -93,7 +93,7 @@ class _Lock:
 
 
 class _SimpleQueue(queue.SimpleQueue[Any]):
-    """A queue; a thread that gets an item is ordered after the thread that put it."""
+    """A queue. A thread that gets an item is ordered after the thread that put it."""
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
         super().put((native.extension().hand_over(None), item), block, timeout)

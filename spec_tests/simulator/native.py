@@ -14,7 +14,8 @@ RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
 #: two threads is missing, device and size in bytes of the memory, and the operation that allocated
 #: the memory.
 RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, bool, int, int, RawAccess | None]
-#: What a thread knows when it passes a lock, a queue, or its own start or end on.
+#: A copy of the clocks of one thread, which a lock, an item of a queue, or the start or end of a
+#: thread carries to another thread.
 HostOrder: TypeAlias = object
 
 
@@ -40,13 +41,13 @@ class Extension(Protocol):
         """End the innermost block and return its races."""
 
     def follow_threads(self, follow: bool) -> None:
-        """Make each thread an actor of its own, or all threads one."""
+        """Give each host thread its own clock, or let all share one."""
 
     def hand_over(self, earlier: HostOrder | None) -> HostOrder | None:
-        """Return the order of the current thread, joined with ``earlier``."""
+        """Return the clocks of the current thread, joined with those of ``earlier``."""
 
     def take_over(self, order: HostOrder | None) -> None:
-        """Order the current thread after ``order``."""
+        """Join the clocks of the current thread with those of ``order``."""
 
     def set_fault(self, name: str, device: int, allocations: int = 0) -> None:
         """Enable the fault ``name``, a name of `FAULTS`; an empty name disables it.

@@ -51,8 +51,8 @@ class Race:
         first: The access that was enqueued first.
         second: The access that was enqueued second.
         is_free: Whether the second access frees the memory, which other tensors may then use.
-        between_threads: Whether the devices order the accesses, but not the threads: chance
-            decides which thread enqueues its access first. See `follow_threads`.
+        between_threads: Whether the device orders the accesses, but nothing orders the threads
+            that enqueue them. Only inside `follow_threads`.
         memory: Size and device of the memory, as text.
         allocation: The operation that allocated the memory, if it ran inside the block.
     """

@@ -30,8 +30,8 @@ from spec_tests.strategies.tensors import TensorSpec
 #: Kinds of layers whose gradients change only by float32 rounding if addends are reordered.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 
-#: Draws whether a call is of the function. The first example is of the function, so that a clause
-#: of both is not-offered if a target has only the class.
+#: Draws whether to call the function ``data_parallel``. The first example calls it, so that the
+#: clause is not-offered if a target has only the class.
 FUNCTIONAL = st.sampled_from([True, False])
 
 

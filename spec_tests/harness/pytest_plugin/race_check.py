@@ -1,7 +1,7 @@
 """Runs the simulator's race detector around every test: a race fails the test.
 
-``--thread-races`` treats each thread as an actor of its own. ``--late-copies`` delays copies until
-the host or another stream waits for them.
+``--thread-races`` also finds threads that use one tensor without order. ``--late-copies`` delays
+copies until the host or another stream waits for them.
 """
 
 from collections.abc import Generator, Sequence
@@ -19,7 +19,7 @@ _MAX_RACES = 5
 
 
 def follow_threads(config: pytest.Config) -> None:
-    """Follow threads until the end of the run. Call this before the target is imported.
+    """Find races between threads until the end of the run. Call it before the target is imported.
 
     Raises:
         pytest.UsageError: The accelerator is not the simulator.

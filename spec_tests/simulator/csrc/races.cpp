@@ -42,7 +42,7 @@ struct Thread {
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
 auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
-// The first thread stands for all threads if they are not followed.
+// If all threads share one clock, it is that of the first entry.
 auto& threads = *new std::vector<Thread>;
 auto& thread_indices = *new std::unordered_map<long, uint32_t>;  // by number of the thread
 uint64_t last_version = 0;

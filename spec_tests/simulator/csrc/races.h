@@ -2,13 +2,13 @@
 //
 // A step is one operator on one stream. Each stream numbers its steps. The vector clock of a stream
 // has, for every stream, the number of the last step that is ordered before the stream's next step.
-// The host has the steps for which some thread has waited. Two accesses to one byte, one of them a
-// write, race if neither is ordered before the other.
+// All host threads share one clock. It has the steps for which some thread has waited. Two accesses
+// to one byte, one of them a write, race if neither is ordered before the other.
 //
-// If threads are followed, each host thread has a clock of its own, and a lock, a queue, or the
-// start or end of a thread passes it on. Two accesses that two threads enqueue then also race if
-// neither thread is ordered before the other: the order in which they reach a stream is chance. A
-// thread of autograd acts for the thread that called backward.
+// After `follow_threads(true)` each host thread has its own clock. Locks, queues, and the starts and
+// ends of threads carry a clock from one thread to another. Two accesses of two threads then also
+// race if neither thread is ordered before the other, because chance decides which access reaches a
+// stream first. The threads of autograd use the clock of the thread that called backward.
 //
 // Accesses are recorded only inside a `simulator.races` block.
 
@@ -72,7 +72,8 @@ struct Access {
   std::shared_ptr<const Operation> operation;
 };
 
-// What a thread knows when it passes a lock, a queue, or its own start or end on.
+// A copy of the clocks of one thread, which a lock, an item of a queue, or the start or end of a
+// thread carries to another thread.
 struct HostOrder {
   uint64_t generation;
   Clock waited;  // the steps of streams for which the thread has waited
@@ -109,12 +110,12 @@ inline bool is_on() noexcept {
 void open(std::optional<uint64_t> late_copies);
 std::vector<Race> close();
 
-// Makes each thread an actor of its own, or all threads one.
+// Gives each host thread its own clock if `follow` is true; else all host threads share one clock.
 void follow_threads(bool follow);
-// Adds the order of the current thread to `earlier`, which may be null. Returns null outside of a
-// block, and if threads are not followed.
+// Returns the clocks of the current thread, joined with those of `earlier`, which may be null.
+// Returns null outside of a block, and if all threads share one clock.
 std::shared_ptr<HostOrder> hand_over(const std::shared_ptr<HostOrder>& earlier);
-// Orders the current thread after `order`, which may be null.
+// Joins the clocks of the current thread with those of `order`, which may be null.
 void take_over(const std::shared_ptr<HostOrder>& order);
 
 // One operator on the current stream of one device.
