@@ -28,24 +28,26 @@ struct Stream {
   c10::StreamId id;
   Clock clock;
   uint32_t thread = 0;  // the thread whose clock was merged last
-  uint64_t host_version = 0;
+  uint64_t wait_count = 0;  // at that time
 };
 
 struct Thread {
   Clock waited;  // the steps of streams for which the thread has waited
   Clock threads;  // for every thread: the time up to which it is ordered before; its own time
-  uint64_t version = 0;  // of `waited`
 };
+
+// The first entry of `threads`. It stands for all threads whose order is not known: for each thread
+// if all share one clock, else for those that Python's `threading` has not started.
+constexpr uint32_t kUnknownThread = 0;
 
 // The mutex guards all variables below, which are never destroyed, because threads may outlive this
 // library. Never free device memory while the mutex is held: the free acquires the mutex again.
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
 auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
-// If all threads share one clock, it is that of the first entry.
 auto& threads = *new std::vector<Thread>;
 auto& thread_indices = *new std::unordered_map<long, uint32_t>;  // by number of the thread
-uint64_t last_version = 0;
+uint64_t wait_count = 0;
 bool is_following = false;
 // The number of outermost blocks so far. Work before the current outermost block counts as
 // finished, so accesses of earlier generations are ignored.
@@ -82,16 +84,16 @@ bool is_backward(const Access& access) {
 }
 
 bool is_in_host_order(const Access& first, const Access& second) {
-  return first.thread == second.thread ||
+  return first.thread == kUnknownThread || second.thread == kUnknownThread ||
+      first.thread == second.thread ||
       time_in(threads[second.thread].threads, first.thread) >= first.thread_time ||
       (is_backward(first) && is_backward(second));
 }
 
-// The index of the thread. PyTorch hands the number of the thread on to the threads of autograd.
-// Threads that Python's `threading` has not started share the first index.
+// The index of the thread. PyTorch passes the number of a thread to the threads of autograd.
 uint32_t current_thread() {
   static const auto& key = *new std::string("sim.thread");
-  uint32_t index = 0;
+  uint32_t index = kUnknownThread;
   if (is_following && at::impl::ThreadLocalPythonObjects::contains(key)) {
     const auto number =
         PyLong_AsLong(at::impl::ThreadLocalPythonObjects::get(key)->ptr(getPyInterpreter()));
@@ -105,8 +107,19 @@ uint32_t current_thread() {
   return index;
 }
 
-Thread& this_thread() {
-  return threads[current_thread()];
+// The steps for which the thread has waited. A wait of an unknown thread counts for all threads, and
+// each wait counts for an unknown thread.
+Clock waited_by(uint32_t thread) {
+  if (thread == kUnknownThread) {
+    Clock clock;
+    for (const auto& each : threads) {
+      join(clock, each.waited);
+    }
+    return clock;
+  }
+  Clock clock = threads[thread].waited;
+  join(clock, threads[kUnknownThread].waited);
+  return clock;
 }
 
 uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
@@ -124,10 +137,10 @@ uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
 Stream& sync_with_host(uint32_t index) {
   auto& stream = streams[index];
   const auto thread = current_thread();
-  if (stream.thread != thread || stream.host_version != threads[thread].version) {
-    join(stream.clock, threads[thread].waited);
+  if (stream.thread != thread || stream.wait_count != wait_count) {
+    join(stream.clock, waited_by(thread));
     stream.thread = thread;
-    stream.host_version = threads[thread].version;
+    stream.wait_count = wait_count;
   }
   return stream;
 }
@@ -137,9 +150,8 @@ Stream& sync_with_host(const c10::Stream& stream) {
 }
 
 void join_host_clock(const Clock& clock) {
-  auto& thread = this_thread();
-  join(thread.waited, clock);
-  thread.version = ++last_version;
+  join(threads[current_thread()].waited, clock);
+  ++wait_count;
 }
 
 void run_copies_for_host() {
@@ -149,7 +161,7 @@ void run_copies_for_host() {
   Clock clock;
   {
     const Lock lock(mutex);
-    clock = this_thread().waited;
+    clock = waited_by(current_thread());
   }
   deferred_copies::run_ordered_before(clock);
 }
@@ -335,7 +347,7 @@ void take_over(const std::shared_ptr<HostOrder>& order) {
   const Lock lock(mutex);
   if (is_following && order->generation == generation) {
     join_host_clock(order->waited);
-    join(this_thread().threads, order->threads);
+    join(threads[current_thread()].threads, order->threads);
   }
 }
 
@@ -497,11 +509,9 @@ bool record_free(AllocationState& allocation) {
       return false;
     }
     // The last reference may be deleted by another thread than the one that has waited. Reference
-    // counts order the two.
+    // counts order the two, so each wait counts.
     auto clock = streams[index_of_stream(allocation.device, allocation.stream)].clock;
-    for (const auto& thread : threads) {
-      join(clock, thread.waited);
-    }
+    join(clock, waited_by(kUnknownThread));
     std::copy_if(
         allocation.accesses.begin(), allocation.accesses.end(), std::back_inserter(unsafe),
         [&](const Access& access) { return !is_safe_to_free(allocation, access, clock); });

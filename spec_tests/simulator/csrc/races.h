@@ -8,7 +8,8 @@
 // After `follow_threads(true)` each host thread has its own clock. Locks, queues, and the starts and
 // ends of threads carry a clock from one thread to another. Two accesses of two threads then also
 // race if neither thread is ordered before the other, because chance decides which access reaches a
-// stream first. The threads of autograd use the clock of the thread that called backward.
+// stream first. The threads of autograd use the clock of the thread that called backward. Threads
+// that C++ code starts race with no other thread.
 //
 // Accesses are recorded only inside a `simulator.races` block.
 

@@ -1,5 +1,6 @@
 """With `follow_threads` the race detector finds threads that use one tensor without order."""
 
+import _thread
 import queue
 import threading
 import time
@@ -281,6 +282,16 @@ def test_detector_finds_no_race_of_ordered_threads(program):
     with simulator.follow_threads(), simulator.races() as found:
         program(True)
     assert [str(race) for race in found] == []
+
+
+def test_threads_that_threading_has_not_started_race_with_no_thread():
+    done = []
+    with simulator.follow_threads(), simulator.races() as found:
+        x = zeros()
+        _thread.start_new_thread(lambda: done.append(x.add_(1)), ())
+        wait_without_order(done)
+        x.add_(1)
+    assert found == []
 
 
 @pytest.mark.parametrize("program", PROGRAMS[:2], ids=lambda program: program.__name__)
