@@ -71,7 +71,7 @@ class _Lock:
         return acquired
 
     def release(self) -> None:
-        self._order = native.extension().hand_over(self._order)
+        self._order = native.extension().hand_over()
         self._lock.release()
 
     def locked(self) -> bool:
@@ -96,7 +96,7 @@ class _SimpleQueue(queue.SimpleQueue[Any]):
     """A queue. A thread that gets an item is ordered after the thread that put it."""
 
     def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
-        super().put((native.extension().hand_over(None), item), block, timeout)
+        super().put((native.extension().hand_over(), item), block, timeout)
 
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         order, item = super().get(block, timeout)
@@ -111,7 +111,7 @@ class _SimpleQueue(queue.SimpleQueue[Any]):
 
 
 def _start(thread: threading.Thread) -> None:
-    vars(thread)["_order_of_start"] = native.extension().hand_over(None)
+    vars(thread)["_order_of_start"] = native.extension().hand_over()
     _thread_start(thread)
 
 
@@ -121,7 +121,7 @@ def _run(thread: threading.Thread) -> None:
     try:
         _thread_run(thread)
     finally:
-        vars(thread)["_order_of_end"] = native.extension().hand_over(None)
+        vars(thread)["_order_of_end"] = native.extension().hand_over()
 
 
 def _join(thread: threading.Thread, timeout: float | None = None) -> None:

@@ -43,8 +43,8 @@ class Extension(Protocol):
     def follow_threads(self, follow: bool) -> None:
         """Give each host thread its own clock, or let all share one."""
 
-    def hand_over(self, earlier: HostOrder | None) -> HostOrder | None:
-        """Return the clocks of the current thread, joined with those of ``earlier``."""
+    def hand_over(self) -> HostOrder | None:
+        """Return the clocks of the current thread."""
 
     def take_over(self, order: HostOrder | None) -> None:
         """Join the clocks of the current thread with those of ``order``."""

@@ -321,7 +321,7 @@ void follow_threads(bool follow) {
   is_following = follow;
 }
 
-std::shared_ptr<HostOrder> hand_over(const std::shared_ptr<HostOrder>& earlier) {
+std::shared_ptr<HostOrder> hand_over() {
   if (!is_on()) {
     return nullptr;
   }
@@ -331,13 +331,10 @@ std::shared_ptr<HostOrder> hand_over(const std::shared_ptr<HostOrder>& earlier) 
   }
   const auto index = current_thread();
   auto& thread = threads[index];
-  HostOrder order{generation, thread.waited, thread.threads};
+  auto order =
+      std::make_shared<HostOrder>(HostOrder{generation, thread.waited, thread.threads});
   ++thread.threads[index];
-  if (earlier && earlier->generation == generation) {
-    join(order.waited, earlier->waited);
-    join(order.threads, earlier->threads);
-  }
-  return std::make_shared<HostOrder>(std::move(order));
+  return order;
 }
 
 void take_over(const std::shared_ptr<HostOrder>& order) {

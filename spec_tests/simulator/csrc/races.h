@@ -113,9 +113,9 @@ std::vector<Race> close();
 
 // Gives each host thread its own clock if `follow` is true; else all host threads share one clock.
 void follow_threads(bool follow);
-// Returns the clocks of the current thread, joined with those of `earlier`, which may be null.
-// Returns null outside of a block, and if all threads share one clock.
-std::shared_ptr<HostOrder> hand_over(const std::shared_ptr<HostOrder>& earlier);
+// Returns the clocks of the current thread; null outside of a block, and if all threads share one
+// clock.
+std::shared_ptr<HostOrder> hand_over();
 // Joins the clocks of the current thread with those of `order`, which may be null.
 void take_over(const std::shared_ptr<HostOrder>& order);
 

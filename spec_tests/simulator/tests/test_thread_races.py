@@ -35,9 +35,9 @@ def run_together(*functions):
         thread.join()
 
 
-def wait_without_order(values):
-    """Wait until the list has a value. The loop orders nothing."""
-    while not values:
+def wait_until(condition):
+    """Wait in a loop, which orders nothing, until ``condition()`` is true."""
+    while not condition():
         time.sleep(0.001)
 
 
@@ -141,6 +141,8 @@ def a_simple_queue_orders_its_items(correct):
 def a_new_thread_is_ordered_after_its_start(correct):
     x = zeros()
     thread = threading.Thread(target=x.add_, args=[1])
+    # `start` waits for the new thread. By chance, the lock of this wait orders the threads, too.
+    thread._started.wait = lambda: wait_until(thread._started.is_set)
     if correct:
         x.mul_(2)
     thread.start()
@@ -212,7 +214,7 @@ def an_event_of_a_stream_does_not_order_threads(correct):
     def read():
         if correct:
             handed.get()
-        wait_without_order(values)
+        wait_until(lambda: values)
         torch.accelerator.current_stream(values[0].device).wait_stream(side)
         values[0].record_stream(torch.accelerator.current_stream(values[0].device))
         values[0].clone()
@@ -229,8 +231,7 @@ def backward_is_ordered_with_its_caller(correct):
     if correct:
         thread.join()
     else:
-        while leaf.grad is None:
-            time.sleep(0.001)
+        wait_until(lambda: leaf.grad is not None)
     leaf.grad.add_(1)
     thread.join()
 
@@ -289,7 +290,7 @@ def test_threads_that_threading_has_not_started_race_with_no_thread():
     with simulator.follow_threads(), simulator.races() as found:
         x = zeros()
         _thread.start_new_thread(lambda: done.append(x.add_(1)), ())
-        wait_without_order(done)
+        wait_until(lambda: done)
         x.add_(1)
     assert found == []
 
