@@ -121,7 +121,7 @@ class OwnSteps(DataParallel):
         return [self.module(*inputs[0])]
 
 
-@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_a_wrapper_with_its_own_steps_cannot_be_traced(topology):
     x = torch.ones(4, 2, device=topology.device(0))
     net = OwnSteps(nn.Linear(2, 2).to(topology.device(0)), topology.take(2))

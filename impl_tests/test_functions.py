@@ -60,7 +60,7 @@ def test_device_minus_one_is_the_cpu_under_any_default_device(topology, gather_o
 
 
 # PyTorch calls torch.jit.script when it computes the first forward derivative.
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(topology):
     with forward_ad.dual_level():
         x = torch.ones(4, device=topology.device(0))

@@ -10,6 +10,7 @@ from torch import nn
 
 from impl import parallel_apply
 from impl._threads import pool as thread_pool
+from impl._threads.locals import can_isolate_locals
 from impl_tests.samples import FunctionMode
 from spec_tests.strategies.exceptions import ExceptionSpec
 
@@ -66,6 +67,7 @@ def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
         assert run_on_the_cpu(threading.get_ident, in_turn=in_turn) == [threading.get_ident()]
 
 
+@pytest.mark.skipif(not can_isolate_locals(), reason="not-run: this Python isolates no locals")
 @pytest.mark.usefixtures("can_isolate_locals")
 def test_modules_in_the_calling_thread_do_not_see_locals_of_earlier_modules(monkeypatch):
     monkeypatch.setattr(
@@ -81,7 +83,7 @@ def test_modules_in_the_calling_thread_do_not_see_locals_of_earlier_modules(monk
     assert run_on_the_cpu(*[find_and_set] * 3) == [False] * 3
 
 
-@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit")
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_trace_may_record_one_module_only(topology, count):
     device = topology.device(0)

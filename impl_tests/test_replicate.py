@@ -14,7 +14,7 @@ from impl.replicate import (
     _replicatable_module,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit")
 DETACH = pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
 
 

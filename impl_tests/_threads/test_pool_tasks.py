@@ -9,8 +9,12 @@ import torch
 
 from impl._device import CPU
 from impl._threads import pool
-from impl._threads.locals import can_isolate_locals
+from impl._threads.locals import SINGLE_USE_THREADS, can_isolate_locals
 from impl._threads.state import call_in, thread_states
+
+REUSES_WORKERS = pytest.mark.skipif(
+    SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"
+)
 
 
 class Value:
@@ -39,6 +43,7 @@ def outcomes(monkeypatch):
     pool._pool.close()
 
 
+@pytest.mark.skipif(SINGLE_USE_THREADS, reason="not-run: this Python frees such objects later")
 def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
     argument, is_deleted = Value(), threading.Event()
     outcomes.reference = weakref.ref(argument)
@@ -144,6 +149,7 @@ def run_on(device):
     return pool.start(run).wait()
 
 
+@REUSES_WORKERS
 @pytest.mark.parametrize(("num_threads", "is_reused"), [(1, True), (2, False)])
 def test_a_worker_that_may_have_openmp_threads_is_not_reused(num_threads, is_reused):
     before = torch.get_num_threads()
@@ -155,6 +161,7 @@ def test_a_worker_that_may_have_openmp_threads_is_not_reused(num_threads, is_reu
         torch.set_num_threads(before)
 
 
+@REUSES_WORKERS
 def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
