@@ -193,18 +193,18 @@ def run_with_and_without_hold(
     with devices[0]:  # Module.to would make two tensors of a shared buffer.
         module = MODULES[sequence.module_name]().train(sequence.training)
     copied = copy.deepcopy(module)
+    inputs = [torch.rand(rows, 2).to(devices[0]) for rows, _, _ in sequence.steps]
     found = []
     for network, held in ((module, True), (copied, False)):
-        torch.manual_seed(1)
         wrapper = target.data_parallel.DataParallel(network, devices)
         with wrapper.hold() if held else nullcontext():
-            found.append([_step(wrapper, step, devices[0]) for step in sequence.steps])
+            steps = zip(inputs, sequence.steps, strict=True)
+            found.append([_step(wrapper, x, step) for x, step in steps])
     return found[0], found[1]
 
 
-def _step(wrapper: Any, step: tuple[int, str, bool], device: torch.device) -> Any:
-    rows, change, inference = step
-    x = torch.rand(rows, 2).to(device)
+def _step(wrapper: Any, x: Tensor, step: tuple[int, str, bool]) -> Any:
+    _, change, inference = step
     with torch.no_grad():
         BUFFER_CHANGES[change](wrapper.module)
         # inference_mode(False) would turn grad mode on.
