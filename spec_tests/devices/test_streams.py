@@ -87,7 +87,7 @@ def test_an_error_in_a_block_restores_stream_and_device(topology):
 
 @clause("devices.streams.asynchronous")
 def test_a_stream_that_does_not_wait_reads_too_early(topology):
-    found = any(_reads_too_early(topology.device(0)) for _ in range(3))
+    found = any(_reads_too_early(topology.device(0)) for _ in range(10))
     if not found:
         raise NotImplementedError(SYNCHRONOUS)
 

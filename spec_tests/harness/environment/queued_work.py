@@ -37,7 +37,7 @@ def _find_product(device: torch.device) -> tuple[Tensor, float]:
     rows, most_rows = _ROWS
     while True:
         matrix = torch.zeros(rows, rows, device=device)
-        duration = min(_measure(matrix) for _ in range(2))
+        duration = min(_measure(matrix) for _ in range(5))
         if duration >= _LEAST or rows == most_rows:
             return matrix, duration
         rows *= 2
