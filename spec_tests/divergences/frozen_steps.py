@@ -96,6 +96,10 @@ def run_steps(
     torch.manual_seed(0)
     with devices[0]:
         module = MODULES[name]()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            # The numbers of the CPU: some devices draw other numbers after the same seed.
+            parameter.copy_(torch.randn(parameter.shape))
     wrapper = target.data_parallel.DataParallel(module, devices, **options)
     optimizer = torch.optim.SGD(wrapper.parameters(), lr=0.1)
     return [_run(wrapper, optimizer, step, devices[0]) for step in steps]
