@@ -93,9 +93,10 @@ def run_steps(
     **options: Any,
 ) -> list[Any]:
     """Return for each step the outputs, the gradient of the input and the state of the module."""
-    torch.manual_seed(0)
     with devices[0]:
         module = MODULES[name]()
+    torch.accelerator.synchronize(devices[0])  # Late kernels may draw numbers of the CPU.
+    torch.manual_seed(0)
     with torch.no_grad():
         for parameter in module.parameters():
             # The numbers of the CPU: some devices draw other numbers after the same seed.
