@@ -2,8 +2,9 @@
 
 Each model runs on simulated (or real) devices and as two CPU replicas, `["cpu", "cpu"]`. Variants
 are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
-impl with `hold` (evaluation only) and, on the CPU, impl.distributed and DistributedDataParallel
-with two ranks. torch.nn.parallel does not run on the CPU. Another target takes the place of impl,
+impl with `hold` or `map` (evaluation only) and, on the CPU, the plain module with two intra-op
+threads, and impl.distributed and DistributedDataParallel with two ranks, which have one intra-op
+thread each. torch.nn.parallel does not run on the CPU. Another target takes the place of impl,
 without the variants and without the CPU. A training step is zero_grad, forward, loss and backward.
 Peak memory is that of the accelerator's devices, not that of the CPU.
 """
@@ -72,21 +73,30 @@ def bench_cpu(time_in_turn, benchmark, pool, name, mode):
     wrappers = {"one device": lambda module: module, **_wrap_by_impl(["cpu"] * RANKS, mode)}
     with ExitStack() as stack:
         calls = _build_calls(MODELS[name], "cpu", mode, wrappers, stack)
+        # It comes first: its second thread spins for a moment, beside a call that has one thread.
+        calls = {"one device two threads": partial(_use_two_threads, calls["one device"]), **calls}
         for variant in ("impl.distributed", "DistributedDataParallel"):
             pool.run(RANKS, ranks.build_model_and_batch, variant, name, mode)
             calls[variant] = partial(_run_ranks, pool, variant)
         time_in_turn(calls)
 
 
+class Mapped(impl.DataParallel):
+    """A wrapper that computes the chunks of a batch with `map`."""
+
+    def forward(self, *inputs, **kwargs):
+        """Return the gathered outputs."""
+        chunks = impl.scatter(kwargs or inputs, self.device_ids)
+        return self.gather([*self.map(chunks)], self.output_device)
+
+
 def _wrap_by_impl(devices, mode):
     """Return, for each variant of impl, the function that wraps a module."""
-    variants = {"impl": {}, "impl in turn": {"in_turn": True}}
+    wrap = partial(impl.DataParallel, device_ids=devices)
+    variants = {"impl": wrap, "impl in turn": partial(wrap, in_turn=True)}
     if mode == "evaluation":
-        variants["impl held"] = {}
-    return {
-        variant: partial(impl.DataParallel, device_ids=devices, **options)
-        for variant, options in variants.items()
-    }
+        variants |= {"impl held": wrap, "impl map": partial(Mapped, device_ids=devices)}
+    return variants
 
 
 def _build_calls(model, device, mode, wrappers, stack):
@@ -100,7 +110,7 @@ def _build_calls(model, device, mode, wrappers, stack):
     inputs = tree_map_only(torch.Tensor, lambda x: x.to(device), model.inputs(ROWS))
     for variant, wrap in wrappers.items():
         wrapped = wrap(module)
-        if variant == "impl held":
+        if variant in ("impl held", "impl map"):
             stack.enter_context(wrapped.hold())
         calls[variant] = partial(ranks.run_model, wrapped, inputs, model.loss)
     losses = {variant: call() for variant, call in calls.items()}
@@ -109,6 +119,16 @@ def _build_calls(model, device, mode, wrappers, stack):
         for variant, loss in losses.items():
             assert loss == pytest.approx(expected, rel=1e-3), variant
     return calls
+
+
+def _use_two_threads(call):
+    """Call ``call`` with two intra-op threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        return call()
+    finally:
+        torch.set_num_threads(before)
 
 
 def _run_ranks(pool, variant):
