@@ -41,7 +41,7 @@ class Extension(Protocol):
         """End the innermost block and return its races."""
 
     def follow_threads(self, follow: bool) -> None:
-        """Give each host thread its own clock, or let all share one."""
+        """Give each host thread its own clock if ``follow`` is true; else all share one clock."""
 
     def hand_over(self) -> HostOrder | None:
         """Return the clocks of the current thread."""
