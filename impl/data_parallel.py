@@ -286,8 +286,13 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
 
     @exclude_from_compilation
     def _compute_on_several(
-        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        steps: Any = None,
     ) -> Any:
+        """Compute a batch. ``steps`` has other methods for all steps but :meth:`scatter`."""
+        steps = self if steps is None else steps
         check_not_traced()
         with record_function(self._recorded_name):
             cached = self._find_cached_replicas()
@@ -299,14 +304,14 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
                 arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
                 all_args, all_kwargs = zip(*arguments, strict=True)
                 del arguments
-            replicas = cached[: len(used)] or self.replicate(self.module, used)
+            replicas = cached[: len(used)] or steps.replicate(self.module, used)
             try:
-                outputs = self.parallel_apply(replicas, all_args, all_kwargs)
+                outputs = steps.parallel_apply(replicas, all_args, all_kwargs)
             finally:
                 chunks.write_back()
             # Free the memory of the replicas and the inputs before the outputs are gathered.
             del cached, replicas, all_args, all_kwargs
-            return self.gather(outputs, self.output_device)
+            return steps.gather(outputs, self.output_device)
 
 
 @partial(exclude_from_compilation, has_callees=False)

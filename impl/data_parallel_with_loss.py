@@ -8,9 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from ._arguments import argument
+from ._compat import exclude_from_compilation
 from ._device import DeviceLike
+from ._pytree import InputLeaves, remove_markers
+from ._replica import ReplicaLeaves, has_compiled_code
+from .batch_norm import SyncBatchNorm
 from .data_parallel import DataParallel
-from .parallel_apply import get_a_var
+from .parallel_apply import get_a_var, parallel_apply
+from .replicate import replicate_with
 
 __all__ = ["DataParallelWithLoss"]
 
@@ -93,7 +98,53 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
                 ``"none"``.
             Exception: See :meth:`DataParallel.forward`.
         """
-        result: Any = super().forward(*inputs, target=target, **kwargs)
+        return self._reduce(super().forward(*inputs, target=target, **kwargs))
+
+    @exclude_from_compilation
+    def backward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
+        """Compute the loss of one batch, and add its gradients to those of the parameters.
+
+        Loss and gradients are those of a forward and ``loss.backward()``, apart from rounding. But
+        each replica computes its backward in a thread of its own. PyTorch computes the backward of
+        all CPU replicas in one thread, so this is faster for replicas on the CPU.
+
+        If a tensor in the arguments requires grad, or the module has a :class:`SyncBatchNorm`, or
+        there is one device, this method calls the wrapper, and ``backward`` of the loss.
+
+        Args:
+            inputs: See :meth:`forward`.
+            target: See :meth:`forward`.
+            kwargs: See :meth:`forward`.
+
+        Returns:
+            The loss, without gradients.
+
+        Raises:
+            ValueError: The reduction is ``"none"``.
+            RuntimeError: Grad mode is off; no loss requires grad; or two replicas share a part
+                of the autograd graph, such as a tensor with history that is no member of the
+                module; or a replica has changed a parameter in place, as ``nn.Embedding`` with
+                ``max_norm`` does, and there are several replicas on its device.
+            Exception: See :meth:`forward`. The gradients of the parameters are then as before.
+
+        Note:
+            Overrides of :meth:`replicate` are not called. Replicas on the first device share the
+            memory of the parameters. Changes of a parameter through ``.data`` are not detected.
+        """
+        if self.module.reduction == "none":
+            raise ValueError("backward() needs one number, and the reduction is 'none'")
+        if not torch.is_grad_enabled():
+            raise RuntimeError("backward() needs grad mode, which is off")
+        arguments = {**kwargs, "target": target}
+        if len(self.device_ids) < 2 or _needs_one_backward(self.module, (inputs, arguments)):
+            loss: Tensor = self(*inputs, **arguments)
+            torch.autograd.backward(loss)
+            return loss.detach()
+        result: Tensor = self._compute_on_several(inputs, arguments, _StepsOfBackward(self))
+        return result
+
+    def _reduce(self, result: Any) -> Tensor:
+        """Return the loss of the batch. ``result`` has the gathered outputs of the replicas."""
         loss: Tensor
         if self.module.reduction == "none":
             loss = result
@@ -104,6 +155,64 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             losses = losses.masked_fill(weights == 0, 0)  # The mean of an empty chunk is NaN.
             loss = (losses * (weights / weights.sum())).sum().to(losses.dtype)
         return loss
+
+
+class _StepsOfBackward:
+    """The steps of one call of :meth:`DataParallelWithLoss.backward` on several devices."""
+
+    def __init__(self, wrapper: DataParallelWithLoss) -> None:
+        self.wrapper, self.leaves = wrapper, ReplicaLeaves()
+
+    def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:
+        """Return replicas whose parameters are leaves."""
+        frozen = self.wrapper._frozen_copies()
+        return replicate_with(
+            frozen, module, device_ids, detach=False, with_parameters=True, leaves=self.leaves
+        )
+
+    def parallel_apply(
+        self, replicas: Sequence[nn.Module], inputs: Sequence[Any], kwargs: Any
+    ) -> Tensor:
+        """Run forward and backward of each replica; return the loss of the batch."""
+        wrapper = self.wrapper
+        outputs = wrapper.parallel_apply(replicas, inputs, kwargs)
+        self.leaves.check_shared(wrapper.module)
+        losses = [output[0] if isinstance(output, tuple) else output for output in outputs]
+        ends = [loss.detach().requires_grad_() for loss in losses]
+        numbers = [
+            (end, *output[1:]) if isinstance(output, tuple) else end
+            for end, output in zip(ends, outputs, strict=True)
+        ]
+        total = wrapper._reduce(wrapper.gather(numbers, wrapper.output_device))
+        factors = torch.autograd.grad(total, ends)
+        calls = [
+            (device, loss, factor)
+            for device, loss, factor in zip(wrapper.device_ids, losses, factors, strict=False)
+            if loss.requires_grad
+        ]
+        if not calls:
+            raise RuntimeError("no loss requires grad: all parameters are frozen or unused")
+        parallel_apply(
+            [torch.autograd.backward] * len(calls),
+            [call[1:] for call in calls],
+            devices=[device for device, *_ in calls],
+            in_turn=wrapper.in_turn or any(map(has_compiled_code, replicas)),
+        )
+        self.leaves.pass_gradients()
+        return total.detach()
+
+    def gather(self, outputs: Tensor, _: DeviceLike) -> Tensor:
+        """Return the loss, which is on the output device."""
+        return outputs
+
+
+def _needs_one_backward(module: nn.Module, arguments: Any) -> bool:
+    """Return whether the graphs of the replicas have common parts."""
+    leaves = InputLeaves()
+    leaves.flatten(remove_markers(arguments), None, "argument")
+    return any(leaf.tensor.requires_grad for leaf in leaves.copied) or any(
+        isinstance(each, SyncBatchNorm) for each in module.modules()
+    )
 
 
 class _ModuleWithLoss(nn.Module):

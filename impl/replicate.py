@@ -25,7 +25,15 @@ from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
 from ._legacy_names import _is_script_method as _is_script_method
-from ._replica import FrozenCopies, ReplicaMap, Tree, build_replicas, can_be_kept, collect_tree
+from ._replica import (
+    FrozenCopies,
+    ReplicaLeaves,
+    ReplicaMap,
+    Tree,
+    build_replicas,
+    can_be_kept,
+    collect_tree,
+)
 from ._replica import is_script_module as _is_script_module
 from .comm import broadcast_coalesced
 from .functions import Broadcast
@@ -111,8 +119,13 @@ def replicate_with(
     buffer_size: int = REPLICA_BUFFER_SIZE,
     *,
     with_parameters: bool,
+    leaves: ReplicaLeaves | None = None,
 ) -> list[T]:
-    """Do what :func:`replicate` does, with kept copies of frozen parameters from ``frozen``."""
+    """Do what :func:`replicate` does, with kept copies of frozen parameters from ``frozen``.
+
+    If ``leaves`` is given, the copies that receive gradients are leaves of the autograd graph, and
+    ``leaves`` can pass their gradients to ``network``.
+    """
     with argument("network"):
         tree = collect_tree(network)
     if not _are_replicatable(tree.modules):
@@ -138,7 +151,9 @@ def replicate_with(
     with pause_gc():
         with argument("network or devices"):
             groups = [
-                attached_copies(attached, targets, buffer_size=buffer_size),
+                attached_copies(attached, targets, buffer_size=buffer_size)
+                if leaves is None
+                else leaves.rows(attached, targets, buffer_size),
                 detached_copies(detached, targets, buffer_size=buffer_size),
             ]
             if frozen is not None:

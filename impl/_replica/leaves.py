@@ -1,0 +1,118 @@
+"""Replicas whose tensors are leaves of the autograd graph, so that each has its own backward."""
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from .._comm import PLAIN_CLASSES, attached_copies, with_class_and_attributes
+from .._compat import use_plain_operators, version_counters
+from .._device import is_cpu
+
+
+class ReplicaLeaves:
+    """The leaves that take the place of the copies of one call of ``replicate``."""
+
+    def __init__(self) -> None:
+        self._copies: list[Tensor] = []
+        self._leaves: list[Tensor] = []
+        #: The tensors that several replicas share, and their versions.
+        self._shared: tuple[Sequence[Tensor], list[object]] = ((), [])
+
+    def rows(
+        self, tensors: Sequence[Tensor], targets: Sequence[torch.device], buffer_size: int
+    ) -> list[list[Tensor]]:
+        """Return a list of leaves for each of ``targets``; the first one has ``tensors``.
+
+        Leaves on the device of ``tensors`` share their memory.
+        """
+        source = targets[0]
+        if targets.count(source) > 1:
+            shared = [tensor for tensor in tensors if not tensor.is_inference()]
+            self._shared = shared, version_counters(shared)
+        others = [target for target in targets if target != source]
+        copies: Iterator[Sequence[Tensor]] = iter(())
+        if others:
+            copies = iter(attached_copies(tensors, [source, *others], buffer_size=buffer_size)[1:])
+        rows = [tensors if target == source else next(copies) for target in targets]
+        return [[self._add(copy) for copy in row] for row in rows]
+
+    def check_shared(self, network: nn.Module) -> None:
+        """Raise RuntimeError if a replica has changed a tensor that other replicas share."""
+        tensors, versions = self._shared
+        for tensor, old, new in zip(tensors, versions, version_counters(tensors), strict=True):
+            if old != new:
+                members = chain(network.named_parameters(), network.named_buffers())
+                name = next(name for name, each in members if each is tensor)
+                raise RuntimeError(
+                    f"A replica changed parameter {name!r} in place, and the replicas on "
+                    f"{tensor.device} share its memory: call the wrapper and loss.backward() "
+                    "instead"
+                )
+
+    def pass_gradients(self) -> None:
+        """Pass the gradients of the leaves to the tensors that were copied, and free them."""
+        copies, gradients = [], []
+        for copy, leaf in zip(self._copies, self._leaves, strict=True):
+            if leaf.grad is not None:
+                copies.append(copy)
+                gradients.append(leaf.grad)
+                leaf.grad = None
+        self._copies, self._leaves = [], []
+        if not gradients:
+            return
+        if all(is_cpu(grad.device) and grad.layout is torch.strided for grad in gradients):
+            copies, gradients = _add_gradients(copies, gradients)
+            torch.autograd.backward(_Gradients.apply(gradients, *copies))  # type: ignore[no-untyped-call] # in torch
+        else:
+            torch.autograd.backward(copies, gradients)
+
+    def _add(self, copy: Tensor) -> Tensor:
+        leaf = _detached(copy)
+        if copy.requires_grad:
+            self._copies.append(copy)
+            self._leaves.append(leaf.requires_grad_())
+        return leaf
+
+
+def _detached(copy: Tensor) -> Tensor:
+    """Return a leaf with the memory, version, class and attributes of ``copy``."""
+    if type(copy) in PLAIN_CLASSES and not copy.__dict__:
+        return copy.detach()
+    with use_plain_operators():
+        leaf = copy.detach()
+    return with_class_and_attributes(leaf, copy)
+
+
+def _add_gradients(
+    copies: Sequence[Tensor], gradients: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """Return each of ``copies`` once, with the sum of its gradients."""
+    sums: dict[int, tuple[Tensor, Tensor]] = {}
+    for copy, grad in zip(copies, gradients, strict=True):
+        if id(copy) in sums:
+            sums[id(copy)][1].add_(grad)
+        else:
+            sums[id(copy)] = copy, grad
+    return [copy for copy, _ in sums.values()], [grad for _, grad in sums.values()]
+
+
+class _Gradients(Function):
+    """A node that has gradients for the next nodes.
+
+    ``torch.autograd.backward`` copies the gradients that it gets. Those of a node it moves.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, gradients: list[Tensor], *copies: Tensor) -> Tensor:
+        ctx.gradients = gradients
+        return torch.empty(())
+
+    @staticmethod
+    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
+        gradients = None, *ctx.gradients
+        ctx.gradients.clear()
+        return gradients
