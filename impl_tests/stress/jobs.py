@@ -183,6 +183,24 @@ def _check_training(shared: SharedModules, rng: random.Random) -> None:
         _check_equal(parameter.grad, expected.grad)
 
 
+def _check_backward(shared: SharedModules, rng: random.Random) -> None:
+    """Check that backward in the threads of the replicas adds the gradients of a plain module."""
+    devices: list[Any] = rng.choice([["cpu"] * 3, [*shared.devices]])
+    wrapped, plain = build_net(devices[0]), build_net(devices[0])
+    wrapper = shared.parallel.DataParallelWithLoss(
+        wrapped, lambda output, _: output.sum(), devices, reduction="sum"
+    )
+    x = create_tensor(rng.randint(4, 12), 3, device=devices[0])
+    for _ in range(2):
+        loss = plain(x).sum()
+        _check_equal(wrapper.backward(x, target=None), loss.detach())
+        loss.backward()
+    for parameter, expected in zip(wrapped.parameters(), plain.parameters(), strict=True):
+        assert parameter.grad is not None
+        assert expected.grad is not None
+        _check_equal(parameter.grad, expected.grad)
+
+
 def _check_cpu_replicas(shared: SharedModules, rng: random.Random) -> None:
     """Check DataParallel with three replicas on the CPU."""
     net = build_net("cpu")
@@ -241,6 +259,7 @@ JOBS: dict[str, Job] = {
     "parallel_apply, errors": _check_errors,
     "data_parallel, shared": _check_shared_wrapper,
     "data_parallel, training": _check_training,
+    "data_parallel_with_loss": _check_backward,
     "data_parallel, cpu": _check_cpu_replicas,
     "hold": _check_hold,
     "frozen parameters": _check_frozen,
