@@ -20,11 +20,12 @@ _REASON = (
 def is_compilation_loaded() -> bool:
     """Return whether ``torch.compile`` has been loaded, so that compiled modules may exist.
 
-    Name: ``torch._dynamo.eval_frame``, in 2.11 and later.
+    Name: ``torch._dynamo.eval_frame.OptimizedModule``, in 2.11 and later.
     Without it: as for :func:`is_compiled`.
     """
-    # Do not import the module, which takes seconds. Before its import no module is compiled.
-    return "torch._dynamo.eval_frame" in sys.modules
+    # Do not import the module, which takes seconds. Before its import no module is compiled. While
+    # another thread imports it, the module lacks the class.
+    return hasattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule")
 
 
 def is_compiled(module_class: type[nn.Module]) -> bool:

@@ -1,5 +1,8 @@
 """impl._replica.compiled: replicas of compiled modules, and context variables in backward."""
 
+import sys
+from types import ModuleType
+
 import pytest
 import torch
 from torch import nn
@@ -147,3 +150,9 @@ class Arguments(nn.Module):
 @pytest.mark.parametrize("function", [compiled._call_wrapped, compiled._call_in_place])
 def test_functions_to_compile_pass_all_arguments_to_the_replica(function):
     assert function(Arguments(), (1,), {"key": 2}) == ((1,), {"key": 2})
+
+
+def test_a_module_can_be_replicated_while_another_thread_imports_the_compiler(monkeypatch):
+    name = "torch._dynamo.eval_frame"
+    monkeypatch.setitem(sys.modules, name, ModuleType(name))  # The class is not yet defined.
+    assert len(impl.replicate(nn.Linear(2, 2), ["cpu"] * 2)) == 2
