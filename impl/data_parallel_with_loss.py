@@ -12,9 +12,10 @@ from ._compat import exclude_from_compilation
 from ._device import DeviceLike
 from ._pytree import InputLeaves, remove_markers
 from ._replica import ReplicaLeaves, has_compiled_code
+from ._threads import module_group, without_autocast
 from .batch_norm import SyncBatchNorm
 from .data_parallel import DataParallel
-from .parallel_apply import get_a_var, parallel_apply
+from .parallel_apply import get_a_var
 from .replicate import replicate_with
 
 __all__ = ["DataParallelWithLoss"]
@@ -105,11 +106,13 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         """Compute the loss of one batch, and add its gradients to those of the parameters.
 
         Loss and gradients are those of a forward and ``loss.backward()``, apart from rounding. But
-        each replica computes its backward in a thread of its own. PyTorch computes the backward of
-        all CPU replicas in one thread, so this is faster for replicas on the CPU.
+        each replica computes its backward in the thread of its forward. PyTorch computes the
+        backward of all CPU replicas in one thread, so this is faster for replicas on the CPU.
 
-        If a tensor in the arguments requires grad, or the module has a :class:`SyncBatchNorm`, or
-        there is one device, this method calls the wrapper, and ``backward`` of the loss.
+        One thread computes backward with ``in_turn`` and for compiled replicas. If a tensor in the
+        arguments requires grad, or the module has a :class:`SyncBatchNorm`, or there is one
+        device, this method calls the wrapper, and ``backward`` of the loss. Backward runs outside
+        of the caller's region of autocast.
 
         Args:
             inputs: See :meth:`forward`.
@@ -138,7 +141,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         arguments = {**kwargs, "target": target}
         if len(self.device_ids) < 2 or _needs_one_backward(self.module, (inputs, arguments)):
             loss: Tensor = self(*inputs, **arguments)
-            torch.autograd.backward(loss)
+            _differentiate(loss)
             return loss.detach()
         result: Tensor = self._compute_on_several(inputs, arguments, _StepsOfBackward(self))
         return result
@@ -175,35 +178,45 @@ class _StepsOfBackward:
     ) -> Tensor:
         """Run forward and backward of each replica; return the loss of the batch."""
         wrapper = self.wrapper
-        outputs = wrapper.parallel_apply(replicas, inputs, kwargs)
+        if wrapper.in_turn or any(map(has_compiled_code, replicas)):
+            outputs = wrapper.parallel_apply(replicas, inputs, kwargs)
+            self.leaves.check_shared(wrapper.module)
+            total = wrapper._reduce(wrapper.gather(outputs, wrapper.output_device))
+            _differentiate(total)
+        else:
+            exchange = self.exchange  # Each access would make another object.
+            for replica in replicas:
+                replica.__dict__["exchange"] = exchange
+            total = wrapper.parallel_apply(replicas, inputs, kwargs)[0]
+        self.leaves.pass_gradients()
+        return total.detach()
+
+    def exchange(self, outputs: Sequence[Any]) -> list[tuple[Tensor, Tensor]]:
+        """Return, for each replica, the loss of the batch, and its gradient for that replica."""
+        wrapper = self.wrapper
         self.leaves.check_shared(wrapper.module)
-        losses = [output[0] if isinstance(output, tuple) else output for output in outputs]
-        ends = [loss.detach().requires_grad_() for loss in losses]
+        ends = [_loss(output).detach().requires_grad_() for output in outputs]
         numbers = [
             (end, *output[1:]) if isinstance(output, tuple) else end
             for end, output in zip(ends, outputs, strict=True)
         ]
         total = wrapper._reduce(wrapper.gather(numbers, wrapper.output_device))
-        factors = torch.autograd.grad(total, ends)
-        calls = [
-            (device, loss, factor)
-            for device, loss, factor in zip(wrapper.device_ids, losses, factors, strict=False)
-            if loss.requires_grad
-        ]
-        if not calls:
-            raise RuntimeError("no loss requires grad: all parameters are frozen or unused")
-        parallel_apply(
-            [torch.autograd.backward] * len(calls),
-            [call[1:] for call in calls],
-            devices=[device for device, *_ in calls],
-            in_turn=wrapper.in_turn or any(map(has_compiled_code, replicas)),
-        )
-        self.leaves.pass_gradients()
-        return total.detach()
+        return [(total, factor) for factor in torch.autograd.grad(total, ends)]
 
     def gather(self, outputs: Tensor, _: DeviceLike) -> Tensor:
         """Return the loss, which is on the output device."""
         return outputs
+
+
+def _loss(output: Any) -> Tensor:
+    """Return the loss in the output of a replica."""
+    loss: Tensor = output[0] if isinstance(output, tuple) else output
+    return loss
+
+
+def _differentiate(loss: Tensor, factor: Tensor | None = None) -> None:
+    with without_autocast():
+        torch.autograd.backward(loss, factor)
 
 
 def _needs_one_backward(module: nn.Module, arguments: Any) -> bool:
@@ -216,7 +229,13 @@ def _needs_one_backward(module: nn.Module, arguments: Any) -> bool:
 
 
 class _ModuleWithLoss(nn.Module):
-    """The module of a replica. It returns losses; or, for a mean, the pair of mean and weight."""
+    """The module of a replica. It returns losses; or, for a mean, the pair of mean and weight.
+
+    With :attr:`exchange`, it computes its backward, and returns the loss of the batch.
+    """
+
+    #: A function for :meth:`ModuleGroup.exchange`, which the replicas of one call share.
+    exchange: Callable[[Sequence[Any]], Sequence[Any]] | None = None
 
     def __init__(self, module: nn.Module, criterion: _Criterion, reduction: str) -> None:
         super().__init__()
@@ -224,6 +243,23 @@ class _ModuleWithLoss(nn.Module):
         self.reduction: str = getattr(criterion, "reduction", reduction)
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Any:
+        output = self._compute(*inputs, target=target, **kwargs)
+        if self.exchange is None:
+            return output
+        found = module_group()
+        assert found is not None
+        group, index = found
+        total, factor = group.exchange(index, self, output, self.exchange)
+        if _loss(output).requires_grad:
+            _differentiate(_loss(output), factor)
+        return total
+
+    @property
+    def identity(self) -> Any:
+        """The same object in all replicas of one call."""
+        return self.exchange
+
+    def _compute(self, *inputs: Any, target: Any, **kwargs: Any) -> Any:
         output = self.module(*inputs, **kwargs)
         if type(self.criterion) in (nn.CrossEntropyLoss, nn.NLLLoss) and self._has_classes(target):
             return self._mean_over_classes(output, target)

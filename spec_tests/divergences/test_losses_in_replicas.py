@@ -303,7 +303,9 @@ def loss_and_gradients(compute, net, inputs=()):
     return snapshot([loss, [each.grad for each in tensors]], {}, strides=False)
 
 
-def compare_backward(target, topology, devices, net, criterion, inputs, labels, **options):
+def compare_backward(
+    target, topology, devices, net, criterion, inputs, labels, is_compiled=False, **options
+):
     """Compare ``backward`` of the wrapper with that of the loss of a forward."""
     placed = topology.take(devices) if isinstance(devices, int) else devices
     move = partial(
@@ -314,7 +316,8 @@ def compare_backward(target, topology, devices, net, criterion, inputs, labels, 
     found = []
     for uses_backward in (True, False):
         here, arguments, module = move(labels), move(inputs), copy.deepcopy(net).to(placed[0])
-        wrapper = target.package.DataParallelWithLoss(module, criterion, placed, **options)
+        compiled = torch.compile(module, backend="eager") if is_compiled else module
+        wrapper = target.package.DataParallelWithLoss(compiled, criterion, placed, **options)
 
         def compute(uses_backward=uses_backward, here=here, arguments=arguments, wrapper=wrapper):
             if uses_backward:
@@ -399,6 +402,45 @@ def test_backward_of_a_layer_that_one_replica_uses(target, topology, devices, sp
 
 
 @BACKWARD_CLAUSE
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("in_turn", [False, True])
+def test_backward_of_replicas_in_turn_and_of_compiled_ones(target, topology, is_compiled, in_turn):
+    compare_backward(
+        target,
+        topology,
+        2,
+        nn.Linear(3, CLASSES),
+        nn.MSELoss(),
+        [torch.rand(5, 3)],
+        torch.rand(5, CLASSES),
+        is_compiled=is_compiled,
+        in_turn=in_turn,
+    )
+
+
+@BACKWARD_CLAUSE
+def test_backward_runs_outside_of_autocast(target):
+    found = []
+
+    class Recording(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, grad):
+            found.append(torch.is_autocast_enabled("cpu"))
+            return grad
+
+    wrapper = target.package.DataParallelWithLoss(
+        nn.Linear(3, 1), lambda output, _: Recording.apply(output).float().mean(), ["cpu"] * 2
+    )
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        wrapper.backward(torch.rand(4, 3), target=None)
+    assert found == [False, False]
+
+
+@BACKWARD_CLAUSE
 def test_a_hook_gets_the_gradient_of_the_batch_once(target, topology):
     net = nn.Linear(3, 1).to(topology.device(0))
     gradients = []
@@ -446,24 +488,26 @@ def test_backward_refuses_shared_parameters_that_a_replica_changes(target):
 
 
 @THREADS_CLAUSE
-def test_each_replica_has_its_own_thread_in_backward(target):
-    barrier = threading.Barrier(3, timeout=60)
+def test_each_replica_computes_backward_in_the_thread_of_its_forward(target):
+    barrier, are_equal = threading.Barrier(3, timeout=30), []
 
     class Meeting(torch.autograd.Function):
         @staticmethod
         def forward(ctx, x):
+            ctx.thread = threading.get_ident()
             return x.clone()
 
         @staticmethod
         def backward(ctx, grad):
             barrier.wait()
+            are_equal.append(ctx.thread == threading.get_ident())
             return grad
 
     wrapper = target.package.DataParallelWithLoss(
         nn.Linear(3, 1), lambda output, _: Meeting.apply(output).mean(), ["cpu"] * 3
     )
     wrapper.backward(torch.rand(6, 3), target=None)
-    assert wrapper.module.module.weight.grad is not None
+    assert are_equal == [True] * 3
 
 
 @REFUSED_CLAUSE
