@@ -402,6 +402,7 @@ def test_backward_of_a_layer_that_one_replica_uses(target, topology, devices, sp
 
 
 @BACKWARD_CLAUSE
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.parametrize("is_compiled", [False, True])
 @pytest.mark.parametrize("in_turn", [False, True])
 def test_backward_of_replicas_in_turn_and_of_compiled_ones(target, topology, is_compiled, in_turn):
