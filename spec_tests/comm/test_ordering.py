@@ -141,11 +141,12 @@ def test_chunk_is_ready_for_work_on_its_stream(target, topology, source):
     rows = torch.tensor(ROWS) if source is None else queued_arange(topology, source, 3, 2)
     topology.synchronize()
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
-    chunks = target.comm.scatter(rows, topology.take(3), streams=streams)
     found = []
-    for chunk, stream in zip(chunks, streams, strict=True):
-        with stream:
-            found.extend(queued_copies(chunk))
+    with late_copies(topology):
+        chunks = target.comm.scatter(rows, topology.take(3), streams=streams)
+        for chunk, stream in zip(chunks, streams, strict=True):
+            with stream:
+                found.append(chunk * 1)  # not behind late work, which would hide an early read
     topology.synchronize()
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
 
