@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.computed_modules import computed
 
 LOSS_CLAUSE = clause("divergences.DP-11.loss-of-the-batch")
@@ -359,6 +360,7 @@ def test_backward_adds_the_gradients_of_the_loss(
 def test_backward_of_checkpoints_and_shared_parameters(
     target, topology, devices, use_reentrant, cache_frozen_parameters
 ):
+    capabilities.require("autocast")  # Backward of a checkpoint uses it.
     compare_backward(
         target,
         topology,
@@ -390,6 +392,8 @@ def test_backward_of_a_batch_norm_over_the_replicas(target, topology, devices):
 @pytest.mark.parametrize("devices", [2, ["cpu"] * 2])
 @pytest.mark.parametrize("sparse", [False, True])
 def test_backward_of_a_layer_that_one_replica_uses(target, topology, devices, sparse):
+    if sparse:
+        capabilities.require("sparse")
     placed = topology.take(devices) if isinstance(devices, int) else devices
     words = nn.Embedding(4, 3, sparse=sparse).to(placed[0])
     wrapper = target.package.DataParallelWithLoss(
