@@ -195,6 +195,8 @@ class _StepsOfBackward:
         """Return, for each replica, the loss of the batch, and its gradient for that replica."""
         wrapper = self.wrapper
         self.leaves.check_shared(wrapper.module)
+        if not any(_loss(output).requires_grad for output in outputs):
+            raise RuntimeError("no loss requires grad: all parameters are frozen or unused")
         ends = [_loss(output).detach().requires_grad_() for output in outputs]
         numbers = [
             (end, *output[1:]) if isinstance(output, tuple) else end

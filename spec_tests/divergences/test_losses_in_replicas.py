@@ -483,6 +483,16 @@ def test_gradients_stay_as_they_were_if_a_backward_raises(target, topology):
 
 
 @REFUSED_CLAUSE
+@pytest.mark.parametrize("devices", [1, 2])
+def test_backward_of_a_frozen_module_is_refused(target, topology, devices):
+    net = nn.Linear(3, 1).to(topology.device(0)).requires_grad_(False)
+    x = torch.rand(4, 3, device=topology.device(0))
+    wrapper = target.package.DataParallelWithLoss(net, nn.L1Loss(), topology.take(devices))
+    with pytest.raises(RuntimeError, match=r"requires? grad"):
+        wrapper.backward(x, target=x[:, :1])
+
+
+@REFUSED_CLAUSE
 def test_backward_refuses_shared_parameters_that_a_replica_changes(target):
     wrapper = target.package.DataParallelWithLoss(
         nn.Embedding(4, 3, max_norm=0.1), lambda output, _: output.mean(), ["cpu"] * 2
