@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["SharedModules", "build_net", "create_tensor"]
+__all__ = ["SharedModules", "Total", "build_net", "create_tensor", "flat_gradient"]
 
 
 def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
@@ -25,6 +25,23 @@ def build_net(device: torch.device | str) -> nn.Sequential:
         for parameter in module.parameters():
             parameter.copy_(create_tensor(*parameter.shape) % 5 - 2)
     return module.to(device)
+
+
+class Total(nn.Module):
+    """A criterion that returns the sum of the output."""
+
+    reduction = "sum"
+
+    def forward(self, output: Tensor, _: object) -> Tensor:
+        """Return the sum."""
+        return output.sum()
+
+
+def flat_gradient(module: nn.Module) -> Tensor:
+    """Return the gradients of all parameters in one dimension."""
+    gradients = [each.grad for each in module.parameters() if each.grad is not None]
+    assert len(gradients) == len([*module.parameters()])
+    return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 class _AddBuffer(nn.Module):
