@@ -17,6 +17,7 @@ from .batch_norm import SyncBatchNorm
 from .data_parallel import DataParallel
 from .parallel_apply import get_a_var
 from .replicate import replicate_with
+from .scatter_gather import gather
 
 __all__ = ["DataParallelWithLoss"]
 
@@ -109,10 +110,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         each replica computes its backward in the thread of its forward. PyTorch computes the
         backward of all CPU replicas in one thread, so this is faster for replicas on the CPU.
 
-        One thread computes backward with ``in_turn`` and for compiled replicas. If a tensor in the
-        arguments requires grad, or the module has a :class:`SyncBatchNorm`, or there is one
-        device, this method calls the wrapper, and ``backward`` of the loss. Backward runs outside
-        of the caller's region of autocast.
+        One thread computes backward with ``in_turn``, for compiled replicas, and if a subclass
+        overrides :meth:`parallel_apply`. This method calls the wrapper, and ``backward`` of the
+        loss, if a tensor in the arguments requires grad, the module has a :class:`SyncBatchNorm`
+        or a parameter that was created in inference mode, a subclass overrides :meth:`forward` or
+        :meth:`replicate`, or there is one device. Backward runs outside of the caller's region of
+        autocast.
 
         Args:
             inputs: See :meth:`forward`.
@@ -124,27 +127,47 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
         Raises:
             ValueError: The reduction is ``"none"``.
-            RuntimeError: Grad mode is off; no loss requires grad; or two replicas share a part
-                of the autograd graph, such as a tensor with history that is no member of the
-                module; or a replica has changed a parameter in place, as ``nn.Embedding`` with
-                ``max_norm`` does, and there are several replicas on its device.
-            Exception: See :meth:`forward`. The gradients of the parameters are then as before.
+            RuntimeError: Grad mode is off; no loss requires grad; PyTorch cannot differentiate a
+                part of the graph that two replicas share, such as the history of a tensor that is
+                no member of the module; or a replica has changed a parameter in place, as
+                ``nn.Embedding`` with ``max_norm`` does, and there are several replicas on its
+                device.
+            Exception: See :meth:`forward`. With several devices, no gradient of a replica's
+                parameters is then passed to the module.
 
         Note:
-            Overrides of :meth:`replicate` are not called. Replicas on the first device share the
-            memory of the parameters. Changes of a parameter through ``.data`` are not detected.
+            With several devices, hooks of the wrapper are not called. Replicas on the first device
+            share the memory of the parameters. Changes of a parameter through ``.data`` are not
+            detected. Replicas on the CPU draw from one random generator, also where a checkpoint
+            computes again: use ``in_turn`` for dropout in ``torch.utils.checkpoint``.
         """
         if self.module.reduction == "none":
             raise ValueError("backward() needs one number, and the reduction is 'none'")
         if not torch.is_grad_enabled():
             raise RuntimeError("backward() needs grad mode, which is off")
         arguments = {**kwargs, "target": target}
-        if len(self.device_ids) < 2 or _needs_one_backward(self.module, (inputs, arguments)):
+        if len(self.device_ids) < 2 or self._needs_one_backward((inputs, arguments)):
             loss: Tensor = self(*inputs, **arguments)
             _differentiate(loss)
             return loss.detach()
         result: Tensor = self._compute_on_several(inputs, arguments, _StepsOfBackward(self))
         return result
+
+    def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
+        """Concatenate the losses. Numbers become a vector. A subclass may override this step."""
+        dim = self.dim if self.module.reduction == "none" else 0
+        return gather(outputs, output_device, dim=dim, scalar_warning=self.scalar_warning)
+
+    def _needs_one_backward(self, arguments: Any) -> bool:
+        """Return whether a backward of the gathered loss is needed."""
+        leaves = InputLeaves()
+        leaves.flatten(remove_markers(arguments), None, "argument")
+        return (
+            _overrides(self, "forward", "replicate")
+            or any(leaf.tensor.requires_grad for leaf in leaves.copied)
+            or any(parameter.is_inference() for parameter in self.module.parameters())
+            or any(isinstance(each, SyncBatchNorm) for each in self.module.modules())
+        )
 
     def _reduce(self, result: Any) -> Tensor:
         """Return the loss of the batch. ``result`` has the gathered outputs of the replicas."""
@@ -178,7 +201,8 @@ class _StepsOfBackward:
     ) -> Tensor:
         """Run forward and backward of each replica; return the loss of the batch."""
         wrapper = self.wrapper
-        if wrapper.in_turn or any(map(has_compiled_code, replicas)):
+        is_override = _overrides(wrapper, "parallel_apply")
+        if wrapper.in_turn or is_override or any(map(has_compiled_code, replicas)):
             outputs = wrapper.parallel_apply(replicas, inputs, kwargs)
             self.leaves.check_shared(wrapper.module)
             total = wrapper._reduce(wrapper.gather(outputs, wrapper.output_device))
@@ -210,6 +234,15 @@ class _StepsOfBackward:
         return outputs
 
 
+def _overrides(wrapper: DataParallelWithLoss, *names: str) -> bool:
+    """Return whether a subclass, or the wrapper itself, overrides one of the methods ``names``."""
+    return any(
+        getattr(type(wrapper), name) is not getattr(DataParallelWithLoss, name)
+        or name in wrapper.__dict__
+        for name in names
+    )
+
+
 def _loss(output: Any) -> Tensor:
     """Return the loss in the output of a replica."""
     loss: Tensor = output[0] if isinstance(output, tuple) else output
@@ -219,15 +252,6 @@ def _loss(output: Any) -> Tensor:
 def _differentiate(loss: Tensor, factor: Tensor | None = None) -> None:
     with without_autocast():
         torch.autograd.backward(loss, factor)
-
-
-def _needs_one_backward(module: nn.Module, arguments: Any) -> bool:
-    """Return whether the graphs of the replicas have common parts."""
-    leaves = InputLeaves()
-    leaves.flatten(remove_markers(arguments), None, "argument")
-    return any(leaf.tensor.requires_grad for leaf in leaves.copied) or any(
-        isinstance(each, SyncBatchNorm) for each in module.modules()
-    )
 
 
 class _ModuleWithLoss(nn.Module):

@@ -14,6 +14,7 @@ _WITHOUT_CHECKS = {
     "DataParallel.parallel_apply",
     "DataParallel.replicate",
     "DataParallel.scatter",
+    "DataParallelWithLoss.gather",
 }
 #: The parts of impl whose functions are not attributes of impl.
 _PREFIXES = ("comm.", "functions.", "distributed.")

@@ -31,8 +31,7 @@ class ReplicaLeaves:
         """
         source = targets[0]
         if targets.count(source) > 1:
-            shared = [tensor for tensor in tensors if not tensor.is_inference()]
-            self._shared = shared, version_counters(shared)
+            self._shared = tensors, version_counters(tensors)
         others = [target for target in targets if target != source]
         copies: Iterator[Sequence[Tensor]] = iter(())
         if others:
@@ -64,8 +63,7 @@ class ReplicaLeaves:
         self._copies, self._leaves = [], []
         if not gradients:
             return
-        if all(is_cpu(grad.device) and grad.layout is torch.strided for grad in gradients):
-            copies, gradients = _add_gradients(copies, gradients)
+        if all(is_cpu(grad.device) for grad in gradients):
             torch.autograd.backward(_Gradients.apply(gradients, *copies))  # type: ignore[no-untyped-call] # in torch
         else:
             torch.autograd.backward(copies, gradients)
@@ -85,19 +83,6 @@ def _detached(copy: Tensor) -> Tensor:
     with use_plain_operators():
         leaf = copy.detach()
     return with_class_and_attributes(leaf, copy)
-
-
-def _add_gradients(
-    copies: Sequence[Tensor], gradients: Sequence[Tensor]
-) -> tuple[list[Tensor], list[Tensor]]:
-    """Return each of ``copies`` once, with the sum of its gradients."""
-    sums: dict[int, tuple[Tensor, Tensor]] = {}
-    for copy, grad in zip(copies, gradients, strict=True):
-        if id(copy) in sums:
-            sums[id(copy)][1].add_(grad)
-        else:
-            sums[id(copy)] = copy, grad
-    return [copy for copy, _ in sums.values()], [grad for _, grad in sums.values()]
 
 
 class _Gradients(Function):

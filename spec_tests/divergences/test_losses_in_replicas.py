@@ -283,6 +283,30 @@ class Checkpointed(nn.Module):
         return self.second(hidden.tanh())
 
 
+class SumOfViews(nn.Module):
+    """A module in whose backward two parameters get views of one gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Parameter(torch.zeros(3)), nn.Parameter(torch.zeros(3))
+
+    def forward(self, x):
+        return x + (self.first[None] + self.second[None])
+
+
+class WithInferenceParameter(nn.Module):
+    """A layer with a parameter that was created in inference mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, CLASSES)
+        with torch.inference_mode():
+            self.shift = nn.Parameter(torch.zeros(CLASSES))
+
+    def forward(self, x):
+        return self.layer(x) + self.shift
+
+
 class UsedByLargeWords(nn.Module):
     """A layer of words that is used only if all words are at least 2."""
 
@@ -421,6 +445,53 @@ def test_backward_of_replicas_in_turn_and_of_compiled_ones(target, topology, is_
         is_compiled=is_compiled,
         in_turn=in_turn,
     )
+
+
+@BACKWARD_CLAUSE
+@pytest.mark.parametrize("devices", [2, ["cpu"] * 2, ["cpu"] * 3])
+def test_backward_of_gradients_that_share_memory(target, topology, devices):
+    compare_backward(
+        target, topology, devices, SumOfViews(), nn.MSELoss(), [torch.rand(4, 3)], torch.rand(4, 3)
+    )
+
+
+@BACKWARD_CLAUSE
+def test_backward_of_a_parameter_from_inference_mode(target, topology):
+    compare_backward(
+        target,
+        topology,
+        ["cpu"] * 2,
+        WithInferenceParameter(),
+        nn.MSELoss(),
+        [torch.rand(4, 3)],
+        torch.rand(4, CLASSES),
+    )
+
+
+@BACKWARD_CLAUSE
+@pytest.mark.parametrize("name", ["forward", "replicate", "parallel_apply", "gather"])
+def test_backward_uses_the_overrides_of_a_subclass(target, name):
+    calls = []
+
+    def override(self, *args, **kwargs):
+        calls.append(name)
+        return getattr(target.package.DataParallelWithLoss, name)(self, *args, **kwargs)
+
+    kind = type("Overriding", (target.package.DataParallelWithLoss,), {name: override})
+    wrapper = kind(nn.Linear(3, 1), nn.L1Loss(), ["cpu"] * 2)
+    wrapper.backward(torch.rand(4, 3), target=torch.rand(4, 1))
+    assert calls == [name]
+
+
+@LOSS_CLAUSE
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_rows_may_be_in_another_dimension(target, topology, reduction):
+    x = torch.rand(2, 5, device=topology.device(0))
+    criterion = nn.MSELoss(reduction=reduction)
+    wrapper = target.package.DataParallelWithLoss(
+        nn.Identity(), criterion, topology.take(2), dim=1
+    )
+    checks.same(wrapper(x, target=x + 1), criterion(x, x + 1), tolerance=checks.LAYER)
 
 
 @BACKWARD_CLAUSE
