@@ -70,7 +70,7 @@ class FrozenCopies:
         if there is no copy on the current stream. Raise RuntimeError if :attr:`compares` is true,
         and a value has changed without a new version.
         """
-        rows = [[*sources] if detach else [_detached(source, source) for source in sources]]
+        rows = [[*sources] if detach else [detached(source, source) for source in sources]]
         with self._lock:
             states = dict(zip(map(id, sources), _read_states(sources), strict=True))
             kept = [row.copies for row in self._update(sources, states, targets)]
@@ -78,7 +78,7 @@ class FrozenCopies:
                 for copies in kept:
                     _compare(network, sources, copies)
             return rows + [
-                [_detached(copies[id(source)].copy, source) for source in sources]
+                [detached(copies[id(source)].copy, source) for source in sources]
                 for copies in kept
             ]
 
@@ -162,7 +162,7 @@ def _copy(tensors: Sequence[Tensor], source: torch.device, target: torch.device)
     return copies
 
 
-def _detached(tensor: Tensor, source: Tensor) -> Tensor:
+def detached(tensor: Tensor, source: Tensor) -> Tensor:
     """Return a new tensor with the memory of ``tensor``, and the class of a copy of ``source``.
 
     A replica may set attributes of the new tensor or call ``requires_grad_``.

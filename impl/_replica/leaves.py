@@ -2,15 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import Function
 
-from .._comm import PLAIN_CLASSES, attached_copies, with_class_and_attributes
-from .._compat import use_plain_operators, version_counters
-from .._device import is_cpu
+from .._comm import attached_copies
+from .._compat import version_counters
+from .frozen import detached
 
 
 class ReplicaLeaves:
@@ -61,43 +59,12 @@ class ReplicaLeaves:
                 gradients.append(leaf.grad)
                 leaf.grad = None
         self._copies, self._leaves = [], []
-        if not gradients:
-            return
-        if all(is_cpu(grad.device) for grad in gradients):
-            torch.autograd.backward(_Gradients.apply(gradients, *copies))  # type: ignore[no-untyped-call] # in torch
-        else:
+        if gradients:
             torch.autograd.backward(copies, gradients)
 
     def _add(self, copy: Tensor) -> Tensor:
-        leaf = _detached(copy)
+        leaf = detached(copy, copy)
         if copy.requires_grad:
             self._copies.append(copy)
             self._leaves.append(leaf.requires_grad_())
         return leaf
-
-
-def _detached(copy: Tensor) -> Tensor:
-    """Return a leaf with the memory, version, class and attributes of ``copy``."""
-    if type(copy) in PLAIN_CLASSES and not copy.__dict__:
-        return copy.detach()
-    with use_plain_operators():
-        leaf = copy.detach()
-    return with_class_and_attributes(leaf, copy)
-
-
-class _Gradients(Function):
-    """A node that has gradients for the next nodes.
-
-    ``torch.autograd.backward`` copies the gradients that it gets. Those of a node it moves.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, gradients: list[Tensor], *copies: Tensor) -> Tensor:
-        ctx.gradients = gradients
-        return torch.empty(())
-
-    @staticmethod
-    def backward(ctx: Any, _: Tensor) -> tuple[Tensor | None, ...]:
-        gradients = None, *ctx.gradients
-        ctx.gradients.clear()
-        return gradients

@@ -79,14 +79,6 @@ class UsedByLargeWords(nn.Module):
         return torch.ones_like(numbers, dtype=torch.float)
 
 
-def loss_and_gradients(compute, net, inputs=()):
-    """Return the loss, and the gradients of the parameters and of the inputs."""
-    loss = compute()
-    tensors = [*net.parameters(), *inputs]
-    assert not loss.requires_grad
-    return snapshot([loss, [each.grad for each in tensors]], {}, strides=False)
-
-
 def compare_backward(
     target, topology, devices, net, criterion, inputs, labels, is_compiled=False, **options
 ):
@@ -102,16 +94,16 @@ def compare_backward(
         here, arguments, module = move(labels), move(inputs), copy.deepcopy(net).to(placed[0])
         compiled = torch.compile(module, backend="eager") if is_compiled else module
         wrapper = target.package.DataParallelWithLoss(compiled, criterion, placed, **options)
-
-        def compute(uses_backward=uses_backward, here=here, arguments=arguments, wrapper=wrapper):
+        for _ in range(2):  # The second call adds to the gradients of the first.
             if uses_backward:
-                return wrapper.backward(*arguments, target=here)
-            loss = wrapper(*arguments, target=here)
-            loss.backward()
-            return loss.detach()
-
-        compute()
-        found.append(loss_and_gradients(compute, module, arguments))
+                loss = wrapper.backward(*arguments, target=here)
+            else:
+                loss = wrapper(*arguments, target=here)
+                loss.backward()
+                loss = loss.detach()
+        assert not loss.requires_grad
+        tensors = [*module.parameters(), *arguments]
+        found.append(snapshot([loss, [each.grad for each in tensors]], {}, strides=False))
     checks.same(*found, tolerance=checks.LAYER)
 
 
