@@ -63,7 +63,7 @@ def test_the_list_has_kinds_with_descriptions_and_facts(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "\ncloned  Return clones.\n" in printed
     assert " no-grad " in printed
-    assert " has-float " in printed
+    assert " has-empty " in printed
 
 
 @pytest.mark.machinery
@@ -79,7 +79,7 @@ def test_suite_notices_a_sample_of_perturbations():
 @pytest.mark.machinery
 def test_a_perturbation_that_changes_nothing_is_a_problem(tmp_path):
     table = tmp_path / "table.toml"
-    table.write_text('[clauses]\n"comm.scatter.slices" = "comm.scatter cloned dim:has-float"\n')
+    table.write_text('[clauses]\n"comm.scatter.slices" = "comm.scatter cloned dim:has-empty"\n')
     command = [sys.executable, "-m", "impl_tests.wrong", "--table", str(table)]
     command += ["comm.scatter.slices"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

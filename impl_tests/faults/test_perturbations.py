@@ -12,13 +12,9 @@ pytestmark = pytest.mark.machinery
 #: A perturbation of impl -> the kind of faults to inject, and the verdict that must occur.
 PERTURBATIONS = {
     "parallel_apply.parallel_apply text-without-numbers always": ("exception", "other error"),
-    "parallel_apply.parallel_apply modules-without-errors always": ("exception", "lost"),
-    "replicate.replicate leaves-collector always": ("exception", "state left"),
+    "replicate.replicate leaves-device always": ("exception", "state left"),
     "data_parallel.data_parallel gradient-doubled always": ("exception", "wrong result"),
-    "data_parallel.DataParallel.forward device-left-after-error always": (
-        "interrupt",
-        "state left",
-    ),
+    "data_parallel.DataParallel.forward leaves-device always": ("interrupt", "state left"),
     "data_parallel.data_parallel memory-errors-changed always": ("memory", "other error"),
     "parallel_apply.parallel_apply other-class always": ("thread", "other error"),
     "parallel_apply.parallel_apply interrupts-changed always": ("blocked", "other error"),
@@ -39,7 +35,7 @@ def test_a_perturbation_of_impl_is_found(perturbation):
 
 
 def test_a_seed_repeats_the_fault():
-    perturbation = "replicate.replicate leaves-collector always"
+    perturbation = "replicate.replicate leaves-device always"
     first = find_bad_lines("exception", 300, perturbation, wanted="state left")[-1]
     seed = int(first.split(" ")[2])
     assert find_bad_lines("exception", 1, perturbation, first=seed) == [first]

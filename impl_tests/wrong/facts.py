@@ -27,9 +27,6 @@ _THREAD: dict[str, Callable[[], bool]] = {
     "modes": lambda: bool(
         torch._C._len_torch_function_stack() + torch._C._len_torch_dispatch_stack()
     ),
-    "compiling": torch.compiler.is_compiling,
-    "anomaly": torch.is_anomaly_enabled,
-    "backward": lambda: torch._C._current_graph_task_id() != -1,
     "no-accelerator": lambda: not _has_accelerator(),
     "other-device": lambda: _is_usable() and torch.accelerator.current_device_index() != 0,
     "other-stream": lambda: _is_usable() and torch.accelerator.current_stream().stream_id != 0,
@@ -44,7 +41,6 @@ _SEQUENCE: dict[str, Callable[[Sequence[Any]], bool]] = {
     "one": lambda members: len(members) == 1,
     "several": lambda members: len(members) > 1,
     "has-none": lambda members: any(member is None for member in members),
-    "has-float": lambda members: any(isinstance(member, float) for member in members),
     "ragged": lambda members: len(_lengths(members)) > 1,
     "has-empty": lambda members: 0 in _lengths(members),
 }

@@ -38,7 +38,6 @@ _MODULE: dict[str, Callable[[_Tree], bool]] = {
     "training": lambda tree: tree.root.training,
     "children": lambda tree: len(tree.modules) > 1,
     "module-no-parameters": lambda tree: not tree.parameters,
-    "module-buffers": lambda tree: bool(tree.buffers),
     "module-frozen": lambda tree: any(not p.requires_grad for p in tree.parameters),
     "module-hooks": lambda tree: tree.any(_has_hooks),
     "module-script": lambda tree: tree.any(lambda m: isinstance(m, torch.jit.ScriptModule)),
@@ -72,16 +71,9 @@ _MODULE: dict[str, Callable[[_Tree], bool]] = {
 WRAPPER: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "no-devices": lambda attributes: len(_devices(attributes)) == 0,
     "one-device": lambda attributes: len(_devices(attributes)) == 1,
-    "several-devices": lambda attributes: len(_devices(attributes)) > 1,
     "repeated": lambda attributes: len(set(_devices(attributes))) < len(_devices(attributes)),
     "on-cpu": lambda attributes: any(text.startswith("cpu") for text in _devices(attributes)),
-    "output-elsewhere": lambda attributes: (
-        bool(_devices(attributes))
-        and attributes.get("output_device") != attributes["device_ids"][0]
-    ),
-    "other-dim": lambda attributes: bool(attributes.get("dim")),
     "chunk-sizes": lambda attributes: attributes.get("chunk_sizes") is not None,
-    "in-turn": lambda attributes: bool(attributes.get("in_turn")),
     "eval": lambda attributes: not attributes.get("training", True),
 }
 #: The fact of a ``DataParallel`` of a derived class.

@@ -38,7 +38,6 @@ _TENSOR: dict[str, Callable[[Tensor], bool]] = {
     "parameter": lambda tensor: isinstance(tensor, nn.Parameter),
     "subclass": lambda tensor: type(tensor) not in (Tensor, nn.Parameter),
     "other-device": lambda tensor: tensor.device.type == "sim" and tensor.device.index != 0,
-    "conjugate": lambda tensor: _is_strided(tensor) and tensor.is_conj(),
     "inference-tensor": lambda tensor: tensor.is_inference(),
 }
 #: The facts of several tensors.

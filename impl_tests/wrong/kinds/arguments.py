@@ -16,80 +16,20 @@ KINDS = Registry()
 PARAMETERS: dict[str, Callable[[Call, str], Any]] = {}
 
 
-def _mapped(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Register a change of the tensors among the arguments."""
-    name = change.__name__.replace("_", "-")
-    KINDS[f"arguments-{name}"] = lambda call: call.mapped(change).run()
-    return change
+@KINDS.around
+def arguments_cloned(call: Call) -> Any:
+    """Pass clones of the tensors."""
+    return call.mapped(Tensor.clone).run()
 
 
-@_mapped
-def cloned(tensor: Tensor) -> Tensor:
-    """Pass a clone."""
-    return tensor.clone()
-
-
-@_mapped
-def detached(tensor: Tensor) -> Tensor:
-    """Pass a tensor without history."""
-    return tensor.detach()
-
-
-@_mapped
-def row_major(tensor: Tensor) -> Tensor:
-    """Pass a row-major tensor."""
-    return tensor.contiguous()
-
-
-@_mapped
-def dense(tensor: Tensor) -> Tensor:
-    """Pass a dense tensor."""
-    return tensor.to_dense() if tensor.layout is not torch.strided else tensor
-
-
-def _after(change: Callable[[Call], object]) -> Callable[[Call], object]:
-    """Register a change of the arguments after the call."""
-
-    def run(call: Call) -> Any:
-        result = call.run()
-        change(call)
-        return result
-
-    KINDS[change.__name__.replace("_", "-")] = run
-    return change
-
-
-@_after
-def arguments_written(call: Call) -> None:
-    """Change the values of the tensors among the arguments."""
-    for tensor in call.tensors():
-        _write(tensor)
-
-
-@_after
-def arguments_version_raised(call: Call) -> None:
-    """Raise the version counters of the tensors among the arguments."""
+@KINDS.around
+def arguments_written(call: Call) -> Any:
+    """Change the values of the tensors among the arguments after the call."""
+    result = call.run()
     with torch.no_grad():
         for tensor in call.tensors():
-            tensor.detach().mul_(1)
-
-
-@_after
-def lists_extended(call: Call) -> None:
-    """Append to the lists and add to the dictionaries among the arguments."""
-    for name, value in call.arguments.items():
-        if name == "self":
-            continue
-        for member in [value, *(value if isinstance(value, (list, tuple)) else ())]:
-            if isinstance(member, list):
-                member.append(member[-1] if member else None)
-            elif isinstance(member, dict):
-                member["perturbed"] = None
-
-
-def _write(tensor: Tensor) -> None:
-    with torch.no_grad():
-        tensor.detach().mul_(2).add_(1)
+            tensor.detach().mul_(2).add_(1)
+    return result
 
 
 def _parameter(change: Callable[[Any], Any]) -> Callable[[Any], Any]:

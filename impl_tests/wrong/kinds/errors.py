@@ -80,20 +80,6 @@ def without_cause(call: Call, error: BaseException) -> NoReturn:
     raise error
 
 
-@_error
-def without_notes(call: Call, error: BaseException) -> NoReturn:
-    """Raise the error without notes."""
-    vars(error).pop("__notes__", None)
-    raise error
-
-
-@_error
-def device_left_after_error(call: Call, error: BaseException) -> NoReturn:
-    """Change the current device and raise the error."""
-    torch.accelerator.set_device_index(torch.accelerator.current_device_index() ^ 1)
-    raise error
-
-
 @KINDS.around
 def refused(call: Call) -> NoReturn:
     """Raise an error in place of making the call."""

@@ -36,37 +36,10 @@ def switched(module: nn.Module) -> None:
 
 
 @_after
-def with_an_attribute(module: nn.Module) -> None:
-    """Set an attribute."""
-    vars(module)["perturbed"] = True
-
-
-@_after
 def with_other_dictionaries(module: nn.Module) -> None:
     """Replace the dictionaries of submodules, parameters and buffers by equal ones."""
     for name in ("_modules", "_parameters", "_buffers"):
         vars(module)[name] = vars(module)[name].copy()
-
-
-@_after
-def with_a_hook(module: nn.Module) -> None:
-    """Add a hook."""
-    module.register_forward_hook(lambda *_: None)
-
-
-@_after
-def with_changed_buffers(module: nn.Module) -> None:
-    """Change the values of buffers."""
-    for buffer in module.buffers():
-        buffer.detach().add_(1)
-
-
-@_after
-def with_changed_parameters(module: nn.Module) -> None:
-    """Change the values of parameters."""
-    with torch.no_grad():
-        for parameter in module.parameters():
-            parameter.detach().add_(1)
 
 
 @_after

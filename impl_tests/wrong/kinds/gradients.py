@@ -70,12 +70,6 @@ def no_second_derivative(grad: Tensor) -> Tensor:
 
 
 @_hook
-def gradient_raises(grad: Tensor) -> Tensor:
-    """Raise an error in backward."""
-    raise RuntimeError("perturbed")
-
-
-@_hook
 def late_gradient(grad: Tensor) -> Tensor | None:
     """Copy the gradient on a stream that no other stream waits for."""
     if grad.device.type == "cpu":

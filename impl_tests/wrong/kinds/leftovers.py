@@ -1,6 +1,5 @@
 """Kinds that leave another state of the thread or the process after a call."""
 
-import gc
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -46,36 +45,6 @@ def stream() -> None:
         before = torch.accelerator.current_stream()
         state.later(lambda: torch.accelerator.set_stream(before))
         torch.accelerator.set_stream(torch.Stream(before.device))
-
-
-@_leaves
-def grad_mode() -> None:
-    """Change the grad mode."""
-    before = torch.is_grad_enabled()
-    state.later(lambda: torch._C._set_grad_enabled(before))
-    torch._C._set_grad_enabled(not before)
-
-
-@_leaves
-def autocast() -> None:
-    """Change autocast."""
-    before = torch.is_autocast_enabled("cpu")
-    state.later(lambda: torch.set_autocast_enabled("cpu", before))
-    torch.set_autocast_enabled("cpu", not before)
-
-
-@_leaves
-def random_state() -> None:
-    """Draw a random number on the CPU."""
-    torch.rand(())
-
-
-@_leaves
-def collector() -> None:
-    """Switch the garbage collector."""
-    before = gc.isenabled()
-    state.later(gc.enable if before else gc.disable)
-    (gc.disable if before else gc.enable)()
 
 
 @_leaves

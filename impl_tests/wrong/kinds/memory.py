@@ -32,12 +32,6 @@ def viewed(tensor: Tensor) -> Tensor:
 
 
 @KINDS.tensors
-def aliased(tensor: Tensor) -> Tensor:
-    """Return new tensors with the same memory, version counter and ``requires_grad``."""
-    return tensor.detach().requires_grad_(tensor.requires_grad)
-
-
-@KINDS.tensors
 def detached(tensor: Tensor) -> Tensor:
     """Return tensors without a history."""
     return tensor.detach()

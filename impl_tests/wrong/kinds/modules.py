@@ -12,11 +12,7 @@ from torch import nn
 from impl_tests.wrong import state
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
-from impl_tests.wrong.kinds.surroundings import (
-    default_streams,
-    each_autocast,
-    other_device,
-)
+from impl_tests.wrong.kinds.surroundings import each_autocast, other_device
 
 __all__ = ["KINDS", "Forward", "register_forward", "replaced_forward"]
 
@@ -65,13 +61,6 @@ def replaced_forward(modules: list[nn.Module], run_module: Run) -> Iterator[None
 
 
 @_forward
-def without_grad(forward: Forward) -> Any:
-    """Switch grad mode off."""
-    with torch.no_grad():
-        return forward()
-
-
-@_forward
 def with_grad(forward: Forward) -> Any:
     """Switch grad mode on."""
     with torch.enable_grad():
@@ -93,13 +82,6 @@ def without_autocast(forward: Forward) -> Any:
 
 
 @_forward
-def with_autocast(forward: Forward) -> Any:
-    """Switch autocast on."""
-    with torch.autocast("cpu", torch.bfloat16), torch.autocast("sim", torch.bfloat16):
-        return forward()
-
-
-@_forward
 def on_another_device(forward: Forward) -> Any:
     """Make another device current."""
     with torch.accelerator.device_index(other_device()):
@@ -107,32 +89,9 @@ def on_another_device(forward: Forward) -> Any:
 
 
 @_forward
-def on_default_streams(forward: Forward) -> Any:
-    """Make the default streams current."""
-    with default_streams():
-        return forward()
-
-
-@_forward
 def in_an_empty_context(forward: Forward) -> Any:
     """Run without context variables."""
     return contextvars.Context().run(forward)
-
-
-@_forward
-def under_another_default_device(forward: Forward) -> Any:
-    """Set a default device."""
-    with torch.device("meta"):
-        return forward()
-
-
-@_forward
-def without_errors(forward: Forward) -> Any:
-    """Return None in place of raising an error."""
-    try:
-        return forward()
-    except Exception:  # the wrong behaviour
-        return None
 
 
 _KEPT: list[Any] = []

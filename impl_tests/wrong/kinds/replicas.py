@@ -18,26 +18,21 @@ KINDS = Registry()
 change = change_into(KINDS)
 
 
-def _pair(change: Callable[[nn.Module, nn.Module], object]) -> None:
-    """Register a change of each submodule in the result, given that of the source or the first."""
+def _of_source(change: Callable[[nn.Module, nn.Module], object]) -> None:
+    """Register a change of each submodule in the result, given that of the call's module."""
 
-    def run(call: Call, *, with_source: bool) -> Any:
+    def run(call: Call) -> Any:
         result = call.run()
-        replicas = modules_in(result)
-        sources = call.modules() if with_source else replicas[:1]
-        for replica in replicas[0 if with_source else 1 :]:
-            for member, other in zip(
-                list(replica.modules()), [m for s in sources for m in s.modules()], strict=False
-            ):
+        sources = [member for module in call.modules() for member in module.modules()]
+        for replica in modules_in(result):
+            for member, source in zip(list(replica.modules()), sources, strict=False):
                 try:
-                    change(member, other)
+                    change(member, source)
                 except Exception:  # this module cannot be changed in this way
                     continue
         return result
 
-    name = change.__name__.replace("_", "-")
-    KINDS[f"replicas-{name}-of-source"] = lambda call: run(call, with_source=True)
-    KINDS[f"replicas-{name}-of-first"] = lambda call: run(call, with_source=False)
+    KINDS[f"replicas-{change.__name__.replace('_', '-')}-of-source"] = run
 
 
 @change
@@ -90,12 +85,6 @@ def without_hooks(module: nn.Module) -> None:
 
 
 @change
-def without_children(module: nn.Module) -> None:
-    """Remove the submodules."""
-    module._modules.clear()
-
-
-@change
 def with_children_in_reverse(module: nn.Module) -> None:
     """Reverse the order of the submodules."""
     items = list(module._modules.items())[::-1]
@@ -117,18 +106,6 @@ def without_attributes(module: nn.Module) -> None:
     for name, value in list(vars(module).items()):
         if not name.startswith("_") and name != "training" and not isinstance(value, Tensor):
             delattr(module, name)
-
-
-@change
-def with_an_attribute(module: nn.Module) -> None:
-    """Add an attribute."""
-    vars(module)["perturbed"] = True
-
-
-@change
-def of_a_subclass(module: nn.Module) -> None:
-    """Change the class."""
-    module.__class__ = type(type(module).__name__, (type(module),), {})
 
 
 @change
@@ -179,37 +156,37 @@ def kept(module: nn.Module) -> None:
 _KEPT: list[nn.Module] = []
 
 
-@_pair
-def with_buffers(module: nn.Module, other: nn.Module) -> None:
+@_of_source
+def with_buffers(module: nn.Module, source: nn.Module) -> None:
     """Share the buffers."""
-    module._buffers.update(other._buffers)
+    module._buffers.update(source._buffers)
 
 
-@_pair
-def with_dictionaries(module: nn.Module, other: nn.Module) -> None:
+@_of_source
+def with_dictionaries(module: nn.Module, source: nn.Module) -> None:
     """Share the dictionary of submodules."""
-    vars(module)["_modules"] = other._modules
+    vars(module)["_modules"] = source._modules
 
 
-@_pair
-def with_hooks(module: nn.Module, other: nn.Module) -> None:
+@_of_source
+def with_hooks(module: nn.Module, source: nn.Module) -> None:
     """Share the dictionaries of hooks."""
-    for name, value in vars(other).items():
+    for name, value in vars(source).items():
         if name.endswith("_hooks"):
             vars(module)[name] = value
 
 
-@_pair
-def with_methods(module: nn.Module, other: nn.Module) -> None:
+@_of_source
+def with_methods(module: nn.Module, source: nn.Module) -> None:
     """Share the bound methods among the attributes."""
-    vars(module).update({k: v for k, v in vars(other).items() if isinstance(v, MethodType)})
+    vars(module).update({k: v for k, v in vars(source).items() if isinstance(v, MethodType)})
 
 
-@_pair
-def with_slots(module: nn.Module, other: nn.Module) -> None:
+@_of_source
+def with_slots(module: nn.Module, source: nn.Module) -> None:
     """Copy the attributes outside the module's dictionary."""
-    for name in getattr(type(other), "__slots__", ()):
-        setattr(module, name, getattr(other, name))
+    for name in getattr(type(source), "__slots__", ()):
+        setattr(module, name, getattr(source, name))
 
 
 def _ignore_override(kind_name: str, method: str) -> None:

@@ -57,12 +57,6 @@ def dtype(tensor: Tensor) -> Tensor:
 
 
 @KINDS.tensors
-def on_cpu(tensor: Tensor) -> Tensor:
-    """Return the tensors on the CPU."""
-    return tensor.cpu()
-
-
-@KINDS.tensors
 def on_next_device(tensor: Tensor) -> Tensor:
     """Return the tensors on another device."""
     device = tensor.device
@@ -77,12 +71,6 @@ def other_strides(tensor: Tensor) -> Tensor:
     order = list(range(tensor.dim()))[::-1]
     found = tensor.permute(order).contiguous().permute(order)
     return found if found.stride() != tensor.stride() else tensor.contiguous()
-
-
-@KINDS.tensors
-def row_major(tensor: Tensor) -> Tensor:
-    """Return row-major tensors."""
-    return tensor.contiguous()
 
 
 @KINDS.tensors
@@ -101,12 +89,6 @@ def plain(tensor: Tensor) -> Tensor:
 def dense(tensor: Tensor) -> Tensor:
     """Return dense tensors."""
     return tensor.to_dense() if tensor.layout is not torch.strided else tensor
-
-
-@KINDS.tensors
-def sparse(tensor: Tensor) -> Tensor:
-    """Return sparse tensors."""
-    return tensor.to_sparse() if tensor.layout is torch.strided else tensor
 
 
 @KINDS.tensors

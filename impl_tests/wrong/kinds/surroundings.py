@@ -1,9 +1,8 @@
 """Kinds that change the state in which a call runs, or its order on the devices."""
 
-import contextvars
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -21,26 +20,18 @@ def has_accelerator() -> bool:
     return torch.accelerator.current_accelerator(check_available=True) is not None
 
 
-def _under(name: str, context: Callable[[], AbstractContextManager[Any]]) -> None:
-    """Register a kind that makes the call in a context."""
-
-    def run(call: Call) -> Any:
-        with context():
-            return call.run()
-
-    KINDS[f"under-{name}"] = run
+@KINDS.around
+def under_grad(call: Call) -> Any:
+    """Make the call with grad mode on."""
+    with torch.enable_grad():
+        return call.run()
 
 
-_under("no-grad", torch.no_grad)
-_under("grad", torch.enable_grad)
-_under("inference", torch.inference_mode)
-_under("autocast", lambda: torch.autocast("cpu", torch.bfloat16))
-_under("device-autocast", lambda: torch.autocast("sim", torch.bfloat16))
-_under("no-autocast", lambda: each_autocast(enabled=False))
-_under("other-device", lambda: torch.accelerator.device_index(other_device()))
-_under("other-stream", lambda: torch.Stream(f"sim:{torch.accelerator.current_device_index()}"))
-_under("default-streams", lambda: default_streams())
-_under("default-device", lambda: torch.device("sim:0"))
+@KINDS.around
+def under_default_streams(call: Call) -> Any:
+    """Make the call with the default streams current."""
+    with default_streams():
+        return call.run()
 
 
 def each_autocast(*, enabled: bool) -> ExitStack:
@@ -86,12 +77,6 @@ def in_thread(function: Callable[[], Any]) -> Any:
     if raised:
         raise raised[0]
     return found[0]
-
-
-@KINDS.around
-def in_another_context(call: Call) -> Any:
-    """Make the call with an empty context."""
-    return contextvars.Context().run(call.run)
 
 
 @KINDS.around
