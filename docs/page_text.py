@@ -30,7 +30,6 @@ PAGES = {
     "bench/README.md": "benchmarks.md",
     "impl/distributed/README.md": "many_processes.md",
     "impl/drop-in.md": "from_data_parallel/programs.md",
-    "impl/fault_results.md": "faults.md",
     "impl/faults.md": "faults.md",
     "reports/BENCHMARKS.md": "benchmarks.md",
     "reports/MATRIX.md": "results.md",

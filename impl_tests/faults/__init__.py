@@ -19,6 +19,4 @@ the next call are checked.
 * ``ranks/``: ranks of impl.distributed that are lost.
 * ``soak.py``, ``callers.py``, ``soak_of_frozen_parameters.py``: steps without faults, and the
   growth of memory, threads, files and objects.
-* ``results.py``: the results that ``--write`` saves; ``page.py``: the page
-  ``impl/fault_results.md`` of them. ``impl/faults.md`` is written by hand.
 """

@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from . import results
 from .soak import run_soak
 from .table import Tally, format_counts
 from .target import perturb, prepare
@@ -29,7 +28,7 @@ def _run(options: argparse.Namespace) -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
     target, start, tally, count = prepare(options.target), time.monotonic(), Tally(), 0
     if options.soak:
-        return int(not run_soak(target, options.soak, write=options.write))
+        return int(not run_soak(target, options.soak))
     print(f"{options.target}, seed {seed}", flush=True)
     trials = run_trials(
         target,
@@ -48,8 +47,6 @@ def _run(options: argparse.Namespace) -> int:
     print(format_counts({options.target: tally.counts}, VERDICTS, BAD))
     seconds, injected = time.monotonic() - start, tally.total([*VERDICTS][1:])
     print(f"{count} trials, {injected} faults, {tally.total(BAD)} bad, {seconds:.0f} s")
-    if options.write:
-        results.write("faults", options.target, {"seed": seed, "counts": tally.counts})
     return int(tally.total(BAD) > 0)
 
 
@@ -86,7 +83,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--perturbation", metavar="LINE", help="make impl wrong: FUNCTION, KIND and GUARD"
     )
-    parser.add_argument("--write", action="store_true", help="publish the result")
     parser.add_argument(
         "--soak", type=float, metavar="SECONDS", help="run steps without faults, for this long"
     )

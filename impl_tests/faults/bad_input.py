@@ -25,7 +25,6 @@ import torch
 from impl_tests import forks
 from spec_tests.harness.environment.target import Target
 
-from . import results
 from .cases import CASES, Case
 from .cases_of_impl import CASES_OF_IMPL
 from .injection import describe
@@ -185,9 +184,6 @@ def main() -> int:
         found = [*try_values(prepare(name), known, values, options.processes)]
         outcomes[name] = {(each.argument, each.value): each for each in found}
         _print_outcomes(name, found)
-        if options.write:
-            counts = {"wrong argument": Counter(each.verdict for each in found)}
-            results.write("wrong arguments", name, {"values": len(values), "counts": counts})
     _print_accepted(outcomes, "impl", "torch.nn.parallel")
     _print_accepted(outcomes, "torch.nn.parallel", "impl")
     return int(any(each.verdict in BAD for each in outcomes["impl"].values()))
@@ -222,7 +218,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cases", help="functions, with commas (default: all)")
     parser.add_argument("--every", type=int, default=1, help="try every n-th value (default: 1)")
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
-    parser.add_argument("--write", action="store_true", help="publish the results")
     return parser
 
 

@@ -21,7 +21,6 @@ from torch import nn
 from impl_tests.stress.sharing import build_net, create_tensor
 from spec_tests.harness.environment.target import Target
 
-from . import results
 from .callers import THREADS, Callers
 from .soak_of_frozen_parameters import make_frozen_step
 from .state import read_memory
@@ -82,11 +81,8 @@ def fit_slope(steps: Sequence[float], values: Sequence[float]) -> Slope:
     return Slope(1000 * slope, 1000 * error, mean_y, slope * (steps[-1] - steps[0]))
 
 
-def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
-    """Run steps for ``seconds`` and print the slopes. Return whether no resource grows.
-
-    With ``write``, publish the slopes.
-    """
+def run_soak(target: Target, seconds: float) -> bool:
+    """Run steps for ``seconds`` and print the slopes. Return whether no resource grows."""
     steps = [_make_step(target)]
     if hasattr(target.data_parallel.DataParallel, "cache_frozen_parameters"):
         steps.append(make_frozen_step(target))
@@ -118,10 +114,6 @@ def run_soak(target: Target, seconds: float, *, write: bool = False) -> bool:
         }
         for name, slope in slopes.items()
     ]
-    if write:
-        result = {"seconds": seconds, "steps": step, "threads": THREADS, "calls": callers.calls}
-        shown = [row for row in rows if not row["resource"].startswith(_TYPE)]
-        results.write("soak", target.name, {**result, "resources": shown})
     print(f"{callers.calls} nested or concurrent calls from {THREADS} threads")
     print(f"{step} steps, {len(measured)} samples after warm-up")
     print(format_slopes({target.name: rows}))

@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from impl_tests import forks
-from impl_tests.faults import results
 from impl_tests.faults.table import Tally, format_counts
 from impl_tests.faults.verdicts import Finding
 
 from .cases import HOWS, STORES, WHERES, Case, draw_case, list_cases
 from .processes import run_case
 from .program import TimeLimits
-from .verdicts import BAD_ENDS, ENDS, LOST, judge_case
+from .verdicts import BAD_ENDS, ENDS, judge_case
 
 __all__ = ["main", "make_limits", "prepare", "run_cases"]
 
@@ -91,10 +90,6 @@ def main() -> int:
     print(format_counts({_TARGET: tally.counts}, ENDS, BAD_ENDS))
     seconds, bad_ends = time.monotonic() - start, tally.total(BAD_ENDS)
     print(f"{count} trials, {missed} without a fault, {bad_ends} bad ranks, {seconds:.0f} s")
-    if options.write:
-        counts = {kind: row for kind, row in tally.counts.items() if not kind.endswith(LOST)}
-        result = {"seed": seed, "ranks": options.ranks, "cases": count, "counts": counts}
-        results.write("lost ranks", _TARGET, result)
     return int(bad_ends > 0)
 
 
@@ -144,6 +139,5 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=int, default=3, help="trials at a time (default: 3)")
     parser.add_argument("--verbose", action="store_true", help="print all ends of ranks")
-    parser.add_argument("--write", action="store_true", help="publish the result")
     parser.add_argument("--logs", action="store_true", help="print the output of bad trials")
     return parser
