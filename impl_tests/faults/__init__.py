@@ -17,6 +17,4 @@ the next call are checked.
 * ``trial.py``, ``table.py``: trials, each in its own process, and the table of their verdicts.
 * ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
 * ``ranks/``: ranks of impl.distributed that are lost.
-* ``soak.py``, ``callers.py``, ``soak_of_frozen_parameters.py``: steps without faults, and the
-  growth of memory, threads, files and objects.
 """

@@ -8,7 +8,6 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from .soak import run_soak
 from .table import Tally, format_counts
 from .target import perturb, prepare
 from .trial import KINDS, TIME_LIMIT, TrialResult, run_trials
@@ -16,7 +15,7 @@ from .verdicts import BAD, VERDICTS
 
 
 def main() -> int:
-    """Run trials or a soak test. Return 1 if a verdict is bad or a resource grows."""
+    """Run trials. Return 1 if a verdict is bad."""
     options = _parser().parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.perturbation:
@@ -27,8 +26,6 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
     target, start, tally, count = prepare(options.target), time.monotonic(), Tally(), 0
-    if options.soak:
-        return int(not run_soak(target, options.soak))
     print(f"{options.target}, seed {seed}", flush=True)
     trials = run_trials(
         target,
@@ -82,9 +79,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
     parser.add_argument(
         "--perturbation", metavar="LINE", help="make impl wrong: FUNCTION, KIND and GUARD"
-    )
-    parser.add_argument(
-        "--soak", type=float, metavar="SECONDS", help="run steps without faults, for this long"
     )
     return parser
 
