@@ -12,8 +12,6 @@ the next call are checked.
 * ``injection.py``: one call with a fault, the checks after it, and the verdict.
 * ``exceptions.py``, ``interrupts.py``, ``memory.py``, ``threads.py``, ``blocked.py``: the kinds of
   faults. A seed repeats the call that is interrupted, but not the exact instant.
-* ``surroundings.py``: calls without a fault in threads, event loops, signal handlers, ``__del__``,
-  forks, new processes and at exit.
 * ``trial.py``, ``table.py``: trials, each in its own process, and the table of their verdicts.
 * ``bad_input.py``, ``cases.py``, ``wrong_*.py``: every argument replaced by each wrong value.
 * ``ranks/``: ranks of impl.distributed that are lost.

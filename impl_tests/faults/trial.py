@@ -14,7 +14,6 @@ from .blocked import run_blocked
 from .exceptions import run_exception
 from .interrupts import run_interrupts
 from .memory import run_out_of_memory
-from .surroundings import run_surroundings
 from .threads import run_without_threads
 from .verdicts import Finding
 
@@ -27,7 +26,6 @@ KINDS: dict[str, Callable[[Target, random.Random], Iterator[Finding]]] = {
     "memory": run_out_of_memory,
     "thread": run_without_threads,
     "blocked": run_blocked,
-    "surroundings": run_surroundings,
 }
 #: How often each kind is drawn, in proportion to the others. Some kinds take seconds for a trial.
 _WEIGHTS = {
@@ -36,7 +34,6 @@ _WEIGHTS = {
     "memory": 2,
     "thread": 4,
     "blocked": 2,
-    "surroundings": 1,
 }
 #: Seconds without a verdict after which a process counts as hung.
 TIME_LIMIT = 60

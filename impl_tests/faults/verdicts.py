@@ -11,7 +11,7 @@ __all__ = ["BAD", "VERDICTS", "Finding", "are_equal", "have_same_elements"]
 #: Verdict -> its meaning. A verdict in ``BAD`` makes the run fail.
 VERDICTS = {
     "not reached": "the place was not reached, or the call ended before the interrupt",
-    "right": "the call returned the right result; in a forked child it raised the right error",
+    "right": "the call returned the right result",
     "error": "the call raised the error that reports this fault",
     "other error": "the call raised another error, or an error that does not report the fault",
     "lost": "the fault occurred, and the call returned as if it had not",
