@@ -1,17 +1,21 @@
 """Inject faults into random calls of the public functions; return 1 after a bad outcome."""
 
 import argparse
+import os
 import random
 import sys
 import tempfile
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
-from .table import Tally, format_counts
-from .target import perturb, prepare
-from .trial import KINDS, TIME_LIMIT, TrialResult, run_trials
-from .verdicts import BAD, VERDICTS
+from impl_tests.wrong import Perturbation, state
+
+from .calls import prepare
+from .kinds import KINDS
+from .trial import TIME_LIMIT, TrialResult, run_trials
+from .verdicts import BAD, VERDICTS, format_counts
 
 
 def main() -> int:
@@ -19,13 +23,26 @@ def main() -> int:
     options = _parser().parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.perturbation:
-            options.target = perturb(options.perturbation, Path(folder))
+            options.target = _perturb(options.perturbation, Path(folder))
         return _run(options)
+
+
+def _perturb(line: str, folder: Path) -> str:
+    """Change the behaviour of a public function of impl. Return the name of the changed target.
+
+    Args:
+        line: The function, the kind and the guard of a perturbation.
+        folder: A folder for the file from which processes read the perturbation.
+    """
+    os.environ[state.FUNCTIONS] = Perturbation.parse(line).function
+    os.environ[state.FILE] = str(folder / "perturbation")
+    state.set_active(line)
+    return "impl_tests.wrong.target"
 
 
 def _run(options: argparse.Namespace) -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
-    target, start, tally, count = prepare(options.target), time.monotonic(), Tally(), 0
+    target, start, counts = prepare(options.target), time.monotonic(), Counter[tuple[str, str]]()
     print(f"{options.target}, seed {seed}", flush=True)
     trials = run_trials(
         target,
@@ -36,15 +53,15 @@ def _run(options: argparse.Namespace) -> int:
     )
     with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
         for trial in trials:
-            count += 1
-            for finding in trial.findings:
-                tally.add(finding.kind, finding.verdict)
-            for text in describe_bad(trial):
-                print(text, flush=True)
-    print(format_counts({options.target: tally.counts}, VERDICTS, BAD))
-    seconds, injected = time.monotonic() - start, tally.total([*VERDICTS][1:])
-    print(f"{count} trials, {injected} faults, {tally.total(BAD)} bad, {seconds:.0f} s")
-    return int(tally.total(BAD) > 0)
+            counts.update((finding.kind, finding.verdict) for finding in trial.findings)
+            bad = describe_bad(trial)
+            print(*bad, sep="\n", end="\n" * bool(bad), flush=True)
+            if bad and options.exitfirst:
+                break
+    print(format_counts(counts, VERDICTS, BAD))
+    bad_count = sum(count for (_, verdict), count in counts.items() if verdict in BAD)
+    print(f"{counts.total()} calls, {bad_count} bad, {time.monotonic() - start:.0f} s")
+    return int(bad_count > 0)
 
 
 def describe_bad(trial: TrialResult) -> list[str]:
@@ -77,6 +94,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
+    parser.add_argument("-x", "--exitfirst", action="store_true", help="end at a bad verdict")
     parser.add_argument(
         "--perturbation", metavar="LINE", help="make impl wrong: FUNCTION, KIND and GUARD"
     )

@@ -25,14 +25,12 @@ import torch
 from impl_tests import forks
 from spec_tests.harness.environment.target import Target
 
+from .calls import prepare, tensors_in
 from .cases import CASES, Case
 from .cases_of_impl import CASES_OF_IMPL
-from .injection import describe
-from .nets import leaves_of
 from .state import find_changes, read_state
-from .target import prepare
 from .trial import TIME_IS_UP
-from .verdicts import are_equal
+from .verdicts import are_equal, describe
 from .wrong_values import VALUES
 
 __all__ = ["BAD", "VERDICTS", "Outcome", "try_values"]
@@ -170,7 +168,7 @@ def _judge(error: Exception, name: str) -> str:
 
 
 def _compute(target: Target, case: Case, arguments: dict[str, Any]) -> list[torch.Tensor]:
-    return [each.detach().cpu() for each in leaves_of(case.call(target, **arguments))]
+    return [each.detach().cpu() for each in tensors_in(case.call(target, **arguments))]
 
 
 def main() -> int:

@@ -1,40 +1,77 @@
-"""The state that a call must not change, and its comparison before and after the call."""
+"""The contexts of a call, and the state that the call must not change."""
 
 import contextvars
 import gc
+import random
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-__all__ = ["LocalState", "find_changes", "read_module", "read_state"]
+from spec_tests.harness.concurrency.leaks import disable_gc
 
+__all__ = [
+    "Resources",
+    "call_in_contexts",
+    "draw_contexts",
+    "find_changes",
+    "read_module",
+    "read_state",
+]
+
+T = TypeVar("T")
 #: Seconds after a call in which its threads must end and its memory must be freed.
 _PATIENCE = 10
 #: The beginning of the names of threads that a target may keep for later calls.
 _KEPT_THREADS = "parallel_apply"
-#: The context variable and the ``threading.local`` that :class:`LocalState` sets.
+#: The values of the calling thread that a call must not change.
 _VALUE = contextvars.ContextVar[str]("value of the caller")
 _LOCAL = threading.local()
+#: Name of a context -> a function that returns a context manager.
+_CONTEXTS: dict[str, Callable[[], Any]] = {
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "autocast": lambda: torch.autocast("sim", dtype=torch.float16),
+    "device 1": lambda: torch.accelerator.device_index(1),
+    "stream of device 2": lambda: torch.Stream(device="sim:2"),
+    "collector off": disable_gc,
+    "default device": lambda: torch.device("cpu"),
+}
+#: A context that is no context manager: the call is made in an ``except`` clause.
+_HANDLER = "except clause"
 
 
-class LocalState:
-    """The calling thread's values of a context variable and of a ``threading.local``."""
+def draw_contexts(rng: random.Random) -> tuple[str, ...]:
+    """Return the names of up to three contexts; often none."""
+    names = [*_CONTEXTS, _HANDLER]
+    return tuple(rng.sample(names, rng.choice([0, 0, 0, 1, 1, 2, 3])))
 
-    @staticmethod
-    def set(value: str) -> None:
-        """Set both values in the calling thread."""
-        _VALUE.set(value)
-        _LOCAL.value = value
 
-    @staticmethod
-    def read() -> tuple[str | None, str | None]:
-        """Return both values of the calling thread."""
-        return _VALUE.get(None), getattr(_LOCAL, "value", None)
+def call_in_contexts(names: tuple[str, ...], function: Callable[[], T]) -> T:
+    """Return ``function()``, called in the named contexts."""
+    _VALUE.set(f"set by {names}")
+    _LOCAL.value = _VALUE.get()
+    contexts = ExitStack()
+    try:
+        for name in names:
+            if name != _HANDLER:
+                contexts.enter_context(_CONTEXTS[name]())
+        if _HANDLER not in names:
+            return function()
+        try:
+            raise LookupError("the exception that the caller handles")
+        except LookupError:
+            return function()
+    finally:
+        # Leaving a context may raise an error if the call has changed the state. The verdict
+        # reports such a change.
+        with suppress(RuntimeError):
+            contexts.close()
 
 
 def read_state() -> dict[str, Any]:
@@ -53,7 +90,8 @@ def read_state() -> dict[str, Any]:
             for index in range(accelerator.device_count())
         ],
         "garbage collector": gc.isenabled(),
-        "context variable and thread-local value": LocalState.read(),
+        "context variable": _VALUE.get(None),
+        "thread-local value": getattr(_LOCAL, "value", None),
         "default device": torch.get_default_device(),
         "operator threads": torch.get_num_threads(),
         "trace functions": (sys.gettrace(), sys.getprofile()),
@@ -71,7 +109,7 @@ def read_module(net: nn.Module | None) -> dict[str, Any]:
     return {
         f"{type(module).__name__} {index}": (
             module.training,
-            {name: id(value) for name, value in vars(module).items() if name != "trigger"},
+            {name: id(value) for name, value in vars(module).items()},
             [(name, id(tensor), tensor._version) for name, tensor in module.named_parameters()],
             [len(value) for name, value in vars(module).items() if name.endswith("_hooks")],
         )
@@ -79,7 +117,7 @@ def read_module(net: nn.Module | None) -> dict[str, Any]:
     }
 
 
-def read_memory() -> list[int]:
+def _read_memory() -> list[int]:
     """Return the number of allocated bytes on each device, without the cache of autocast."""
     torch.clear_autocast_cache()
     return [*map(torch.accelerator.memory_allocated, range(torch.accelerator.device_count()))]
@@ -102,7 +140,7 @@ class Resources:
     def __init__(self, kept_threads: int) -> None:
         self._kept_threads = kept_threads
         self._threads = frozenset(threading.enumerate())
-        self._memory = read_memory()
+        self._memory = _read_memory()
 
     def find_growth(self) -> list[str]:
         """Wait some seconds at most. Return a text for each resource that is not freed by then."""
@@ -121,6 +159,6 @@ class Resources:
             yield f"threads still run: {others}"
         if len(new) - len(others) > self._kept_threads:
             yield f"{len(new) - len(others)} threads were kept"
-        memory = read_memory()
+        memory = _read_memory()
         if any(now > before for now, before in zip(memory, self._memory, strict=True)):
             yield f"bytes allocated on the devices: {self._memory} before, {memory} after"

@@ -11,7 +11,7 @@ from impl_tests.samples import run_python
 PROGRAM = """
 from impl_tests.faults.bad_input import try_values
 from impl_tests.faults.cases import CASES
-from impl_tests.faults.target import prepare
+from impl_tests.faults.calls import prepare
 import os
 
 target = prepare("impl")
@@ -23,7 +23,7 @@ for each in try_values(target, ["comm.reduce_add"], ["None", "int 1", "float nan
 LIST_OF_ARGUMENTS = """
 from impl_tests.faults.cases import CASES
 from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
-from impl_tests.faults.target import prepare
+from impl_tests.faults.calls import prepare
 
 prepare("impl")
 for name, case in [*CASES.items(), *CASES_OF_IMPL.items()]:

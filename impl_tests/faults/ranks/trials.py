@@ -10,14 +10,14 @@ import gc
 import importlib
 import random
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from impl_tests import forks
-from impl_tests.faults.table import Tally, format_counts
-from impl_tests.faults.verdicts import Finding
+from impl_tests.faults.verdicts import Finding, format_counts
 
 from .cases import HOWS, STORES, WHERES, Case, draw_case, list_cases
 from .processes import run_case
@@ -33,8 +33,6 @@ COLLECTIVE_LIMIT = 4.0
 _CHECK_LIMIT = 1.0 + 5.0 + 3.0
 #: The number of seconds after the limit for errors at which a rank counts as hung.
 _HANG_LIMIT = 10.0
-#: The package under test.
-_TARGET = "impl.distributed"
 
 
 def make_limits(collective: float) -> TimeLimits:
@@ -73,22 +71,22 @@ def main() -> int:
     options = _parser().parse_args()
     prepare()
     seed = random.randrange(10**9) if options.seed is None else options.seed
-    limits, tally, start = make_limits(options.timeout), Tally(), time.monotonic()
+    limits, counts = make_limits(options.timeout), Counter[tuple[str, str]]()
     print(f"seed {seed}, {options.ranks} ranks, {limits}", flush=True)
-    count, missed = 0, 0
+    start, count, missed = time.monotonic(), 0, 0
     with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
         for case, findings, log in run_cases(_cases(options, seed), limits, options.processes):
             count += 1
             missed += all(finding.verdict == "not reached" for finding in findings)
-            for finding in findings:
-                tally.add(finding.kind, finding.verdict)
+            counts.update((finding.kind, finding.verdict) for finding in findings)
             bad = [finding for finding in findings if finding.verdict in BAD_ENDS]
             for text in _describe(case, bad or (findings if options.verbose else [])):
                 print(text, flush=True)
             if options.logs and bad:
                 print(log, flush=True)
-    print(format_counts({_TARGET: tally.counts}, ENDS, BAD_ENDS))
-    seconds, bad_ends = time.monotonic() - start, tally.total(BAD_ENDS)
+    print(format_counts(counts, ENDS, BAD_ENDS))
+    seconds = time.monotonic() - start
+    bad_ends = sum(n for (_, verdict), n in counts.items() if verdict in BAD_ENDS)
     print(f"{count} trials, {missed} without a fault, {bad_ends} bad ranks, {seconds:.0f} s")
     return int(bad_ends > 0)
 

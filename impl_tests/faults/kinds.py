@@ -1,0 +1,269 @@
+"""The kinds of faults: interrupts, refused allocations, refused threads, and blocked replicas."""
+
+import itertools
+import os
+import random
+import signal
+import statistics
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+from spec_tests.simulator import native
+
+from .calls import Call, tensors_in
+
+__all__ = ["KINDS", "Fault"]
+
+#: The number of interrupted calls in one trial.
+_INTERRUPTED_CALLS = 20
+#: The number of calls to time. Their median duration limits the instants of the interrupts.
+_TIMED_CALLS = 5
+#: Seconds between two interrupts of a call whose replicas block.
+_INTERVAL = 0.05
+#: The largest allowed number of interrupts until such a call ends. The first one ends the replica
+#: in the calling thread, and the second one ends the wait for the other replicas.
+_MAX_INTERRUPTS = 2
+#: A part of the text of the simulator's error.
+_NO_MEMORY = "sim out of memory"
+#: The text of CPython's error.
+_NO_THREAD = "can't start new thread"
+#: The function of ``threading`` that starts a thread of the system. Python 3.13 renamed it.
+_START = next(
+    name for name in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, name)
+)
+
+
+class Fault:
+    """A fault that may occur in a ``with`` block.
+
+    Attributes:
+        has_occurred: Whether the fault has occurred.
+        may_succeed: Whether a call may return a right result although the fault has occurred.
+        extra_threads: How many threads the target may keep besides one for each replica.
+        place: Where the fault occurred, for people.
+    """
+
+    may_succeed = False
+
+    def __init__(self, extra_threads: int = 0) -> None:
+        self.has_occurred = False
+        self.extra_threads = extra_threads
+        self.place = ""
+
+    def __enter__(self) -> None:
+        """Allow the fault."""
+
+    def __exit__(self, *_: object) -> None:
+        """Forbid the fault."""
+
+    def is_reported_by(self, error: BaseException) -> bool:
+        """Return whether an error of the call reports this fault."""
+        raise NotImplementedError
+
+
+class _Interrupt(Fault):
+    """KeyboardInterrupts that a signal handler raises, as Python's own handler of SIGINT does.
+
+    Args:
+        start: A function that makes the signal arrive later.
+        is_repeated: Whether each signal, not only the first one, raises KeyboardInterrupt.
+    """
+
+    def __init__(self, start: Callable[[], object], *, is_repeated: bool = False) -> None:
+        super().__init__()
+        self._start, self._is_repeated = start, is_repeated
+        self._is_armed = False
+        self._count = 0
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGINT, self._handle)
+        signal.signal(signal.SIGALRM, self._handle)
+        self._is_armed = True
+        self._start()
+
+    def __exit__(self, *_: object) -> None:
+        self._is_armed = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _handle(self, signum: int, frame: FrameType | None) -> None:
+        assert frame is not None
+        # `copyreg._slotnames` discards all exceptions, also KeyboardInterrupt.
+        if self._is_armed and frame.f_globals["__name__"] != "copyreg":
+            self._is_armed = self._is_repeated
+            self._count += 1
+            self.has_occurred = True
+            self.place = f"{self._count} at {frame.f_code.co_filename}:{frame.f_lineno}"
+            raise KeyboardInterrupt
+
+    def is_reported_by(self, error: BaseException) -> bool:
+        return isinstance(error, KeyboardInterrupt) and self._count <= _MAX_INTERRUPTS
+
+
+def _interrupts(call: Call, rng: random.Random) -> Iterator[Fault]:
+    """Interrupt the call at random instants, by a timer or by a child process."""
+    source = _start_timer if rng.random() < 0.5 else _fork_sender()
+    durations = []
+    for _ in range(_TIMED_CALLS):
+        start = time.perf_counter()
+        call.compute()
+        durations.append(time.perf_counter() - start)
+    call.drop_grads()
+    for _ in range(_INTERRUPTED_CALLS):
+        delay = rng.uniform(0, 1.2 * statistics.median(durations))
+        yield _Interrupt(lambda delay=delay: source(delay))  # type: ignore[misc] # the default
+
+
+def _start_timer(delay: float) -> None:
+    signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6))
+
+
+def _fork_sender() -> Callable[[float], None]:
+    """Fork a child process. Return a function that makes the child send SIGINT after a delay."""
+    read_end, write_end = os.pipe()
+    parent = os.getpid()
+    if os.fork() == 0:
+        os.close(write_end)
+        while text := os.read(read_end, struct.calcsize("d")):
+            time.sleep(struct.unpack("d", text)[0])
+            os.kill(parent, signal.SIGINT)
+        os._exit(0)
+    os.close(read_end)
+
+    def send(delay: float) -> None:
+        os.write(write_end, struct.pack("d", delay))
+
+    return send
+
+
+class _BlockingModule(nn.Module):
+    """A module that, on some devices, blocks and then raises an error.
+
+    Args:
+        inner: The module that computes the output.
+        block: A function that blocks and raises an error; it gets the device of the input.
+    """
+
+    def __init__(self, inner: nn.Module, block: Callable[[torch.device | None], None]) -> None:
+        super().__init__()
+        self.inner, self.block = inner, block
+        self.train(inner.training)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the output of the inner module, or block."""
+        self.block(next((tensor.device for tensor in tensors_in([args, kwargs])), None))
+        return self.inner(*args, **kwargs)
+
+
+class _BlockedReplicas(_Interrupt):
+    """Replicas that block until the caller is interrupted."""
+
+    def __init__(self, ordinals: Iterable[int]) -> None:
+        super().__init__(
+            lambda: signal.setitimer(signal.ITIMER_REAL, _INTERVAL, _INTERVAL), is_repeated=True
+        )
+        self._ordinals = frozenset(ordinals)
+        # Use a lock: an interrupt of `threading.Event.wait` may break the event.
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        self._gate.release()
+
+    def block(self, device: torch.device | None) -> None:
+        """Wait for the end of the ``with`` block and raise an error, on the chosen devices."""
+        if self._is_armed and device is not None and device.index in self._ordinals:
+            self._gate.acquire()
+            self._gate.release()
+            raise LookupError("the error of a replica that has blocked")
+
+
+def _blocked(call: Call, rng: random.Random) -> Iterator[Fault]:
+    """Block random replicas of the call."""
+    fault = _BlockedReplicas(rng.sample(call.ordinals, rng.randint(1, len(call.ordinals))))
+    # The next call may start new threads before the released replicas end.
+    fault.extra_threads = len(call.ordinals)
+    call.wrap_modules(lambda module: _BlockingModule(module, fault.block))
+    yield fault
+
+
+class _OutOfMemory(Fault):
+    """A device that allows only some allocations."""
+
+    def __init__(self, ordinal: int, allocations: int) -> None:
+        super().__init__()
+        self._ordinal, self._allocations = ordinal, allocations
+        self.place = f"after {allocations} allocations on {ordinal}"
+
+    def __enter__(self) -> None:
+        native.extension().set_fault("no-memory", self._ordinal, self._allocations)
+
+    def __exit__(self, *error: object) -> None:
+        native.extension().set_fault("", -1)
+        # A call that succeeds did not need a further allocation.
+        self.has_occurred = error[0] is not None
+
+    def is_reported_by(self, error: BaseException) -> bool:
+        return isinstance(error, torch.OutOfMemoryError) and _NO_MEMORY in str(error)
+
+
+def _out_of_memory(call: Call, rng: random.Random) -> Iterator[Fault]:
+    """Allow no allocation in the first call, and one more in each further call that fails."""
+    ordinal = rng.choice(call.ordinals)
+    for allocations in itertools.count():
+        fault = _OutOfMemory(ordinal, allocations)
+        yield fault
+        if not fault.has_occurred:
+            return
+
+
+class _NoThreads(Fault):
+    """A system that starts only ``allowed`` threads."""
+
+    may_succeed = True
+
+    def __init__(self, allowed: int) -> None:
+        # Replicas that have started may still run when the next call starts threads of its own.
+        super().__init__(extra_threads=allowed)
+        self.place = f"after {allowed} threads"
+        self._left = allowed
+        self._start = getattr(threading, _START)
+        self._patch = mock.patch.object(threading, _START, self._call)
+
+    def __enter__(self) -> None:
+        self._patch.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._patch.stop()
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._left:
+            self.has_occurred = True
+            raise RuntimeError(_NO_THREAD)
+        self._left -= 1
+        return self._start(*args, **kwargs)
+
+    def is_reported_by(self, error: BaseException) -> bool:
+        return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
+
+
+def _no_threads(call: Call, rng: random.Random) -> Iterator[Fault]:
+    """Allow a random number of new threads."""
+    yield _NoThreads(rng.randrange(len(call.ordinals)))
+
+
+#: Kind of a trial -> a function that yields the faults of repetitions of a call.
+KINDS: dict[str, Callable[[Call, random.Random], Iterator[Fault]]] = {
+    "interrupt": _interrupts,
+    "memory": _out_of_memory,
+    "thread": _no_threads,
+    "blocked": _blocked,
+}
