@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from spec_tests.simulator.tests.tables.agreement import DEVICE, assert_same, assert_same_call
+from spec_tests.simulator.tests.agreement import DEVICE, assert_same, assert_same_call
 
 pytestmark = pytest.mark.usefixtures("sim")
 

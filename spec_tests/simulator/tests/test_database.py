@@ -19,8 +19,6 @@ from spec_tests.simulator.tests.operator_sweep.allowed_differences import (
 )
 from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, Outcome, compare
 
-pytestmark = pytest.mark.machinery
-
 AGREES, RAISES = Outcome("agrees"), Outcome("unimplemented", "aten::a is not implemented")
 #: The operator ``a`` may raise NotImplementedError in int64.
 ALLOWED = AllowedDifferences(
@@ -52,6 +50,7 @@ def test_quick_sweep_passes():
     assert result.returncode == 0, result.stdout[-4000:] + result.stderr[-4000:]
 
 
+@pytest.mark.machinery
 @pytest.mark.usefixtures("sim")
 def test_sweep_without_calls_fails():
     assert sweep("no such operator").returncode == 1

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.simulator.tests.tables.agreement import DEVICE, assert_same
-from spec_tests.simulator.tests.tables.layers import LAYERS
+from spec_tests.simulator.tests.agreement import DEVICE, assert_same
+from spec_tests.simulator.tests.layers import LAYERS
 
 pytestmark = pytest.mark.usefixtures("sim", "one_thread")
 

@@ -1,10 +1,12 @@
-"""Operators on a simulated device have the results and gradients of the CPU."""
+"""Dtypes, gradients and second derivatives on a simulated device agree with the CPU.
+
+``test_database.py`` compares all operators.
+"""
 
 import pytest
 import torch
 
-from spec_tests.simulator.tests.tables import OPERATORS
-from spec_tests.simulator.tests.tables.agreement import assert_same, assert_same_call
+from spec_tests.simulator.tests.agreement import assert_same, assert_same_call
 
 pytestmark = pytest.mark.usefixtures("sim")
 
@@ -12,24 +14,6 @@ pytestmark = pytest.mark.usefixtures("sim")
 DTYPES = "float16 bfloat16 float32 float64 complex64 complex128 bool uint8 int8 int16 int32 int64"
 DIFFERENTIABLE_DTYPES = ("float16", "bfloat16", "float64", "complex64", "complex128")
 DEVICE = "sim:2"
-
-
-def draw_inputs(draws, seed=0):
-    torch.manual_seed(seed)
-    return [draw() for draw in draws]
-
-
-@pytest.mark.parametrize("name", OPERATORS)
-def test_results_and_gradients_agree_with_the_cpu(name):
-    function, draws = OPERATORS[name]
-    assert_same_call(function, draw_inputs(draws))
-
-
-@pytest.mark.parametrize("name", [name for name in OPERATORS if "view" not in name])
-def test_strided_inputs_agree_with_the_cpu(name):
-    function, draws = OPERATORS[name]
-    inputs = [x.mT.contiguous().mT if x.dim() > 1 else x for x in draw_inputs(draws, seed=1)]
-    assert_same_call(function, inputs)
 
 
 @pytest.mark.parametrize("name", DTYPES.split())

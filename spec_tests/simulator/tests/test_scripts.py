@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.simulator.tests.tables.agreement import DEVICE, assert_same
+from spec_tests.simulator.tests.agreement import DEVICE, assert_same
 
 pytestmark = [
     pytest.mark.usefixtures("sim"),

@@ -12,7 +12,7 @@ from torch.ao.quantization import (
     PerChannelMinMaxObserver,
 )
 
-from spec_tests.simulator.tests.tables.agreement import DEVICE, assert_same, copy_to_device
+from spec_tests.simulator.tests.agreement import DEVICE, assert_same, copy_to_device
 
 pytestmark = pytest.mark.usefixtures("sim")
 

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Iterator
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
+
+from torch import Tensor, strided
+from torch.utils._pytree import tree_map
 
 from .allowed_differences import AllowedDifferences
 from .database import Case
@@ -47,10 +51,30 @@ def _compare_samples(
     max_samples: int | None,
 ) -> Iterator[Outcome]:
     try:
-        for sample in islice(samples, max_samples):
-            outcome = compare(function, sample, comparison, with_gradients=with_gradients)
-            if outcome.verdict == "unsupported" and with_gradients:
-                outcome = compare(function, sample, comparison, with_gradients=False)
-            yield outcome
+        for number, sample in enumerate(islice(samples, max_samples)):
+            yield _compare_sample(function, sample, comparison, with_gradients)
+            if number == 0:
+                yield _compare_sample(function, _transposed(sample), comparison, with_gradients)
     except NotImplementedError as error:  # the device cannot create the inputs
         yield Outcome("unimplemented", str(error).split("\n")[0])
+
+
+def _compare_sample(
+    function: Callable[..., Any], sample: Any, comparison: Comparison, with_gradients: bool
+) -> Outcome:
+    outcome = compare(function, sample, comparison, with_gradients=with_gradients)
+    if outcome.verdict == "unsupported" and with_gradients:
+        return compare(function, sample, comparison, with_gradients=False)
+    return outcome
+
+
+def _transposed(sample: Any) -> Any:
+    """Return the sample with column-major matrices."""
+
+    def transpose(leaf: Any) -> Any:
+        if isinstance(leaf, Tensor) and leaf.layout is strided and leaf.dim() > 1:
+            return leaf.detach().mT.contiguous().mT.requires_grad_(leaf.requires_grad)
+        return leaf
+
+    arguments = tree_map(transpose, [sample.input, sample.args, sample.kwargs])
+    return SimpleNamespace(**dict(zip(("input", "args", "kwargs"), arguments, strict=True)))

@@ -6,11 +6,22 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from .inputs import Input, integers, normal
-
 __all__ = ["LAYERS"]
 
+#: A function that draws a CPU tensor.
+Input: TypeAlias = Callable[[], Tensor]
 Layer: TypeAlias = tuple[Callable[[], nn.Module], tuple[Input, ...]]
+
+
+def normal(*shape: int) -> Input:
+    """Return a function that draws normally distributed numbers."""
+    return lambda: torch.randn(shape)
+
+
+def integers(high: int, *shape: int) -> Input:
+    """Return a function that draws integers from 0 to ``high - 1``."""
+    return lambda: torch.randint(high, shape)
+
 
 IMAGE = normal(2, 4, 8, 6)
 SEQUENCE = normal(5, 3, 8)
