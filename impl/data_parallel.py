@@ -36,12 +36,12 @@ from ._device import (
     warn_of_ignored_devices,
 )
 from ._device import check_balance as _check_balance
-from ._kept_replicas import KeptReplicas
 from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._module_attributes import ModuleAttributes
 from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
 from ._pytree import remove_markers
 from ._replica import SeparateChunks, check_source
+from .extras.kept import KeptReplicas
 from .parallel_apply import parallel_apply
 from .replicate import replicate, replicate_with
 from .scatter_gather import gather, scatter_kwargs

@@ -26,16 +26,15 @@ from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
 from ._legacy_names import _is_script_method as _is_script_method
 from ._replica import (
-    FrozenCopies,
     ReplicaLeaves,
     ReplicaMap,
     Tree,
     build_replicas,
-    can_be_kept,
     collect_tree,
 )
 from ._replica import is_script_module as _is_script_module
 from .comm import broadcast_coalesced
+from .extras.frozen import FrozenCopies, can_be_kept
 from .functions import Broadcast
 
 __all__ = ["replicate"]

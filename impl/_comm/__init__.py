@@ -19,4 +19,9 @@ from .grad_mode import needs_grad, without_grad
 from .reduce import reduce_lists, reduce_tensors
 from .split_cat import cat_on_device, cat_shape, copy_into_slices, is_wrapper, split_into_views
 from .stream_copy import Streams, check_streams, chunks_to_devices, copy_chunks
-from .subclasses import PLAIN_CLASSES, copy_attributes, with_class_and_attributes
+from .subclasses import (
+    PLAIN_CLASSES,
+    copy_attributes,
+    detached,
+    with_class_and_attributes,
+)

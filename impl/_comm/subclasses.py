@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._compat import use_plain_operators
 from .split_cat import is_wrapper
 
 #: The classes of tensors that support all operators; a subclass may not.
@@ -38,6 +39,18 @@ def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
         copy = copy.as_subclass(kind)
     copy_attributes(source, copy)
     return copy
+
+
+def detached(tensor: Tensor, source: Tensor) -> Tensor:
+    """Return a new tensor with the memory of ``tensor``, and the class of a copy of ``source``.
+
+    A replica may set attributes of the new tensor or call ``requires_grad_``.
+    """
+    if type(tensor) in PLAIN_CLASSES and not source.__dict__:
+        return tensor.detach()
+    with use_plain_operators():
+        detached = tensor.detach()
+    return with_class_and_attributes(detached, source)
 
 
 def copy_attributes(source: Tensor, copy: Tensor) -> None:

@@ -6,9 +6,8 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 
-from .._comm import attached_copies
+from .._comm import attached_copies, detached
 from .._compat import version_counters
-from .frozen import detached
 
 
 class ReplicaLeaves:

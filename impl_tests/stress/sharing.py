@@ -99,7 +99,7 @@ class SharedModules:
 
     def check_caches_are_empty(self) -> None:
         """Raise an AssertionError if impl still caches replicas."""
-        caches = self.import_module("_replica.registry")._caches
+        caches = self.import_module("extras.registry")._caches
         assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
 
 

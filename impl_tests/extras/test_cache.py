@@ -1,4 +1,4 @@
-"""impl._replica.cache: detection of changes to the module, and updates of cached buffers."""
+"""impl.extras.hold: detection of changes to the module, and updates of cached buffers."""
 
 import threading
 
@@ -8,9 +8,9 @@ from torch import nn
 
 import impl
 from impl import DataParallel
-from impl._replica import cache as replica_cache
-from impl._replica.cache import ReplicaCache, _Replicas
-from impl._replica.module_state import ModuleSnapshot
+from impl.extras import hold as replica_cache
+from impl.extras.hold import ReplicaCache, _Replicas
+from impl.extras.module_state import ModuleSnapshot
 
 CPUS = [torch.device("cpu")] * 2
 

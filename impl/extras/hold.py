@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from .._comm import detached_copies
 from .._compat import call_with_inference_mode
 from .._device import DeviceId, as_device_or_current, current_stream_by_device
+from .._replica import check_source
 from .module_state import (
     ModuleSnapshot,
     NamedModules,
@@ -20,7 +21,6 @@ from .module_state import (
     flat_buffers,
     read_states,
 )
-from .module_tree import check_source
 
 #: For the index of each buffer: the mapping that contains the buffer, and the key in this mapping.
 _BufferSlots = dict[int, tuple[Any, str]]

@@ -159,6 +159,7 @@ def _join_names(prefix: str, name: str) -> str:
 
 
 def change_error(change: str) -> RuntimeError:
+    """Return an error that names ``change``."""
     return RuntimeError(
         f"{change[0].upper()}{change[1:]} since hold() built its replicas: leave "
         "the block and enter a new one to rebuild them"

@@ -1,4 +1,4 @@
-"""impl._replica.frozen: copies of frozen parameters that are kept between forwards."""
+"""impl.extras.frozen: copies of frozen parameters that are kept between forwards."""
 
 import os
 
@@ -11,7 +11,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
-from impl._replica import frozen
+from impl.extras import frozen
 from impl_tests.samples import run_python
 from spec_tests.divergences.frozen_layers import FrozenLayer, addresses
 
@@ -47,7 +47,7 @@ def test_a_step_of_a_fused_optimizer_is_noticed(kind):
 
 FIRST_STEP = """
 import torch
-from impl_tests._replica.test_frozen import X, FrozenLayer, wrapped
+from impl_tests.extras.test_frozen import X, FrozenLayer, wrapped
 
 layer = FrozenLayer()
 net = wrapped(layer)
@@ -225,7 +225,7 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
 
 FORK = """
 import os, torch
-from impl_tests._replica.test_frozen import FrozenLayer, addresses, weights, wrapped
+from impl_tests.extras.test_frozen import FrozenLayer, addresses, weights, wrapped
 
 torch.set_num_threads(1)
 layer = FrozenLayer()

@@ -1,10 +1,10 @@
-"""impl._replica.registry: the blocks in which the replicas of a wrapper are cached."""
+"""impl.extras.registry: the blocks in which the replicas of a wrapper are cached."""
 
 import pytest
 import torch
 from torch import nn
 
-from impl._replica import registry
+from impl.extras import registry
 from impl_tests.samples import run_python
 
 CPUS = [torch.device("cpu")] * 2
@@ -65,7 +65,7 @@ def test_a_signal_handler_may_enter_a_block_at_the_end_of_a_block():
 FORK = """
 import os, signal, threading
 from torch import nn
-from impl._replica import registry
+from impl.extras import registry
 
 def hold_the_lock():
     with registry._lock:

@@ -12,8 +12,8 @@ from torch.utils.hooks import RemovableHandle
 
 from .._compat import exclude_from_compilation, register_fork_handler
 from .._device import DeviceId
-from .cache import ReplicaCache
 from .frozen import FrozenCopies
+from .hold import ReplicaCache
 
 #: For the ``id`` of each wrapper with an active :class:`ReplicaCacheBlock`: the wrapper's cache.
 _caches: dict[int, ReplicaCache] = {}

@@ -7,11 +7,11 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
-from ._arguments import argument
-from ._device import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
-from ._one_device import move_output, scatter_to_one
-from ._replica import has_compiled_code
-from ._threads import (
+from .._arguments import argument
+from .._device import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
+from .._one_device import move_output, scatter_to_one
+from .._replica import has_compiled_code
+from .._threads import (
     CapturedError,
     ModuleGroup,
     PendingCall,

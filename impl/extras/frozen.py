@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .._comm import PLAIN_CLASSES, detached_copies, is_wrapper, with_class_and_attributes
+from .._comm import detached, detached_copies, is_wrapper
 from .._compat import call_with_inference_mode, use_plain_operators, version_counters
 from .._device import current_stream_by_device
 from .module_state import memory_of
@@ -160,18 +160,6 @@ def _copy(tensors: Sequence[Tensor], source: torch.device, target: torch.device)
         False, lambda: detached_copies(tensors, [source, target], buffer_size=0)
     )
     return copies
-
-
-def detached(tensor: Tensor, source: Tensor) -> Tensor:
-    """Return a new tensor with the memory of ``tensor``, and the class of a copy of ``source``.
-
-    A replica may set attributes of the new tensor or call ``requires_grad_``.
-    """
-    if type(tensor) in PLAIN_CLASSES and not source.__dict__:
-        return tensor.detach()
-    with use_plain_operators():
-        detached = tensor.detach()
-    return with_class_and_attributes(detached, source)
 
 
 def _compare(network: nn.Module, sources: Sequence[Tensor], copies: Mapping[int, _Kept]) -> None:

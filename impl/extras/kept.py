@@ -7,18 +7,18 @@ from typing import Any, Generic, Literal, Self, TypeVar
 import torch
 from torch import nn
 
-from ._arguments import argument, as_int
-from ._compat import exclude_from_compilation, has_modes_or_transforms
-from ._device import DeviceId
-from ._replica import (
-    FrozenCopies,
+from .._arguments import argument, as_int
+from .._compat import exclude_from_compilation, has_modes_or_transforms
+from .._device import DeviceId
+from .._replica import check_source
+from .frozen import FrozenCopies
+from .map import ReplicaPool, map_batches
+from .registry import (
     ReplicaCacheBlock,
-    check_source,
     find_frozen_copies,
     find_replica_cache,
     free_frozen_copies,
 )
-from ._replica_pool import ReplicaPool, map_batches
 
 T = TypeVar("T", bound=nn.Module)
 

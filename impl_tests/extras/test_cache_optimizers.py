@@ -1,4 +1,4 @@
-"""impl._replica: steps of optimizers while replicas are cached."""
+"""impl.extras: steps of optimizers while replicas are cached."""
 
 import copy
 import os
@@ -12,8 +12,8 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 import impl
-from impl._replica import registry
-from impl._replica.module_state import ModuleSnapshot
+from impl.extras import registry
+from impl.extras.module_state import ModuleSnapshot
 from impl_tests.samples import run_python
 from spec_tests.divergences.frozen_layers import UnversionedSGD
 
@@ -166,8 +166,8 @@ def test_an_interrupt_of_either_end_of_the_block_frees_replicas_and_hook(
 FORK = """
 import os
 from torch import nn
-from impl._replica import registry
-from impl_tests._replica.test_cache_optimizers import step_hooks
+from impl.extras import registry
+from impl_tests.extras.test_cache_optimizers import step_hooks
 
 with registry.ReplicaCacheBlock(nn.Identity(), ["cpu", "cpu"]):
     child = os.fork()

@@ -1,0 +1,1 @@
+"""What impl adds to torch.nn.parallel. The modules use the core."""

@@ -1,0 +1,1 @@
+"""Tests of the modules in ``impl.extras``."""
