@@ -1,10 +1,5 @@
 """DataParallel: replicas of one module compute each batch on several devices.
 
-    scatter        splits the inputs into one chunk per device
-    replicate      copies the module to the devices that have a chunk
-    parallel_apply runs each replica on its chunk
-    gather         concatenates the outputs on one device
-
 Letters used in this file: ``N`` is the size of an input along ``dim``, ``k`` the number of
 devices.
 """
@@ -13,20 +8,11 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeVar
 
-import torch
 from torch import nn
-from torch.autograd.profiler import record_function
 
 from ._arguments import argument
 from ._comm import check_weights
-from ._compat import (
-    ProfilerSpan,
-    break_graph,
-    check_not_traced,
-    compile_only_inlined,
-    exclude_from_compilation,
-    is_recorded,
-)
+from ._compat import exclude_from_compilation
 from ._device import (
     DeviceId,
     DeviceLike,
@@ -37,21 +23,18 @@ from ._device import (
 )
 from ._device import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
-from ._module_attributes import ModuleAttributes
-from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
-from ._pytree import remove_markers
-from ._replica import SeparateChunks, check_source
+from ._one_device import move_output, scatter_to_one
+from ._replica import check_source
+from ._wrapper import Wrapper
 from .extras.kept import KeptReplicas
-from .parallel_apply import parallel_apply
-from .replicate import replicate, replicate_with
-from .scatter_gather import gather, scatter_kwargs
+from .replicate import replicate
 
 __all__ = ["DataParallel", "data_parallel"]
 
 T = TypeVar("T", bound=nn.Module)
 
 
-class DataParallel(ModuleAttributes, KeptReplicas[T]):
+class DataParallel(KeptReplicas[T]):
     """A module that computes each batch on several devices.
 
     The steps of a forward are the methods :meth:`scatter`, :meth:`replicate`,
@@ -131,13 +114,6 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         ``module`` instead. With one device, both record ``module`` as if it were not wrapped.
     """
 
-    #: Defaults are class attributes, so that a wrapper pickled without them can be loaded.
-    chunk_sizes: Sequence[float] | None = None
-    in_turn: bool = False
-    scalar_warning: bool = True
-    #: The name of a forward in profiles.
-    _recorded_name = "DataParallel.forward"
-
     def __init__(
         self,
         module: T,
@@ -199,120 +175,6 @@ class DataParallel(ModuleAttributes, KeptReplicas[T]):
         shown |= {name: value for name, value in vars(self).items() if name in options}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
-    @compile_only_inlined
-    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Compute the module's outputs for one batch.
-
-        Args:
-            inputs: Positional arguments of the module. Their tensors are split, except those
-                marked ``Whole``.
-            kwargs: Keyword arguments of the module, split in the same way.
-
-        Returns:
-            The outputs of the replicas, with tensors concatenated on ``output_device``. With one
-            device, the outputs of the module, moved there.
-
-        Raises:
-            RuntimeError: A parameter or buffer is not on the first device, or torch.jit.trace
-                records a call on several devices.
-            ValueError: Two tensors have different numbers of chunks.
-            Exception: A replica raised an exception; see :func:`parallel_apply`.
-        """
-        if len(self.device_ids) > 1:
-            break_graph()
-            return self._compute_on_several(inputs, kwargs)
-        if is_recorded():
-            return self._compute_on_one(inputs, kwargs)
-        with ProfilerSpan(self._recorded_name):
-            if self.device_ids:
-                self._find_cached_replicas()
-            return self._compute_on_one(inputs, kwargs)
-
-    @exclude_from_compilation
-    def scatter(
-        self,
-        inputs: tuple[Any, ...],
-        kwargs: Mapping[str, Any] | None,
-        device_ids: Sequence[DeviceLike],
-    ) -> Any:
-        """Split the arguments with ``scatter_kwargs``. A subclass may override this step."""
-        return scatter_kwargs(
-            inputs, kwargs, device_ids, dim=self.dim, chunk_sizes=self.chunk_sizes
-        )
-
-    def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
-        """Copy the module, detached if grad mode is off. A subclass may override this step.
-
-        The wrapper has no argument ``buffer_size``: override this step to pass it to
-        :func:`replicate`.
-
-        With ``cache_frozen_parameters``, copies of parameters that do not require grad are kept,
-        one on each device after the first, and the replicas share their memory. A parameter is
-        copied again after a change of its version, memory or shape, after a step of an
-        optimizer that has its gradient, after a replica has changed the copy in place, and if
-        another stream is current. Sparse parameters, those of a class with its own operators,
-        those created in inference mode, and all buffers are copied in each forward, and so are
-        all parameters while a dispatch mode or a transform of ``torch.func`` is active. The
-        copies are freed with the wrapper, and by its methods ``to``, ``cpu`` and the like. If an
-        override does not call this method, no copies are kept.
-        """
-        detach, frozen = not torch.is_grad_enabled(), self._frozen_copies()
-        if frozen is None:
-            return replicate(module, device_ids, detach, with_parameters=True)
-        return replicate_with(frozen, module, device_ids, detach, with_parameters=True)
-
-    def parallel_apply(
-        self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
-    ) -> list[Any]:
-        """Run each replica on its device. A subclass may override this step."""
-        devices = self.device_ids[: len(replicas)]
-        return parallel_apply(replicas, inputs, kwargs, devices, in_turn=self.in_turn)
-
-    def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
-        """Concatenate the outputs with ``gather``. A subclass may override this step."""
-        return gather(outputs, output_device, dim=self.dim, scalar_warning=self.scalar_warning)
-
-    def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Call the module itself, on the only device. Without devices, move no tensors."""
-        if not self.device_ids:
-            args, kwargs = remove_markers((inputs, kwargs))
-            return self.module(*args, **kwargs)
-        source, output = self.src_device_obj, self.output_device
-        if type(self).scatter is DataParallel.scatter and "scatter" not in self.__dict__:
-            args, kwargs = scatter_to_one(inputs, kwargs, source, self.dim)
-        else:
-            args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
-        return move_output(self.module(*args, **kwargs), source, output)
-
-    @exclude_from_compilation
-    def _compute_on_several(
-        self,
-        inputs: tuple[Any, ...],
-        kwargs: Mapping[str, Any] | None,
-        steps: Any = None,
-    ) -> Any:
-        """Compute a batch. ``steps`` has other methods for all steps but :meth:`scatter`."""
-        steps = self if steps is None else steps
-        check_not_traced()
-        with record_function(self._recorded_name):
-            cached = self._find_cached_replicas()
-            all_args, all_kwargs = at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
-            # If a short batch has fewer chunks than there are devices, the last devices stay idle.
-            used = self.device_ids[: len(all_args)]
-            chunks = SeparateChunks()
-            if torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs):
-                arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
-                all_args, all_kwargs = zip(*arguments, strict=True)
-                del arguments
-            replicas = cached[: len(used)] or steps.replicate(self.module, used)
-            try:
-                outputs = steps.parallel_apply(replicas, all_args, all_kwargs)
-            finally:
-                chunks.write_back()
-            # Free the memory of the replicas and the inputs before the outputs are gathered.
-            del cached, replicas, all_args, all_kwargs
-            return steps.gather(outputs, self.output_device)
-
 
 @partial(exclude_from_compilation, has_callees=False)
 def data_parallel(
@@ -359,7 +221,7 @@ def data_parallel(
     return move_output(module(*args, **kwargs), source, output)
 
 
-class _DataParallelCall(DataParallel[nn.Module]):
+class _DataParallelCall(Wrapper[nn.Module]):
     """One call of :func:`data_parallel` on several devices."""
 
     _recorded_name = "data_parallel"

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -191,9 +192,10 @@ class _StepsOfBackward:
 
     def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:
         """Return replicas whose parameters are leaves."""
-        frozen = self.wrapper._frozen_copies()
+        copies = self.wrapper._frozen_copies()
+        copier = None if copies is None else partial(copies.copy, module)
         return replicate_with(
-            frozen, module, device_ids, detach=False, with_parameters=True, leaves=self.leaves
+            copier, module, device_ids, detach=False, with_parameters=True, leaves=self.leaves
         )
 
     def parallel_apply(

@@ -3,7 +3,7 @@
 ``k`` is the number of devices.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeVar
 
@@ -34,12 +34,18 @@ from ._replica import (
 )
 from ._replica import is_script_module as _is_script_module
 from .comm import broadcast_coalesced
-from .extras.frozen import FrozenCopies, can_be_kept
 from .functions import Broadcast
 
 __all__ = ["replicate"]
 
 T = TypeVar("T", bound=nn.Module)
+
+#: A function that copies some of the parameters. It is called with all parameters, the devices,
+#: and whether the copies are detached. It returns the parameters that it has copied, and for each
+#: device the list of their copies.
+Copier = Callable[
+    [Sequence[Tensor], Sequence[torch.device], bool], tuple[Sequence[Tensor], list[list[Tensor]]]
+]
 
 
 @exclude_from_compilation
@@ -111,7 +117,7 @@ def replicate(
 
 @exclude_from_compilation
 def replicate_with(
-    frozen: FrozenCopies | None,
+    copier: Copier | None,
     network: T,
     devices: Iterable[DeviceLike],
     detach: bool,
@@ -120,7 +126,7 @@ def replicate_with(
     with_parameters: bool,
     leaves: ReplicaLeaves | None = None,
 ) -> list[T]:
-    """Do what :func:`replicate` does, with kept copies of frozen parameters from ``frozen``.
+    """Do what :func:`replicate` does, with the copies of parameters that ``copier`` returns.
 
     If ``leaves`` is given, the copies that receive gradients are leaves of the autograd graph, and
     ``leaves`` can pass their gradients to ``network``.
@@ -142,24 +148,25 @@ def replicate_with(
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.
     has_grad_buffers = len(attached) > len(tree.parameters)
-    kept = [] if frozen is None else [*filter(can_be_kept, tree.parameters)]
-    if kept:
-        keys = {*map(id, kept)}
-        attached = [tensor for tensor in attached if id(tensor) not in keys]
-        detached = [tensor for tensor in detached if id(tensor) not in keys]
     with pause_gc():
         with argument("network or devices"):
+            copied: Sequence[Tensor] = ()
+            rows: list[list[Tensor]] = [[] for _ in targets]
+            if copier is not None:
+                copied, rows = copier(tree.parameters, targets, detach)
+                keys = {*map(id, copied)}
+                attached = [tensor for tensor in attached if id(tensor) not in keys]
+                detached = [tensor for tensor in detached if id(tensor) not in keys]
             groups = [
                 attached_copies(attached, targets, buffer_size=buffer_size)
                 if leaves is None
                 else leaves.rows(attached, targets, buffer_size),
                 detached_copies(detached, targets, buffer_size=buffer_size),
+                rows,
             ]
-            if frozen is not None:
-                groups.append(frozen.rows(network, kept, targets, detach=detach))
         replica_map = ReplicaMap(
-            [*attached, *detached, *kept],
-            [[*chain(*rows)] for rows in zip(*groups, strict=True)],
+            [*attached, *detached, *copied],
+            [[*chain(*each)] for each in zip(*groups, strict=True)],
             has_grad_buffers=has_grad_buffers,
         )
         with argument("network"):

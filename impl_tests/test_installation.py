@@ -328,7 +328,7 @@ def test_model_wrapped_before_the_installation_calls_no_function_of_impl(topolog
     devices = topology.take(2)
     wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
     for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):
-        monkeypatch.setattr(sys.modules["impl.data_parallel"], name, raise_error)
+        monkeypatch.setattr(sys.modules["impl._wrapper"], name, raise_error)
     with impl.installed():
         assert wrapped(torch.ones(4, 2, device=devices[0])).shape == (4, 1)
 

@@ -54,22 +54,22 @@ class FrozenCopies:
                 copies = {key: it for key, it in row.copies.items() if it.memory not in memory}
                 self._rows[index] = row._replace(copies=copies)
 
-    def rows(
+    def copy(
         self,
         network: nn.Module,
-        sources: Sequence[Tensor],
+        parameters: Sequence[Tensor],
         targets: Sequence[torch.device],
-        *,
         detach: bool,
-    ) -> list[list[Tensor]]:
-        """Return ``k`` lists of copies of ``sources``, for which :func:`can_be_kept` is true.
+    ) -> tuple[Sequence[Tensor], list[list[Tensor]]]:
+        """Return the frozen parameters of ``network`` that can be kept, and ``k`` lists of copies.
 
-        ``sources`` are parameters of ``network``. The first list has them, detached from their
+        The first list has the parameters themselves, detached from their
         history unless ``detach`` is true. The other lists have detached tensors that share the
         memory of the kept copies. A parameter is copied if it has changed since the last call, or
         if there is no copy on the current stream. Raise RuntimeError if :attr:`compares` is true,
         and a value has changed without a new version.
         """
+        sources = [*filter(_can_be_kept, parameters)]
         rows = [[*sources] if detach else [detached(source, source) for source in sources]]
         with self._lock:
             states = dict(zip(map(id, sources), _read_states(sources), strict=True))
@@ -77,10 +77,11 @@ class FrozenCopies:
             if self.compares:
                 for copies in kept:
                     _compare(network, sources, copies)
-            return rows + [
+            rows += [
                 [detached(copies[id(source)].copy, source) for source in sources]
                 for copies in kept
             ]
+        return sources, rows
 
     def _update(
         self,
@@ -120,7 +121,7 @@ class FrozenCopies:
         return _Row(device, stream, _current(row.copies, states))
 
 
-def can_be_kept(parameter: Tensor) -> bool:
+def _can_be_kept(parameter: Tensor) -> bool:
     """Return whether ``parameter`` is frozen, and a change of it can be detected.
 
     Inference tensors have no version counter. Sparse tensors, and those of a class with its own

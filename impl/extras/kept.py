@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Generic, Literal, Self, TypeVar
+from functools import partial
+from typing import Any, Literal, Self, TypeVar
 
 import torch
 from torch import nn
 
 from .._arguments import argument, as_int
 from .._compat import exclude_from_compilation, has_modes_or_transforms
-from .._device import DeviceId
+from .._device import DeviceLike
 from .._replica import check_source
+from .._wrapper import Wrapper
+from ..replicate import replicate_with
 from .frozen import FrozenCopies
 from .map import ReplicaPool, map_batches
 from .registry import (
@@ -23,22 +26,39 @@ from .registry import (
 T = TypeVar("T", bound=nn.Module)
 
 
-class KeptReplicas(nn.Module, Generic[T]):
-    """The methods of ``DataParallel`` that keep replicas for several batches."""
+class KeptReplicas(Wrapper[T]):
+    """A wrapper that can keep its replicas, or copies of frozen parameters."""
 
-    module: T
-    device_ids: list[DeviceId]
-    output_device: DeviceId
-    src_device_obj: torch.device
-    in_turn: bool
     cache_frozen_parameters: bool | Literal["check"] = False
-    replicate: Callable[[T, Sequence[DeviceId]], list[T]]
 
     def _set_cache_frozen_parameters(self, value: bool | Literal["check"]) -> None:
         if value not in (False, True, "check"):
             raise ValueError(f"cache_frozen_parameters must be a bool or 'check', not {value!r}")
         if value:
             self.cache_frozen_parameters = value
+
+    def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
+        """Copy the module, detached if grad mode is off. A subclass may override this step.
+
+        The wrapper has no argument ``buffer_size``: override this step to pass it to
+        :func:`replicate`.
+
+        With ``cache_frozen_parameters``, copies of parameters that do not require grad are kept,
+        one on each device after the first, and the replicas share their memory. A parameter is
+        copied again after a change of its version, memory or shape, after a step of an
+        optimizer that has its gradient, after a replica has changed the copy in place, and if
+        another stream is current. Sparse parameters, those of a class with its own operators,
+        those created in inference mode, and all buffers are copied in each forward, and so are
+        all parameters while a dispatch mode or a transform of ``torch.func`` is active. The
+        copies are freed with the wrapper, and by its methods ``to``, ``cpu`` and the like. If an
+        override does not call this method, no copies are kept.
+        """
+        copies = self._frozen_copies()
+        if copies is None:
+            return super().replicate(module, device_ids)
+        copier = partial(copies.copy, module)
+        detach = not torch.is_grad_enabled()
+        return replicate_with(copier, module, device_ids, detach, with_parameters=True)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         # The copies shall not occupy memory of devices that the module has left.
@@ -147,20 +167,21 @@ class KeptReplicas(nn.Module, Generic[T]):
                 "map() computes without gradients, and grad mode is on: iterate under "
                 "torch.no_grad()"
             )
-        cached = self._find_cached_replicas() if self.device_ids else ()
-        return cached or (self.module,)
+        kept = self._kept_replicas()
+        if self.device_ids and not kept:
+            check_source(self.module, self.src_device_obj)
+        return kept or (self.module,)
 
     @exclude_from_compilation
-    def _find_cached_replicas(self) -> Sequence[T]:
+    def _kept_replicas(self) -> Sequence[T]:
         """Return the cached replicas; outside of ``hold``, an empty tuple.
 
         Raise RuntimeError if a parameter or buffer is not on the first device.
         """
         cache = find_replica_cache(self)
-        if cache is not None:
-            return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
-        check_source(self.module, self.src_device_obj)
-        return ()
+        if cache is None:
+            return ()
+        return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
 
     def _replicate_to_all(self) -> list[T]:
         check_source(self.module, self.src_device_obj)

@@ -1,0 +1,155 @@
+"""The forward of a wrapper: four steps that compute a batch on several devices.
+
+scatter        splits the inputs into one chunk per device
+replicate      copies the module to the devices that have a chunk
+parallel_apply runs each replica on its chunk
+gather         concatenates the outputs on one device
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Generic, TypeVar
+
+import torch
+from torch import nn
+from torch.autograd.profiler import record_function
+
+from ._compat import (
+    ProfilerSpan,
+    break_graph,
+    check_not_traced,
+    compile_only_inlined,
+    exclude_from_compilation,
+    is_recorded,
+)
+from ._device import DeviceId, DeviceLike
+from ._module_attributes import ModuleAttributes
+from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
+from ._pytree import remove_markers
+from ._replica import SeparateChunks, check_source
+from .parallel_apply import parallel_apply
+from .replicate import replicate
+from .scatter_gather import gather, scatter_kwargs
+
+__all__ = ["Wrapper"]
+
+T = TypeVar("T", bound=nn.Module)
+
+
+class Wrapper(ModuleAttributes, Generic[T]):
+    """A module that computes each batch on several devices. It builds replicas in each forward."""
+
+    module: T
+    device_ids: list[DeviceId]
+    output_device: DeviceId
+    dim: int
+    src_device_obj: torch.device
+    #: Defaults are class attributes, so that a wrapper pickled without them can be loaded.
+    chunk_sizes: Sequence[float] | None = None
+    in_turn: bool = False
+    scalar_warning: bool = True
+    #: The name of a forward in profiles.
+    _recorded_name = "DataParallel.forward"
+
+    @compile_only_inlined
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Compute the module's outputs for one batch.
+
+        Args:
+            inputs: Positional arguments of the module. Their tensors are split, except those
+                marked ``Whole``.
+            kwargs: Keyword arguments of the module, split in the same way.
+
+        Returns:
+            The outputs of the replicas, with tensors concatenated on ``output_device``. With one
+            device, the outputs of the module, moved there.
+
+        Raises:
+            RuntimeError: A parameter or buffer is not on the first device, or torch.jit.trace
+                records a call on several devices.
+            ValueError: Two tensors have different numbers of chunks.
+            Exception: A replica raised an exception; see :func:`parallel_apply`.
+        """
+        if len(self.device_ids) > 1:
+            break_graph()
+            return self._compute_on_several(inputs, kwargs)
+        if is_recorded():
+            return self._compute_on_one(inputs, kwargs)
+        with ProfilerSpan(self._recorded_name):
+            if self.device_ids:
+                check_source(self.module, self.src_device_obj)
+            return self._compute_on_one(inputs, kwargs)
+
+    @exclude_from_compilation
+    def scatter(
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        device_ids: Sequence[DeviceLike],
+    ) -> Any:
+        """Split the arguments with ``scatter_kwargs``. A subclass may override this step."""
+        return scatter_kwargs(
+            inputs, kwargs, device_ids, dim=self.dim, chunk_sizes=self.chunk_sizes
+        )
+
+    def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
+        """Copy the module, detached if grad mode is off. A subclass may override this step."""
+        detach = not torch.is_grad_enabled()
+        return replicate(module, device_ids, detach, with_parameters=True)
+
+    def parallel_apply(
+        self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
+    ) -> list[Any]:
+        """Run each replica on its device. A subclass may override this step."""
+        devices = self.device_ids[: len(replicas)]
+        return parallel_apply(replicas, inputs, kwargs, devices, in_turn=self.in_turn)
+
+    def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
+        """Concatenate the outputs with ``gather``. A subclass may override this step."""
+        return gather(outputs, output_device, dim=self.dim, scalar_warning=self.scalar_warning)
+
+    def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Call the module itself, on the only device. Without devices, move no tensors."""
+        if not self.device_ids:
+            args, kwargs = remove_markers((inputs, kwargs))
+            return self.module(*args, **kwargs)
+        source, output = self.src_device_obj, self.output_device
+        if type(self).scatter is Wrapper.scatter and "scatter" not in self.__dict__:
+            args, kwargs = scatter_to_one(inputs, kwargs, source, self.dim)
+        else:
+            args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
+        return move_output(self.module(*args, **kwargs), source, output)
+
+    @exclude_from_compilation
+    def _compute_on_several(
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        steps: Any = None,
+    ) -> Any:
+        """Compute a batch. ``steps`` has other methods for all steps but :meth:`scatter`."""
+        steps = self if steps is None else steps
+        check_not_traced()
+        with record_function(self._recorded_name):
+            kept = self._kept_replicas()
+            if not kept:
+                check_source(self.module, self.src_device_obj)
+            all_args, all_kwargs = at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
+            # If a short batch has fewer chunks than there are devices, the last devices stay idle.
+            used = self.device_ids[: len(all_args)]
+            chunks = SeparateChunks()
+            if torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs):
+                arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
+                all_args, all_kwargs = zip(*arguments, strict=True)
+                del arguments
+            replicas = kept[: len(used)] or steps.replicate(self.module, used)
+            try:
+                outputs = steps.parallel_apply(replicas, all_args, all_kwargs)
+            finally:
+                chunks.write_back()
+            # Free the memory of the replicas and the inputs before the outputs are gathered.
+            del kept, replicas, all_args, all_kwargs
+            return steps.gather(outputs, self.output_device)
+
+    def _kept_replicas(self) -> Sequence[T]:
+        """Return replicas for all devices that an earlier forward has built, if there are any."""
+        return ()
