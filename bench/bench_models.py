@@ -3,10 +3,9 @@
 Each model runs on simulated (or real) devices and as two CPU replicas, `["cpu", "cpu"]`. Variants
 are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
 impl with `hold` or `map` (evaluation only) and, on the CPU, the plain module with two intra-op
-threads, in training the method `backward` of DataParallelWithLoss, and impl.distributed and
-DistributedDataParallel with two ranks, which have one intra-op thread each. torch.nn.parallel does
-not run on the CPU. Another target takes the place of impl, without the variants and without the
-CPU. A training step is zero_grad, forward, loss and backward.
+threads, and impl.distributed and DistributedDataParallel with two ranks, which have one intra-op
+thread each. torch.nn.parallel does not run on the CPU. Another target takes the place of impl,
+without the variants and without the CPU. A training step is zero_grad, forward, loss and backward.
 Peak memory is that of the accelerator's devices, not that of the CPU.
 """
 
@@ -74,8 +73,6 @@ def bench_cpu(time_in_turn, benchmark, pool, name, mode):
     wrappers = {"one device": lambda module: module, **_wrap_by_impl(["cpu"] * RANKS, mode)}
     with ExitStack() as stack:
         calls = _build_calls(MODELS[name], "cpu", mode, wrappers, stack)
-        if mode == "training":
-            calls["impl backward"] = _build_call_of_backward(MODELS[name])
         # It comes first: its second thread spins for a moment, beside a call that has one thread.
         calls = {"one device two threads": partial(_use_two_threads, calls["one device"]), **calls}
         for variant in ("impl.distributed", "DistributedDataParallel"):
@@ -122,22 +119,6 @@ def _build_calls(model, device, mode, wrappers, stack):
         for variant, loss in losses.items():
             assert loss == pytest.approx(expected, rel=1e-3), variant
     return calls
-
-
-def _build_call_of_backward(model):
-    """Return a call that runs a training step of ``model`` whose replicas compute backward."""
-    torch.manual_seed(0)
-    inputs = model.inputs(ROWS)
-    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
-    net = impl.DataParallelWithLoss(
-        model.build(), lambda output, _: model.loss(output), ["cpu"] * RANKS
-    )
-
-    def run_step():
-        net.zero_grad()
-        return net.backward(*args, target=None, **kwargs).item()
-
-    return run_step
 
 
 def _use_two_threads(call):

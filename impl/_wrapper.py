@@ -121,13 +121,8 @@ class Wrapper(ModuleAttributes, Generic[T]):
 
     @exclude_from_compilation
     def _compute_on_several(
-        self,
-        inputs: tuple[Any, ...],
-        kwargs: Mapping[str, Any] | None,
-        steps: Any = None,
+        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
-        """Compute a batch. ``steps`` has other methods for all steps but :meth:`scatter`."""
-        steps = self if steps is None else steps
         check_not_traced()
         with record_function(self._recorded_name):
             kept = self._kept_replicas()
@@ -141,14 +136,14 @@ class Wrapper(ModuleAttributes, Generic[T]):
                 arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
                 all_args, all_kwargs = zip(*arguments, strict=True)
                 del arguments
-            replicas = kept[: len(used)] or steps.replicate(self.module, used)
+            replicas = kept[: len(used)] or self.replicate(self.module, used)
             try:
-                outputs = steps.parallel_apply(replicas, all_args, all_kwargs)
+                outputs = self.parallel_apply(replicas, all_args, all_kwargs)
             finally:
                 chunks.write_back()
             # Free the memory of the replicas and the inputs before the outputs are gathered.
             del kept, replicas, all_args, all_kwargs
-            return steps.gather(outputs, self.output_device)
+            return self.gather(outputs, self.output_device)
 
     def _kept_replicas(self) -> Sequence[T]:
         """Return replicas for all devices that an earlier forward has built, if there are any."""

@@ -25,13 +25,7 @@ from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
 from ._legacy_names import _is_script_method as _is_script_method
-from ._replica import (
-    ReplicaLeaves,
-    ReplicaMap,
-    Tree,
-    build_replicas,
-    collect_tree,
-)
+from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
 from ._replica import is_script_module as _is_script_module
 from .comm import broadcast_coalesced
 from .functions import Broadcast
@@ -124,13 +118,8 @@ def replicate_with(
     buffer_size: int = REPLICA_BUFFER_SIZE,
     *,
     with_parameters: bool,
-    leaves: ReplicaLeaves | None = None,
 ) -> list[T]:
-    """Do what :func:`replicate` does, with the copies of parameters that ``copier`` returns.
-
-    If ``leaves`` is given, the copies that receive gradients are leaves of the autograd graph, and
-    ``leaves`` can pass their gradients to ``network``.
-    """
+    """Do what :func:`replicate` does, with the copies of parameters that ``copier`` returns."""
     with argument("network"):
         tree = collect_tree(network)
     if not _are_replicatable(tree.modules):
@@ -158,9 +147,7 @@ def replicate_with(
                 attached = [tensor for tensor in attached if id(tensor) not in keys]
                 detached = [tensor for tensor in detached if id(tensor) not in keys]
             groups = [
-                attached_copies(attached, targets, buffer_size=buffer_size)
-                if leaves is None
-                else leaves.rows(attached, targets, buffer_size),
+                attached_copies(attached, targets, buffer_size=buffer_size),
                 detached_copies(detached, targets, buffer_size=buffer_size),
                 rows,
             ]

@@ -2,6 +2,5 @@
 
 from .build import ReplicaMap, build_replicas
 from .compiled import has_compiled_code
-from .leaves import ReplicaLeaves
 from .module_tree import Tree, check_source, collect_tree, is_script_module
 from .separate_chunks import SeparateChunks

@@ -5,10 +5,4 @@ from .group import ModuleGroup, module_group
 from .locals import isolate_locals
 from .pool import PendingCall, start
 from .sequential import run_sequentially
-from .state import (
-    call_in,
-    can_workers_inherit_state,
-    clear_old_casts,
-    thread_states,
-    without_autocast,
-)
+from .state import call_in, can_workers_inherit_state, clear_old_casts, thread_states

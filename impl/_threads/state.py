@@ -3,8 +3,8 @@
 import asyncio  # This takes no extra time: torch imports it, too.
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from contextvars import Context, copy_context
 from dataclasses import dataclass
 from threading import get_ident
@@ -149,20 +149,6 @@ def clear_old_casts() -> None:
     # leaves; outside of a region only a region of another thread could have cached a cast.
     if is_in_region or not torch.is_grad_enabled():
         torch.clear_autocast_cache()
-
-
-@contextmanager
-def without_autocast() -> Iterator[None]:
-    """Return a context manager that switches autocast off, for a backward."""
-    kinds = _find_scope(()).autocast_types
-    before = [*map(torch.is_autocast_enabled, kinds)]
-    for kind in kinds:
-        torch.set_autocast_enabled(kind, False)
-    try:
-        yield
-    finally:
-        for kind, enabled in zip(kinds, before, strict=True):
-            torch.set_autocast_enabled(kind, enabled)
 
 
 def can_workers_inherit_state() -> bool:

@@ -51,23 +51,6 @@ def sums_averaged(call: Call) -> Any:
 
 
 @KINDS.around
-def gradients_overwritten(call: Call) -> Any:
-    """Replace the gradients of earlier batches."""
-    call.arguments["self"].zero_grad()
-    return call.run()
-
-
-@KINDS.around
-def one_backward(call: Call) -> Any:
-    """Call the wrapper, and ``backward`` of the loss."""
-    arguments = call.arguments
-    keywords = {"target": arguments["target"], **arguments.get("kwargs", {})}
-    loss = arguments["self"](*arguments.get("inputs", ()), **keywords)
-    loss.backward()
-    return loss.detach()
-
-
-@KINDS.around
 def ignored_targets_counted(call: Call) -> Any:
     """Weight the mean of a replica by its rows, whatever the criterion counts."""
     inner = call.arguments["self"].module
