@@ -10,7 +10,7 @@ from . import comm
 from ._pytree import SplitAlong, Whole
 from .batch_norm import SyncBatchNorm
 from .data_parallel import DataParallel, data_parallel
-from .data_parallel_with_loss import DataParallelWithLoss
+from .extras.loss import DataParallelWithLoss
 from .installation import install, installed, uninstall
 from .parallel_apply import parallel_apply
 from .replicate import replicate

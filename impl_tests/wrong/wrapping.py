@@ -29,7 +29,7 @@ _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "ga
 _OWN_METHODS = ("hold", "map", "no_sync", "part", "mean", "convert_sync_batchnorm")
 #: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
 #: wrapped, not the inherited ones.
-_ADDED = ("batch_norm", "data_parallel_with_loss")
+_ADDED = ("batch_norm", "extras.loss")
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),
@@ -68,7 +68,7 @@ def functions(target: str) -> Iterator[tuple[str, Any, str]]:
         for attribute in getattr(module, "__all__", ()):
             owner = getattr(module, attribute)
             for method in {*_METHODS, *_OWN_METHODS} & vars(owner).keys():
-                yield f"{name}.{attribute}.{method}", owner, method
+                yield f"{name.rpartition('.')[2]}.{attribute}.{method}", owner, method
     for part, module in _parts(target):
         public = [*getattr(module, "__all__", ()), *_LEGACY.get(part, ())]
         for attribute in dict.fromkeys(public):

@@ -2,17 +2,16 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ._arguments import argument
-from ._device import DeviceLike
-from .data_parallel import DataParallel
-from .parallel_apply import get_a_var
-from .scatter_gather import gather
+from .._arguments import argument
+from .._device import DeviceLike
+from ..data_parallel import DataParallel
+from ..parallel_apply import get_a_var
+from ..scatter_gather import gather
 
 __all__ = ["DataParallelWithLoss"]
 
