@@ -134,12 +134,6 @@ def class_of_the_input_kept(call: Call) -> Any:
 
 
 @KINDS.result
-def inputs_missing(result: Any) -> Any:
-    """Leave out the last replica's positional arguments."""
-    return result[0][:-1], result[1]
-
-
-@KINDS.result
 def keyword_arguments_missing(result: Any) -> Any:
     """Leave out the last replica's keyword arguments."""
     return result[0], result[1][:-1]
