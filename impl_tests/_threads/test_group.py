@@ -20,17 +20,21 @@ INTERRUPTED = """
 import os, signal, threading, time
 import torch, impl
 layer = impl.SyncBatchNorm(2)
-class Slow(torch.nn.Module):
+has_begun, is_interrupted = threading.Event(), threading.Event()
+class Late(torch.nn.Module):
     def forward(self, x):
-        time.sleep(1)
+        has_begun.set()
+        is_interrupted.wait()
         return x
 def interrupt():
+    has_begun.wait()
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
+    is_interrupted.set()
 threading.Thread(target=interrupt).start()
 threading.Timer(20, os._exit, [1]).start()
 try:
-    impl.parallel_apply([layer, layer, Slow()], [torch.ones(2, 2)] * 3)
+    impl.parallel_apply([layer, layer, Late()], [torch.ones(2, 2)] * 3)
 except KeyboardInterrupt:
     os._exit(0)
 """

@@ -31,7 +31,7 @@ def test_a_rank_waits_until_all_live_ranks_have_checked(make_check):
 
     def run(rank):
         check = make_check(store, rank)
-        time.sleep(rank)  # Rank 1 starts later, so it finds later that rank 2 is missing.
+        time.sleep(rank / 2)  # Rank 1 starts later, so it finds later that rank 2 is missing.
         texts[rank] = check.run()
         has_waited[rank] = store.check([liveness._CHECKED.format(1 - rank)])
 

@@ -39,7 +39,7 @@ class BarrierBackend:
 
     def __init__(self, device_count: int) -> None:
         self.settings: list[str] = []
-        self._barrier = threading.Barrier(device_count, timeout=10)
+        self._barrier = threading.Barrier(device_count, timeout=60)
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
         """Return a function that runs ``graph``."""

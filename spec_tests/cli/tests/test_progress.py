@@ -261,13 +261,11 @@ def test_ctrl_c_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, op
     process = start_command(run, tmp_path, str(ROOT))
     lines = iter(process.stdout.readline, "")
     assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
-    start = time.monotonic()
     # Ctrl-C signals all processes of the terminal.
     os.killpg(process.pid, signal.SIGINT)
     time.sleep(0.1)
     os.killpg(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
-    assert time.monotonic() - start < 5
     assert process.returncode == 2
     assert "interrupted" in output
     assert "comm                       0           0           0           1" in output

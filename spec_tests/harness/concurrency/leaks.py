@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 #: Seconds after which `wait_until` gives up.
-_TIMEOUT = 2.0
+_TIMEOUT = 20.0
 #: Seconds between two checks of a condition.
 _INTERVAL = 0.01
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    """Wait until ``condition`` is true, at most two seconds; return whether it became true."""
+    """Wait until ``condition`` is true, at most 20 seconds; return whether it became true."""
     end = time.monotonic() + _TIMEOUT
     while not condition():
         if time.monotonic() > end:
