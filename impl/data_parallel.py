@@ -90,11 +90,15 @@ class DataParallel(KeptReplicas[T]):
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
             ``k`` entries, has a negative or infinite one, or only zeros;
             ``cache_frozen_parameters`` is neither a bool nor ``"check"``.
-        TypeError: ``device_ids`` is not a sequence, or an object names no device.
+        TypeError: ``device_ids`` is not a sequence, an object names no device, or there are
+            several devices and ``module`` has no ``parameters``. None is accepted: ``module`` may
+            be assigned later.
+        RuntimeError: ``device_ids`` names the CPU, ``output_device`` an accelerator, and there is
+            none.
 
     Warns:
         UserWarning: ``device_ids`` is ignored, because there is no accelerator with device
-            indices. The warning is issued once in a process.
+            indices.
 
     Note:
         This class does not derive from ``torch.nn.DataParallel``: ``isinstance(wrapper,
@@ -132,6 +136,9 @@ class DataParallel(KeptReplicas[T]):
             self.module = module
         placement = choose_devices(device_ids, output_device, module)
         self.device_ids: list[DeviceId] = [] if placement is None else placement.device_ids
+        if len(self.device_ids) > 1:
+            with argument("module"):
+                _check_has_parameters(module)
         if chunk_sizes is not None:
             with argument("chunk_sizes"):
                 # Without devices any number of sizes is accepted.
@@ -219,6 +226,14 @@ def data_parallel(
     check_source(module, source)
     args, kwargs = scatter_to_one(inputs, module_kwargs or {}, source, dim)
     return move_output(module(*args, **kwargs), source, output)
+
+
+def _check_has_parameters(module: Any) -> None:
+    # Programs construct DataParallel(None) to get a wrapper without a module.
+    is_class = isinstance(module, type)
+    if module is not None and (is_class or not hasattr(module, "parameters")):
+        name = f"the class {module.__name__}" if is_class else type(module).__name__
+        raise TypeError(f"module must be a Module, not {name}")
 
 
 class _DataParallelCall(Wrapper[nn.Module]):

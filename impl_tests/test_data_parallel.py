@@ -1,16 +1,17 @@
 """impl.data_parallel: attributes, outputs, overridden steps, one device, traces and scripts."""
 
+import inspect
 import sys
 import warnings
 import weakref
+from functools import partial
 
 import pytest
 import torch
 from torch import nn
 
 import impl
-from impl import DataParallel, Whole, data_parallel
-from impl._device import warn_of_ignored_devices
+from impl import DataParallel, DataParallelWithLoss, Whole, data_parallel
 
 #: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
 MODULE = sys.modules["impl.data_parallel"]
@@ -195,19 +196,41 @@ def test_a_subclass_can_be_scripted(topology):
     assert torch.equal(scripted(x), net(x))
 
 
-def test_ignored_devices_issue_one_warning_that_points_to_the_caller(monkeypatch):
+@pytest.mark.parametrize("kind", [DataParallel, partial(DataParallelWithLoss, criterion=len)])
+def test_every_wrapper_that_ignores_its_devices_warns_at_its_line(monkeypatch, kind):
     monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
-    warn_of_ignored_devices.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        DataParallel(ReturnArguments())
+        warnings.simplefilter("default")
+        kind(ReturnArguments())
         assert caught == []
-        for _ in range(2):
-            DataParallel(ReturnArguments(), device_ids=[0, 1])
-    (warning,) = caught
-    assert warning.category is UserWarning
-    assert str(warning.message).startswith("device_ids is ignored")
-    assert warning.filename == __file__
+        kind(ReturnArguments(), device_ids=[0, 1])
+        line = inspect.currentframe().f_lineno - 1
+        kind(ReturnArguments(), device_ids=[0, 1])
+    assert [(each.filename, each.lineno) for each in caught] == [
+        (__file__, line),
+        (__file__, line + 2),
+    ]
+    assert all(str(each.message).startswith("device_ids is ignored") for each in caught)
+
+
+@pytest.mark.parametrize("devices", [[0, 1], ["cpu"] * 2, ["cpu"] * 3], ids=repr)
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        (lambda x: x, "function"),
+        (nn.functional.relu, "function"),
+        (nn.Linear(2, 2).forward, "method"),
+        (partial(nn.functional.relu, inplace=True), "partial"),
+        (torch.compile(lambda x: x, backend="eager"), "function"),
+        (nn.Linear, "the class Linear"),
+        ([nn.Linear(2, 2)], "list"),
+        (3, "int"),
+    ],
+    ids=["lambda", "function", "method", "partial", "compiled", "class", "list", "int"],
+)
+def test_an_object_without_parameters_is_refused_by_several_devices(module, name, devices):
+    with pytest.raises(TypeError, match=f"module must be a Module, not {name}"):
+        DataParallel(module, devices)
 
 
 @pytest.mark.parametrize("device_ids", [2, "cpu", torch.device("cpu")], ids=repr)

@@ -1,8 +1,8 @@
 """Selection of the devices of a data-parallel module, and comparison of their sizes."""
 
+import sys
 import warnings
 from collections.abc import Sequence
-from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from .device import (
     accelerator_type,
     all_devices,
     as_device_or_current,
+    as_target,
     device_at,
     device_index,
     has_indices,
@@ -62,8 +63,9 @@ def choose_devices(
 
     Raises:
         IndexError: ``device_ids`` is empty.
-        ValueError: ``device_ids`` mixes the CPU and the accelerator's devices.
-        RuntimeError: A device string is invalid.
+        ValueError: ``device_ids`` mixes the CPU and other devices.
+        RuntimeError: A device string is invalid, or ``device_ids`` is on the CPU, and
+            ``output_device`` on an accelerator that does not exist.
         TypeError: ``device_ids`` is not a sequence, or an object names no device.
     """
     if device_ids is not None:
@@ -77,10 +79,15 @@ def choose_devices(
             is_on_cpu = _are_cpu_only(device_ids)
         if is_on_cpu:
             output = _as_output_device(CPU if output_device is None else output_device)
+            with argument("output_device"):
+                as_target(output, warns=False)
             return Placement([CPU] * len(device_ids), output, CPU)
     first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
     kind = type_to_use(first)
     if kind is None or not has_indices(kind):
+        with argument("device_ids"):
+            for device in filter(is_cpu, device_ids or ()):
+                device_index(device)  # Raises ValueError.
         return None
     devices = all_devices(kind) if device_ids is None else device_ids
     with argument("device_ids"):
@@ -111,14 +118,20 @@ def check_balance(device_ids: Sequence[DeviceLike]) -> None:
             return
 
 
-@cache
 def warn_of_ignored_devices() -> None:
-    """Warn, once in a process, that ``device_ids`` has no effect. The user is two calls away."""
+    """Warn that ``device_ids`` has no effect. The warning points to the first frame outside impl.
+
+    Python shows a warning once a line. In a line of impl it would be shown once a process.
+    """
+    package = __name__.removesuffix("_device.placement")
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+        frame, level = frame.f_back, level + 1
     warnings.warn(
         "device_ids is ignored, because there is no accelerator with device indices: DataParallel "
         "only calls the module. Name the CPU for replicas on the CPU: device_ids=['cpu', 'cpu']",
         UserWarning,
-        stacklevel=3,
+        stacklevel=level,
     )
 
 

@@ -2,14 +2,18 @@
 
 import importlib
 import inspect
+import sys
 import warnings
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from impl import DataParallel
+from impl import DataParallel, data_parallel
 from impl._device import placement
 from impl._device.device import as_device_or_current
 
@@ -121,6 +125,37 @@ def test_without_arguments_all_devices_are_used(topology):
     assert found == ([*range(len(topology.devices))], 0, topology.device(0))
     assert placement.choose_devices(None, None, nn.Identity()) == found
     assert placement.choose_devices(None, None, module.forward) == found
+
+
+@pytest.fixture
+def no_accelerator(monkeypatch):
+    """A machine without an accelerator."""
+    for module in (placement, sys.modules[as_device_or_current.__module__]):
+        monkeypatch.setattr(module, "accelerator_type", lambda: None)
+    monkeypatch.setattr(placement, "type_to_use", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("call", [DataParallel, partial(data_parallel, inputs=torch.ones(2, 2))])
+@given(
+    devices=st.tuples(
+        st.lists(st.sampled_from(["cpu", CPU]), min_size=1, max_size=3),
+        st.lists(st.sampled_from([0, 3, "cuda:1"]), min_size=1, max_size=3),
+    ).flatmap(lambda both: st.permutations([*both[0], *both[1]]))
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_cpu_beside_other_devices_is_refused_without_an_accelerator(call, devices):
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+        call(nn.Linear(2, 1), device_ids=devices)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("output", [0, 2, "cuda", "cuda:1"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
+    with pytest.raises(RuntimeError, match="when none is available") as caught:
+        DataParallel(nn.Linear(2, 1), ["cpu"] * count, output_device=output)
+    assert caught.value.__notes__ == ["Argument: output_device"]
 
 
 def test_devices_of_the_cpu_may_have_outputs_elsewhere(topology):

@@ -27,6 +27,19 @@ def test_without_an_accelerator_the_class_only_calls_the_module(target):
     ], done.stderr
 
 
+@clause("data_parallel.no-accelerator.callables")
+def test_without_an_accelerator_the_class_calls_a_function(target):
+    done = run_without_accelerator(
+        """
+        for function in (lambda x: 2 * x, torch.neg):
+            for devices in (None, [0], [0, 1]):
+                print(target.data_parallel.DataParallel(function, devices)(torch.ones(1)).item())
+        """,
+        target,
+    )
+    assert done.stdout.split() == ["2.0"] * 3 + ["-1.0"] * 3, done.stderr
+
+
 @clause("data_parallel.no-accelerator.function")
 def test_without_an_accelerator_the_function_raises_an_error(target):
     done = run_without_accelerator(

@@ -21,7 +21,7 @@ from spec_tests.strategies.data_parallel import (
 )
 from spec_tests.strategies.devices import any_device, device_lists, distinct_devices
 from spec_tests.strategies.probe_modules import StateUpdater
-from spec_tests.strategies.tensors import TensorSpec
+from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 
 def wrapped_linear(target, topology):
@@ -39,6 +39,15 @@ def test_the_constructor_stores_its_arguments_as_attributes(
     target, baselines, topology, devices, output, dim
 ):
     checks.agree(AttributesCall(devices, output, dim), target, baselines, topology)
+
+
+@clause("data_parallel.state.assigned-module")
+@given(slots=device_slots(min_size=2))
+def test_a_module_may_be_assigned_after_construction(target, topology, slots):
+    wrapped = target.data_parallel.DataParallel(None, topology.take(slots))
+    wrapped.module = nn.Linear(2, 2).to(topology.device(slots[0]))
+    x = torch.ones(3, 2, device=topology.device(slots[0]))
+    checks.same(wrapped(x), wrapped.module(x), slots, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.state.keys")
