@@ -16,14 +16,14 @@ from spec_tests.strategies.comm import (
     scatter_calls,
     scatter_out_calls,
 )
-from spec_tests.strategies.tensors import TensorSpec, counting
+from spec_tests.strategies.tensors import COMPLEX_LAYOUTS, TensorSpec, counting
 
 COMPLEX = (torch.complex64,)
 MIXED = [(torch.float32, torch.complex64), (torch.complex64, torch.float32)]
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-@given(call=scatter_calls(dtypes=COMPLEX))
+@given(call=scatter_calls(dtypes=COMPLEX, layouts=COMPLEX_LAYOUTS))
 def test_scatter_returns_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     chunks = call.run(target, inputs)
@@ -39,7 +39,7 @@ def test_scatter_fills_complex_outputs(target, topology, call):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-@given(call=broadcast_calls(dtypes=COMPLEX, counts=(1, 2, 3)))
+@given(call=broadcast_calls(dtypes=COMPLEX, counts=(1, 2, 3), layouts=COMPLEX_LAYOUTS))
 def test_broadcast_returns_complex_copies(target, topology, call):
     inputs = call.inputs(topology)
     copies = call.run(target, inputs)
@@ -57,7 +57,7 @@ def test_broadcast_fills_complex_outputs(target, topology, call):
 @clause("divergences.CO-1.complex-stays-complex")
 def test_broadcast_coalesced_returns_complex_and_real_copies(target, topology):
     dtypes = [torch.complex64, torch.float32, torch.complex128]
-    tensors = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
+    tensors = [counting((2, 3), dtype, topology.device(0)).conj() for dtype in dtypes]
     first, second = target.comm.broadcast_coalesced(tensors, topology.take([0, 1]))
     assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
     assert [copy.dtype for copy in second] == dtypes
@@ -65,7 +65,7 @@ def test_broadcast_coalesced_returns_complex_and_real_copies(target, topology):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-@given(call=gather_calls(dtypes=COMPLEX))
+@given(call=gather_calls(dtypes=COMPLEX, layouts=COMPLEX_LAYOUTS))
 def test_gather_joins_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     joined = call.run(target, inputs)
@@ -102,7 +102,7 @@ def test_reference_returns_real_views_of_complex_tensors(reference, topology):
 @clause("divergences.CO-2.dims-are-the-tensors-own")
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_scatter_function_splits_complex_tensors_along_their_own_dims(target, topology, dim):
-    tensor = counting((4, 3), torch.complex64, topology.device(0)).requires_grad_()
+    tensor = counting((4, 3), torch.complex64, topology.device(0)).conj().requires_grad_()
     chunks = target.functions.Scatter.apply(topology.take(2), None, dim, tensor)
     (gradient,) = torch.autograd.grad(chunks, tensor, chunks)
     assert [tuple(chunk.shape) for chunk in chunks] == [
@@ -116,11 +116,11 @@ def test_scatter_function_splits_complex_tensors_along_their_own_dims(target, to
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_gather_function_joins_complex_tensors_along_their_own_dims(target, topology, dim):
     chunks = [counting((2, 3), torch.complex64, device) for device in topology.take(2)]
-    leaves = [chunk.requires_grad_() for chunk in chunks]
+    leaves = [chunk.conj().requires_grad_() for chunk in chunks]
     joined = target.functions.Gather.apply("cpu", dim, *leaves)
-    gradients = torch.autograd.grad(joined, chunks, joined)
-    checks.same(joined, concatenate_on_cpu(chunks, dim))
-    checks.same(stack_on_cpu(gradients), stack_on_cpu(chunks))
+    gradients = torch.autograd.grad(joined, leaves, joined)
+    checks.same(joined, concatenate_on_cpu(leaves, dim))
+    checks.same(stack_on_cpu(gradients), stack_on_cpu(leaves))
 
 
 @clause("divergences.CO-2.every-input-by-itself")

@@ -1,4 +1,4 @@
-"""Expected gradients, computed without autograd."""
+"""Expected gradients, computed without autograd. A tensor that is passed twice gets a sum."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -18,9 +18,12 @@ def gradient_snapshot(tensors: Sequence[Tensor]) -> Any:
 def gathered_gradient(gradient: Tensor, chunks: Sequence[Tensor], dim: int) -> list[Tensor]:
     """Return the gradient of each chunk, given the gradient of their concatenation."""
     gradients = torch.split(gradient.cpu(), [chunk.size(dim) for chunk in chunks], dim)
+    pairs = list(zip(gradients, chunks, strict=True))
+    sums = [
+        sum(each.to(chunk.dtype) for each, other in pairs if other is chunk) for chunk in chunks
+    ]
     return [
-        each.to(chunk.dtype).to(chunk.device)
-        for each, chunk in zip(gradients, chunks, strict=True)
+        torch.as_tensor(each).to(chunk.device) for each, chunk in zip(sums, chunks, strict=True)
     ]
 
 
@@ -29,4 +32,6 @@ def repeated_gradient(leaves: Sequence[Tensor], count: int) -> list[Tensor]:
 
     The cotangents are small whole numbers, so that the products are exact.
     """
-    return [cotangent(leaf.detach()) * count for leaf in leaves]
+    return [
+        cotangent(leaf.detach()) * count * sum(leaf is each for each in leaves) for leaf in leaves
+    ]

@@ -4,11 +4,12 @@
 mappings. Other values are passed unchanged. Each run of a call builds its arguments again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+from hypothesis import strategies as st
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
@@ -27,10 +28,62 @@ def build(argument: object, topology: Topology) -> Any:
     if isinstance(argument, Buildable):
         return argument.build(topology)
     if isinstance(argument, (list, tuple)):
-        return type(argument)(build(member, topology) for member in argument)
+        built: list[Any] = []
+        for each in argument:
+            built.append(each.of(built) if isinstance(each, Again) else build(each, topology))
+        return type(argument)(built)
     if isinstance(argument, Mapping):
         return {key: build(member, topology) for key, member in argument.items()}
     return argument
+
+
+@dataclass(frozen=True)
+class Again:
+    """A description of a second use of a member of the same list or tuple.
+
+    Args:
+        index: The position of the member, before this one.
+        view: The code after the member that makes a view of its memory; empty for the same object.
+    """
+
+    index: int
+    view: str = ""
+
+    def of(self, built: Sequence[Any]) -> Any:
+        """Return the member of ``built``, or its view."""
+        return eval(f"member{self.view}", {"member": built[self.index]})
+
+
+#: Code that makes a tensor of the same shape: the same object, and another without a gradient.
+SAME_SHAPE = ("", ".detach()")
+
+
+@st.composite
+def repeated(
+    draw: st.DrawFn, members: Sequence[object], views: Sequence[str] = SAME_SHAPE
+) -> list[object]:
+    """Draw ``members``, followed by up to two of them `Again`. Shrinks to ``members``."""
+    if not members:
+        return []
+    index = st.integers(0, len(members) - 1)
+    again = st.builds(Again, index, st.sampled_from(views))
+    return [*members, *draw(st.lists(again, max_size=2))]
+
+
+def code(argument: object) -> str:
+    """Return the code that makes the object which ``argument`` describes."""
+    if not isinstance(argument, (list, tuple)) or type(argument) not in (list, tuple):
+        return repr(argument)
+    uses = {each.index for each in argument if isinstance(each, Again)}
+    texts = [
+        f"x{each.index}{each.view}"
+        if isinstance(each, Again)
+        else f"{f'x{index} := ' if index in uses else ''}{code(each)}"
+        for index, each in enumerate(argument)
+    ]
+    text = ", ".join(f"({each})" if ":=" in each else each for each in texts)
+    comma = "," if len(texts) == 1 else ""
+    return f"[{text}]" if isinstance(argument, list) else f"({text}{comma})"
 
 
 @dataclass(frozen=True)
@@ -110,7 +163,7 @@ class PublicCall:
         return getattr(getattr(target, submodule), name)(**inputs)
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{name}={value!r}" for name, value in self.arguments.items())
+        arguments = ", ".join(f"{name}={code(value)}" for name, value in self.arguments.items())
         return f"{self.function}({arguments})"
 
 
@@ -171,5 +224,5 @@ class ApplyCall:
         return function.apply(*inputs["settings"], *inputs["tensors"])
 
     def __repr__(self) -> str:
-        arguments = ", ".join(map(repr, (*self.settings, *self.tensors)))
-        return f"functions.{self.function}.apply({arguments})"
+        settings = ", ".join(map(repr, self.settings))
+        return f"functions.{self.function}.apply({settings}, *{code(self.tensors)})"

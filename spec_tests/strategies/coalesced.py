@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import offered, offers
-from spec_tests.strategies.calls import DistinctDevices, PublicCall
+from spec_tests.strategies.calls import SAME_SHAPE, DistinctDevices, PublicCall, repeated
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
@@ -22,6 +22,8 @@ from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, t
 #: Values of ``buffer_size`` in bytes. With the first value, all tensors form one bucket. With the
 #: last value, each tensor forms its own bucket.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
+#: Code that makes views of a dense tensor: the same object, the same shape, other shapes.
+VIEWS = (*SAME_SHAPE, ".detach()[..., None]", ".detach().flatten()[-1:]")
 
 
 def _short_dtype_lists(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
@@ -48,8 +50,10 @@ def broadcast_coalesced_calls(
     if sparse and offers("sparse"):
         spec = st.one_of(spec, sparse_specs(slots=source))
     count = draw(st.sampled_from([1, 2, 3, 5, 0]))
+    tensors = draw(st.lists(spec, min_size=count, max_size=count))
+    is_dense = all(isinstance(each, TensorSpec) for each in tensors)
     arguments: dict[str, object] = {
-        "tensors": draw(st.lists(spec, min_size=count, max_size=count)),
+        "tensors": draw(repeated(tensors, VIEWS if is_dense else SAME_SHAPE)),
         "devices": DistinctDevices(slots),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
@@ -65,9 +69,10 @@ def reduce_add_calls(
     shape = st.just(draw(shapes(max_size=3)))
     dtype = [draw(st.sampled_from(offered(dtypes)))]
     inputs = [
-        draw(tensor_specs(shape=shape, dtypes=dtype, slots=[slot], grads=grads)) for slot in slots
+        draw(tensor_specs(shape=shape, dtypes=dtype, slots=[slot], grads=grads, moved=False))
+        for slot in slots
     ]
-    arguments = {"inputs": inputs, "destination": draw(any_device(slots))}
+    arguments = {"inputs": draw(repeated(inputs)), "destination": draw(any_device(slots))}
     return PublicCall("comm.reduce_add", arguments)
 
 
@@ -83,7 +88,7 @@ def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
         for slot in slots
     ]
     arguments: dict[str, object] = {
-        "inputs": rows,
+        "inputs": draw(repeated(rows, [""])),
         "destination": draw(any_device(slots)),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }

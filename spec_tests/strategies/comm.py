@@ -10,15 +10,21 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import empty_sizes
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall, repeated
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
-from spec_tests.strategies.tensors import FLOATS, INTEGERS, LAYOUTS, TensorSpec, tensor_specs
+from spec_tests.strategies.tensors import (
+    FLOATS,
+    INTEGERS,
+    LAYOUTS,
+    WRITABLE,
+    TensorSpec,
+    one_or_all,
+    tensor_specs,
+)
 
 #: All dtypes that are not complex.
 REAL = (*FLOATS, *INTEGERS, torch.bool)
-#: The layouts of ``out`` tensors. An expanded tensor cannot be written.
-WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
 
 
 @st.composite
@@ -67,6 +73,7 @@ def scatter_out_calls(
     grads: Sequence[bool] = (False,),
 ) -> PublicCall:
     """Draw calls of ``scatter`` with ``out``. Shrinks to one output of one element."""
+    dtypes = draw(one_or_all(dtypes))
     before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
     outs = [
@@ -77,11 +84,18 @@ def scatter_out_calls(
                 layouts=WRITABLE,
                 slots=range(4),
                 grads=(False,),
+                moved=False,
             )
         )
         for chunk in chunks
     ]
-    source = tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1, None), grads=grads)
+    source = tensor_specs(
+        shape=st.just(shape),
+        dtypes=dtypes,
+        slots=(0, 1, None),
+        grads=grads,
+        moved=len(dtypes) == 1,
+    )
     arguments = {
         "tensor": draw(source),
         "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
@@ -95,12 +109,13 @@ def broadcast_calls(
     draw: st.DrawFn,
     *,
     dtypes: Sequence[torch.dtype] = REAL,
+    layouts: Sequence[str] = LAYOUTS,
     grads: Sequence[bool] = (False,),
     counts: Sequence[int] = (1, 2, 3, 4, 0),
 ) -> PublicCall:
     """Draw calls of ``broadcast`` with a dense tensor. Shrinks to one device."""
     count = draw(st.sampled_from(counts))
-    source = tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads)
+    source = tensor_specs(dtypes=dtypes, layouts=layouts, slots=(0, 1, None), grads=grads)
     return PublicCall(
         "comm.broadcast",
         {"tensor": draw(source), "devices": draw(device_lists(min_size=count, max_size=count))},
@@ -125,7 +140,10 @@ def broadcast_out_calls(
     counts: Sequence[int] = (1, 2, 3, 0),
 ) -> PublicCall:
     """Draw calls of ``broadcast`` with a list ``out``, possibly empty. Shrinks to one output."""
-    source = draw(tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads))
+    dtypes = draw(one_or_all(dtypes))
+    source = draw(
+        tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads, moved=len(dtypes) == 1)
+    )
     count = draw(st.sampled_from(counts))
     out = tensor_specs(
         shape=st.just(source.shape),
@@ -133,6 +151,7 @@ def broadcast_out_calls(
         layouts=WRITABLE,
         slots=range(4),
         grads=(False,),
+        moved=False,
     )
     outs = draw(st.lists(out, min_size=count, max_size=count))
     return PublicCall("comm.broadcast", {"tensor": source, "out": outs})
@@ -140,7 +159,7 @@ def broadcast_out_calls(
 
 @st.composite
 def chunk_lists(
-    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype]
+    draw: st.DrawFn, *, dtypes: Sequence[torch.dtype], layouts: Sequence[str] = LAYOUTS
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
     """Draw chunks, ``dim``, and the shape of the joined chunks. Shrinks to one chunk."""
     before, chunks, after = draw(split_extents())
@@ -149,8 +168,10 @@ def chunk_lists(
             tensor_specs(
                 shape=st.just((*before, chunk, *after)),
                 dtypes=dtypes,
+                layouts=layouts,
                 slots=range(4),
                 grads=(False,),
+                moved=len(dtypes) == 1,
             )
         )
         for chunk in chunks
@@ -160,10 +181,15 @@ def chunk_lists(
 
 
 @st.composite
-def gather_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
+def gather_calls(
+    draw: st.DrawFn,
+    *,
+    dtypes: Sequence[torch.dtype] = REAL,
+    layouts: Sequence[str] = LAYOUTS,
+) -> PublicCall:
     """Draw calls of ``gather``. Shrinks to one chunk of one element."""
-    specs, dim, _ = draw(chunk_lists(dtypes=dtypes))
-    arguments: dict[str, object] = {"tensors": specs, "dim": dim}
+    specs, dim, _ = draw(chunk_lists(dtypes=draw(one_or_all(dtypes)), layouts=layouts))
+    arguments: dict[str, object] = {"tensors": draw(repeated(specs)), "dim": dim}
     destination = draw(st.one_of(any_device(), st.sampled_from([None, "cpu", DeviceAt(None)])))
     return PublicCall("comm.gather", {**arguments, "destination": destination})
 
@@ -171,6 +197,7 @@ def gather_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> Pu
 @st.composite
 def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
     """Draw calls of ``gather`` with ``out``. Shrinks to one chunk of one element."""
+    dtypes = draw(one_or_all(dtypes))
     specs, dim, shape = draw(chunk_lists(dtypes=dtypes))
     out = tensor_specs(
         shape=st.just(shape),
@@ -178,6 +205,7 @@ def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -
         layouts=WRITABLE,
         slots=(0, 1, None),
         grads=(False,),
+        moved=False,
     )
     return PublicCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
 

@@ -11,12 +11,14 @@ These calls are not drawn, because they show known divergences of the reference:
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import offered, offered_groups
-from spec_tests.strategies.calls import ApplyCall, DistinctDevices
+from spec_tests.strategies.calls import SAME_SHAPE, ApplyCall, DistinctDevices, repeated
+from spec_tests.strategies.coalesced import VIEWS
 from spec_tests.strategies.comm import REAL, split_extents
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.tensors import (
@@ -24,6 +26,7 @@ from spec_tests.strategies.tensors import (
     DTYPES,
     LAYOUTS,
     TensorSpec,
+    one_or_all,
     shapes,
     tensor_specs,
 )
@@ -58,8 +61,7 @@ def cpu_scatter_applies(draw: st.DrawFn) -> ApplyCall:
     call = draw(scatter_applies(grads=(False,)))
     (spec,) = call.tensors
     assert isinstance(spec, TensorSpec)
-    on_cpu = TensorSpec(spec.shape, spec.dtype, spec.layout, slot=None)
-    return ApplyCall(call.function, call.settings, (on_cpu,))
+    return ApplyCall(call.function, call.settings, (replace(spec, slot=None),))
 
 
 @st.composite
@@ -71,8 +73,9 @@ def gather_applies(
 ) -> ApplyCall:
     """Draw calls of Gather with real or complex chunks. Shrinks to one chunk of one element."""
     before, chunks, after = draw(split_extents())
-    dtypes = draw(st.sampled_from(offered_groups(dtype_groups)))
-    layouts = [name for name in LAYOUTS if name != "channels_last" or dtypes is not COMPLEX]
+    group = draw(st.sampled_from(offered_groups(dtype_groups)))
+    dtypes = draw(one_or_all(group))
+    layouts = [name for name in LAYOUTS if name != "channels_last" or group is not COMPLEX]
     specs = [
         draw(
             tensor_specs(
@@ -81,21 +84,29 @@ def gather_applies(
                 layouts=layouts,
                 slots=range(4),
                 grads=grads,
+                moved=len(dtypes) == 1,
             )
         )
         for chunk in chunks
     ]
     dim = draw(_dim_arguments(len(before), len(before) + 1 + len(after), specs))
-    return ApplyCall("Gather", (draw(_target_devices()), dim), tuple(specs))
+    tensors = draw(repeated(specs, _views(grads, SAME_SHAPE)))
+    return ApplyCall("Gather", (draw(_target_devices()), dim), tuple(tensors))
+
+
+def _views(grads: Sequence[bool], views: Sequence[str]) -> Sequence[str]:
+    """Return ``views``, without those that require no gradient if all tensors require one."""
+    return views if False in grads else [""]
 
 
 @st.composite
 def scalar_gathers(draw: st.DrawFn) -> ApplyCall:
     """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32 element."""
-    dtypes = draw(st.sampled_from(offered_groups([REAL, COMPLEX])))
-    spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), grads=(False, True))
+    dtypes = draw(one_or_all(draw(st.sampled_from(offered_groups([REAL, COMPLEX])))))
+    moved = len(dtypes) == 1
+    spec = tensor_specs(shape=st.just(()), dtypes=dtypes, slots=range(4), moved=moved)
     specs = draw(st.lists(spec, min_size=1, max_size=4))
-    return ApplyCall("Gather", (draw(_target_devices()), 0), tuple(specs))
+    return ApplyCall("Gather", (draw(_target_devices()), 0), tuple(draw(repeated(specs))))
 
 
 @st.composite
@@ -118,7 +129,8 @@ def broadcast_applies(
     )
     spec = tensor_specs(shape=shape, dtypes=dtypes, slots=slots[:1], grads=grads)
     specs = draw(st.lists(spec, min_size=count, max_size=count))
-    return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(specs))
+    tensors = draw(repeated(specs, _views(grads, VIEWS)))
+    return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(tensors))
 
 
 @st.composite
@@ -132,7 +144,7 @@ def reduce_applies(draw: st.DrawFn) -> ApplyCall:
     column = st.tuples(shapes(max_size=3), st.sampled_from(offered(dtypes)))
     columns = draw(st.lists(column, min_size=1, max_size=3))
     specs = [
-        draw(tensor_specs(shape=st.just(shape), dtypes=[dtype], slots=[slot]))
+        draw(tensor_specs(shape=st.just(shape), dtypes=[dtype], slots=[slot], moved=False))
         for slot in slots
         for shape, dtype in columns
     ]

@@ -20,7 +20,7 @@ from spec_tests.strategies.scatter_gather import (
     nested_values,
     outer_extents,
 )
-from spec_tests.strategies.tensors import FLOATS, LAYOUTS, TensorSpec
+from spec_tests.strategies.tensors import FLOATS, LAYOUTS, TensorSpec, bit_patterns
 
 #: The kinds of containers whose members gather concatenates.
 JOINED = (*SPLIT, "CacheSequence", "max")
@@ -36,6 +36,7 @@ class SplitTensor:
         dtype: The dtype.
         layout: One of `LAYOUTS`.
         requires_grad: Whether each chunk requires a gradient.
+        bits: The number of the first bit pattern of each chunk, or None; see `TensorSpec`.
     """
 
     before: tuple[int, ...] | None
@@ -43,12 +44,13 @@ class SplitTensor:
     dtype: torch.dtype = torch.float32
     layout: str = "contiguous"
     requires_grad: bool = False
+    bits: int | None = None
 
     def chunk(self, extent: int, slot: int | None) -> TensorSpec:
         """Describe the chunk of length ``extent`` that the replica on device ``slot`` returns."""
         is_scalar = self.before is None or self.after is None
         shape = () if is_scalar else (*(self.before or ()), extent, *(self.after or ()))
-        return TensorSpec(shape, self.dtype, self.layout, self.requires_grad, slot)
+        return TensorSpec(shape, self.dtype, self.layout, self.requires_grad, slot, self.bits)
 
 
 def replica_output(template: object, extent: int, slot: int | None) -> object:
@@ -69,7 +71,8 @@ def split_tensors(draw: st.DrawFn, dim: int) -> SplitTensor:
     differentiable = dtype.is_floating_point or dtype.is_complex
     # The reference loses the memory format of complex tensors (CO-2).
     layout = "contiguous" if dtype.is_complex else draw(st.sampled_from(LAYOUTS))
-    return SplitTensor(before, after, dtype, layout, differentiable and draw(st.booleans()))
+    requires_grad = differentiable and draw(st.booleans())
+    return SplitTensor(before, after, dtype, layout, requires_grad, draw(bit_patterns()))
 
 
 def target_devices() -> st.SearchStrategy[object]:

@@ -16,8 +16,27 @@ COMPLEX = (torch.complex64, torch.complex128)
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 DTYPES = (*FLOATS, *INTEGERS, torch.bool, *COMPLEX)
 #: Memory layouts. An "offset" tensor skips the first elements of its storage. An "expanded" tensor
-#: has stride 0 in its first dimension.
-LAYOUTS = ("contiguous", "transposed", "strided", "offset", "expanded", "channels_last")
+#: has stride 0 in its first dimension. A "negated" tensor has the negative bit, like the
+#: imaginary part of a conjugated tensor: its memory holds the negative elements.
+LAYOUTS = (
+    "contiguous",
+    "transposed",
+    "strided",
+    "offset",
+    "expanded",
+    "channels_last",
+    "negated",
+)
+#: The layouts of complex tensors. A "conjugated" tensor has the conjugate bit; the reference
+#: refuses it (divergence CO-1).
+COMPLEX_LAYOUTS = (*LAYOUTS, "conjugated")
+#: The layouts of tensors that are written. An expanded tensor cannot be written.
+WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
+#: Number of bits -> the unsigned dtype.
+UNSIGNED = {1: torch.uint8, 8: torch.uint8, 16: torch.uint16, 32: torch.uint32, 64: torch.uint64}
+#: The number of the first pattern is drawn below this number. The patterns of 64 bits repeat after
+#: 960 elements.
+PATTERNS = 960
 
 
 @dataclass(frozen=True)
@@ -30,6 +49,9 @@ class TensorSpec:
         layout: One of `LAYOUTS`; row-major if the shape does not allow the layout.
         requires_grad: Whether the tensor is a leaf that requires a gradient.
         slot: The number of the device in the topology; None for the CPU.
+        bits: The number of the first of the elements' bit patterns, which include negative zero,
+            NaN with a payload, infinity, subnormal numbers and integers that float32 rounds; None
+            for the elements 0, 1, 2, ..., times ``1 - 2j`` for a complex dtype.
     """
 
     shape: tuple[int, ...]
@@ -37,24 +59,44 @@ class TensorSpec:
     layout: str = "contiguous"
     requires_grad: bool = False
     slot: int | None = 0
+    bits: int | None = None
 
     def build(self, topology: Topology) -> Tensor:
-        """Return a new tensor: the layout's view of a tensor with elements 0, 1, 2, ..."""
-        device = topology.device(self.slot)
-        shape, view = _source_and_view(self.shape, self.layout)
-        source = counting(shape, self.dtype, device)
-        # `__repr__` prints this code, too.
-        tensor: Tensor = eval(f"source{view}", {"source": source, "torch": torch})
+        """Return a new tensor: the layout's view of a row-major tensor."""
+        require(dtype_name(self.dtype))
+        source, view = self._code()
+        source = f"{source}.to(device)"
+        tensor: Tensor = eval(
+            source + view, {"device": topology.device(self.slot), "torch": torch}
+        )
         tensor = tensor.detach()
         return tensor.requires_grad_() if self.requires_grad else tensor
 
     def __repr__(self) -> str:
-        shape, view = _source_and_view(self.shape, self.layout)
-        factor = ".mul(1 - 2j)" if self.dtype.is_complex else ""
-        numbers = f"torch.arange({torch.Size(shape).numel()}){factor}.reshape({tuple(shape)})"
+        source, view = self._code()
         where = "'cpu'" if self.slot is None else f"devices[{self.slot}]"
         grad = ".requires_grad_()" if self.requires_grad else ""
-        return f"{numbers}.to({where}, {self.dtype}){view}{grad}"
+        return f"{source}.to({where}){view}{grad}"
+
+    def _code(self) -> tuple[str, str]:
+        """Return the code of a row-major CPU tensor, and the code that makes the layout of it."""
+        shape, view = _source_and_view(self.shape, self.layout, self.dtype)
+        count = torch.Size(shape).numel()
+        if self.bits is not None:
+            numbers = f"{_patterns(self.bits, count, self.dtype)}.view({self.dtype})"
+        else:
+            factor = ".mul(1 - 2j)" if self.dtype.is_complex else ""
+            numbers = f"torch.arange({count}, device='cpu'){factor}.to({self.dtype})"
+        return f"{numbers}.reshape({tuple(shape)})", view
+
+
+def _patterns(first: int, count: int, dtype: torch.dtype) -> str:
+    """Return the code of unsigned integers: powers of two, plus and minus one, also negative."""
+    parts = 2 if dtype.is_complex else 1
+    width = 1 if dtype == torch.bool else 8 * dtype.itemsize // parts
+    pattern = f"((-1) ** (i // 5) * 2 ** (5 * i % {width}) + i % 3 - 1) % 2**{width}"
+    numbers = f"[{pattern} for i in range({first}, {first + count * parts})]"
+    return f"torch.tensor({numbers}, dtype={UNSIGNED[width]}, device='cpu')"
 
 
 def counting(
@@ -73,7 +115,9 @@ def counting(
     return count.to(dtype).to(device)
 
 
-def _source_and_view(shape: tuple[int, ...], layout: str) -> tuple[Sequence[int], str]:
+def _source_and_view(
+    shape: tuple[int, ...], layout: str, dtype: torch.dtype
+) -> tuple[Sequence[int], str]:
     """Return the shape of a row-major tensor, and the code after it that makes the layout."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
     if layout == "channels_last" and len(shape) in formats:
@@ -86,7 +130,9 @@ def _source_and_view(shape: tuple[int, ...], layout: str) -> tuple[Sequence[int]
         return (*shape[:-1], 2 * shape[-1]), "[..., ::2]"
     if layout == "expanded" and shape:
         return (1, *shape[1:]), f".expand({shape})"
-    return shape, ""
+    if layout == "negated" and dtype in (torch.float32, torch.float64):
+        return shape, "._neg_view()"
+    return shape, ".conj()" if layout == "conjugated" and dtype.is_complex else ""
 
 
 @st.composite
@@ -109,6 +155,7 @@ def tensor_specs(
     layouts: Sequence[str] = LAYOUTS,
     slots: Sequence[int | None] = (0,),
     grads: Sequence[bool] = (False, True),
+    moved: bool = True,
 ) -> TensorSpec:
     """Draw descriptions of dense tensors. Shrinks to one float32 element without a gradient.
 
@@ -119,6 +166,8 @@ def tensor_specs(
         layouts: The layouts to draw from.
         slots: The numbers of devices to draw from; None is the CPU.
         grads: The values to draw ``requires_grad`` from. An integer tensor requires no gradient.
+        moved: Whether the elements may be any bits, because no call computes with them or changes
+            their dtype.
     """
     dtype = draw(st.sampled_from(offered(dtypes)))
     differentiable = dtype.is_floating_point or dtype.is_complex
@@ -128,7 +177,21 @@ def tensor_specs(
         layout=draw(st.sampled_from(layouts)),
         requires_grad=draw(st.sampled_from(grads)) and differentiable,
         slot=draw(st.sampled_from(slots)),
+        bits=draw(bit_patterns()) if moved else None,
     )
+
+
+def bit_patterns() -> st.SearchStrategy[int | None]:
+    """Draw values of `TensorSpec.bits`. Shrinks to None."""
+    return st.none() | st.integers(0, PATTERNS - 1)
+
+
+def one_or_all(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[Sequence[torch.dtype]]:
+    """Draw one of ``dtypes``, or all: copies between different dtypes need `TensorSpec.bits` None.
+
+    Shrinks to the first of ``dtypes``.
+    """
+    return st.sampled_from([*([dtype] for dtype in offered(dtypes)), dtypes])
 
 
 def device_slots(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:

@@ -13,7 +13,7 @@ from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.harness.environment.topology import Topology
 
-#: The tolerance for copies and for sums of small whole numbers: both are exact.
+#: The tolerance for copies and for sums of small whole numbers. Both are equal bit by bit.
 EXACT = 0.0
 #: The tolerance for one float32 layer whose input is split into chunks of different sizes. The
 #: chunk size changes the order in which a matrix product sums a few dozen terms. The roundings, of
@@ -161,7 +161,8 @@ def _tensor_differences(
 def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[str, str]:
     """Return all values of two tensors as texts; of large tensors, the first that differ."""
     if expected.numel() <= MAX_VALUES:
-        return str(actual.tolist()), str(expected.tolist())
+        texts = str(actual.tolist()), str(expected.tolist())
+        return texts if texts[0] != texts[1] else (_hexadecimal(actual), _hexadecimal(expected))
     pairs = zip(actual.flatten(), expected.flatten(), strict=True)
     differing = [i for i, pair in enumerate(pairs) if not _is_close(*pair, tolerance)]
     place = tuple(
@@ -169,6 +170,16 @@ def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tup
     )
     more = f" and {len(differing) - 1} others that differ" if len(differing) > 1 else ""
     return f"[{actual[place].item()} at {list(place)}{more}]", f"[{expected[place].item()}]"
+
+
+def _hexadecimal(tensor: Tensor) -> str:
+    """Return the bytes of the elements, which differ for NaN with different payloads."""
+    elements = _bytes(tensor).reshape(tensor.numel(), tensor.element_size()).flip(1)
+    return f"{tensor.tolist()} (0x{' 0x'.join(bytes(each).hex() for each in elements.tolist())})"
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    return tensor.flatten().clone(memory_format=torch.contiguous_format).view(torch.uint8)
 
 
 def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
@@ -180,8 +191,8 @@ def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
             each.to(torch.complex128 if is_complex else torch.float64)
             for each in (actual, expected)
         )
-    if not (expected.is_floating_point() or expected.is_complex()):
-        return torch.equal(actual, expected)
+    if tolerance == EXACT or not (expected.is_floating_point() or expected.is_complex()):
+        return torch.equal(_bytes(actual), _bytes(expected))
     return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 

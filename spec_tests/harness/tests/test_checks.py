@@ -29,6 +29,12 @@ def _ones(*shape, **kwargs):
 
 DIFFERENCES = {
     "value": (_ones(2), torch.tensor([1.0, 2.0]), "values"),
+    "sign of zero": (torch.zeros(2), -torch.zeros(2), "values"),
+    "payload": (
+        _ones(2) * torch.nan,
+        torch.tensor([2143289345] * 2).int().view(torch.float32),
+        "0x7fc00001",
+    ),
     "dtype": (_ones(2), _ones(2, dtype=torch.float64), "dtype"),
     "shape": (_ones(2, 1), _ones(1, 2), "shape"),
     "strides": (_ones(2, 3), _ones(3, 2).t(), "strides"),
