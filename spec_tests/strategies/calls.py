@@ -4,9 +4,10 @@
 mappings. Other values are passed unchanged. Each run of a call builds its arguments again.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, runtime_checkable
 
 import torch
 from hypothesis import strategies as st
@@ -111,16 +112,25 @@ class DeviceAt:
 
 @dataclass(frozen=True)
 class DistinctDevices:
-    """A description of a list of devices without repeats: ``slots`` in the topology."""
+    """A description of a list of devices without repeats.
+
+    Args:
+        slots: The numbers of the devices in the topology.
+        spelling: ``device``, ``ordinal`` or ``text``.
+    """
 
     slots: tuple[int, ...]
+    spelling: str = "device"
 
-    def build(self, topology: Topology) -> list[torch.device]:
+    def build(self, topology: Topology) -> list[Any]:
         """Return the devices without repeats. Two of ``slots`` may be the same device."""
-        return list(dict.fromkeys(topology.take(self.slots)))
+        return list(dict.fromkeys(build(self._all(), topology)))
+
+    def _all(self) -> list[DeviceAt]:
+        return [DeviceAt(slot, self.spelling) for slot in self.slots]
 
     def __repr__(self) -> str:
-        return f"list(dict.fromkeys([{', '.join(f'devices[{slot}]' for slot in self.slots)}]))"
+        return f"list(dict.fromkeys({self._all()!r}))"
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,29 @@ class StreamAt:
         return f"torch.Stream(devices[{self.slot}])"
 
 
+_Arguments = ParamSpec("_Arguments")
+
+
+def on_any_device(
+    calls: Callable[_Arguments, st.SearchStrategy[Any]],
+) -> Callable[_Arguments, st.SearchStrategy[Any]]:
+    """Make a strategy draw ``current`` of its calls, too. Shrinks to the first device."""
+
+    @wraps(calls)
+    def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> st.SearchStrategy[Any]:
+        slots = st.integers(0, 3)
+        return st.builds(
+            lambda call, slot: replace(call, current=slot), calls(*args, **kwargs), slots
+        )
+
+    return drawn
+
+
+def while_current(slot: int) -> str:
+    """Return a comment about the current device for the code of a call."""
+    return f"  # while devices[{slot}] is current" if slot else ""
+
+
 @dataclass(frozen=True)
 class PublicCall:
     """A call of a public function with keyword arguments.
@@ -148,10 +181,12 @@ class PublicCall:
     Args:
         function: The submodule and name of the function, such as ``comm.scatter``.
         arguments: Name of a parameter -> the argument or its description.
+        current: The number in the topology of the device that is current during the call.
     """
 
     function: str
     arguments: Mapping[str, object]
+    current: int = 0
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the keyword arguments."""
@@ -164,7 +199,7 @@ class PublicCall:
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={code(value)}" for name, value in self.arguments.items())
-        return f"{self.function}({arguments})"
+        return f"{self.function}({arguments}){while_current(self.current)}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -205,11 +240,13 @@ class ApplyCall:
         function: The name of the Function in the submodule ``functions``.
         settings: The arguments before the tensors.
         tensors: Descriptions of the tensors.
+        current: The number in the topology of the device that is current during the call.
     """
 
     function: str
     settings: tuple[object, ...]
     tensors: tuple[object, ...]
+    current: int = 0
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the settings and the tensors."""
@@ -225,4 +262,5 @@ class ApplyCall:
 
     def __repr__(self) -> str:
         settings = ", ".join(map(repr, self.settings))
-        return f"functions.{self.function}.apply({settings}, *{code(self.tensors)})"
+        call = f"functions.{self.function}.apply({settings}, *{code(self.tensors)})"
+        return f"{call}{while_current(self.current)}"

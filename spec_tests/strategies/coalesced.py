@@ -13,9 +13,15 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import offered, offers
-from spec_tests.strategies.calls import SAME_SHAPE, DistinctDevices, PublicCall, repeated
+from spec_tests.strategies.calls import (
+    SAME_SHAPE,
+    DistinctDevices,
+    PublicCall,
+    on_any_device,
+    repeated,
+)
 from spec_tests.strategies.comm import REAL
-from spec_tests.strategies.devices import any_device
+from spec_tests.strategies.devices import SPELLINGS, any_device
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import DTYPES, LAYOUTS, TensorSpec, shapes, tensor_specs
 
@@ -37,6 +43,7 @@ def _dense_specs(
     return tensor_specs(shape=shapes(max_size=3), dtypes=dtypes, slots=slots, grads=grads)
 
 
+@on_any_device
 @st.composite
 def broadcast_coalesced_calls(
     draw: st.DrawFn, *, grads: Sequence[bool] = (False, True), sparse: bool = True
@@ -54,12 +61,13 @@ def broadcast_coalesced_calls(
     is_dense = all(isinstance(each, TensorSpec) for each in tensors)
     arguments: dict[str, object] = {
         "tensors": draw(repeated(tensors, VIEWS if is_dense else SAME_SHAPE)),
-        "devices": DistinctDevices(slots),
+        "devices": DistinctDevices(slots, draw(st.sampled_from(SPELLINGS))),
         "buffer_size": draw(st.sampled_from(BUFFER_SIZES)),
     }
     return PublicCall("comm.broadcast_coalesced", arguments)
 
 
+@on_any_device
 @st.composite
 def reduce_add_calls(
     draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = DTYPES, grads: Sequence[bool] = (False,)
@@ -76,6 +84,7 @@ def reduce_add_calls(
     return PublicCall("comm.reduce_add", arguments)
 
 
+@on_any_device
 @st.composite
 def reduce_add_coalesced_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls with one list of tensors for each device. Shrinks to two devices."""

@@ -10,7 +10,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import empty_sizes
-from spec_tests.strategies.calls import DeviceAt, PublicCall, repeated
+from spec_tests.strategies.calls import DeviceAt, PublicCall, on_any_device, repeated
 from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.sparse import SparseSpec, sparse_specs
 from spec_tests.strategies.tensors import (
@@ -40,6 +40,7 @@ def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tu
     return tuple(before), tuple(chunks), tuple(after)
 
 
+@on_any_device
 @st.composite
 def scatter_calls(
     draw: st.DrawFn,
@@ -65,6 +66,7 @@ def scatter_calls(
     return PublicCall("comm.scatter", arguments)
 
 
+@on_any_device
 @st.composite
 def scatter_out_calls(
     draw: st.DrawFn,
@@ -104,6 +106,7 @@ def scatter_out_calls(
     return PublicCall("comm.scatter", arguments)
 
 
+@on_any_device
 @st.composite
 def broadcast_calls(
     draw: st.DrawFn,
@@ -122,6 +125,7 @@ def broadcast_calls(
     )
 
 
+@on_any_device
 @st.composite
 def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``broadcast`` with a sparse tensor and three devices."""
@@ -131,6 +135,7 @@ def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
     )
 
 
+@on_any_device
 @st.composite
 def broadcast_out_calls(
     draw: st.DrawFn,
@@ -180,6 +185,7 @@ def chunk_lists(
     return specs, draw(st.sampled_from([len(before), len(before) - len(shape)])), shape
 
 
+@on_any_device
 @st.composite
 def gather_calls(
     draw: st.DrawFn,
@@ -194,6 +200,7 @@ def gather_calls(
     return PublicCall("comm.gather", {**arguments, "destination": destination})
 
 
+@on_any_device
 @st.composite
 def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -> PublicCall:
     """Draw calls of ``gather`` with ``out``. Shrinks to one chunk of one element."""

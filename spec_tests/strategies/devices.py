@@ -27,6 +27,8 @@ def distinct_devices() -> st.SearchStrategy[DistinctDevices]:
     """
     return st.permutations(range(4)).flatmap(
         lambda slots: st.builds(
-            DistinctDevices, st.integers(2, 4).map(lambda count: tuple(slots[:count]))
+            DistinctDevices,
+            st.integers(2, 4).map(lambda count: tuple(slots[:count])),
+            st.sampled_from(SPELLINGS),
         )
     )

@@ -17,10 +17,16 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import offered, offered_groups
-from spec_tests.strategies.calls import SAME_SHAPE, ApplyCall, DistinctDevices, repeated
+from spec_tests.strategies.calls import (
+    SAME_SHAPE,
+    ApplyCall,
+    DistinctDevices,
+    on_any_device,
+    repeated,
+)
 from spec_tests.strategies.coalesced import VIEWS
 from spec_tests.strategies.comm import REAL, split_extents
-from spec_tests.strategies.devices import any_device, device_lists
+from spec_tests.strategies.devices import SPELLINGS, any_device, device_lists
 from spec_tests.strategies.tensors import (
     COMPLEX,
     DTYPES,
@@ -32,6 +38,7 @@ from spec_tests.strategies.tensors import (
 )
 
 
+@on_any_device
 @st.composite
 def scatter_applies(
     draw: st.DrawFn,
@@ -64,6 +71,7 @@ def cpu_scatter_applies(draw: st.DrawFn) -> ApplyCall:
     return ApplyCall(call.function, call.settings, (replace(spec, slot=None),))
 
 
+@on_any_device
 @st.composite
 def gather_applies(
     draw: st.DrawFn,
@@ -99,6 +107,7 @@ def _views(grads: Sequence[bool], views: Sequence[str]) -> Sequence[str]:
     return views if False in grads else [""]
 
 
+@on_any_device
 @st.composite
 def scalar_gathers(draw: st.DrawFn) -> ApplyCall:
     """Draw calls of Gather with 0-dim tensors along dim 0. Shrinks to one float32 element."""
@@ -109,6 +118,7 @@ def scalar_gathers(draw: st.DrawFn) -> ApplyCall:
     return ApplyCall("Gather", (draw(_target_devices()), 0), tuple(draw(repeated(specs))))
 
 
+@on_any_device
 @st.composite
 def broadcast_applies(
     draw: st.DrawFn,
@@ -130,9 +140,12 @@ def broadcast_applies(
     spec = tensor_specs(shape=shape, dtypes=dtypes, slots=slots[:1], grads=grads)
     specs = draw(st.lists(spec, min_size=count, max_size=count))
     tensors = draw(repeated(specs, _views(grads, VIEWS)))
-    return ApplyCall("Broadcast", (DistinctDevices(slots),), tuple(tensors))
+    return ApplyCall(
+        "Broadcast", (DistinctDevices(slots, draw(st.sampled_from(SPELLINGS))),), tuple(tensors)
+    )
 
 
+@on_any_device
 @st.composite
 def reduce_applies(draw: st.DrawFn) -> ApplyCall:
     """Draw calls of ReduceAddCoalesced with dense tensors.

@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.harness.environment.capabilities import empty_sizes, offered
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall, on_any_device
 from spec_tests.strategies.containers import EMPTY, Container, NewObject
 from spec_tests.strategies.scatter_gather import (
     DIMS,
@@ -81,6 +81,7 @@ def target_devices() -> st.SearchStrategy[object]:
     return st.builds(DeviceAt, st.integers(0, 3), spelling) | st.just("cpu")
 
 
+@on_any_device
 @st.composite
 def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCall:
     """Draw calls of ``gather`` with nested containers of ``kinds``. Shrinks to one replica."""
@@ -89,6 +90,7 @@ def gather_calls(draw: st.DrawFn, *, kinds: Sequence[str] = JOINED) -> PublicCal
     return _draw_call(draw, draw(nested_values(split_tensors(dim) | others, kinds)), dim)
 
 
+@on_any_device
 @st.composite
 def tensor_gather_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``gather`` with one tensor from each replica. Shrinks to one replica."""
@@ -110,6 +112,7 @@ def _gather_call(outputs: Sequence[object], target: object, dim: int) -> PublicC
     return PublicCall("scatter_gather.gather", arguments)
 
 
+@on_any_device
 @st.composite
 def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
     """Draw calls of ``gather`` with 0-dim tensors. Shrinks to one replica."""
@@ -119,6 +122,7 @@ def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
     return _draw_call(draw, template, draw(st.sampled_from(dims)))
 
 
+@on_any_device
 @st.composite
 def mismatched_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``gather`` with tensors whose shapes differ outside the gathered dimension.

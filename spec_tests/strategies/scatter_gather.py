@@ -22,7 +22,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.calls import PublicCall, on_any_device
 from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, OPAQUE, Container, NewObject
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, tensor_specs
@@ -95,6 +95,7 @@ def containers(
     return Container(kind, tuple(draw(st.lists(inner, min_size=least, max_size=most))))
 
 
+@on_any_device
 @st.composite
 def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> PublicCall:
     """Draw calls of ``scatter`` with nested containers of ``kinds``. Shrinks to one tensor."""
@@ -103,6 +104,7 @@ def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> PublicCal
     return _scatter_call(draw, nested_values(leaf | unsplit_leaves(), kinds), dim)
 
 
+@on_any_device
 @st.composite
 def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``scatter`` with one tensor. Shrinks to four rows."""
@@ -110,6 +112,7 @@ def tensor_scatter_calls(draw: st.DrawFn) -> PublicCall:
     return _scatter_call(draw, tensors(draw(st.sampled_from(EXTENTS)), dim), dim)
 
 
+@on_any_device
 @st.composite
 def replicated_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``scatter`` with containers that hold nothing to split. Shrinks to None."""
@@ -121,6 +124,7 @@ def _scatter_call(draw: st.DrawFn, inputs: st.SearchStrategy[object], dim: int) 
     return PublicCall("scatter_gather.scatter", arguments)
 
 
+@on_any_device
 @st.composite
 def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``scatter`` along a dimension that no tensor has. Shrinks to one tensor."""
@@ -130,6 +134,7 @@ def refused_scatter_calls(draw: st.DrawFn) -> PublicCall:
     return _scatter_call(draw, nested_values(leaf, SPLIT), draw(st.sampled_from([4, 7, -5])))
 
 
+@on_any_device
 @st.composite
 def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of ``scatter_kwargs`` with equal numbers of chunks for all tensors.

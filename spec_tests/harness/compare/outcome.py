@@ -30,7 +30,11 @@ _MISSING_SPACE = re.compile(r"(?<=tensor at index )(\d+)has ")
 
 
 class Call(Protocol):
-    """A call of a function of the target. Its ``repr`` shows the call as Python code."""
+    """A call of a function of the target. Its ``repr`` shows the call as Python code.
+
+    A call may have the attribute ``current``: the number in the topology of the device that is
+    current during the call.
+    """
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return new arguments. Every call of this method returns equal values."""
@@ -69,7 +73,11 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
     """Make ``call`` on ``target`` with new inputs and return the outcome."""
     inputs = call.inputs(topology)
     seed_generators()
-    with delayed_inputs.delayed(inputs, topology), warnings.catch_warnings(record=True) as caught:
+    with (
+        delayed_inputs.delayed(inputs, topology),
+        torch.accelerator.device_index(topology.device(getattr(call, "current", 0)).index),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always")
         try:
             value = call.run(target, inputs)
