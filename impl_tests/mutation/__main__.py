@@ -1,7 +1,6 @@
 """Try changes to impl and print those that no test detects: ``python -m impl_tests.mutation``."""
 
 import argparse
-import math
 import os
 import random
 import sys
@@ -17,14 +16,18 @@ from impl_tests.mutation.session import CollectedTests, call_with_tests
 
 
 def main() -> int:
-    """Try a sample of the changes; print the survivors and the share that the tests detect.
+    """Try changes; print the survivors and the share that the tests detect.
 
-    A survivor shows a missing test, code that can go, or a change that no caller can notice.
+    A survivor shows a missing test, code that can go, or a change that no caller can notice. With
+    --orderings, return 1 if there is one.
     """
     options = _parse_options()
     changes = list(find_changes(tuple(options.files)).values())
-    count = min(options.sample, len(changes))
-    selected = random.Random(options.seed).sample(changes, count)
+    if options.orderings:
+        selected = [change for change in changes if change.is_ordering]
+    else:
+        count = min(options.sample, len(changes))
+        selected = random.Random(options.seed).sample(changes, count)
     detected: set[Change] = set()
 
     def try_changes(tests: CollectedTests) -> None:
@@ -32,7 +35,7 @@ def main() -> int:
 
     call_with_tests(try_changes)
     _print_summary(selected, detected)
-    return 0
+    return int(options.orderings and len(detected) < len(selected))
 
 
 def _find_detected_changes(
@@ -42,8 +45,7 @@ def _find_detected_changes(
     lines = record_lines(tests, processes=options.processes, folder=options.lines)
     print(f"{len(lines.seconds)} tests", flush=True)
     killers: dict[Change, str | None] = {}
-    seconds, processes = options.seconds, options.processes
-    for trial in trials.run(tests, lines, selected, seconds=seconds, processes=processes):
+    for trial in trials.run(tests, lines, selected, processes=options.processes):
         print(trial, flush=True)
         killers[trial.change] = trial.killer
     suspects = lines.seconds.keys() & set(killers.values())
@@ -61,16 +63,14 @@ def _parse_options() -> argparse.Namespace:
         "files", nargs="*", help="files of impl (default: all except impl.distributed)"
     )
     parser.add_argument(
-        "--seconds",
-        type=float,
-        default=math.inf,
-        metavar="N",
-        help="start no further test of a change after N seconds of CPU time (default: no limit)",
-    )
-    parser.add_argument(
         "--sample", type=int, default=300, metavar="N", help="try N changes (default: 300)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the sample (default: 0)")
+    parser.add_argument(
+        "--orderings",
+        action="store_true",
+        help="try each deletion of a wait, a record of a stream or a switch of streams",
+    )
     parser.add_argument(
         "--processes",
         type=int,

@@ -1,51 +1,29 @@
 """All changes to impl: each mutation operator, applied wherever it can be applied."""
 
 import ast
-import contextlib
-import difflib
-import itertools
-import pickle
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cosmic_ray import plugins
-from cosmic_ray.ast import get_ast
-from cosmic_ray.mutating import MutationVisitor
-
 from impl_tests.changed_copy import IMPL, write_copy
-from impl_tests.mutation import operators
-
-#: The operators of cosmic-ray that are used: one of each group of similar operators.
-OPERATORS = (
-    "AddNot",
-    "ExceptionReplacer",
-    "NumberReplacer",
-    "RemoveDecorator",
-    "ReplaceAndWithOr",
-    "ReplaceBinaryOperator_Add_Sub",
-    "ReplaceBinaryOperator_FloorDiv_Mul",
-    "ReplaceBinaryOperator_Mul_Div",
-    "ReplaceBinaryOperator_Sub_Add",
-    "ReplaceBreakWithContinue",
-    "ReplaceComparisonOperator_GtE_Gt",
-    "ReplaceComparisonOperator_Gt_GtE",
-    "ReplaceComparisonOperator_LtE_Lt",
-    "ReplaceComparisonOperator_Lt_LtE",
-    "ReplaceContinueWithBreak",
-    "ReplaceFalseWithTrue",
-    "ReplaceOrWithAnd",
-    "ReplaceTrueWithFalse",
-    "ReplaceUnaryOperator_Delete_Not",
-    "ReplaceUnaryOperator_Delete_USub",
-    "ZeroIterationForLoop",
+from impl_tests.mutation.operators import (
+    ORDERING,
+    Edit,
+    apply_edit,
+    find_edits,
+    replaced_text,
 )
-#: Operator -> n: only every nth change by this operator is used. NumberReplacer changes a number x
-#: to x + 1 and to x - 1; only x + 1 is used.
-_STRIDE = {"NumberReplacer": 2}
+
+__all__ = ["Change", "find_changes", "first_line_of", "list_sources", "remove_locks"]
+
 #: Classes of syntax-tree nodes that define a function or a class.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+#: The operators of which all changes delete an order of work on the devices.
+_ORDERING_OPERATORS = ("unwrap call", "make non-blocking")
+#: Matches a decorator, or a statement that only calls a function, if it orders work.
+_ORDERING = re.compile(rf"@?([^=]*\.)?({'|'.join(ORDERING)})\b")
 
 
 @dataclass(frozen=True)
@@ -56,6 +34,7 @@ class Change:
         file: The changed file, relative to the folder of impl.
         place: The qualified name of the changed function or class; empty at module level.
         line: The number of the first changed line.
+        operator: The name of the mutation operator.
         before: The changed lines before the change, joined by spaces.
         after: The changed lines after the change, joined by spaces.
         text: The whole file after the change.
@@ -66,6 +45,7 @@ class Change:
     file: str
     place: str
     line: int
+    operator: str
     before: str
     after: str
     text: str
@@ -76,6 +56,13 @@ class Change:
         """A unique name, without line numbers: edits of other functions do not change it."""
         suffix = f" [{self.nth}]" if self.nth > 1 else ""
         return f"{self.file} {self.place}: {self.before} -> {self.after}{suffix}"
+
+    @property
+    def is_ordering(self) -> bool:
+        """Whether the change deletes a wait, a record of a stream or a switch of streams."""
+        is_dropped = self.operator in ("drop statement", "drop decorator")
+        is_call = is_dropped and _ORDERING.match(self.before) is not None
+        return is_call or self.operator in _ORDERING_OPERATORS
 
     def write(self, folder: Path) -> None:
         """Write the changed impl into ``folder``."""
@@ -106,68 +93,24 @@ def _changes_of_file(path: Path) -> Iterator[Change]:
     file = path.relative_to(IMPL).as_posix()
     scope_names = _scope_names_by_line(ast.parse(code))
     count: Counter[tuple[str, str, str]] = Counter()
-    lines = code.splitlines(keepends=True)
-    for start, end in itertools.pairwise(_find_boundaries(code)):
-        statement = "".join(lines[start:end])
-        for text in _changed_texts(statement):
-            first, before, after = _first_difference(statement.splitlines(), text.splitlines())
-            if not _is_redundant(before, after):
-                line = start + first
-                key = scope_names.get(line, ""), before, after
-                count[key] += 1
-                whole = "".join([*lines[:start], text, *lines[end:]])
-                yield Change(file, key[0], line, before, after, whole, count[key])
+    texts: set[str] = set()
+    for operator, edit in find_edits(code):
+        text = apply_edit(code, edit)
+        if text == code or text in texts:
+            continue
+        texts.add(text)
+        place = scope_names.get(edit.start[0], "")
+        key = place, *_changed_lines(code, text, edit)
+        count[key] += 1
+        yield Change(file, place, edit.start[0], operator, *key[1:], text, count[key])
 
 
-def _find_boundaries(code: str) -> list[int]:
-    """Return 0 and the number of the last line of each top-level statement."""
-    statements = ast.parse(code).body
-    return [0, *sorted({node.end_lineno or node.lineno for node in statements})]
-
-
-def _changed_texts(statement: str) -> Iterable[str]:
-    """Return the distinct changed texts of a top-level statement, in order."""
-    # Each change needs a new syntax tree. Unpickling a tree is eight times as fast as parsing.
-    tree = pickle.dumps(get_ast(statement))
-    replaced = itertools.chain.from_iterable(
-        _apply_operator(operator, tree) for operator in OPERATORS
-    )
-    return dict.fromkeys([*replaced, *operators.changed_texts(statement)])
-
-
-def _apply_operator(operator_name: str, pickled_tree: bytes) -> Iterator[str]:
-    """Yield the code of a pickled syntax tree after each change that an operator can make."""
-    operator_class = plugins.get_operator(f"core/{operator_name}")
-    for occurrence in itertools.count(0, _STRIDE.get(operator_name, 1)):
-        visitor = MutationVisitor(occurrence, operator_class())
-        changed = visitor.walk(pickle.loads(pickled_tree))
-        if not visitor.mutation_applied:
-            return
-        text = changed.get_code()
-        if _is_valid_python(text):
-            yield text
-
-
-def _is_valid_python(code: str) -> bool:
-    with contextlib.suppress(SyntaxError):
-        ast.parse(code)
-        return True
-    return False
-
-
-def _is_redundant(before: str, after: str) -> bool:
-    """Return whether a change is a double negation, or replaces ``*`` in a signature by ``/``."""
-    return "not not" in after or after == before.replace("*,", "/,")
-
-
-def _first_difference(before: list[str], after: list[str]) -> tuple[int, str, str]:
-    """Return the first changed line's number, from 1, and the changed lines before and after."""
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    opcodes = matcher.get_opcodes()
-    _, start, end, new_start, new_end = next(code for code in opcodes if code[0] != "equal")
-    # RemoveDecorator also removes the empty lines above the decorator: skip the empty lines.
-    line = next(number for number in range(start, end) if before[number].strip())
-    return line + 1, _on_one_line(before[start:end]), _on_one_line(after[new_start:new_end])
+def _changed_lines(code: str, changed: str, edit: Edit) -> tuple[str, str]:
+    """Return the lines of an edit before and after it, each joined by spaces."""
+    first, last = edit.start[0] - 1, edit.end[0]
+    before, after = code.splitlines(), changed.splitlines()
+    end = last + len(after) - len(before)
+    return _on_one_line(before[first:last]), _on_one_line(after[first:end])
 
 
 def _on_one_line(lines: list[str]) -> str:
@@ -190,3 +133,12 @@ def first_line_of(node: ast.stmt) -> int:
     """Return the number of a statement's first line, decorators included."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def remove_locks(code: str) -> str:
+    """Return ``code`` whose ``with`` statements acquire no lock, if they acquire only a lock."""
+    edits = [edit for _, edit in find_edits(code) if edit.text == "if True"]
+    for edit in sorted(edits, reverse=True):
+        if replaced_text(code, edit).endswith("lock"):
+            code = apply_edit(code, edit)
+    return code

@@ -17,7 +17,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import coverage
 from torch.autograd import Function
 
 from impl_tests import forks
@@ -123,6 +122,7 @@ def _hash_files(file: str) -> str:
 def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str, Record]:
     """Run the tests of a file under coverage; return the record of each test."""
     import_impl_from(IMPL.parent)
+    coverage = importlib.import_module("coverage")  # installed only by `tox -e weekly`
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
     tracer.start()
     _trace_backward()
@@ -135,7 +135,7 @@ def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str,
     }
 
 
-def _lines_by_test(data: coverage.CoverageData) -> Mapping[str, Mapping[str, list[int]]]:
+def _lines_by_test(data: Any) -> Mapping[str, Mapping[str, list[int]]]:
     """Return, for each test and each file of impl, the lines that the test executes."""
     lines: defaultdict[str, defaultdict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
     for path in data.measured_files():

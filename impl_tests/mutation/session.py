@@ -6,7 +6,6 @@ forked process collects these tests itself.
 """
 
 import itertools
-import math
 import os
 import sys
 import time
@@ -30,7 +29,6 @@ _EXCLUDED = (
     "test_source_rules.py",
     "test_import_order.py",
     "test_mutation.py",
-    "test_orderings.py",
     "test_process_group.py",
 )
 
@@ -89,16 +87,16 @@ class CollectedTests:
             has_failed = not has_run or self._session.testsfailed > failed
             yield Outcome(node_id, has_failed, time.monotonic() - start)
 
-    def first_failure(self, node_ids: Iterable[str], seconds: float = math.inf) -> str | None:
+    def first_failure(self, node_ids: Iterable[str]) -> str | None:
         """Run tests in the given order until one fails; return its node id, or None.
 
-        No test starts after ``seconds`` of CPU time. The fixtures of the failed test are not torn
-        down, because a wrong impl may hang in the teardown. So this process cannot run more tests.
+        The fixtures of the failed test are not torn down, because a wrong impl may hang in the
+        teardown. So this process cannot run more tests.
         """
         self._session.config.pluginmanager.register(_FailurePlugin())
         started: list[str] = []
         try:
-            outcomes = self.run(take_for_seconds(seconds, node_ids), before=started.append)
+            outcomes = self.run(node_ids, before=started.append)
             return next((outcome.name for outcome in outcomes if outcome.failed), None)
         except (_TestFailed, Exception):  # An error of a wrong impl may make pytest itself fail.
             return started[-1]
@@ -112,17 +110,6 @@ class CollectedTests:
         if not any(_file_of(node_id) == file for node_id in self._items):
             found = self._session.perform_collect([file])
             self._items |= {item.nodeid: item for item in found}
-
-
-def take_for_seconds(seconds: float, node_ids: Iterable[str]) -> Iterator[str]:
-    """Yield node ids until this process has used ``seconds`` of CPU time."""
-    end = _cpu_seconds() + seconds
-    return itertools.takewhile(lambda _: _cpu_seconds() < end, node_ids)
-
-
-def _cpu_seconds() -> float:
-    """Return the CPU time of this process and of child processes that it has waited for."""
-    return sum(os.times()[:4])
 
 
 class _TestFailed(BaseException):

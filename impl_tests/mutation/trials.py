@@ -13,16 +13,7 @@ from impl_tests.mutation.changes import Change
 from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import CollectedTests, import_impl_from
 
-#: Seconds that are added to each test's duration, so that the order of the fastest tests depends
-#: less on their durations than on the changes that they have detected.
-_OVERHEAD = 0.2
-#: Estimated seconds for collecting a test's file, added to the duration of the test if the file is
-#: not collected yet.
-_COLLECTION = 1
-#: A test without recorded lines runs later, because it rarely executes the changed line.
-_UNRECORDED_WEIGHT = 30
-#: A test runs earlier if it has detected nearby changes. This is the weight of each such change.
-_KILL_WEIGHT = 10
+__all__ = ["Kills", "Trial", "find_failing_tests", "run"]
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,7 @@ class Trial:
 
 
 class Kills:
-    """The number of changes that each test has detected, in each file, function and line."""
+    """The number of changes that each test has detected, in each file and function."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -57,63 +48,42 @@ class Kills:
         self._counts.update((key, killer) for key in _location_keys(change))
 
     def order_tests(self, change: Change, lines: ExecutedLines) -> list[str]:
-        """Return the tests that may detect a change, in the order in which they should run."""
-        tests = lines.find_tests(change.file, change.line)
-        cases = _number_cases(sorted(tests, key=lambda node_id: (lines.seconds[node_id], node_id)))
+        """Return the tests that may detect a change, in the order in which they should run.
 
-        def expected_seconds(node_id: str) -> float:
+        Tests that have detected nearby changes come first, then those of the changed module, then
+        the fast ones. Tests without recorded lines come last: they rarely execute the line.
+        """
+
+        def order(node_id: str) -> tuple[bool, int, bool, float, str]:
             kills = sum(self._counts[key, node_id] for key in _location_keys(change))
-            seconds = lines.seconds[node_id] + _added_seconds(change, node_id)
-            weight = _UNRECORDED_WEIGHT if node_id in lines.unrecorded else 1
-            return weight * seconds * cases[node_id] / (1 + _KILL_WEIGHT * kills)
+            is_own = node_id.startswith(_own_tests(change))
+            rest = not is_own, lines.seconds[node_id], node_id
+            return node_id in lines.unrecorded and not kills, -kills, *rest
 
-        return sorted(cases, key=expected_seconds)
+        return sorted(lines.find_tests(change.file, change.line), key=order)
 
 
-def _added_seconds(change: Change, node_id: str) -> float:
-    """Return the seconds to add to the duration of the test ``node_id``.
+def _location_keys(change: Change) -> tuple[str, str]:
+    """Return keys for the file and the function of a change."""
+    return change.file, f"{change.file} {change.place}"
 
-    The file of a test of a private module must be collected first. Nothing is added to tests in a
-    file or a chapter that is named after the changed file, because they are the likeliest to fail.
-    """
+
+def _own_tests(change: Change) -> tuple[str, str]:
+    """Return the beginnings of the node ids of tests that are named after the changed file."""
     path = Path("impl_tests", change.file)
     name = path.stem.strip("_")
-    if node_id.startswith((str(path.with_name(f"test_{name}")), f"spec_tests/{name}/")):
-        return 0
-    return _COLLECTION if node_id.startswith("impl_tests") else _OVERHEAD
-
-
-def _number_cases(node_ids: Iterable[str]) -> dict[str, int]:
-    """Return, for each node id, its position from 1 among the cases of its test function."""
-    count: Counter[str] = Counter()
-    numbers: dict[str, int] = {}
-    for node_id in node_ids:
-        count.update([function := node_id.partition("[")[0]])
-        numbers[node_id] = count[function]
-    return numbers
-
-
-def _location_keys(change: Change) -> tuple[str, ...]:
-    """Return keys for the file, the function and the line of a change."""
-    return change.file, f"{change.file} {change.place}", f"{change.file} {change.before}"
+    return str(path.with_name(f"test_{name}")), f"spec_tests/{name}/"
 
 
 def run(
-    tests: CollectedTests,
-    lines: ExecutedLines,
-    selected: Sequence[Change],
-    *,
-    seconds: float,
-    processes: int,
+    tests: CollectedTests, lines: ExecutedLines, selected: Sequence[Change], *, processes: int
 ) -> Iterator[Trial]:
-    """Try each selected change for ``seconds`` of CPU time; yield each trial when it ends."""
+    """Try each selected change; yield each trial when it ends."""
     kills = Kills()
     jobs = (
         forks.Job(
             change,
-            functools.partial(
-                _find_killer, tests, change, kills.order_tests(change, lines), seconds
-            ),
+            functools.partial(_find_killer, tests, change, kills.order_tests(change, lines)),
         )
         for change in selected
     )
@@ -143,7 +113,7 @@ def _is_failing(tests: CollectedTests, node_id: str, _: Path) -> bool:
 
 
 def _find_killer(
-    tests: CollectedTests, change: Change, node_ids: Sequence[str], seconds: float, folder: Path
+    tests: CollectedTests, change: Change, node_ids: Sequence[str], folder: Path
 ) -> dict[str, str | None]:
     change.write(folder)
     import_impl_from(folder)
@@ -151,4 +121,4 @@ def _find_killer(
         importlib.import_module("impl")
     except Exception as error:
         return {"killer": f"the import of impl: {error!r}"}
-    return {"killer": tests.first_failure(node_ids, seconds)}
+    return {"killer": tests.first_failure(node_ids)}

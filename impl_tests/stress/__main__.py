@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 
-from impl_tests.stress.races import find_guarded_files, write_race
+from impl_tests.changed_copy import IMPL, write_copy
+from impl_tests.mutation.changes import remove_locks
 from impl_tests.stress.rounds import Results, run_rounds
 from impl_tests.stress.sharing import SharedModules
 from spec_tests import simulator
@@ -31,7 +32,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         if options.race is None:
             return _run("impl", options)
-        return _run(write_race(options.race, Path(folder)), options)
+        return _run(_write_race(options.race, Path(folder)), options)
+
+
+def _write_race(file: str, folder: Path) -> str:
+    """Write a copy of impl without the locks of ``file`` into ``folder``; return its name."""
+    name, text = "impl_without_locks", (IMPL / file).read_text(encoding="utf-8")
+    changed = remove_locks(text)
+    if changed == text:
+        raise SystemExit(f"--race: {file} acquires no lock in a `with` statement")
+    write_copy(folder / name, file, changed)
+    sys.path.insert(0, str(folder))
+    return name
 
 
 def _run(package: str, options: argparse.Namespace) -> int:
@@ -80,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
         help="default: 0,1,2,3",
     )
     parser.add_argument(
-        "--race", choices=find_guarded_files(), help="run on impl without the locks of this file"
+        "--race", metavar="FILE", help="run on impl without the locks of this file"
     )
     return parser
 
