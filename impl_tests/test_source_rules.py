@@ -103,5 +103,5 @@ def test_only_the_device_module_compares_device_types(path):
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_files_have_at_most_400_lines(path):
-    assert len(path.read_text().splitlines()) <= 400
+def test_files_have_at_most_700_lines(path):
+    assert len(path.read_text().splitlines()) <= 700
