@@ -2,14 +2,14 @@
 
 import pytest
 
-#: Folders whose tests need packages that only ``tox -e consumers`` and ``tox -e models`` install.
-#: Both commands pass their folder to pytest by name, so that pytest collects it.
+#: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
+#: folder to pytest by name, so that pytest collects it.
 collect_ignore = ["consumers", "models"]
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return a line for each folder that is not collected."""
-    return [f"not collected: impl_tests/{name} (run tox -e {name})" for name in collect_ignore]
+    return [f"not collected: impl_tests/{name} (run tox -e consumers)" for name in collect_ignore]
 
 
 @pytest.fixture
