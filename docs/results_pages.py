@@ -1,4 +1,4 @@
-"""The pages of published runs and the charts of benchmarks, in the theme of this site."""
+"""The pages of published runs, in the theme of this site."""
 
 import re
 from collections.abc import Iterator
@@ -8,8 +8,6 @@ from typing import Any
 from markupsafe import escape
 from sphinx.application import Sphinx
 
-from reports.publishing import benchmark_reports
-from reports.publishing.benchmarks import draw_charts, find_floors, title_of
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.site import runs
@@ -44,15 +42,8 @@ def _collect_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     for run in matrix.columns:
         body = pages.render("run", root="../../", run=run, level=2)
         yield _page(f"runs/{run.name}", run.label, body)
-    yield _page("charts", "Charts of the benchmarks", "\n".join(_draw_benchmarks()))
 
 
 def _page(name: str, title: str, body: str) -> tuple[str, dict[str, Any], str]:
     text = f'<div class="results"><h1>{escape(title)}</h1>\n{body}</div>'
     return f"results/{name}", {"title": escape(title), "body": text}, "page.html"
-
-
-def _draw_benchmarks() -> Iterator[str]:
-    for bench in benchmark_reports.load(REPORTS):
-        yield f"<h2>{escape(title_of(bench))}</h2>"
-        yield draw_charts(bench, find_floors(bench))

@@ -6,7 +6,7 @@ from typing import Any
 
 from bench import benchmark_files
 from bench.ratios import ratios
-from reports.publishing import benchmarks
+from reports.publishing import charts, speed
 from spec_tests.site import evidence, runs
 from spec_tests.site.slugs import slug
 
@@ -56,7 +56,7 @@ def _publish_benchmarks(sources: Sequence[Path], target: str, hardware: str, fol
     path = _path(folder / "benchmarks", target, data["machine"]["torch"], hardware)
     _write(path, benchmark_files.publish({"target": target, "hardware": hardware}, data))
     if hardware == CHARTED:
-        _write(path.with_suffix(".svg"), benchmarks.draw_variants(data))
+        _write(path.with_suffix(".svg"), charts.draw_ratios(speed.rows(data, {})))
     return path
 
 

@@ -66,10 +66,6 @@ def test_run_that_does_not_know_a_clause_keeps_its_column_with_a_blank_cell(load
     assert THREE not in text
 
 
-def test_texts_of_a_run_are_escaped(load_matrix):
-    assert "a&#124;&lt;b>" in matrix.format_page(load_matrix({"a|<b>": {ONE: "fail"}}))
-
-
 def test_committed_pages_match_the_published_results():
     for path, text in render(command.HERE).items():
         assert path.read_text(encoding="utf-8") == text, "run python -m reports build"

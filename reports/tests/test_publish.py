@@ -85,7 +85,7 @@ def test_runs_of_one_machine_are_published_together(save_run, reports):
     assert "| 2.00, 2.00, 2.00 |" in page_of(reports)
 
 
-def test_variants_of_a_call_have_a_table_and_those_of_the_readme_a_chart(save_run, reports):
+def test_the_runs_of_the_readme_have_a_chart(save_run, reports):
     run = make_benchmark_run()
     times = {"reference": 4.0, "impl": 2.0, "impl held": 0.5}
     run["benchmarks"] = [
@@ -102,7 +102,7 @@ def test_variants_of_a_call_have_a_table_and_those_of_the_readme_a_chart(save_ru
     charted = publish([saved], hardware=CHARTED, folder=reports)
     assert "impl held" in charted.with_suffix(".svg").read_text()
     assert not path.with_suffix(".svg").exists()
-    assert "| work | 4e+03 (4e+03 to 4e+03) [1.0] |" in page_of(reports)
+    assert "| work (bytes) | 1 | 1 | 1 |" in page_of(reports)
 
 
 def test_publishing_runs_of_two_machines_together_raises(save_run, reports):
