@@ -69,13 +69,14 @@ def replicate(
             in one transfer, and its gradients are summed in one autograd node, so small buckets
             free the replicas' gradients sooner.
         with_parameters: Whether ``parameters()`` of a replica are the copies, as in the replicas
-            of ``DataParallel``. A forward can then read them, but cannot assign a tensor to the
-            name of a parameter, or change whether a copy requires a gradient.
+            of ``DataParallel``. A forward can then read and replace them as on ``network``. As
+            there, it cannot assign a tensor to the name of a parameter. It cannot change whether
+            a copy requires a gradient.
 
     Returns:
-        ``k`` modules of the same classes. Their ``parameters()`` are empty, unless
-        ``with_parameters`` is True: the copy of a parameter is an attribute of the same name, and
-        an entry of ``_former_parameters``. The
+        ``k`` modules of the same classes. The copy of a parameter has its name, and is an entry of
+        ``_former_parameters``. Unless ``with_parameters`` is True, it is a plain attribute, and
+        ``parameters()`` are empty. The
         first replica shares the memory of ``network``. Its buffers are those of ``network``, and
         with ``detach`` its parameters are, too. All other copies have their own memory, aligned
         like new tensors. Buffers that require grad are copied like parameters. Copies of other

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import attach_compiled_code
 from .former_parameters import FormerParameters
+from .module_tree import is_script_module
 
 #: The names of the dictionaries of hooks that every module has.
 _HOOKS = tuple(
@@ -91,25 +92,10 @@ def build_replicas(
             replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
     for module in modules:
-        (_write_state if module in written else _assign_members)(module, replica_map)
+        set_members = _write_state if module in written else _assign_members
+        set_members(module, replica_map, with_parameters=with_parameters)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
-    if with_parameters:
-        for module in modules:
-            _list_parameters(module, replica_map)
-
-
-def _list_parameters(module: nn.Module, replica_map: ReplicaMap) -> None:
-    """Add the copies of the parameters to the parameters of each replica of ``module``."""
-    if not module._parameters:
-        return
-    for replica in replica_map.modules[module]:
-        state = replica.__dict__
-        registered = state.get("_parameters")
-        if type(registered) is dict:  # A script module has no dictionary.
-            copies = {**registered, **state["_former_parameters"]}
-            names = {**module._parameters, **registered}
-            state["_parameters"] = {name: copies[name] for name in names if name in copies}
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:
@@ -138,7 +124,7 @@ def _needs_assignment(module: nn.Module) -> bool:
     )
 
 
-def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
+def _write_state(module: nn.Module, replica_map: ReplicaMap, *, with_parameters: bool) -> None:
     """Set the ``__dict__`` of each replica of ``module``."""
     # `_former_parameters` must be the first entry for deepcopy (see former_parameters.py).
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
@@ -162,12 +148,15 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap) -> None:
         # Most modules have no children or no buffers, and `{}` is faster than an empty loop.
         state["_modules"] = {name: copies[index] for name, copies in children} if children else {}
         state["_buffers"] = {name: copies[index] for name, copies in buffers} if buffers else {}
-        # Parameters must be leaves of the autograd graph. Copies with history are not leaves, so
-        # they become plain attributes.
-        state["_parameters"] = {}
+        # `register_parameter` refuses copies with history, because they are not leaves. Without
+        # `with_parameters` they are plain attributes. A copy has one place: a change in another
+        # place would have no effect.
+        registered: dict[str, Any] = {}
+        state["_parameters"] = registered
         state["_former_parameters"] = former = FormerParameters()
+        members = registered if with_parameters else state
         for name, copies in parameters:
-            former[name] = state[name] = copies[index]
+            former[name] = members[name] = copies[index]
         if has_none or replica_map.needs_registration[index]:
             _register_parameters(state)
         if methods:
@@ -194,12 +183,12 @@ def _register_parameters(state: dict[str, Any]) -> None:
     A member is registered if it is None or a copy of the class ``nn.Parameter``. ``state`` is the
     ``__dict__`` of the replica. Also record the buffers that are not leaves, for deepcopy.
     """
-    former = state["_former_parameters"]
+    former, registered = state["_former_parameters"], state["_parameters"]
     for name, copy in list(former.items()):
         if copy is None:
             del former[name]
-        if copy is None or _is_parameter(copy):
-            state["_parameters"][name] = state.pop(name)
+        if name not in registered and (copy is None or _is_parameter(copy)):
+            registered[name] = state.pop(name)
     _set_non_leaf_buffers(state, state["_buffers"].values())
 
 
@@ -270,7 +259,7 @@ def _create_by_hook(module: nn.Module) -> Any:
     return replica
 
 
-def _assign_members(module: nn.Module, replica_map: ReplicaMap) -> None:
+def _assign_members(module: nn.Module, replica_map: ReplicaMap, *, with_parameters: bool) -> None:
     """Assign the children, parameters and buffers of each replica of ``module``."""
     replicas = replica_map.modules[module]
     for registry in ("_modules", "_parameters", "_buffers"):
@@ -282,6 +271,29 @@ def _assign_members(module: nn.Module, replica_map: ReplicaMap) -> None:
         state = replica.__dict__
         _bind_methods(state, _find_bound_methods(state, replica_map), module, index)
         _set_non_leaf_buffers(state, [column[index] for column in buffers])
+        if with_parameters:
+            _move_parameters(state, module)
+            if is_script_module(replica):
+                # An assignment of a child has not listed it, so `parameters` would not find it.
+                for name, child in module._modules.items():
+                    if child is not None:
+                        replica._modules[name] = replica_map.modules[child][index]
+
+
+def _move_parameters(state: dict[str, Any], module: nn.Module) -> None:
+    """Move the copies of the parameters in ``state``, the ``__dict__`` of a replica of ``module``.
+
+    They become entries of ``_parameters``, in the order of the parameters of ``module``.
+    """
+    registered = state.get("_parameters")
+    if type(registered) is not dict:  # A script module has no dictionary.
+        return
+    copies = {**registered, **state["_former_parameters"]}
+    names = {**module._parameters, **registered}
+    state["_parameters"] = {name: copies[name] for name in names if name in copies}
+    for name, copy in state["_former_parameters"].items():
+        if state.get(name) is copy:
+            del state[name]
 
 
 def _assign_member(

@@ -12,18 +12,42 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
 
-def run_wrapped_and_plain(call: Call, target: Target, topology: Topology) -> Any:
-    """Return output and gradients of ``DataParallel(module)``, and those of ``module`` alone."""
+def run_wrapped_and_plain(
+    call: Call,
+    target: Target,
+    topology: Topology,
+    *,
+    grad: bool = True,
+    unused_as_zeros: bool = False,
+) -> Any:
+    """Return output and gradients of ``DataParallel(module)``, and those of ``module`` alone.
+
+    Args:
+        call: A call of ``DataParallel`` or ``data_parallel`` with one tensor.
+        target: The target that makes the call.
+        topology: The devices of the run.
+        grad: The grad mode of the call.
+        unused_as_zeros: Whether the gradient of an unused tensor is compared as zeros. The
+            reference returns zeros in place of None (FN-1).
+    """
     inputs = call.inputs(topology)
     module, (x,) = inputs["module"], inputs["args"]
     leaves = [leaf for leaf in (x, *module.parameters(), *module.buffers()) if leaf.requires_grad]
     actual = call.run(target, inputs)
-    expected = module(x.to(actual.device))
-    return _with_gradients(actual, leaves), _with_gradients(expected, leaves)
+    with torch.set_grad_enabled(grad):
+        expected = module(x.to(actual.device))
+    return tuple(with_gradients(output, leaves, unused_as_zeros) for output in (actual, expected))
 
 
-def _with_gradients(output: Tensor, leaves: Sequence[Tensor]) -> Any:
+def with_gradients(output: Tensor, leaves: Sequence[Tensor], unused_as_zeros: bool = False) -> Any:
+    """Return a snapshot of ``output`` and, if it requires grad, of the gradients of ``leaves``."""
     gradients: Sequence[Tensor | None] = ()
     if output.requires_grad:
-        gradients = torch.autograd.grad(output, leaves, cotangent(output), allow_unused=True)
+        gradients = torch.autograd.grad(
+            output,
+            leaves,
+            cotangent(output),
+            allow_unused=True,
+            materialize_grads=unused_as_zeros,
+        )
     return snapshot([output, *gradients], {}, strides=False)

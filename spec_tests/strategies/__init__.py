@@ -28,5 +28,6 @@ Modules:
 * ``computed_modules``: selects the modules that the devices compute as the CPU does
 * ``custom_modules``, ``edge_case_modules``: modules that are hard to replicate
 * ``probe_modules``, ``thread_modules``: modules that show how and in which thread they were called
+* ``changed_members``: modules whose forward changes the parameters of a submodule
 * ``unused_parameters``: modules with parameters that not all replicas use
 """

@@ -105,6 +105,12 @@ def without_parameters(module: nn.Module) -> None:
 
 
 @change
+def with_shadowed_parameters(module: nn.Module) -> None:
+    """Set the copies of parameters as plain attributes, too."""
+    vars(module).update(module._parameters)
+
+
+@change
 def with_other_strides(module: nn.Module) -> None:
     """Replace parameters and buffers by tensors with other strides."""
     for members, name, tensor in [*parameters_of(module), *buffers_of(module)]:

@@ -1,0 +1,202 @@
+"""Modules whose forward changes the parameters of one of their submodules."""
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn.utils import stateless
+
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.data_parallel import FUNCTIONAL, PRECISE, DataParallelCall
+from spec_tests.strategies.devices import device_lists
+from spec_tests.strategies.layers import WIDTH, square_layer
+from spec_tests.strategies.modules import ModuleSpec, module_specs, move
+
+#: A change of the parameters ``names`` of a module. The result is a dictionary of tensors with
+#: which the network is called, under the names in the module.
+_Change = Callable[[nn.Module, Sequence[str]], dict[str, Tensor]]
+
+
+def _double(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    found = {name: getattr(owner, name) for name in names}
+    return {name: tensor * 2 for name, tensor in found.items() if tensor is not None}
+
+
+def _replace_by_tensor(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    for name, tensor in _double(owner, names).items():
+        delattr(owner, name)
+        setattr(owner, name, tensor)
+    return {}
+
+
+def _replace_by_parameter(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    for name, tensor in _double(owner, names).items():
+        setattr(owner, name, nn.Parameter(tensor.detach()))
+    return {}
+
+
+def _set_none(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    if "bias" in names:
+        owner.bias = None  # type: ignore[assignment] # mypy takes it for a module
+    return {}
+
+
+def _delete(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    if "bias" in names and "bias" in {*vars(owner), *owner._parameters}:
+        del owner.bias
+        vars(owner)["bias"] = None  # The forward of the owner reads it.
+    return {}
+
+
+def _register(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    for name, tensor in _double(owner, names).items():
+        if name in owner._parameters:
+            owner.register_parameter(name, nn.Parameter(tensor.detach()))
+    return {}
+
+
+def _load(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    loaded = {name: nn.Parameter(tensor) for name, tensor in _double(owner, names).items()}
+    owner.load_state_dict(loaded, strict=False, assign=True)
+    return {}
+
+
+def _double_named(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
+    return {name: parameter * 2 for name, parameter in owner.named_parameters(recurse=False)}
+
+
+#: Changes that a replica without parameters allows, too.
+REPLACEMENTS: Mapping[str, _Change] = {
+    "double": _double,
+    "replace_by_tensor": _replace_by_tensor,
+    "replace_by_parameter": _replace_by_parameter,
+    "set_none": _set_none,
+    "delete": _delete,
+}
+#: Changes that need a replica with parameters.
+REGISTRATIONS: Mapping[str, _Change] = {
+    "register": _register,
+    "load": _load,
+    "double_named": _double_named,
+}
+#: The changes that a script module allows.
+_OF_SCRIPT_MODULES = ("double", "replace_by_parameter", "register")
+
+
+def _old_weight_norm() -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # It is deprecated, but still used.
+        normed: nn.Module = nn.utils.weight_norm(square_layer())
+    return normed
+
+
+def _lazy() -> nn.Module:
+    layer = nn.LazyLinear(WIDTH)
+    layer(torch.zeros(1, WIDTH))
+    return layer
+
+
+def _script(layer: nn.Module) -> nn.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TorchScript is deprecated, but still used.
+        scripted: nn.Module = torch.jit.script(layer)
+    return scripted
+
+
+#: Kind -> a layer that is no kind of :mod:`layers`, because it cannot be copied by ``deepcopy`` or
+#: has no parameters at first.
+LAST_LAYERS: Mapping[str, Callable[[], nn.Module]] = {
+    "identity": nn.Identity,
+    "old_weight_norm": _old_weight_norm,
+    "lazy": _lazy,
+    "script": lambda: _script(square_layer()),
+    "script_tree": lambda: _script(nn.Sequential(square_layer(), nn.Tanh())),
+}
+
+
+class ChangesMembers(nn.Module):
+    """A module that calls ``net`` once for each of ``changes``, after this change.
+
+    ``number`` selects the changed submodule among those with parameters.
+    """
+
+    def __init__(self, net: nn.Module, number: int, changes: Sequence[str]) -> None:
+        super().__init__()
+        self.net = net
+        names = [name for name, module in net.named_modules() if _own_parameters(module)]
+        self.owner = names[number % len(names)] if names else ""
+        self.names = _own_parameters(net.get_submodule(self.owner))
+        self.changes = changes
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the output of the last call. Each call gets the output of the one before."""
+        prefix = self.owner and f"{self.owner}."
+        for change in self.changes:
+            owner = self.net.get_submodule(self.owner)
+            tensors = {**REPLACEMENTS, **REGISTRATIONS}[change](owner, self.names)
+            passed = {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+            # `torch.func.functional_call` does the same, but refuses script modules.
+            with stateless._reparametrize_module(self.net, passed):
+                x = self.net(x)
+        return x
+
+
+def _own_parameters(module: nn.Module) -> list[str]:
+    return [name for name, _ in module.named_parameters(recurse=False)]
+
+
+@dataclass(frozen=True)
+class ChangesMembersSpec:
+    """A description of a :class:`ChangesMembers`: its network, one more layer, and the changes."""
+
+    network: ModuleSpec
+    last: str
+    number: int
+    changes: tuple[str, ...]
+
+    def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
+        """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            last = LAST_LAYERS[self.last]().to(self.network.dtype)
+        net = nn.Sequential(self.network.build(topology, None), last)
+        return ChangesMembers(move(net, topology.device(slot)), self.number, self.changes)
+
+
+@st.composite
+def changes_members_specs(
+    draw: st.DrawFn, changes: Sequence[str] = (*REPLACEMENTS, *REGISTRATIONS)
+) -> ChangesMembersSpec:
+    """Draw descriptions of modules that make some of ``changes``.
+
+    Shrinks to a linear layer and the first change. Changes of submodules of a script module are
+    drawn only with ``REGISTRATIONS``: the replicas of the reference do not list these submodules.
+    """
+    layers = [*LAST_LAYERS] if {*changes} & REGISTRATIONS.keys() else [*LAST_LAYERS][:-1]
+    last = draw(st.sampled_from(layers))
+    if last.startswith("script"):
+        changes = [change for change in changes if change in _OF_SCRIPT_MODULES]
+    return ChangesMembersSpec(
+        draw(module_specs(kinds=PRECISE, dtypes=(torch.float32,), max_layers_per_level=2)),
+        last,
+        draw(st.integers(0, 5)),
+        tuple(draw(st.lists(st.sampled_from(changes), min_size=1, max_size=3))),
+    )
+
+
+@st.composite
+def changes_members_calls(draw: st.DrawFn, changes: Sequence[str]) -> DataParallelCall:
+    """Draw calls of modules that make some of ``changes``. Shrinks like their module."""
+    module: Any = draw(changes_members_specs(changes))
+    rows = module.network.rows(draw(st.integers(1, 5)), requires_grad=True)
+    return DataParallelCall(
+        module,
+        (rows,),
+        devices=draw(device_lists(min_size=2)),
+        functional=draw(FUNCTIONAL),
+        grad=draw(st.booleans()),
+    )
