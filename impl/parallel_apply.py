@@ -13,7 +13,7 @@ from ._arguments import argument
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
-from ._replica import has_compiled_code
+from ._replica import device_note, has_compiled_code
 from ._threads import (
     CapturedError,
     ModuleGroup,
@@ -180,23 +180,43 @@ def parallel_apply(
         location = f"in replica {index} on device {_format_device(targets[index])}"
         try:
             reraise(outcome.pop(), location)
-        except ValueError as error:
-            _explain_batch_norm(error, index, get_a_var((inputs[index], all_kwargs[index])))
+        except (ValueError, RuntimeError, TypeError) as error:
+            _explain(
+                error, index, modules[index], targets[index], inputs[index], all_kwargs[index]
+            )
             raise
     return outcomes
 
 
-def _explain_batch_norm(error: ValueError, index: int, tensor: Tensor | None) -> None:
-    """Add a note to an error of batch norm. ``tensor`` is the first one that the replica got."""
+def _explain(
+    error: Exception,
+    index: int,
+    module: object,
+    device: torch.device,
+    args: Any,
+    kwargs: Mapping[str, Any],
+) -> None:
+    """Add a note to an error of the replica ``index``, if its cause is known."""
     with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
-        # `__str__` of a subclass may end the program.
-        is_plain = type(error) is ValueError
-        if tensor is not None and is_plain and "more than 1 value per channel" in str(error):
-            error.add_note(
+        if type(error) not in (ValueError, RuntimeError, TypeError):
+            return  # `__str__` of a subclass may end the program.
+        text, note = str(error), None
+        tensor = get_a_var((args, kwargs))
+        if "more than 1 value per channel" in text and tensor is not None:
+            note = (
                 f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
                 "norm needs more than one value per channel in each replica: drop the last batch, "
                 "or use a batch size that gives each device several rows."
             )
+        elif "(torch.nn.Parameter or None expected)" in text:
+            note = (
+                "The parameters of a replica are copies with a history. Only an nn.Parameter can "
+                "replace one: pass nn.Parameter values to load_state_dict(assign=True)."
+            )
+        elif "same device" in text:
+            note = device_note(module, device, (args, kwargs))
+        if note is not None:
+            error.add_note(note)
 
 
 def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any]:

@@ -54,9 +54,12 @@ def replicate(
     """Copy a module to each of ``devices``.
 
     Modules, parameters and buffers that are shared in ``network`` are shared in each replica, and
-    members that are None stay None. Dictionaries of hooks are copied. Bound methods of modules
-    in the tree are bound to the modules of the replica. Any other attribute is the same object
-    in all replicas. Replicas of compiled modules, and of modules with compiled submodules, run
+    members that are None stay None. Dictionaries of hooks are copied. Attributes and hooks of a
+    replica that refer to modules of the tree refer to those of the replica: modules, bound
+    methods, weak references, ``functools.partial`` of these, and lists, tuples, dictionaries and
+    sets of exactly these classes that contain such an object. Any other attribute is the same
+    object in all replicas, also a function with a closure over a module and an object that holds
+    one. Replicas of compiled modules, and of modules with compiled submodules, run
     compiled code. It is compiled once per device, at the first call, and reused by all later
     replicas.
 

@@ -1,4 +1,4 @@
-"""Modules whose forward changes the parameters of a submodule: lanes, hold() and replicate."""
+"""Changed members, references to modules, and hooks: lanes, hold(), replicate and errors."""
 
 from operator import attrgetter
 
@@ -6,11 +6,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import impl
 from spec_tests.harness.compare import checks
+from spec_tests.oracle import plain_variant
 from spec_tests.oracle.wrapped_module import with_gradients
 from spec_tests.strategies.changed_members import changes_members_specs
+from spec_tests.strategies.references import referring_specs
 
 LANES = ["cpu", "cpu"]
 SPEC = changes_members_specs()
@@ -49,3 +52,142 @@ def test_a_member_of_a_replica_is_in_one_place(topology, spec, with_parameters):
             places = [vars(module), module._parameters, module._buffers, module._modules]
             names = [name for place in places for name in dict(place.items())]
             assert len(names) == len({*names})
+
+
+REFERRING = referring_specs(hooks=False) | referring_specs(hooks=True)
+ROWS = st.lists(st.sampled_from([4, 6]), min_size=1, max_size=2)
+
+
+@given(spec=REFERRING, rows=ROWS, in_turn=st.booleans(), grad=st.booleans())
+def test_references_and_hooks_run_on_the_replica_of_a_lane(topology, spec, rows, in_turn, grad):
+    batches = [spec.network.rows(count, slot=None).build(topology) for count in rows]
+    with torch.set_grad_enabled(grad):
+        found, expected = (
+            plain_variant.results(
+                spec.build(topology, None, plain=plain),
+                lambda module: impl.DataParallel(module, LANES, in_turn=in_turn),
+                batches,
+            )
+            for plain in (False, True)
+        )
+    checks.same(found, expected, spec, tolerance=checks.LAYER)
+
+
+@given(spec=REFERRING, rows=ROWS, slots=st.sampled_from([(0, 1), (None, None)]))
+def test_references_and_hooks_run_on_held_replicas(topology, spec, rows, slots):
+    batches = [spec.network.rows(count, slot=slots[0]).build(topology) for count in rows]
+    results = []
+    for plain in (False, True):
+        wrapper = impl.DataParallel(
+            spec.build(topology, slots[0], plain=plain), topology.take(slots)
+        )
+        with torch.no_grad(), wrapper.hold():
+            results.append([wrapper(x) for x in batches])
+    found, expected = (plain_variant.snapshot(each, {}) for each in results)
+    checks.same(found, expected, spec, tolerance=checks.LAYER)
+
+
+class Calls(nn.Module):
+    """A module that calls its attribute ``function``, which ``make`` makes of a layer."""
+
+    def __init__(self, make):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.function = make(self.layer)
+
+    def forward(self, x):
+        return self.function(x)
+
+
+class Helper:
+    """An object that calls a layer."""
+
+    def __init__(self, layer):
+        self.layer = layer
+
+    def __call__(self, x):
+        return self.layer(x)
+
+
+def closure(layer):
+    return lambda x: layer(x)
+
+
+def wrapped_closure(layer):
+    old = layer.forward
+
+    def call(x):
+        return closure(old)(x)
+
+    return call
+
+
+@pytest.mark.filterwarnings("ignore:The function")
+@pytest.mark.parametrize("make", [closure, wrapped_closure, Helper])
+def test_a_device_error_names_the_attribute_that_holds_the_original(topology, make):
+    topology.require(distinct=2)
+    devices = topology.take(2)
+    wrapper = impl.DataParallel(Calls(make).to(devices[0]), devices)
+    with pytest.raises(RuntimeError) as caught:
+        wrapper(torch.ones(4, 2, device=devices[0]))
+    (note,) = caught.value.__notes__
+    assert note.startswith(
+        f"Attribute 'function' of the module holds Linear, which is not the copy on {devices[1]}"
+    )
+    assert "types.MethodType" in note
+
+
+def test_a_device_error_names_an_argument_that_is_a_module(topology):
+    topology.require(distinct=2)
+
+    class CallsArgument(nn.Module):
+        def forward(self, x, layer):
+            return layer(x)
+
+    devices = topology.take(2)
+    wrapper = impl.DataParallel(CallsArgument(), devices)
+    with pytest.raises(RuntimeError) as caught:
+        wrapper(torch.ones(4, 2, device=devices[0]), nn.Linear(2, 2).to(devices[0]))
+    (note,) = caught.value.__notes__
+    assert note.startswith("An argument holds Linear")
+
+
+def test_lanes_warn_once_of_a_closure_over_a_module_of_the_tree():
+    wrapper = impl.DataParallel(Calls(closure), LANES)
+    with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* closure over Linear"):
+        wrapper(torch.ones(2, 2))
+    wrapper(torch.ones(2, 2))  # A second warning would be an error.
+
+
+def test_lanes_warn_of_a_hook_that_is_a_closure():
+    class Keeping(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+            self.layer.register_forward_hook(lambda *args: setattr(self, "kept", args[-1]))
+
+        def forward(self, x):
+            return self.layer(x)
+
+    with pytest.warns(UserWarning, match="closure over Keeping"):
+        impl.DataParallel(Keeping(), LANES)(torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    "function", [torch.tanh, lambda x: x, closure(nn.functional.relu), nn.Linear(2, 2).forward]
+)
+def test_other_functions_stay_the_same_object_without_a_warning(function):
+    module = Calls(lambda layer: function)
+    for replica in impl.replicate(module, LANES, with_parameters=True):
+        assert replica.function is module.function
+
+
+def test_a_tensor_that_is_loaded_as_a_parameter_is_refused_with_a_note():
+    class Loading(nn.Linear):
+        def forward(self, x):
+            self.load_state_dict(self.state_dict(), assign=True)
+            return super().forward(x)
+
+    with pytest.raises(RuntimeError, match="weight") as caught:
+        impl.DataParallel(Loading(2, 2), LANES)(torch.ones(2, 2))
+    assert "pass nn.Parameter values" in caught.value.__notes__[-1]

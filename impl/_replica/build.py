@@ -10,7 +10,7 @@ Nothing is cached between calls, because modules may change.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import MethodType
 from typing import Any
 
@@ -20,12 +20,17 @@ from torch import Tensor, nn
 from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import attach_compiled_code
 from .former_parameters import FormerParameters
+from .held_modules import warn_of_closures
 from .module_tree import is_script_module
+from .references import References
 
 #: The names of the dictionaries of hooks that every module has.
 _HOOKS = tuple(
     name for name, value in nn.Module().__dict__.items() if isinstance(value, OrderedDict)
 )
+
+#: The names of the attributes that every replica has. They hold no references to modules.
+_OF_EVERY_MODULE = frozenset([*nn.Module().__dict__, "_former_parameters", "_is_replica"])
 
 #: A function that replaces the ``__dict__`` of a module. It is faster than an update of the
 #: dictionary that ``__new__`` created, and does not call ``nn.Module.__setattr__``.
@@ -91,11 +96,14 @@ def build_replicas(
         else:
             replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
+    references = References(replica_map.modules)
     for module in modules:
         set_members = _write_state if module in written else _assign_members
-        set_members(module, replica_map, with_parameters=with_parameters)
+        set_members(module, replica_map, references, with_parameters=with_parameters)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
+    if with_parameters and len(devices) > 1 and references.closures:
+        warn_of_closures(references.closures, modules)
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:
@@ -124,12 +132,17 @@ def _needs_assignment(module: nn.Module) -> bool:
     )
 
 
-def _write_state(module: nn.Module, replica_map: ReplicaMap, *, with_parameters: bool) -> None:
+def _write_state(
+    module: nn.Module, replica_map: ReplicaMap, references: References, *, with_parameters: bool
+) -> None:
     """Set the ``__dict__`` of each replica of ``module``."""
     # `_former_parameters` must be the first entry for deepcopy (see former_parameters.py).
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
-    methods = _find_bound_methods(template, replica_map)
+    referring = references.names(template, template.keys() - _OF_EVERY_MODULE)
     hooks = list(filter(template.get, _HOOKS))
+    bound_hooks = [
+        (name, key) for name in hooks for key in references.names(template[name], template[name])
+    ]
     children = [(name, replica_map.modules[child]) for name, child in module._modules.items()]
     parameters = [
         (name, replica_map.tensors[id(tensor)]) for name, tensor in module._parameters.items()
@@ -159,8 +172,8 @@ def _write_state(module: nn.Module, replica_map: ReplicaMap, *, with_parameters:
             former[name] = members[name] = copies[index]
         if has_none or replica_map.needs_registration[index]:
             _register_parameters(state)
-        if methods:
-            _bind_methods(state, methods, module, index)
+        if referring or bound_hooks:
+            _rebind(state, referring, bound_hooks, module, references, index)
 
 
 def _uncompiled_state(module: nn.Module) -> dict[str, Any]:
@@ -198,43 +211,33 @@ def _is_parameter(tensor: Tensor) -> bool:
     return type(tensor) is not Tensor and isinstance(tensor, nn.Parameter)
 
 
-def _find_bound_methods(
-    attributes: Mapping[str, Any], replica_map: ReplicaMap
-) -> list[tuple[str, MethodType, Sequence[Any]]]:
-    """Find the attributes that are bound methods of modules in the tree.
-
-    Return for each one its name, the method, and the replicas of the method's module.
-    """
-    if MethodType not in map(type, attributes.values()):
-        return []
-    return [
-        (name, value, replica_map.modules[value.__self__])
-        for name, value in attributes.items()
-        if type(value) is MethodType
-        and isinstance(value.__self__, nn.Module)
-        and value.__self__ in replica_map.modules
-    ]
-
-
-def _bind_methods(
+def _rebind(
     state: dict[str, Any],
-    methods: Iterable[tuple[str, MethodType, Sequence[Any]]],
+    names: Iterable[str],
+    hooks: Iterable[tuple[str, Any]],
     module: nn.Module,
+    references: References,
     index: int,
 ) -> None:
-    """Bind ``methods`` in ``state``, the ``__dict__`` of the replica ``index`` of ``module``.
+    """Let ``state``, the ``__dict__`` of the replica ``index`` of ``module``, refer to replicas.
 
-    If a method belongs to another module of the tree, bind it to the replica ``index`` of that
-    module.
+    ``names`` are the attributes that refer to modules of the tree. ``hooks`` are the hooks that
+    do: the name of the dictionary, and the key.
     """
-    for name, method, owners in methods:
-        is_inherited = getattr(type(module), name, None) is method.__func__
-        if is_inherited and method.__self__ is module:
+    for name in names:
+        value = state[name]
+        if (
+            type(value) is MethodType
+            and value.__self__ is module
+            and getattr(type(module), name, None) is value.__func__
+        ):
             # Delete the attribute, because attribute lookup finds the method in the class. The
             # replica then does not refer to itself, and is freed without garbage collection.
             del state[name]
         else:
-            state[name] = MethodType(method.__func__, owners[index])
+            state[name] = references.in_replica(value, index)
+    for name, key in hooks:
+        state[name][key] = references.in_replica(state[name][key], index)
 
 
 def _create_by_hook(module: nn.Module) -> Any:
@@ -259,7 +262,9 @@ def _create_by_hook(module: nn.Module) -> Any:
     return replica
 
 
-def _assign_members(module: nn.Module, replica_map: ReplicaMap, *, with_parameters: bool) -> None:
+def _assign_members(
+    module: nn.Module, replica_map: ReplicaMap, references: References, *, with_parameters: bool
+) -> None:
     """Assign the children, parameters and buffers of each replica of ``module``."""
     replicas = replica_map.modules[module]
     for registry in ("_modules", "_parameters", "_buffers"):
@@ -269,7 +274,13 @@ def _assign_members(module: nn.Module, replica_map: ReplicaMap, *, with_paramete
     buffers = [replica_map.find(buffer) for buffer in module._buffers.values()]
     for index, replica in enumerate(replicas):
         state = replica.__dict__
-        _bind_methods(state, _find_bound_methods(state, replica_map), module, index)
+        hooks = [
+            (name, key)
+            for name in _HOOKS
+            for key in references.names(state.get(name, {}), state.get(name, {}))
+        ]
+        referring = references.names(state, state.keys() - _OF_EVERY_MODULE)
+        _rebind(state, referring, hooks, module, references, index)
         _set_non_leaf_buffers(state, [column[index] for column in buffers])
         if with_parameters:
             _move_parameters(state, module)

@@ -29,5 +29,6 @@ Modules:
 * ``custom_modules``, ``edge_case_modules``: modules that are hard to replicate
 * ``probe_modules``, ``thread_modules``: modules that show how and in which thread they were called
 * ``changed_members``: modules whose forward changes the parameters of a submodule
+* ``references``: modules that refer to their submodules, and hooks that are methods
 * ``unused_parameters``: modules with parameters that not all replicas use
 """

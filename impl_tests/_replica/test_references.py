@@ -1,0 +1,102 @@
+"""impl._replica.references: objects that are shared, in cycles, or left as they are."""
+
+from functools import partial
+from weakref import ref
+
+import pytest
+from torch import nn
+
+from impl import replicate
+
+CPU = ["cpu", "cpu"]
+
+
+def replicas_of(**attributes):
+    """Return a module with a layer and ``attributes``, and its replicas."""
+    module = nn.Sequential(nn.Linear(1, 1))
+    vars(module).update({name: make(module) for name, make in attributes.items()})
+    return module, replicate(module, CPU)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        [1, [2]],
+        (3, 3),
+        {"key": [None]},
+        {1},
+        [],
+        [nn.Linear(1, 1)],
+        partial(int, base=2),
+        ref(nn.Identity),
+        [print],
+    ],
+    ids=repr,
+)
+def test_an_object_without_a_module_of_the_tree_stays_the_same(value):
+    module, replicas = replicas_of(held=lambda _: value)
+    assert all(replica.held is module.held for replica in replicas)
+
+
+class Held(list):
+    """A subclass of list."""
+
+
+def test_a_subclass_of_a_container_stays_the_same():
+    module, replicas = replicas_of(held=lambda module: Held([module[0]]))
+    assert all(replica.held is module.held for replica in replicas)
+
+
+def test_the_containers_of_two_replicas_differ():
+    module, (first, second) = replicas_of(held=lambda module: [module[0], [1]])
+    assert first.held is not second.held
+    assert (first.held[0], second.held[0]) == (first[0], second[0])
+    assert first.held[1] is second.held[1] is module.held[1]
+
+
+def test_two_attributes_share_a_container():
+    shared = []
+    _, replicas = replicas_of(
+        a=lambda module: shared, b=lambda module: (shared, shared.append(module[0]))
+    )
+    for replica in replicas:
+        assert replica.a is replica.b[0]
+        assert replica.a == [replica[0]]
+
+
+def test_cycles_through_each_class_are_kept():
+    def cycle(module):
+        members = {"module": module[0]}
+        members["self"] = partial(print, [(members, {1})])
+        return members
+
+    _, replicas = replicas_of(held=cycle)
+    for replica in replicas:
+        (listed,) = replica.held["self"].args
+        assert listed[0][0] is replica.held
+        assert replica.held["module"] is replica[0]
+
+
+def test_a_partial_keeps_its_attributes():
+    def make(module):
+        function = partial(print, module[0])
+        function.__wrapped__ = module[0].forward
+        return function
+
+    _, replicas = replicas_of(held=make)
+    for replica in replicas:
+        assert replica.held.__wrapped__.__self__ is replica.held.args[0] is replica[0]
+
+
+def test_a_weak_reference_keeps_its_callback():
+    _, replicas = replicas_of(held=lambda module: ref(module[0], print))
+    for replica in replicas:
+        assert replica.held() is replica[0]
+        assert replica.held.__callback__ is print
+
+
+def test_a_parent_that_is_no_member_is_the_replica():
+    module = nn.Sequential(nn.Linear(1, 1))
+    object.__setattr__(module[0], "parent", module)
+    for replica in replicate(module, CPU):
+        assert replica[0].parent is replica
