@@ -6,7 +6,13 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.strategies.containers import CONSTANTS, OPAQUE, NewObject
+from spec_tests.strategies.scatter_gather import containers
+from spec_tests.strategies.stateful_containers import Batch, Frozen
 from spec_tests.strategies.tensors import tensor_specs
+
+#: The kinds of named tuples.
+NAMED_TUPLES = ("Pair", "Typed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +30,8 @@ def leaves() -> st.SearchStrategy[Any]:
     specs = tensor_specs(
         shape=shapes, dtypes=(torch.float32, torch.int64), layouts=("contiguous",)
     )
-    others = st.sampled_from([None, 7, "text", b"bytes", 1.5, Unhashable("object")])
-    return specs | others
+    objects = [*map(NewObject, OPAQUE), Unhashable("object"), Frozen(7, (None,)), Batch]
+    return specs | st.sampled_from([*CONSTANTS, *objects])
 
 
 def values() -> st.SearchStrategy[Any]:
@@ -35,6 +41,7 @@ def values() -> st.SearchStrategy[Any]:
         lambda inner: (
             st.lists(inner, max_size=3)
             | st.lists(inner, max_size=3).map(tuple)
+            | containers(inner, NAMED_TUPLES)
             | st.dictionaries(st.sampled_from(["a", "b", 3]), inner, max_size=2)
         ),
         max_leaves=4,

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy  # noqa: F401  # used by the code of `NewObject`
 import torch
 
 from spec_tests.harness.environment.topology import Topology
@@ -72,6 +73,12 @@ class Opaque:
         return "Opaque()"
 
 
+def with_note(error: Exception, note: str) -> Exception:
+    """Return ``error`` with a note."""
+    error.add_note(note)
+    return error
+
+
 def _to_dict(members: Sequence[Any]) -> dict[object, Any]:
     return dict(zip(KEYS, members, strict=False))
 
@@ -126,26 +133,13 @@ class Container:
 
 @dataclass(frozen=True)
 class NewObject:
-    """A description of an object that scatter does not split. ``build`` returns a new object."""
+    """A description of an object that scatter does not split. ``kind`` is code that makes it."""
 
     kind: str
 
     def build(self, topology: Topology) -> Any:
         """Return the object. Tensors in it are on the first device."""
-        tensor = torch.arange(4).to(topology.device(0))
-        makers: dict[str, Callable[[], Any]] = {
-            "Opaque()": Opaque,
-            "[]": list,
-            "()": tuple,
-            "{}": dict,
-            "OrderedDict()": OrderedDict,
-            "ListSubclass()": ListSubclass,
-            "{1, 2}": lambda: {1, 2},
-            "{torch.arange(4, device=devices[0])}": lambda: {tensor},
-            "UserDict(a=1)": lambda: UserDict(a=1),
-            "CacheSequence([torch.arange(4, device=devices[0])])": lambda: CacheSequence([tensor]),
-        }
-        return makers[self.kind]()
+        return eval(self.kind, {**globals(), "devices": topology.take(1)})
 
     def __repr__(self) -> str:
         return self.kind
@@ -160,6 +154,26 @@ OPAQUE = (
     "{torch.arange(4, device=devices[0])}",
     "UserDict(a=1)",
     "CacheSequence([torch.arange(4, device=devices[0])])",
+    "numpy.arange(4)",
+    "ValueError(torch.arange(4, device=devices[0]))",
+    "with_note(KeyError('key'), 'note')",
+    "Pair",
+    "Container",
 )
 #: Immutable values. Tests compare them by equality, not by identity.
-CONSTANTS = (None, 7, "text", True, 2.5, b"bytes", "", range(3), torch.float16, ...)
+CONSTANTS = (
+    None,
+    7,
+    "text",
+    True,
+    2.5,
+    b"bytes",
+    "",
+    range(3),
+    torch.float16,
+    torch.device("cpu"),
+    ...,
+    -0.0,
+    2**64,
+    1j,
+)

@@ -67,6 +67,7 @@ class ExceptionSpec:
         message: One of `MESSAGES`.
         slots: Whether the generated class has a slot ``detail``.
         prints: What ``__str__`` does: one of `PRINTS`.
+        notes: The notes of the exception.
     """
 
     base: type[BaseException] = ValueError
@@ -74,9 +75,16 @@ class ExceptionSpec:
     message: str = "absent"
     slots: bool = False
     prints: str = "inherited"
+    notes: tuple[str, ...] = ()
 
     def make(self, text: str) -> BaseException:
         """Return a new exception with ``text``, of class ``base`` or of a new subclass."""
+        error = self._make(text)
+        for note in self.notes:
+            error.add_note(note)
+        return error
+
+    def _make(self, text: str) -> BaseException:
         if self.constructor == "builtin":
             return _make_builtin(self.base, text)
         error = _NEW_EXCEPTION[self.constructor](self._make_class(text), text)
@@ -198,11 +206,15 @@ _STR_METHOD: dict[str, Callable[[BaseException], str]] = {
 }
 
 
+#: The notes of an exception.
+NOTES = st.sampled_from([(), ("a note",), ("two\nlines", "")])
+
+
 def builtin_exceptions(
     classes: Sequence[type[BaseException]] = TEXTUAL,
 ) -> st.SearchStrategy[ExceptionSpec]:
     """Draw descriptions of exceptions of existing classes. Shrinks to the first of ``classes``."""
-    return st.builds(ExceptionSpec, base=st.sampled_from(classes))
+    return st.builds(ExceptionSpec, base=st.sampled_from(classes), notes=NOTES)
 
 
 def generated_exceptions(
@@ -220,6 +232,7 @@ def generated_exceptions(
         message=st.sampled_from(messages),
         slots=st.booleans(),
         prints=st.sampled_from(prints),
+        notes=NOTES,
     )
 
 

@@ -11,7 +11,7 @@ from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies import arguments
-from spec_tests.strategies.calls import build
+from spec_tests.strategies.calls import Again, build, code, on_any_device, while_current
 from spec_tests.strategies.modules import ModuleSpec, row_wise_specs
 from spec_tests.strategies.tensors import device_slots
 
@@ -47,12 +47,14 @@ class PassthroughCall:
         keywords: The keyword arguments of each module; None for a call without ``kwargs_tup``.
         slots: For each module: the number of its device in the topology.
         order: The numbers of the modules, in the order in which they finish.
+        current: The number in the topology of the device that is current during the call.
     """
 
     arguments: tuple[Any, ...]
-    keywords: tuple[dict[str, Any], ...] | None
+    keywords: tuple[Any, ...] | None
     slots: tuple[int, ...]
     order: tuple[int, ...]
+    current: int = 0
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the arguments of the call."""
@@ -73,11 +75,13 @@ class PassthroughCall:
         devices = ", ".join(f"devices[{slot}].index" for slot in self.slots)
         keywords = None if self.keywords is None else list(self.keywords)
         return (
-            f"parallel_apply([passthrough] * {len(self.order)}, {list(self.arguments)}, "
-            f"{keywords}, [{devices}])  # the modules finish in the order {self.order}"
+            f"parallel_apply([passthrough] * {len(self.order)}, {code(list(self.arguments))}, "
+            f"{code(keywords)}, [{devices}])  # the modules finish in the order {self.order}"
+            f"{while_current(self.current)}"
         )
 
 
+@on_any_device
 @st.composite
 def passthrough_calls(
     draw: st.DrawFn,
@@ -95,11 +99,17 @@ def passthrough_calls(
     """
     slots = draw(device_slots())
     return PassthroughCall(
-        arguments=tuple(draw(inputs) for _ in slots),
-        keywords=None if keywords is None else tuple(draw(keywords) for _ in slots),
+        arguments=_draw_each(draw, inputs, len(slots)),
+        keywords=None if keywords is None else _draw_each(draw, keywords, len(slots)),
         slots=slots,
         order=tuple(draw(st.permutations(range(len(slots))))),
     )
+
+
+def _draw_each(draw: st.DrawFn, values: st.SearchStrategy[Any], count: int) -> tuple[Any, ...]:
+    """Draw a value for each module, or the value of the first module `Again`."""
+    others = values | st.just(Again(0))
+    return draw(values), *(draw(others) for _ in range(count - 1))
 
 
 @dataclass(frozen=True)
@@ -110,11 +120,13 @@ class ParallelApplyCall:
         modules: Descriptions of the networks.
         rows: For each network: the number of rows of its input.
         slots: For each network: the number of its device in the topology.
+        current: The number in the topology of the device that is current during the call.
     """
 
     modules: tuple[ModuleSpec, ...]
     rows: tuple[int, ...]
     slots: tuple[int, ...]
+    current: int = 0
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the networks, their inputs and their devices."""
@@ -135,9 +147,11 @@ class ParallelApplyCall:
     def __repr__(self) -> str:
         devices = ", ".join(f"devices[{slot}].index" for slot in self.slots)
         rows = ", ".join(f"x[:{rows}]" for rows in self.rows)
-        return f"parallel_apply({list(self.modules)}, [{rows}], None, [{devices}])"
+        call = f"parallel_apply({list(self.modules)}, [{rows}], None, [{devices}])"
+        return f"{call}{while_current(self.current)}"
 
 
+@on_any_device
 @st.composite
 def parallel_apply_calls(draw: st.DrawFn) -> ParallelApplyCall:
     """Draw calls of networks of `ROW_WISE` layers. Shrinks to one linear layer and one row."""
