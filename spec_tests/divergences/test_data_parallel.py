@@ -3,21 +3,22 @@
 import pytest
 import torch
 from hypothesis import example, given
-from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
+from spec_tests.oracle import wrapped_module
 from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.data_parallel import DataParallelCall, network_calls
 from spec_tests.strategies.devices import any_device
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
 from spec_tests.strategies.probe_modules import FailsFromLimit, WeightedSum
 
 ENTRY_POINTS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
-CPUS = st.lists(st.sampled_from(["cpu", torch.device("cpu")]), min_size=1, max_size=4)
+CPU_CALL = DataParallelCall(LINEAR, (LINEAR.rows(4, slot=None),), devices=[DeviceAt(None)] * 2)
 
 
 @pytest.fixture(scope="session")
@@ -32,14 +33,11 @@ def run_data_parallel(target, module, x, devices, entry_point, **options):
 
 
 @clause("divergences.DP-1.cpu-devices")
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-@example(module=LINEAR, rows=4, devices=["cpu", "cpu"])
-@given(module=row_wise_specs(max_layers_per_level=2), rows=st.integers(1, 6), devices=CPUS)
-def test_replicas_compute_on_the_cpu(target, topology, entry_point, module, rows, devices):
-    net, x = module.build(topology, None), module.rows(rows, slot=None).build(topology)
-    found = run_data_parallel(target, net, x, devices, entry_point)
-    assert found.device.type == "cpu"
-    checks.same(found, net(x), module, tolerance=checks.LAYER)
+@example(call=CPU_CALL)
+@given(call=network_calls(grads=(True,), slots=(None,)))
+def test_replicas_compute_on_the_cpu(target, topology, call):
+    found, expected = wrapped_module.run_wrapped_and_plain(call, target, topology)
+    checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
 @clause("divergences.DP-1.cpu-devices")

@@ -1,7 +1,7 @@
 """replicate: copies of buffers and their updates."""
 
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
@@ -38,14 +38,28 @@ def test_the_first_replica_shares_the_modules_buffers(target, topology, spec, sl
 
 
 @clause("replicate.buffers.updates-of-the-first-last")
-@given(runs=st.lists(st.integers(0, 2), max_size=4), detach=st.booleans())
-def test_only_buffer_updates_of_the_first_replica_are_kept(target, topology, runs, detach):
-    topology.require(distinct=3)
-    module, devices = COUNTER.build(topology), topology.take(3)
+@given(slots=device_slots(), runs=st.lists(st.integers(0, 3), max_size=4), detach=st.booleans())
+@example(slots=(0, 0, 0), runs=[1], detach=False)
+def test_only_buffer_updates_of_the_first_replica_are_kept(target, topology, slots, runs, detach):
+    module, devices = COUNTER.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
+    runs = [run % len(slots) for run in runs]
     for index in runs:
         replicas[index](torch.ones(2, 4, device=devices[index]))
-    checks.same(module[0].mean.tolist(), [2.0 * runs.count(0)] * 4, runs)
+    found = [each[0].mean.tolist() for each in (module, *replicas)]
+    checks.same(found, [[2.0 * runs.count(i)] * 4 for i in (0, *range(len(slots)))], runs)
+
+
+@clause("replicate.buffers.parameters")
+@given(slots=device_slots(), detach=st.booleans())
+@example(slots=(0, 1), detach=False)
+def test_a_buffer_that_is_a_parameter_is_the_copy_of_the_parameter(
+    target, topology, slots, detach
+):
+    module = ModuleSpec((Layer("parameter_as_buffer"),)).build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots), detach)
+    found = [replica[0].buffer is replica[0].weight for replica in replicas]
+    checks.same(found, [True] * len(slots), slots)
 
 
 @clause("replicate.buffers.requiring-grad")

@@ -3,7 +3,6 @@
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.numerical_gradients import (
@@ -16,7 +15,7 @@ from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING, ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
-from spec_tests.strategies.replicate import ReplicateCall, replicate_calls, slot_lists
+from spec_tests.strategies.replicate import law_calls, replicate_calls
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: Kinds of layers whose gradients are summed in float32 or float64.
@@ -33,17 +32,15 @@ FEWER_EXAMPLES = example_count.divide_examples(5)
 
 
 @clause("replicate.outputs")
-@given(spec=module_specs(kinds=tuple(ROW_WISE)), slots=slot_lists(), detach=st.booleans())
-def test_replicas_return_the_outputs_of_the_module(target, topology, spec, slots, detach):
-    call = ReplicateCall(spec, slots, detach)
+@given(call=law_calls(module_specs(kinds=tuple(ROW_WISE)), detach=(False, True)))
+def test_replicas_return_the_outputs_of_the_module(target, topology, call):
     found, expected = laws.outputs(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
 @clause("replicate.gradients.summed")
-@given(spec=module_specs(kinds=PRECISE), slots=slot_lists())
-def test_gradients_of_replicas_are_summed_in_the_module(target, topology, spec, slots):
-    call = ReplicateCall(spec, slots)
+@given(call=law_calls(module_specs(kinds=PRECISE)))
+def test_gradients_of_replicas_are_summed_in_the_module(target, topology, call):
     found, expected = laws.gradients(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 

@@ -71,13 +71,16 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
 
 
 @clause("replicate.shared-modules")
-@given(parts=st.lists(st.sampled_from(["linear", "tanh", "lstm", "batch_norm"]), min_size=1))
-def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
+@given(
+    parts=st.lists(st.sampled_from(["linear", "tanh", "lstm", "batch_norm"]), min_size=1),
+    slots=device_slots(),
+)
+def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts, slots):
     layers = tuple(map(Layer, parts))
     module = ModuleSpec(
         (*layers, ResidualSpec((SharedLayer(0), Layer("tanh"))), SharedLayer(0))
-    ).build(topology)
-    for replica in target.replicate.replicate(module, topology.take(3)):
+    ).build(topology, slots[0])
+    for replica in target.replicate.replicate(module, topology.take(slots)):
         checks.same(
             first_names(dict(modules_with_paths(replica))),
             first_names(dict(modules_with_paths(module))),
@@ -86,22 +89,27 @@ def test_a_shared_module_is_one_object_in_each_replica(target, topology, parts):
 
 
 @clause("replicate.tied-parameters")
-@given(spec=module_specs(kinds=("linear", "tanh", "linear_without_bias")), detach=st.booleans())
-def test_tied_parameters_stay_tied(target, topology, spec, detach):
-    tied = spec.append(Layer("linear"), Layer("tanh"), TiedLinear(spec.layer_count)).build(
-        topology
-    )
-    for replica in target.replicate.replicate(tied, topology.take(3), detach):
+@given(
+    spec=module_specs(kinds=("linear", "linear_without_bias", "two_names", "shared_memory")),
+    slots=device_slots(),
+    detach=st.booleans(),
+)
+def test_tied_parameters_stay_tied(target, topology, spec, slots, detach):
+    spec = spec.append(Layer("linear"), Layer("two_names"), TiedLinear(spec.layer_count))
+    tied = spec.build(topology, slots[0])
+    for replica in target.replicate.replicate(tied, topology.take(slots), detach):
         checks.same(
             first_names(replica_tensors(replica, tied)), first_names(named_tensors(tied)), spec
         )
 
 
 @clause("replicate.shared-buffers")
-@given(spec=module_specs(kinds=("shared_buffer", "tanh")), detach=st.booleans())
-def test_shared_buffers_stay_shared(target, topology, spec, detach):
-    shared = spec.append(Layer("shared_buffer")).build(topology)
-    for replica in target.replicate.replicate(shared, topology.take(3), detach):
+@given(
+    spec=module_specs(kinds=("shared_buffer", "tanh")), slots=device_slots(), detach=st.booleans()
+)
+def test_shared_buffers_stay_shared(target, topology, spec, slots, detach):
+    shared = spec.append(Layer("shared_buffer")).build(topology, slots[0])
+    for replica in target.replicate.replicate(shared, topology.take(slots), detach):
         checks.same(
             first_names(replica_tensors(replica, shared)), first_names(named_tensors(shared)), spec
         )

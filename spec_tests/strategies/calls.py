@@ -7,7 +7,7 @@ mappings. Other values are passed unchanged. Each run of a call builds its argum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
-from typing import Any, ParamSpec, Protocol, runtime_checkable
+from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import torch
 from hypothesis import strategies as st
@@ -152,15 +152,16 @@ class StreamAt:
 
 
 _Arguments = ParamSpec("_Arguments")
+_Call = TypeVar("_Call")
 
 
 def on_any_device(
-    calls: Callable[_Arguments, st.SearchStrategy[Any]],
-) -> Callable[_Arguments, st.SearchStrategy[Any]]:
+    calls: Callable[_Arguments, st.SearchStrategy[_Call]],
+) -> Callable[_Arguments, st.SearchStrategy[_Call]]:
     """Make a strategy draw ``current`` of its calls, too. Shrinks to the first device."""
 
     @wraps(calls)
-    def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> st.SearchStrategy[Any]:
+    def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> st.SearchStrategy[_Call]:
         slots = st.integers(0, 3)
         return st.builds(
             lambda call, slot: replace(call, current=slot), calls(*args, **kwargs), slots

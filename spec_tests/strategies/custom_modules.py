@@ -1,12 +1,14 @@
 """Modules that override methods which replicate calls, and modules with unusual state."""
 
+from functools import partial
 from typing import Any, cast
 
+import numpy
 import torch
 from torch import Tensor, nn
 
 from spec_tests.strategies.layers import WIDTH
-from spec_tests.strategies.tensors import FLOATS, INTEGERS
+from spec_tests.strategies.tensors import FLOATS, INTEGERS, patterned
 
 
 class OverridingLinear(nn.Linear):
@@ -122,15 +124,26 @@ class SquaredRows(nn.Module):
 
 
 class BuffersOfAllDtypes(nn.Module):
-    """A module with a buffer of every real dtype, and with plain attributes."""
+    """A module with a buffer of every real dtype, of any bits, and with plain attributes."""
 
     def __init__(self) -> None:
         super().__init__()
         for dtype in (*FLOATS, *INTEGERS, torch.bool):
-            self.register_buffer(f"{dtype}".replace(".", "_"), torch.ones(2, 3).to(dtype))
+            self.register_buffer(f"{dtype}".replace(".", "_"), patterned((2, 3), dtype))
         self.settings = {"nested": {"list": [1, 2]}}
         self.names = ["a", "b"]
         self.constant = torch.ones(2)
+        self.tensors = [torch.ones(2), nn.Parameter(torch.ones(2))]
+        self.unregistered = [nn.Linear(1, 1)]
+        self.function = len
+        self.partial = partial(torch.add, torch.ones(2))
+        self.made_by = BuffersOfAllDtypes
+        self.device = torch.device("cpu")
+        self.array = numpy.arange(2)
+        self.error = ValueError("text")
+        self.none = None
+        self.numbers = frozenset([1, 2.5, True])
+        self.object = object()
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the input."""
@@ -151,6 +164,25 @@ class LargeParameters(nn.Module):
         for weight in self.weights:
             x = x + weight.flatten()[-1] * weight.flatten()[0]
         return x
+
+
+def add_kwargs(
+    module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any], output: Tensor
+) -> Tensor:
+    """Return the output times a row of the weight. A forward hook that gets keyword arguments."""
+    return output * cast(Tensor, module.weight)[0] + len(kwargs)
+
+
+def double_input(
+    module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Tensor, ...], dict[str, Any]]:
+    """Return twice the input. A forward pre-hook that gets keyword arguments."""
+    return (args[0] * 2,), kwargs
+
+
+def triple(module: nn.Module, *gradients: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
+    """Return three times the first gradients. A backward hook, with or without ``pre``."""
+    return tuple(None if each is None else each * 3 for each in gradients[0])
 
 
 def add_bias(module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:

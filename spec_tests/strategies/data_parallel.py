@@ -20,7 +20,16 @@ from torch import Tensor, nn
 from spec_tests.harness.environment.capabilities import empty_sizes
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import Buildable, DeviceAt, DistinctDevices, build
+from spec_tests.strategies.calls import (
+    Buildable,
+    DeviceAt,
+    DistinctDevices,
+    build,
+    code,
+    on_any_device,
+    repeated,
+    while_current,
+)
 from spec_tests.strategies.devices import device_lists, distinct_devices
 from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
 from spec_tests.strategies.layers import ROW_WISE
@@ -49,6 +58,7 @@ class DataParallelCall:
         functional: Whether to call ``data_parallel`` instead of ``DataParallel``.
         grad: Whether grad mode is enabled.
         source: The device of the module; None for the first device, which the reference requires.
+        current: The number in the topology of the device that is current during the call.
     """
 
     module: Buildable
@@ -60,6 +70,7 @@ class DataParallelCall:
     functional: bool = False
     grad: bool = True
     source: DeviceAt | None = None
+    current: int = 0
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the module on its device, its buffers and the arguments of the call."""
@@ -97,17 +108,21 @@ class DataParallelCall:
     def __repr__(self) -> str:
         settings = f"{self.devices}, {self.output}, {self.dim}"
         mode = "" if self.grad else "  # without gradients"
+        mode += while_current(self.current)
+        args = code(self.args)
         if self.functional:
-            return f"data_parallel({self.module}, {self.args}, {settings}, {self.kwargs}){mode}"
-        return f"DataParallel({self.module}, {settings})(*{self.args}, **{self.kwargs}){mode}"
+            return f"data_parallel({self.module}, {args}, {settings}, {self.kwargs}){mode}"
+        return f"DataParallel({self.module}, {settings})(*{args}, **{self.kwargs}){mode}"
 
 
+@on_any_device
 @st.composite
 def network_calls(
     draw: st.DrawFn,
     *,
     kinds: Sequence[str] = PRECISE,
     grads: Sequence[bool] = (True, False),
+    slots: Sequence[int | None] = range(4),
 ) -> DataParallelCall:
     """Draw calls of networks. Shrinks to one linear layer, one row and one device.
 
@@ -115,15 +130,16 @@ def network_calls(
         draw: The draw function of Hypothesis.
         kinds: The kinds of layers. If a kind is not in `ROW_WISE`, no device is repeated.
         grads: The grad modes to draw from.
+        slots: The numbers of the devices to draw from; None is the CPU.
     """
     module = draw(module_specs(kinds=kinds, max_layers_per_level=3))
     rows = draw(st.sampled_from([1, 2, 3, 4, 5, 8, *empty_sizes()]))
-    devices: st.SearchStrategy[Any] = device_lists()
+    devices: st.SearchStrategy[Any] = device_lists(slots=slots)
     if not set(kinds) <= set(ROW_WISE):
         devices = distinct_devices()
     return DataParallelCall(
         module=module,
-        args=(module.rows(rows, requires_grad=draw(st.booleans())),),
+        args=(module.rows(rows, requires_grad=draw(st.booleans()), slot=slots[0]),),
         devices=draw(devices),
         functional=draw(FUNCTIONAL),
         grad=draw(st.sampled_from(grads)),
@@ -166,6 +182,7 @@ class NewModule:
         return f"{self.module_class.__name__}({', '.join(map(repr, self.args))})"
 
 
+@on_any_device
 @st.composite
 def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParallelCall:
     """Draw calls with nested arguments of equal extent along ``dim``.
@@ -194,7 +211,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     keywords = draw(st.dictionaries(st.sampled_from("xy"), values, max_size=2))
     return DataParallelCall(
         module=NewModule(WeightedLeaves),
-        args=tuple(draw(st.lists(values, min_size=1, max_size=2))),
+        args=tuple(draw(repeated(draw(st.lists(values, min_size=1, max_size=2)), [""]))),
         kwargs={**keywords, **({"factor": draw(st.sampled_from(factors))} if factors else {})},
         devices=devices,
         dim=dim,
@@ -202,6 +219,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     )
 
 
+@on_any_device
 @st.composite
 def script_calls(draw: st.DrawFn) -> DataParallelCall:
     """Draw calls of script modules. Shrinks to a scripted linear layer and one row."""

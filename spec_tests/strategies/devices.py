@@ -12,12 +12,15 @@ SPELLINGS = ("device", "ordinal", "text")
 
 def any_device(slots: Sequence[int | None] = range(4)) -> st.SearchStrategy[DeviceAt]:
     """Draw descriptions of the devices with numbers ``slots``. Shrinks to the first number."""
-    return st.builds(DeviceAt, st.sampled_from(slots), st.sampled_from(SPELLINGS))
+    devices = st.builds(DeviceAt, st.sampled_from(slots), st.sampled_from(SPELLINGS))
+    return devices.filter(lambda each: each.slot is not None or each.spelling != "ordinal")
 
 
-def device_lists(*, min_size: int = 1, max_size: int = 4) -> st.SearchStrategy[list[DeviceAt]]:
+def device_lists(
+    *, min_size: int = 1, max_size: int = 4, slots: Sequence[int | None] = range(4)
+) -> st.SearchStrategy[list[DeviceAt]]:
     """Draw descriptions of devices, possibly repeated. Shrinks to the first device only."""
-    return st.lists(any_device(), min_size=min_size, max_size=max_size)
+    return st.lists(any_device(slots), min_size=min_size, max_size=max_size)
 
 
 def distinct_devices() -> st.SearchStrategy[DistinctDevices]:

@@ -18,7 +18,10 @@ from spec_tests.strategies.custom_modules import (
     SlotsLinear,
     SquaredRows,
     add_bias,
+    add_kwargs,
+    double_input,
     subtract_weight,
+    triple,
 )
 from spec_tests.strategies.layers import (
     KINDS,
@@ -47,7 +50,11 @@ class Attention(nn.Module):
 def _linear_with_hooks() -> nn.Module:
     layer = square_layer()
     layer.register_forward_hook(add_bias)
+    layer.register_forward_hook(add_kwargs, prepend=True, with_kwargs=True, always_call=True)
     layer.register_forward_pre_hook(subtract_weight)
+    layer.register_forward_pre_hook(double_input, prepend=True, with_kwargs=True)
+    layer.register_full_backward_hook(triple)
+    layer.register_full_backward_pre_hook(triple, prepend=True)
     return layer
 
 

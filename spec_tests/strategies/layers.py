@@ -69,7 +69,7 @@ class GradBuffer(nn.Module):
 
 
 class SharedBuffer(nn.Module):
-    """A layer with one buffer that is registered under two names."""
+    """A layer with one buffer that has two names, and a third one in a child."""
 
     first: Tensor
     second: Tensor
@@ -77,17 +77,95 @@ class SharedBuffer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("first", torch.rand(WIDTH))
+        self.child = nn.Module()
+        self._share()
+
+    def _share(self) -> None:
         self.register_buffer("second", self.first)
+        self.child.register_buffer("third", self.first)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SharedBuffer":
         # ``_apply`` of nn.Module makes a separate copy of the buffer for each name.
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.second = self.first
+        self._share()
         return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the input plus the buffer under each name."""
-        return x + self.first + self.second
+        third: Tensor = self.child.get_buffer("third")
+        return x + self.first + self.second + third
+
+
+class TwoNames(nn.Module):
+    """A layer with one parameter that has two names, and a third one in a child."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = self.second = nn.Parameter(torch.rand(WIDTH))
+        self.child = nn.ParameterList([self.first])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a result that depends on the parameter under each name."""
+        result: Tensor = x * self.first + self.second + self.child[0]
+        return result
+
+
+class ParameterAsBuffer(nn.Module):
+    """A layer with a parameter that is also a buffer."""
+
+    buffer: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(WIDTH))
+        self.register_buffer("buffer", self.weight)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ParameterAsBuffer":
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.register_buffer("buffer", self.weight)
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a result that depends on the tensor under each name."""
+        return x * self.weight + self.buffer
+
+
+class SharedMemory(nn.Module):
+    """A layer with a parameter and a buffer that share the memory of another parameter."""
+
+    row: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(torch.rand(2, WIDTH))
+        self._share()
+
+    def _share(self) -> None:
+        self.first = nn.Parameter(self.rows.detach()[0])
+        self.register_buffer("row", self.rows.detach()[1])
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SharedMemory":
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._share()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a result that depends on each parameter and the buffer."""
+        return x * self.first + self.rows.sum(0) + self.row
+
+
+class SparseBuffer(nn.Module):
+    """A layer that multiplies rows by a sparse matrix, which is a buffer."""
+
+    matrix: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("matrix", torch.eye(WIDTH).to_sparse())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the input times the matrix."""
+        return x @ self.matrix.to_dense()
 
 
 class Counter(nn.Module):
@@ -115,6 +193,7 @@ class ListContainers(nn.Module):
         super().__init__()
         self.scales = nn.ParameterList([torch.rand(WIDTH) for _ in range(2)])
         self.modules_ = nn.ModuleList([nn.Tanh(), nn.Linear(WIDTH, WIDTH)])
+        self.empty = nn.ModuleList([nn.ParameterList(), nn.ModuleList(), nn.Sequential()])
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply every member in order. A missing member would change the output."""
@@ -122,7 +201,7 @@ class ListContainers(nn.Module):
             x = x + scale
         for module in self.modules_:
             x = module(x)
-        return x * len(self.scales)
+        return x * (len(self.scales) + len(self.empty))
 
 
 class DictContainers(nn.Module):
@@ -132,6 +211,7 @@ class DictContainers(nn.Module):
         super().__init__()
         self.scales = nn.ParameterDict({"b": torch.rand(WIDTH), "a": torch.rand(WIDTH)})
         self.modules_ = nn.ModuleDict({"z": nn.Linear(WIDTH, WIDTH), "y": nn.Tanh()})
+        self.empty = nn.ModuleDict({"x": nn.ParameterDict(), "w": nn.ModuleDict()})
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply every member in order. A missing member would change the output."""
@@ -139,7 +219,7 @@ class DictContainers(nn.Module):
             x = x * self.scales[name]
         for module in self.modules_.values():
             x = module(x)
-        return x * len(self.scales)
+        return x * (len(self.scales) + len(self.empty))
 
 
 class Convolution(nn.Module):
@@ -198,6 +278,10 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "none_entries": NoneEntries,
     "grad_buffer": GradBuffer,
     "shared_buffer": SharedBuffer,
+    "sparse_buffer": SparseBuffer,
+    "two_names": TwoNames,
+    "shared_memory": SharedMemory,
+    "parameter_as_buffer": ParameterAsBuffer,
     "lists": ListContainers,
     "dicts": DictContainers,
     "scalar": lambda: Scaled(torch.tensor(0.5)),

@@ -1,7 +1,8 @@
 """Calls of replicate, and calls of its replicas.
 
-The module is on the first device. Calls in which the reference is wrong are not drawn: repeated
-devices (divergence CO-4) and complex parameters (divergences RE-5 and RE-6).
+The module is on the first device. Calls in which the reference is wrong are not drawn: copies on
+repeated devices that share memory (divergence CO-4), complex parameters (RE-5 and RE-6), and the
+identity of a parameter that is also a buffer (RE-14).
 """
 
 from collections.abc import Sequence
@@ -14,12 +15,13 @@ from torch import nn
 from spec_tests.harness.compare.replica_structure import replica_structure
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import DistinctDevices
+from spec_tests.strategies.calls import DeviceAt, on_any_device, while_current
 from spec_tests.strategies.computed_modules import computed
+from spec_tests.strategies.devices import SPELLINGS
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import KINDS
-from spec_tests.strategies.modules import module_specs
-from spec_tests.strategies.tensors import TensorSpec
+from spec_tests.strategies.modules import ModuleSpec, module_specs
+from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 
 class Network(Protocol):
@@ -42,21 +44,29 @@ class ReplicateCall:
         detach: Whether the replicas' parameters are detached.
         runs: For each later call: a number. Modulo the number of devices, it is the number of the
             replica.
+        spelling: The spelling of the devices: ``device``, ``ordinal`` or ``text``.
+        repeated: Whether ``devices`` may name a device twice.
+        current: The number in the topology of the device that is current during the call.
     """
 
     network: Network
     slots: tuple[int, ...]
     detach: bool = False
     runs: tuple[int, ...] = ()
+    spelling: str = "device"
+    repeated: bool = False
+    current: int = 0
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the module, the devices and an input for each device."""
-        devices = DistinctDevices(self.slots).build(topology)
+        places = topology.take(self.slots)
+        places = places if self.repeated else list(dict.fromkeys(places))
+        spellings = {"device": places, "ordinal": [each.index for each in places]}
         rows = self.network.rows(3, slot=None).build(topology)
         return {
             "module": self.network.build(topology, self.slots[0]),
-            "devices": devices,
-            "rows": [rows.to(device) for device in devices],
+            "devices": spellings.get(self.spelling) or list(map(str, places)),
+            "rows": [rows.to(place) for place in places],
         }
 
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
@@ -72,9 +82,10 @@ class ReplicateCall:
         }
 
     def __repr__(self) -> str:
-        devices = ", ".join(f"devices[{slot}]" for slot in self.slots)
+        devices = ", ".join(repr(DeviceAt(slot, self.spelling)) for slot in self.slots)
         runs = f", then replicas {list(self.runs)} called" if self.runs else ""
-        return f"replicate({self.network!r}, [{devices}], detach={self.detach}){runs}"
+        call = f"replicate({self.network!r}, [{devices}], detach={self.detach}){runs}"
+        return f"{call}{while_current(self.current)}"
 
 
 def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
@@ -83,11 +94,12 @@ def slot_lists(*, max_size: int = 4) -> st.SearchStrategy[tuple[int, ...]]:
     return slots.map(tuple)
 
 
+@on_any_device
 @st.composite
 def replicate_calls(
     draw: st.DrawFn,
     *,
-    kinds: Sequence[str] = tuple(KINDS),
+    kinds: Sequence[str] = tuple(kind for kind in KINDS if kind != "parameter_as_buffer"),
     detach: Sequence[bool] = (False, True),
     called: bool = False,
 ) -> ReplicateCall:
@@ -102,9 +114,25 @@ def replicate_calls(
     """
     runs = draw(st.lists(st.integers(0, 3), max_size=3).map(tuple)) if called else ()
     network, slots = draw(module_specs(kinds=kinds)), draw(slot_lists())
-    return ReplicateCall(network, slots, draw(st.sampled_from(detach)), runs)
+    spelling = draw(st.sampled_from(SPELLINGS))
+    return ReplicateCall(network, slots, draw(st.sampled_from(detach)), runs, spelling)
 
 
+def law_calls(
+    specs: st.SearchStrategy[ModuleSpec], *, detach: Sequence[bool] = (False,)
+) -> st.SearchStrategy[ReplicateCall]:
+    """Draw calls of ``replicate``, possibly with repeated devices. Shrinks to one device."""
+    return st.builds(
+        ReplicateCall,
+        specs,
+        device_slots(),
+        st.sampled_from(detach),
+        spelling=st.sampled_from(SPELLINGS),
+        repeated=st.just(True),
+    )
+
+
+@on_any_device
 @st.composite
 def edge_case_module_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
     """Draw calls of ``replicate`` with an edge-case module. Shrinks to the first of ``kinds``."""

@@ -22,7 +22,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.calls import PublicCall, on_any_device
+from spec_tests.strategies.calls import Again, PublicCall, on_any_device, repeated
 from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, OPAQUE, Container, NewObject
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, tensor_specs
@@ -101,7 +101,10 @@ def scatter_calls(draw: st.DrawFn, *, kinds: Sequence[str] = SPLIT) -> PublicCal
     """Draw calls of ``scatter`` with nested containers of ``kinds``. Shrinks to one tensor."""
     dim = draw(st.sampled_from(DIMS))
     leaf = tensors(draw(st.sampled_from(EXTENTS)), dim)
-    return _scatter_call(draw, nested_values(leaf | unsplit_leaves(), kinds), dim)
+    value = nested_values(leaf | unsplit_leaves(), kinds)
+    # The list contains the same object twice.
+    twice = value.map(lambda drawn: [drawn, Again(0)])
+    return _scatter_call(draw, value | twice, dim)
 
 
 @on_any_device
@@ -148,6 +151,7 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
     anchors = [draw(leaf)] if len(even_chunks(extent, len(devices))) < len(devices) else []
     value = nested_values(leaf | unsplit_leaves(), SPLIT, max_leaves=4)
     inputs = draw(st.lists(value, max_size=3).map(lambda drawn: (*drawn, *anchors)) | st.just(()))
+    inputs = tuple(draw(repeated(inputs, [""])))
     names = st.sampled_from(["x", "flag", "rest"])
     kwargs = draw(st.dictionaries(names, value, max_size=2))
     kwargs = {**kwargs, **{f"anchor{i}": anchor for i, anchor in enumerate(anchors)}}

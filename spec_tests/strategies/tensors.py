@@ -99,6 +99,12 @@ def _patterns(first: int, count: int, dtype: torch.dtype) -> str:
     return f"torch.tensor({numbers}, dtype={UNSIGNED[width]}, device='cpu')"
 
 
+def patterned(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Return a CPU tensor of bit patterns; see `TensorSpec.bits`."""
+    patterns: Tensor = eval(_patterns(64, torch.Size(shape).numel(), dtype))
+    return patterns.view(dtype).reshape(tuple(shape))
+
+
 def counting(
     shape: Sequence[int],
     dtype: torch.dtype = torch.float32,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import MethodType
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 #: Attributes of a module that `_compare_attributes` leaves out: they hold its tensors and
 #: children, or only replicas have them.
@@ -87,6 +87,5 @@ def _compare_attributes(module: nn.Module, source: nn.Module) -> dict[str, bool]
 
 
 def _is_compared(name: str, value: object) -> bool:
-    # Tensors are not compared: a replica has its parameters as attributes, not in _parameters.
     hooks = name.endswith(("_hooks", "_hooks_with_kwargs", "_hooks_always_called"))
-    return name not in _STATE and not hooks and not isinstance(value, (MethodType, Tensor))
+    return name not in _STATE and not hooks and not isinstance(value, MethodType)
