@@ -10,7 +10,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
-from spec_tests.strategies.tensors import LAYOUTS, TensorSpec, counting
+from spec_tests.strategies.tensors import TensorSpec, counting
 
 
 @clause("comm.broadcast.copies")
@@ -43,9 +43,8 @@ def test_two_copies_on_one_device_share_no_memory(target, topology, source):
 
 
 @clause("comm.broadcast.row-major-copies")
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_broadcast_copies_are_row_major(target, topology, layout):
-    tensor = TensorSpec((2, 3, 2, 2), layout=layout, slot=None).build(topology)
+def test_broadcast_copies_are_row_major(target, topology):
+    tensor = TensorSpec((2, 3, 2, 2), layout="channels_last", slot=None).build(topology)
     (copy,) = target.comm.broadcast(tensor, topology.take(1))
     assert copy.stride() == (12, 4, 2, 1)
 

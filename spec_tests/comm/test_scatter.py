@@ -66,13 +66,9 @@ def test_chunks_on_the_device_of_the_input_share_its_memory(target, baselines, t
 
 
 @clause("comm.scatter.keeps-dense-strides")
-@pytest.mark.parametrize("layout", ["transposed", "strided", "expanded", "channels_last"])
-@pytest.mark.parametrize("dim", range(4), ids="dim={}".format)
-def test_copied_chunks_have_dense_strides_in_the_input_order(
-    target, baselines, topology, layout, dim
-):
-    tensor = TensorSpec((4, 4, 2, 3), layout=layout, slot=None)
-    arguments = {"tensor": tensor, "devices": [DeviceAt(0), DeviceAt(1)], "dim": dim}
+def test_copied_chunks_have_dense_strides_in_the_input_order(target, baselines, topology):
+    tensor = TensorSpec((4, 4, 2, 3), layout="channels_last", slot=None)
+    arguments = {"tensor": tensor, "devices": [DeviceAt(0), DeviceAt(1)], "dim": 1}
     checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
 
 

@@ -64,7 +64,7 @@ def test_result_shares_no_memory_with_the_chunks(target, topology, gather, requi
     ],
 )
 @pytest.mark.parametrize("shape", [(2, 3, 2, 2), (2, 3, 2, 2, 2)], ids=["images", "volumes"])
-@pytest.mark.parametrize("dim", range(-4, 4), ids="dim={}".format)
+@pytest.mark.parametrize("dim", [0, 1, -1], ids="dim={}".format)
 def test_channels_last_chunks_make_a_channels_last_result(
     target, baselines, topology, gather, requires_grad, shape, dim
 ):

@@ -46,13 +46,6 @@ def test_chunks_of_a_cpu_tensor_are_consecutive_slices(target, baselines, topolo
     checks.agree(call, target, baselines, topology)
 
 
-@clause("functions.scatter.chunks")
-@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-def test_surplus_device_gets_no_chunk(target, baselines, topology, slot):
-    call = _scatter(dense((2,), slot=slot), devices=[DeviceAt(1), DeviceAt(0), DeviceAt(1)])
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("functions.scatter.wrappers")
 @pytest.mark.filterwarnings(*WARNINGS)
 @given(spec=jagged_specs() | masked_specs(), slots=device_slots())

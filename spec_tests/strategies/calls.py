@@ -158,11 +158,11 @@ _Call = TypeVar("_Call")
 def on_any_device(
     calls: Callable[_Arguments, st.SearchStrategy[_Call]],
 ) -> Callable[_Arguments, st.SearchStrategy[_Call]]:
-    """Make a strategy draw ``current`` of its calls, too. Shrinks to the first device."""
+    """Make a strategy draw ``current`` of its calls, too. Shrinks to the caller's."""
 
     @wraps(calls)
     def drawn(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> st.SearchStrategy[_Call]:
-        slots = st.integers(0, 3)
+        slots = st.sampled_from([None, 1, 2, 3])
         return st.builds(
             lambda call, slot: replace(call, current=slot), calls(*args, **kwargs), slots
         )
@@ -170,9 +170,9 @@ def on_any_device(
     return drawn
 
 
-def while_current(slot: int) -> str:
+def while_current(slot: int | None) -> str:
     """Return a comment about the current device for the code of a call."""
-    return f"  # while devices[{slot}] is current" if slot else ""
+    return f"  # while devices[{slot}] is current" if slot is not None else ""
 
 
 @dataclass(frozen=True)
@@ -182,12 +182,13 @@ class PublicCall:
     Args:
         function: The submodule and name of the function, such as ``comm.scatter``.
         arguments: Name of a parameter -> the argument or its description.
-        current: The number in the topology of the device that is current during the call.
+        current: The number in the topology of the device that is current during the call; None for
+            the caller's.
     """
 
     function: str
     arguments: Mapping[str, object]
-    current: int = 0
+    current: int | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the keyword arguments."""
@@ -241,13 +242,14 @@ class ApplyCall:
         function: The name of the Function in the submodule ``functions``.
         settings: The arguments before the tensors.
         tensors: Descriptions of the tensors.
-        current: The number in the topology of the device that is current during the call.
+        current: The number in the topology of the device that is current during the call; None for
+            the caller's.
     """
 
     function: str
     settings: tuple[object, ...]
     tensors: tuple[object, ...]
-    current: int = 0
+    current: int | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the settings and the tensors."""

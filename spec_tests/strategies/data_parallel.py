@@ -58,7 +58,8 @@ class DataParallelCall:
         functional: Whether to call ``data_parallel`` instead of ``DataParallel``.
         grad: Whether grad mode is enabled.
         source: The device of the module; None for the first device, which the reference requires.
-        current: The number in the topology of the device that is current during the call.
+        current: The number in the topology of the device that is current during the call; None for
+            the caller's.
     """
 
     module: Buildable
@@ -70,7 +71,7 @@ class DataParallelCall:
     functional: bool = False
     grad: bool = True
     source: DeviceAt | None = None
-    current: int = 0
+    current: int | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the module on its device, its buffers and the arguments of the call."""

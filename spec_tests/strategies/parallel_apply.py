@@ -47,14 +47,15 @@ class PassthroughCall:
         keywords: The keyword arguments of each module; None for a call without ``kwargs_tup``.
         slots: For each module: the number of its device in the topology.
         order: The numbers of the modules, in the order in which they finish.
-        current: The number in the topology of the device that is current during the call.
+        current: The number in the topology of the device that is current during the call; None for
+            the caller's.
     """
 
     arguments: tuple[Any, ...]
     keywords: tuple[Any, ...] | None
     slots: tuple[int, ...]
     order: tuple[int, ...]
-    current: int = 0
+    current: int | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the arguments of the call."""
@@ -120,13 +121,14 @@ class ParallelApplyCall:
         modules: Descriptions of the networks.
         rows: For each network: the number of rows of its input.
         slots: For each network: the number of its device in the topology.
-        current: The number in the topology of the device that is current during the call.
+        current: The number in the topology of the device that is current during the call; None for
+            the caller's.
     """
 
     modules: tuple[ModuleSpec, ...]
     rows: tuple[int, ...]
     slots: tuple[int, ...]
-    current: int = 0
+    current: int | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the networks, their inputs and their devices."""

@@ -46,7 +46,8 @@ class ReplicateCall:
             replica.
         spelling: The spelling of the devices: ``device``, ``ordinal`` or ``text``.
         repeated: Whether ``devices`` may name a device twice.
-        current: The number in the topology of the device that is current during the call.
+        current: The number in the topology of the device that is current during the call; None for
+            the caller's.
     """
 
     network: Network
@@ -55,7 +56,7 @@ class ReplicateCall:
     runs: tuple[int, ...] = ()
     spelling: str = "device"
     repeated: bool = False
-    current: int = 0
+    current: int | None = None
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
         """Return the module, the devices and an input for each device."""

@@ -3,6 +3,7 @@
 import re
 import warnings
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ class Call(Protocol):
     """A call of a function of the target. Its ``repr`` shows the call as Python code.
 
     A call may have the attribute ``current``: the number in the topology of the device that is
-    current during the call.
+    current during the call, or None.
     """
 
     def inputs(self, topology: Topology) -> dict[str, Any]:
@@ -75,7 +76,7 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
     seed_generators()
     with (
         delayed_inputs.delayed(inputs, topology),
-        torch.accelerator.device_index(topology.device(getattr(call, "current", 0)).index),
+        _current_device(getattr(call, "current", None), topology),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
@@ -87,6 +88,12 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
         found = _input_gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
     return Outcome(result, _warning_texts(caught), after, found)
+
+
+def _current_device(slot: int | None, topology: Topology) -> AbstractContextManager[None]:
+    if slot is None:
+        return nullcontext()
+    return torch.accelerator.device_index(topology.device(slot).index)
 
 
 def seed_generators() -> None:
