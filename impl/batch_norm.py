@@ -4,7 +4,7 @@ Letters used in this file: ``N`` is the number of rows of the batch, ``C`` the n
 """
 
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -34,8 +34,9 @@ class SyncBatchNorm(BatchNorm):
     as ``nn.BatchNorm2d`` does. It has the arguments and the ``state_dict`` of ``nn.BatchNorm2d``.
 
     Note:
-        All replicas must call the same layers in the same order, and at the same time: a call
-        raises an error with ``in_turn``, in replicas of compiled modules, in training inside
+        All replicas must call the same layers in the same order, in the same grad mode, and at
+        the same time: a call raises an error if some replicas are under ``no_grad`` and others
+        are not, with ``in_turn``, in replicas of compiled modules, in training inside
         :meth:`DataParallel.map`, and when ``torch.utils.checkpoint`` calls a replica again in
         backward. In nested calls of :func:`parallel_apply` the batch is that of the innermost one.
     """
@@ -79,15 +80,22 @@ class SyncBatchNorm(BatchNorm):
 
         Raises:
             ValueError: ``input`` has less than two dimensions, or the batch one value a channel.
-            RuntimeError: The replicas cannot wait for each other, or one does not reach the layer.
+            RuntimeError: The replicas cannot wait for each other, one does not reach the layer, or
+                their grad modes differ.
         """
         found = self._find_group()
         if found is None:
             return super().forward(input)
         self._check_input_dim(input)
         group, index = found
-        part = torch.stack(_Moments.apply(input)), input.numel() // max(1, input.size(1))  # type: ignore[no-untyped-call] # in torch
-        (mean, variance), count = group.exchange(index, self, part, _combine)
+        part = _Part(
+            torch.stack(_Moments.apply(input)),  # type: ignore[no-untyped-call] # in torch
+            input.numel() // max(1, input.size(1)),
+            torch.is_grad_enabled(),
+        )
+        (mean, variance), count, with_grad = group.exchange(index, self, part, _combine)
+        if len(set(with_grad)) > 1:
+            raise RuntimeError(_describe_grad_modes(group.name_of(index, self), with_grad))
         if count == 1:
             size = input.size()
             raise ValueError(f"Expected more than 1 value per channel when training, got {size}")
@@ -157,20 +165,41 @@ class _Moments(Function):
         return grad.to(chunk.dtype)
 
 
-def _combine(parts: Sequence[tuple[Tensor, int]]) -> list[tuple[Tensor, int]]:
-    """For each part, return the moments of the batch on its device, and the number of values.
+class _Part(NamedTuple):
+    """The moments of a chunk."""
 
-    A part has mean and variance of a chunk, of shape ``(2, C)``, and its values per channel.
+    moments: Tensor  # Mean and variance, of shape ``(2, C)``.
+    num_values: int  # The number of values per channel.
+    with_grad: bool  # The grad mode of the replica.
+
+
+def _combine(parts: Sequence[_Part]) -> list[tuple[Tensor, int, list[bool]]]:
+    """Return for each part the moments of the batch on its device, and facts of all parts.
+
+    The facts are the number of values per channel, and the grad modes. This runs in the grad mode
+    of the replica that comes last. If the grad modes differ, all replicas raise an error, so that
+    it does not depend on their order.
     """
-    total = sum(count for _, count in parts)
-    moments = torch.stack([to_device(each, parts[0][0].device) for each, _ in parts])
-    weights = moments.new_tensor([[count / max(1, total)] for _, count in parts])
+    with_grad = [part.with_grad for part in parts]
+    total = sum(part.num_values for part in parts)
+    if len(set(with_grad)) > 1:
+        return [(part.moments, total, with_grad) for part in parts]
+    moments = torch.stack([to_device(each.moments, parts[0].moments.device) for each in parts])
+    weights = moments.new_tensor([[part.num_values / max(1, total)] for part in parts])
     means, variances = moments.unbind(1)
     mean = (means * weights).sum(0)
     variance = ((variances + (means - mean).square()) * weights).sum(0)
     # One tensor would add the gradients of the replicas in the order in which they are ready.
     results = torch.stack([mean, variance]).expand_as(moments).unbind()
     return [
-        (to_device(result, each.device), total)
-        for result, (each, _) in zip(results, parts, strict=True)
+        (to_device(result, part.moments.device), total, with_grad)
+        for result, part in zip(results, parts, strict=True)
     ]
+
+
+def _describe_grad_modes(name: str, with_grad: Sequence[bool]) -> str:
+    on, off = ([i for i, each in enumerate(with_grad) if each is mode] for mode in (True, False))
+    return (
+        f"{name} shares statistics, and gradients, of all replicas, which must run it in the same "
+        f"grad mode, but grad mode is on in replicas {on}, and off in replicas {off}"
+    )

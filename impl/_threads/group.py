@@ -78,7 +78,7 @@ class ModuleGroup:
                         [current.values[i] for i in range(len(self.modules))]
                     )
                 except BaseException:
-                    self._failure = f"{self._name(index, layer)} has failed in replica {index}"
+                    self._failure = f"{self.name_of(index, layer)} has failed in replica {index}"
                     raise
                 finally:
                     self._changed.notify_all()
@@ -93,7 +93,7 @@ class ModuleGroup:
     def _fail(self) -> None:
         if not self._failure:
             layers = sorted(self._next.layers.items())
-            facts = [f"replica {i} waits in {self._name(i, layer)}" for i, layer in layers]
+            facts = [f"replica {i} waits in {self.name_of(i, layer)}" for i, layer in layers]
             if self._ended:
                 ended = self._ended[0]
                 facts.append(
@@ -103,7 +103,8 @@ class ModuleGroup:
             self._failure = f"{rule}, but {' and '.join(facts)}"
         self._changed.notify_all()
 
-    def _name(self, index: int, layer: nn.Module) -> str:
+    def name_of(self, index: int, layer: nn.Module) -> str:
+        """Return the class of ``layer`` and its name in module ``index``, if it has one."""
         root = self.modules[index]
         names = root.named_modules() if isinstance(root, nn.Module) else ()
         name = next((name for name, module in names if module is layer), "")
