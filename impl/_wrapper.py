@@ -7,10 +7,12 @@ gather         concatenates the outputs on one device
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any, Generic, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
 from torch.autograd.profiler import record_function
 
 from ._compat import (
@@ -19,12 +21,13 @@ from ._compat import (
     check_not_traced,
     compile_only_inlined,
     exclude_from_compilation,
+    has_dual_level,
     is_recorded,
 )
 from ._device import DeviceId, DeviceLike
 from ._module_attributes import ModuleAttributes
 from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
-from ._pytree import remove_markers
+from ._pytree import InputLeaves, remove_markers
 from ._replica import SeparateChunks, check_source
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -67,6 +70,8 @@ class Wrapper(ModuleAttributes, Generic[T]):
             RuntimeError: A parameter or buffer is not on the first device, or torch.jit.trace
                 records a call on several devices.
             ValueError: Two tensors have different numbers of chunks.
+            NotImplementedError: There are several devices, and an argument, a parameter or a
+                buffer has a tangent of forward-mode AD.
             Exception: A replica raised an exception; see :func:`parallel_apply`.
         """
         if len(self.device_ids) > 1:
@@ -124,6 +129,8 @@ class Wrapper(ModuleAttributes, Generic[T]):
         self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
         check_not_traced()
+        if has_dual_level():
+            _check_no_tangents(self.module, (inputs, kwargs))
         with record_function(self._recorded_name):
             kept = self._kept_replicas()
             if not kept:
@@ -148,3 +155,16 @@ class Wrapper(ModuleAttributes, Generic[T]):
     def _kept_replicas(self) -> Sequence[T]:
         """Return replicas for all devices that an earlier forward has built, if there are any."""
         return ()
+
+
+def _check_no_tangents(module: nn.Module, arguments: Any) -> None:
+    """Raise NotImplementedError if an argument, a parameter or a buffer has a tangent."""
+    leaves = InputLeaves()
+    leaves.flatten(arguments, None, "arguments")
+    inputs = [*(leaf.tensor for leaf in leaves.copied), *(leaf.value for leaf in leaves.splits)]
+    for tensor in chain(inputs, module.parameters(), module.buffers()):
+        if isinstance(tensor, Tensor) and unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call] # in torch
+            raise NotImplementedError(
+                "forward-mode AD does not pass tangents through replicas: use `wrapper.module`, "
+                "or one device"
+            )

@@ -223,6 +223,16 @@ def has_modes_or_transforms() -> bool:
     )
 
 
+def has_dual_level() -> bool:
+    """Return whether a level of forward-mode AD is open, in which tensors may have tangents.
+
+    Name: ``torch.autograd.forward_ad._current_level``, in 2.11 and later.
+    Without it: ``torch.autograd.forward_ad.unpack_dual`` of each input and parameter, which takes
+    longer than the other checks of a call.
+    """
+    return torch.autograd.forward_ad._current_level >= 0
+
+
 def calls_torch_functions() -> bool:
     """Return whether operators call ``__torch_function__`` of subclasses in this thread.
 

@@ -1,7 +1,11 @@
-"""data_parallel and DataParallel: exceptions of replicas and warnings."""
+"""data_parallel and DataParallel: exceptions of replicas, refused inputs and warnings."""
 
+import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
+from torch.autograd import forward_ad
 
 from spec_tests.data_parallel.imbalance import ImbalanceCall
 from spec_tests.harness.compare import checks
@@ -10,7 +14,7 @@ from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import FailsFromLimit, WeightedSum
-from spec_tests.strategies.tensors import TensorSpec
+from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 
 @clause("data_parallel.errors")
@@ -31,6 +35,25 @@ def test_an_error_names_its_replica_and_device(
         functional=functional,
     )
     checks.agree(call, target, baselines, topology)
+
+
+# PyTorch scripts the decompositions of forward-mode AD when it first needs them.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@clause("data_parallel.forward-mode-ad")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+@given(slots=device_slots(min_size=2), rows=st.integers(1, 8), has_parameters=st.booleans())
+def test_an_input_with_a_tangent_is_refused(
+    target, topology, entry_point, slots, rows, has_parameters
+):
+    x = torch.ones(rows, 2, device=topology.device(slots[0]))
+    module = nn.Linear(2, 1).to(x.device) if has_parameters else nn.Identity()
+    wrapper = {
+        "function": lambda dual: target.data_parallel.data_parallel(module, dual, devices),
+        "class": lambda dual: target.data_parallel.DataParallel(module, devices)(dual),
+    }
+    devices = topology.take(slots)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=r"forward.mode AD"):
+        wrapper[entry_point](forward_ad.make_dual(x, torch.ones_like(x)))
 
 
 @clause("data_parallel.scalars")
