@@ -31,6 +31,7 @@ from .torch_private import (
     copy_context_of_backward,
     flatten,
     function_mode_count,
+    has_accumulate_hooks,
     has_dual_level,
     has_hooks,
     has_modes_hooks_or_transforms,

@@ -309,6 +309,15 @@ def is_needed_in_backward(leaf: Tensor) -> bool:
         return True
 
 
+def has_accumulate_hooks(leaf: Tensor) -> bool:
+    """Return whether ``leaf`` has hooks that run when its gradient has been accumulated.
+
+    Name: ``torch.Tensor._post_accumulate_grad_hooks``, in 2.11 and later.
+    Without it: optimizers that step in such a hook would make the ranks' parameters differ.
+    """
+    return bool(leaf._post_accumulate_grad_hooks)
+
+
 def has_hooks(leaf: Tensor) -> bool:
     """Return whether ``leaf`` has hooks that receive its gradient.
 
@@ -316,7 +325,7 @@ def has_hooks(leaf: Tensor) -> bool:
     in 2.11 and later.
     Without it: hooks of unused parameters would be called with None.
     """
-    return bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks)
+    return bool(leaf._backward_hooks) or has_accumulate_hooks(leaf)
 
 
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:

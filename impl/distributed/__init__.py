@@ -70,7 +70,8 @@ class DataParallel(nn.Module, Generic[T]):
 
     Raises:
         RuntimeError: There is no process group, or the modules of the ranks differ.
-        NotImplementedError: A submodule has sparse gradients.
+        NotImplementedError: A submodule has sparse gradients, or a parameter a hook of
+            ``register_post_accumulate_grad_hook``. Calls and backward raise this error, too.
         ValueError: There are not ``k`` chunk sizes, one is negative or infinite, or all are 0;
             ``source`` is not a rank.
         TypeError: ``dim`` or ``source`` is not an int.

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._compat import call_after_backward, is_needed_in_backward
+from .._compat import call_after_backward, has_accumulate_hooks, is_needed_in_backward
 from .process_group import Communicator
 
 
@@ -64,7 +64,8 @@ class GradientReducer:
 
     Raises:
         RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
-        NotImplementedError: A submodule has sparse gradients.
+        NotImplementedError: A submodule has sparse gradients, or a tensor a hook that runs before
+            its gradient is averaged.
     """
 
     def __init__(self, module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> None:
@@ -72,6 +73,7 @@ class GradientReducer:
         _check_same_module(module, comm)
         holder = _TensorHolder(module)
         self.trainable = holder.trainable
+        self._names = [name for name, each in _named_tensors(module).items() if each.requires_grad]
         self.config = reducer_config(module, comm, options)
         #: The all-reduces of the running backward, one for each bucket.
         self._futures: list[Future[Tensor]] = []
@@ -90,7 +92,9 @@ class GradientReducer:
         Raises:
             RuntimeError: The backward has ``create_graph=True``; or it computes only the gradients
                 of selected tensors, and some of these are parameters.
+            NotImplementedError: As for the constructor.
         """
+        self.check_hooks()
         if torch.is_grad_enabled():
             raise RuntimeError(_NO_DOUBLE_BACKWARD)
         if not is_needed_in_backward(sentinel):
@@ -106,6 +110,15 @@ class GradientReducer:
             # Callbacks run in the order in which they are queued. The callback of
             # DistributedDataParallel runs a collective whose error names no rank.
             call_after_backward(self._wait_for_buckets)
+
+    def check_hooks(self) -> None:
+        """Raise NotImplementedError if a hook of a tensor would run before the ranks' average."""
+        for name, tensor in zip(self._names, self.trainable, strict=True):
+            if has_accumulate_hooks(tensor):
+                raise NotImplementedError(
+                    f"{name} has a hook of register_post_accumulate_grad_hook, which would get "
+                    "the gradient of this rank alone: call the optimizer after backward"
+                )
 
     def _wait_for_buckets(self) -> None:
         """Wait for the all-reduces of all buckets. Raise the error of one that failed."""
@@ -214,4 +227,5 @@ def get_reducer(
         # Free the old reducer first. This removes its hooks on the parameters.
         _REDUCERS.pop(module, None)
         reducer = _REDUCERS[module] = GradientReducer(module, comm, options)
+    reducer.check_hooks()
     return reducer

@@ -34,6 +34,20 @@ report(net.mean, Mock(spec=torch.Tensor))
 report(net.mean, torch.ones(0))
 report(net.part, torch.tensor([]).to_sparse_coo())
 """
+#: A program that registers a hook before the wrapper, before a call, and before a backward.
+REGISTERS_HOOKS = """
+for place in range(3):
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    value, stepped = net, []
+    call, backward = lambda wrapper: wrapper(torch.ones(2, 2)), lambda y: y.sum().backward()
+    try:
+        for step in (DataParallel, call, backward):
+            if place == 0:
+                net[1].bias.register_post_accumulate_grad_hook(stepped.append)
+            place, value = place - 1, step(value)
+    except NotImplementedError as error:
+        print(str(error).partition(",")[0], stepped, net[1].weight.grad)
+"""
 #: A program that prints the collectives of one backward of a module with buffers.
 PRINTS_COLLECTIVES = """
 net = DataParallel(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))
@@ -88,6 +102,12 @@ def test_errors_name_the_argument(tmp_path):
         "ValueError: all ranks have passed losses without elements to mean []",
     ]
     assert lines[-1].endswith("['Argument: value']")
+
+
+def test_hooks_that_run_before_the_sum_of_the_ranks_are_refused(tmp_path):
+    """An optimizer that steps in such a hook would make the parameters of the ranks differ."""
+    text = "1.bias has a hook of register_post_accumulate_grad_hook"
+    assert run_program(REGISTERS_HOOKS, tmp_path) == [f"{text} [] None"] * 3
 
 
 def test_backward_broadcasts_no_buffers(tmp_path):
