@@ -1,6 +1,6 @@
 """Selection of the devices of a data-parallel module, and comparison of their sizes."""
 
-import sys
+import inspect
 import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -123,9 +123,9 @@ def warn_of_ignored_devices() -> None:
 
     Python shows a warning once a line. In a line of impl it would be shown once a process.
     """
-    package = __name__.removesuffix("_device.placement")
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(package):
+    package = __name__.rsplit(".", 2)[0] + "."
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(package):
         frame, level = frame.f_back, level + 1
     warnings.warn(
         "device_ids is ignored, because there is no accelerator with device indices: DataParallel "
