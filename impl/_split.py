@@ -47,7 +47,7 @@ def split_lengths(
     extents = {split.extent for split in splits}
     if len(extents) == 1:
         return [chunk_lengths(extents.pop(), count, weights)] * len(splits)
-    batch = [split for split in splits if not _has_one_row_per_device(split, count)]
+    batch = [split for split in splits if not has_one_row_per_device(split, count)]
     lengths = {
         extent: chunk_lengths(extent, count, weights)
         for extent in {split.extent for split in batch}
@@ -60,7 +60,8 @@ def split_lengths(
     return [lengths[split.extent] if id(split) in batch_ids else single_rows for split in splits]
 
 
-def _has_one_row_per_device(split: SplitLeaf, count: int) -> bool:
+def has_one_row_per_device(split: SplitLeaf, count: int) -> bool:
+    """Return whether ``split`` is a tensor with as many rows as there are devices."""
     return split.extent == count and isinstance(split.value, Tensor)
 
 

@@ -81,7 +81,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
             return self._compute_on_one(inputs, kwargs)
         with ProfilerSpan(self._recorded_name):
             if self.device_ids:
-                check_source(self.module, self.src_device_obj)
+                check_source(self._network(), self.src_device_obj)
             return self._compute_on_one(inputs, kwargs)
 
     @exclude_from_compilation
@@ -116,13 +116,13 @@ class Wrapper(ModuleAttributes, Generic[T]):
         """Call the module itself, on the only device. Without devices, move no tensors."""
         if not self.device_ids:
             args, kwargs = remove_markers((inputs, kwargs))
-            return self.module(*args, **kwargs)
+            return self._network()(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is Wrapper.scatter and "scatter" not in self.__dict__:
             args, kwargs = scatter_to_one(inputs, kwargs, source, self.dim)
         else:
             args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
-        return move_output(self.module(*args, **kwargs), source, output)
+        return move_output(self._network()(*args, **kwargs), source, output)
 
     @exclude_from_compilation
     def _compute_on_several(
@@ -134,7 +134,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
         with record_function(self._recorded_name):
             kept = self._kept_replicas()
             if not kept:
-                check_source(self.module, self.src_device_obj)
+                check_source(self._network(), self.src_device_obj)
             all_args, all_kwargs = at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
             # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
@@ -143,7 +143,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
                 arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
                 all_args, all_kwargs = zip(*arguments, strict=True)
                 del arguments
-            replicas = kept[: len(used)] or self.replicate(self.module, used)
+            replicas = kept[: len(used)] or self.replicate(self._network(), used)
             try:
                 outputs = self.parallel_apply(replicas, all_args, all_kwargs)
             finally:
@@ -151,6 +151,10 @@ class Wrapper(ModuleAttributes, Generic[T]):
             # Free the memory of the replicas and the inputs before the outputs are gathered.
             del kept, replicas, all_args, all_kwargs
             return self.gather(outputs, self.output_device)
+
+    def _network(self) -> T:
+        """Return the module that is replicated. A subclass may add to :attr:`module`."""
+        return self.module
 
     def _kept_replicas(self) -> Sequence[T]:
         """Return replicas for all devices that an earlier forward has built, if there are any."""

@@ -39,6 +39,7 @@ from .torch_private import (
     has_registration_hooks,
     is_needed_in_backward,
     is_torchscript_enabled,
+    module_has_hooks,
     next_sequence_nr,
     run_first_in_backward,
     sparse_parts,

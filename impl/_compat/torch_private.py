@@ -328,6 +328,21 @@ def has_hooks(leaf: Tensor) -> bool:
     return bool(leaf._backward_hooks) or has_accumulate_hooks(leaf)
 
 
+def module_has_hooks(module: nn.Module) -> bool:
+    """Return whether a call of ``module`` calls hooks of ``module``.
+
+    Name: ``_forward_pre_hooks``, ``_forward_hooks``, ``_backward_pre_hooks`` and
+    ``_backward_hooks`` of ``torch.nn.Module``, in 2.11 and later.
+    Without it: hooks of cross entropy would get losses of targets in place of their mean.
+    """
+    return bool(
+        module._forward_pre_hooks
+        or module._forward_hooks
+        or module._backward_pre_hooks
+        or module._backward_hooks
+    )
+
+
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
     """Return the version counter of each tensor, and None for None.
 

@@ -169,8 +169,8 @@ class KeptReplicas(Wrapper[T]):
             )
         kept = self._kept_replicas()
         if self.device_ids and not kept:
-            check_source(self.module, self.src_device_obj)
-        return kept or (self.module,)
+            check_source(self._network(), self.src_device_obj)
+        return kept or (self._network(),)
 
     @exclude_from_compilation
     def _kept_replicas(self) -> Sequence[T]:
@@ -181,8 +181,8 @@ class KeptReplicas(Wrapper[T]):
         cache = find_replica_cache(self)
         if cache is None:
             return ()
-        return cache.replicas(self.module, self.device_ids, self._replicate_to_all)
+        return cache.replicas(self._network(), self.device_ids, self._replicate_to_all)
 
     def _replicate_to_all(self) -> list[T]:
-        check_source(self.module, self.src_device_obj)
-        return self.replicate(self.module, self.device_ids)
+        check_source(self._network(), self.src_device_obj)
+        return self.replicate(self._network(), self.device_ids)

@@ -1,16 +1,21 @@
 """DataParallel whose replicas compute the loss, so that no device has the outputs of the batch."""
 
 import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from inspect import unwrap
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from .._arguments import argument
+from .._compat import compiled_module, exclude_from_compilation, module_has_hooks
 from .._device import DeviceLike
+from .._pytree import InputLeaves, SplitAlong, format_path
+from .._split import has_one_row_per_device
 from ..data_parallel import DataParallel
-from ..parallel_apply import get_a_var
 from ..scatter_gather import gather
 
 __all__ = ["DataParallelWithLoss"]
@@ -26,30 +31,40 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     device, apart from rounding, if no part of the loss depends on several rows.
 
     The attribute ``reduction`` of the criterion says how the losses of the replicas become one:
-    ``"none"`` concatenates them, ``"sum"`` adds them, and each other value means their mean. Means
-    are weighted by the elements of the first tensor in the target, or in the inputs if the target
-    has none, and so by rows. Means of ``nn.CrossEntropyLoss`` and ``nn.NLLLoss`` are weighted by
-    the class weights of the targets that are not ``ignore_index``. If another criterion divides by
-    such a number, let it return sums, and divide the result.
+    ``"none"`` concatenates them, ``"sum"`` adds them, and each other value means their mean. It is
+    read in each forward. Means are weighted by the rows of the chunks. Means of
+    ``nn.CrossEntropyLoss``, ``nn.NLLLoss`` and their functions are weighted by the class weights
+    of the targets that are not ``ignore_index``. If another criterion divides by such a number,
+    let it return sums, and divide the result.
 
     Args:
         module: The module.
         criterion: A module or a function. The parameters and buffers of a module are copied to the
             replicas.
-        device_ids: See :class:`DataParallel`.
+        device_ids: See :class:`DataParallel`. With one device, the constructor moves the
+            criterion there, too.
         output_device: The device of the loss.
         dim: The dimension along which inputs and target are split.
-        reduction: The reduction of a criterion without this attribute, by default ``"mean"``.
+        reduction: The reduction of a criterion without this attribute, by default ``"mean"``. That
+            of a ``functools.partial`` is its keyword ``reduction``.
         options: The other arguments of :class:`DataParallel`.
 
+    Attributes:
+        module: The argument ``module``.
+        criterion: The argument ``criterion``. If it is a module, its parameters are parameters of
+            the wrapper, and the keys of its state begin with ``criterion.``.
+
     Raises:
-        TypeError: ``module`` is no module, or ``criterion`` cannot be called.
+        TypeError: ``module`` is no module, or ``criterion`` is a class or cannot be called.
         ValueError: ``reduction`` is another text.
 
     Note:
-        The keys of ``state_dict`` begin with ``module.module.``: save that of the module itself.
-        :meth:`map` yields each mean in a pair with its weight.
+        Changes of ``criterion.reduction`` in a block of :meth:`hold` do not reach the replicas.
+        A forward raises an error then, and :meth:`map` does not.
     """
+
+    criterion: _Criterion
+    _with_loss: "_ModuleWithLoss"
 
     def __init__(
         self,
@@ -66,15 +81,17 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             if not isinstance(module, nn.Module):
                 raise TypeError(f"module must be a Module, not {type(module).__name__}")
         with argument("criterion"):
-            if not callable(criterion):
-                raise TypeError(f"criterion must be callable, not {type(criterion).__name__}")
+            _check_criterion(criterion)
         with argument("reduction"):
             if reduction not in ("mean", "sum", "none"):
                 raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         options = {"scalar_warning": False, **options}
-        with argument("criterion"):
-            module = _ModuleWithLoss(module, criterion, reduction)
         super().__init__(module, device_ids, output_device, dim, **options)
+        with argument("criterion"):
+            self.criterion = criterion
+            if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
+                criterion.to(self.src_device_obj)
+        self._set_network(reduction)
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
         """Compute the loss of one batch.
@@ -90,79 +107,273 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             losses that the replicas have returned, concatenated.
 
         Raises:
-            ValueError: The criterion has not returned one number, and the reduction is not
-                ``"none"``.
+            ValueError: Tensors that are split have different numbers of rows. The criterion has
+                not returned one number, and the reduction is not ``"none"``. Or a mean cannot be
+                weighted: the criterion has an ``ignore_index`` and a forward of its own, the
+                replicas have different numbers of elements for each row, as for packed sequences,
+                or a subclass overrides :meth:`scatter` and no argument has a tensor.
+            TypeError: The criterion has not returned a tensor.
             Exception: See :meth:`DataParallel.forward`.
         """
-        return self._reduce(super().forward(*inputs, target=target, **kwargs))
+        loss: Tensor = super().forward(*inputs, target=target, **kwargs)
+        return loss
 
     def gather(self, outputs: Any, output_device: DeviceLike) -> Any:
-        """Concatenate the losses. Numbers become a vector. A subclass may override this step."""
-        dim = self.dim if self.module.reduction == "none" else 0
-        return gather(outputs, output_device, dim=dim, scalar_warning=self.scalar_warning)
+        """Reduce the losses of the replicas to that of the batch. A subclass may override this."""
+        if isinstance(outputs[0], _Part):
+            return _mean_of_batch(outputs, output_device)
+        is_sum = self._network().reduction() == "sum"
+        dim = 0 if is_sum else self.dim
+        losses = gather(outputs, output_device, dim=dim, scalar_warning=self.scalar_warning)
+        return losses.sum() if is_sum else losses
 
-    def _reduce(self, result: Any) -> Tensor:
-        """Return the loss of the batch. ``result`` has the gathered outputs of the replicas."""
-        loss: Tensor
-        if self.module.reduction == "none":
-            loss = result
-        elif self.module.reduction == "sum":
-            loss = result.sum()
-        else:
-            losses, weights = result
-            losses = losses.masked_fill(weights == 0, 0)  # The mean of an empty chunk is NaN.
-            loss = (losses * (weights / weights.sum())).sum().to(losses.dtype)
-        return loss
+    def _network(self) -> "_ModuleWithLoss":
+        """Return the module that is replicated: ``module`` and ``criterion``."""
+        network = self._with_loss
+        if network.module is not self.module or network.criterion is not self.criterion:
+            network = self._set_network(network.default)
+        return network
+
+    def _set_network(self, reduction: str) -> "_ModuleWithLoss":
+        network = _ModuleWithLoss(self.module, self.criterion, reduction)
+        self.__dict__["_with_loss"] = (
+            network  # It is no submodule, so it has no keys in the state.
+        )
+        return network
+
+    @exclude_from_compilation
+    def _compute_on_several(
+        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+    ) -> Any:
+        kwargs = kwargs or {}
+        network = self._network()
+        reduction, counts_targets = network.reduction(), _counts_targets(self.criterion)
+        if reduction not in ("sum", "none") and not counts_targets:
+            _check_ignored_targets(self.criterion)
+        rows = _count_rows(inputs, kwargs, self.dim, len(self.device_ids))
+        overrides = type(self).scatter is not DataParallel.scatter or "scatter" in self.__dict__
+        if rows is None and not overrides:
+            return self._compute_on_one(inputs, kwargs)  # Each replica would get the whole batch.
+        # `scatter` splits this tensor without elements as it splits the arguments.
+        marker = None
+        if rows is not None:
+            marker = SplitAlong(torch.empty(rows, 0, device=self.src_device_obj), 0)
+        chunk = _Chunk(marker, reduction, counts_targets)
+        return super()._compute_on_several(inputs, dict(kwargs, _chunk=chunk))
+
+
+class _Chunk(NamedTuple):
+    """What a replica needs to know beside its arguments."""
+
+    marker: Any  # A tensor with the rows of the chunk, without elements. None if they are unknown.
+    reduction: str
+    counts_targets: bool  # Whether a mean is weighted by the targets that count.
+
+    def rows(self) -> int:
+        """Return the number of rows."""
+        if self.marker is None:
+            raise ValueError(
+                "a mean cannot be weighted, because a subclass overrides scatter(), and no tensor "
+                "in the arguments says how many rows there are: let the criterion return sums"
+            )
+        return len(self.marker)
+
+
+class _Part(NamedTuple):
+    """The part of a chunk in the mean of the batch, in at least single precision."""
+
+    total: Tensor
+    weight: Tensor
+    dtype: torch.dtype  # That of the loss.
+    #: If the weight is the number of rows: this number, and the elements of each tensor.
+    rows: int = 0
+    sizes: tuple[int, ...] = ()
 
 
 class _ModuleWithLoss(nn.Module):
-    """The module of a replica. It returns losses; or, for a mean, the pair of mean and weight."""
+    """A module and its criterion. It returns the loss; for a mean of a chunk, a :class:`_Part`."""
 
-    def __init__(self, module: nn.Module, criterion: _Criterion, reduction: str) -> None:
+    def __init__(self, module: nn.Module, criterion: _Criterion, default: str) -> None:
         super().__init__()
-        self.module, self.criterion = module, criterion
-        self.reduction: str = getattr(criterion, "reduction", reduction)
+        self.module, self.criterion, self.default = module, criterion, default
 
-    def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Any:
+    def reduction(self) -> str:
+        """Return the current reduction of the criterion."""
+        found: str = _option(self.criterion, "reduction", self.default)
+        return found
+
+    def forward(
+        self, *inputs: Any, target: Any, _chunk: _Chunk | None = None, **kwargs: Any
+    ) -> Any:
+        reduction = self.reduction()
+        if _chunk is not None and _chunk.reduction != reduction:
+            raise RuntimeError(
+                f"criterion.reduction was {reduction!r} when the replicas were built, and is "
+                f"{_chunk.reduction!r}: change it outside of hold()"
+            )
         output = self.module(*inputs, **kwargs)
-        if type(self.criterion) in (nn.CrossEntropyLoss, nn.NLLLoss) and self._has_classes(target):
-            return self._mean_over_classes(output, target)
+        if reduction == "none":
+            return self.criterion(output, target)
+        if _chunk is None or reduction == "sum":
+            return self._number(output, target)
+        if _chunk.counts_targets and _is_index(target):
+            return _sum_over_targets(self.criterion, output, target)
+        rows = _chunk.rows()
+        loss = self._number(output, target)
+        # The mean of an empty chunk is NaN.
+        mean = loss.to(_wide(loss.dtype)) if rows else loss.new_zeros((), dtype=_wide(loss.dtype))
+        return _Part(
+            mean * rows, torch.full_like(mean, rows), loss.dtype, rows, _sizes((output, target))
+        )
+
+    def _number(self, output: Any, target: Any) -> Tensor:
+        """Return the loss. Raise an error if it is not one number."""
         loss = self.criterion(output, target)
-        if self.reduction == "none":
-            return loss
+        if not isinstance(loss, Tensor):
+            raise TypeError(f"the criterion must return a tensor, not {type(loss).__name__}")
         if loss.numel() != 1:
             raise ValueError(
                 f"the criterion returned a tensor of shape {tuple(loss.shape)}, and the reduction "
-                f"{self.reduction!r} needs one number"
+                f"{self.reduction()!r} needs one number"
             )
-        loss = loss.view(())
-        if self.reduction == "sum":
-            return loss
-        rows = get_a_var((target, inputs, kwargs))
-        return loss, _weight(loss, 1 if rows is None else rows.numel())
-
-    def _has_classes(self, target: Any) -> bool:
-        is_index = isinstance(target, Tensor) and not target.is_floating_point()
-        return is_index and self.reduction == "mean"
-
-    def _mean_over_classes(self, output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the mean loss and its weight, without NaN if all targets are ignored."""
-        criterion: Any = copy.copy(self.criterion)
-        criterion.reduction = "none"
-        losses = criterion(output, target)
-        counted = target != criterion.ignore_index
-        if criterion.weight is None:
-            weights = counted
-        else:
-            weights = criterion.weight[target.where(counted, 0)] * counted
-        weight = weights.sum(dtype=_wide(losses))
-        total = losses.sum(dtype=_wide(losses))
-        return (total / weight.where(weight != 0, 1)).to(losses.dtype), weight
+        return loss.view(())
 
 
-def _weight(loss: Tensor, count: int) -> Tensor:
-    return torch.full((), count, dtype=_wide(loss), device=loss.device)
+def _check_criterion(criterion: object) -> None:
+    name = getattr(criterion, "__name__", type(criterion).__name__)
+    if isinstance(criterion, type):
+        raise TypeError(
+            f"criterion must be a module or a function, not the class {name}: {name}()"
+        )
+    if not callable(criterion):
+        raise TypeError(f"criterion must be callable, not {type(criterion).__name__}")
 
 
-def _wide(tensor: Tensor) -> torch.dtype:
-    return torch.promote_types(tensor.dtype, torch.float32)
+def _original(criterion: Any) -> Any:
+    """Return the module or function that ``torch.compile`` has compiled, or ``criterion``."""
+    if not isinstance(criterion, nn.Module):
+        return unwrap(criterion)
+    compiled = compiled_module(criterion)
+    return criterion if compiled is None else compiled
+
+
+def _option(criterion: Any, name: str, default: Any) -> Any:
+    """Return an attribute of a module, or a keyword of a ``functools.partial``."""
+    original = _original(criterion)
+    if isinstance(original, partial):
+        return original.keywords.get(name, default)
+    return getattr(original, name, default)
+
+
+def _counts_targets(criterion: Any) -> bool:
+    """Return whether means of ``criterion`` are those of cross entropy.
+
+    That is, the mean over the targets that are not ignored, weighted by their classes. A forward
+    of its own could count other targets, and hooks would see the losses of all targets.
+    """
+    original = _original(criterion)
+    if not isinstance(original, nn.Module):
+        original = original.func if isinstance(original, partial) else original
+        return original is functional.cross_entropy or original is functional.nll_loss
+    kinds = [kind for kind in (nn.CrossEntropyLoss, nn.NLLLoss) if isinstance(original, kind)]
+    return (
+        any(type(original).forward is kind.forward for kind in kinds)
+        and "forward" not in vars(original)
+        and not any(map(module_has_hooks, criterion.modules()))
+    )
+
+
+def _check_ignored_targets(criterion: Any) -> None:
+    """Raise ValueError if ``criterion``, whose means are not known, may ignore targets."""
+    options = [_option(criterion, name, None) for name in ("ignore_index", "weight")]
+    if hasattr(_original(criterion), "ignore_index") and any(each is not None for each in options):
+        raise ValueError(
+            f"the mean of {type(_original(criterion)).__name__} cannot be weighted: it has an "
+            "ignore_index, and a forward or hooks of its own. Use the reduction 'sum', and "
+            "divide the loss by the number of targets that count"
+        )
+
+
+def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: int) -> int | None:
+    """Return the number of rows of the batch; None if no tensor is split.
+
+    Raise ValueError if two tensors have different numbers of rows.
+    """
+    leaves = InputLeaves()
+    with argument("inputs or dim"):
+        leaves.flatten(inputs, dim, "args")
+    for name, value in kwargs.items():
+        if name != "target":
+            with argument(f"{name} or dim"):
+                leaves.flatten(value, dim, f"kwargs[{name!r}]")
+    # Each replica gets one row of an input with as many rows as there are devices.
+    others = [leaf for leaf in leaves.splits if not has_one_row_per_device(leaf, device_count)]
+    of_inputs = others or [*leaves.splits]
+    leaves.splits.clear()
+    with argument("target or dim"):
+        leaves.flatten(kwargs["target"], dim, "target")
+    split = of_inputs + leaves.splits
+    for leaf in split:
+        if leaf.extent != split[0].extent:
+            raise ValueError(
+                f"{format_path(split[0].path)} has {split[0].extent} rows, and "
+                f"{format_path(leaf.path)} has {leaf.extent}"
+            )
+    return split[0].extent if split else None
+
+
+def _is_index(target: object) -> bool:
+    return isinstance(target, Tensor) and not target.is_floating_point()
+
+
+def _sum_over_targets(criterion: Any, output: Any, target: Tensor) -> _Part:
+    """Return the sum of cross entropy, and of the class weights of targets that count."""
+    original: Any = _original(criterion)
+    if isinstance(original, nn.Module):
+        original = copy.copy(original)
+        original.reduction = "none"
+        losses = original(output, target)
+    else:
+        losses = original(output, target, reduction="none")
+    counted = target != _option(original, "ignore_index", -100)
+    weight = _option(original, "weight", None)
+    weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
+    dtype = _wide(losses.dtype)
+    return _Part(losses.sum(dtype=dtype), weights.sum(dtype=dtype), losses.dtype)
+
+
+def _sizes(value: Any) -> tuple[int, ...]:
+    """Return the number of elements of each tensor in a nested value."""
+    leaves = InputLeaves()
+    leaves.flatten(value, None, "value")
+    return tuple(leaf.tensor.numel() for leaf in leaves.copied)
+
+
+def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
+    """Return the mean loss of the batch."""
+    _check_sizes([part.sizes for part in parts], [part.rows for part in parts])
+    totals, weights = gather([part[:2] for part in parts], device, scalar_warning=False)
+    mean: Tensor = (totals.sum() / weights.sum()).to(parts[0].dtype)
+    return mean
+
+
+def _check_sizes(all_sizes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> None:
+    """Raise ValueError if the number of elements for each row differs between the replicas.
+
+    ``all_sizes`` has the sizes of the tensors of each replica. A tensor may have the same size in
+    all replicas.
+    """
+    has_equal_structure = len({*map(len, all_sizes)}) == 1
+    columns = zip(*all_sizes, strict=True) if has_equal_structure else [[*map(sum, all_sizes)]]
+    for sizes in columns:
+        expected = [sum(sizes) * count for count in rows]
+        if len({*sizes}) > 1 and [size * sum(rows) for size in sizes] != expected:
+            raise ValueError(
+                f"a mean cannot be weighted by rows: an output or target has {[*sizes]} elements "
+                f"for {[*rows]} rows in the replicas. Let the criterion return sums, and divide "
+                "the loss by the number of elements"
+            )
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)

@@ -98,6 +98,22 @@ def test_hooks_of_a_leaf_are_detected(register):
     assert torch_private.has_hooks(leaf)
 
 
+@pytest.mark.parametrize(
+    "register",
+    [
+        "register_forward_pre_hook",
+        "register_forward_hook",
+        "register_full_backward_pre_hook",
+        "register_full_backward_hook",
+    ],
+)
+def test_hooks_of_a_module_are_detected(register):
+    module = torch.nn.Identity()
+    assert not torch_private.module_has_hooks(module)
+    getattr(module, register)(lambda *_: None)
+    assert torch_private.module_has_hooks(module)
+
+
 def results_in_backward(leaf, run):
     """Return the results of ``is_needed_in_backward(leaf)`` in the backward pass of ``run``."""
     other, results = torch.ones(1, requires_grad=True), []

@@ -1,4 +1,4 @@
-"""Wrong implementations of losses and of batch norm over the replicas, written by hand."""
+"""Wrong implementations of batch norm over the replicas, written by hand."""
 
 import copy
 from typing import Any
@@ -7,23 +7,12 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from impl_tests.wrong.calls import Call, map_tensors
+from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds.registry import Registry
 
 __all__ = ["KINDS"]
 
 KINDS = Registry()
-
-
-class _Unknown(nn.Module):
-    """A criterion of a class that is not known."""
-
-    def __init__(self, criterion: nn.Module) -> None:
-        super().__init__()
-        self.criterion, self.reduction = criterion, criterion.reduction
-
-    def forward(self, output: Any, target: Any) -> Any:
-        return self.criterion(output, target)
 
 
 class _Once(torch.autograd.Function):
@@ -41,36 +30,6 @@ class _Once(torch.autograd.Function):
 
 def _is_replica(call: Call) -> bool:
     return "_is_replica" in vars(call.arguments["self"])
-
-
-@KINDS.around
-def sums_averaged(call: Call) -> Any:
-    """Divide the sum of the losses by 2."""
-    loss = call.run()
-    return loss / 2 if call.arguments["self"].module.reduction == "sum" else loss
-
-
-@KINDS.around
-def ignored_targets_counted(call: Call) -> Any:
-    """Weight the mean of a replica by its rows, whatever the criterion counts."""
-    inner = call.arguments["self"].module
-    criterion = inner.criterion
-    if not isinstance(criterion, nn.NLLLoss | nn.CrossEntropyLoss):
-        return call.run()
-    inner.criterion = _Unknown(criterion)
-    try:
-        return call.run()
-    finally:
-        inner.criterion = criterion
-
-
-@KINDS.around
-def means_repeated(call: Call) -> Any:
-    """Return two equal numbers in place of each number of a pair."""
-    outputs = call.run()
-    if all(isinstance(each, tuple) and len(each) == 2 for each in outputs):
-        return map_tensors(lambda x: x.expand(2).clone() if x.dim() == 0 else x, outputs)
-    return outputs
 
 
 @KINDS.around

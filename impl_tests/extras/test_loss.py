@@ -1,0 +1,527 @@
+"""impl.extras.loss: loss and gradients are those of the module and the criterion alone."""
+
+import copy
+import pickle
+from collections import UserDict, namedtuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+from torch.nn import functional
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
+from torch.utils._pytree import tree_leaves
+
+import impl
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.strategies.computed_modules import computed
+
+CLASSES = 5
+IGNORED = -100
+DEVICES = st.sampled_from([2, 3, 4, 1, ["cpu"], ["cpu"] * 3])
+REDUCTIONS = st.sampled_from(["mean", "sum", "none"])
+
+Pair = namedtuple("Pair", "first second")
+
+
+@dataclass
+class Fields:
+    """A container that torch.utils._pytree does not know."""
+
+    value: Any
+
+
+class Form(NamedTuple):
+    """A form of an argument: its value for ``rows``, and how a module reads the rows from it."""
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+def packed(rows):
+    """Pack sequences of 1, 3, 2, 1, … steps. The sum of the steps of a sequence is a row."""
+    lengths = [1 + 2 * i % 3 for i in range(len(rows))]
+    sequences = [row.expand(n, -1) / n for row, n in zip(rows, lengths, strict=True)]
+    return pack_sequence(sequences, enforce_sorted=False)
+
+
+FORMS = {
+    "tensor": Form(lambda x: x, lambda x: x),
+    "dict": Form(lambda x: {"x": x}, lambda value: value["x"]),
+    "dataclass": Form(Fields, lambda value: value.value),
+    "UserDict": Form(lambda x: UserDict(x=x), lambda value: value["x"]),
+    "named tuple": Form(lambda x: Pair(1, x), lambda value: value.second),
+    "0-dim first": Form(lambda x: [torch.tensor(2.0), x], lambda value: value[1] * value[0]),
+    "whole first": Form(
+        lambda x: [impl.Whole(torch.tensor([3.0, 1.0, 4.0])), x],
+        lambda value: value[1] * value[0].sum(),
+    ),
+    "columns": Form(lambda x: impl.SplitAlong(x.T, 1), lambda value: value.T),
+    "packed": Form(packed, lambda value: pad_packed_sequence(value, batch_first=True)[0].sum(1)),
+}
+#: The forms of outputs. A replica returns no markers.
+OUTPUTS = ["tensor", "dict", "dataclass", "UserDict", "named tuple"]
+
+
+class Reader(nn.Module):
+    """A layer whose input and output have a form."""
+
+    def __init__(self, input_form="tensor", output_form="tensor"):
+        super().__init__()
+        self.layer = nn.Linear(3, CLASSES)
+        self.input_form, self.output_form = input_form, output_form
+
+    def forward(self, value):
+        return FORMS[self.output_form].write(self.layer(FORMS[self.input_form].read(value)))
+
+
+class Distance(nn.Module):
+    """A criterion whose output and target have a form."""
+
+    def __init__(self, function, output_form="tensor", target_form="tensor"):
+        super().__init__()
+        self.function, self.forms = function, (output_form, target_form)
+        self.reduction = "mean"
+
+    def forward(self, *values):
+        output, target = (FORMS[name].read(x) for name, x in zip(self.forms, values, strict=True))
+        return self.function(output, target, reduction=self.reduction)
+
+
+def without_markers(value):
+    kinds = (impl.Whole, impl.SplitAlong)
+    if isinstance(value, kinds):
+        return value.value
+    return [without_markers(each) for each in value] if type(value) is list else value
+
+
+def place(topology, devices):
+    return topology.take(devices) if isinstance(devices, int) else devices
+
+
+def compare(topology, devices, net, criterion, x, target, change=lambda _: None, **options):
+    """Compare loss and gradients with those of ``net`` and ``criterion`` alone.
+
+    ``change`` is called with the criterion after the wrapper has been constructed.
+    """
+    devices = place(topology, devices)
+    alone, criterion_alone = copy.deepcopy((net, criterion))
+    net = net.to(devices[0])
+    if isinstance(criterion, nn.Module):
+        criterion.to(devices[0])
+    wrapper = impl.DataParallelWithLoss(net, criterion, devices, **options)
+    for each in (criterion, criterion_alone):
+        change(each)
+    output = alone(without_markers(x))
+    losses = wrapper(x, target=target), criterion_alone(output, without_markers(target))
+    found = []
+    for loss, module in zip(losses, (net, alone), strict=True):
+        loss.sum().backward()
+        gradients = [each.grad.cpu() for each in module.parameters()]
+        found.append(snapshot([loss.detach().cpu(), gradients], {}, strides=False))
+    checks.same(*found, tolerance=checks.LAYER)
+
+
+def set_reduction(reduction):
+    return lambda criterion: setattr(criterion, "reduction", reduction)
+
+
+@given(
+    rows=st.integers(1, 9),
+    devices=DEVICES,
+    input_form=st.sampled_from([*FORMS]),
+    target_form=st.sampled_from([name for name in FORMS if name != "packed"]),
+    output_form=st.sampled_from(OUTPUTS),
+    function=st.sampled_from([functional.mse_loss, functional.smooth_l1_loss]),
+    reduction=REDUCTIONS,
+    weights=st.sampled_from([None, [1, 0, 3], [2, 5, 1]]),
+)
+@example(7, ["cpu"] * 3, "tensor", "dataclass", "tensor", functional.mse_loss, "mean", None)
+@example(7, ["cpu"] * 3, "UserDict", "UserDict", "tensor", functional.mse_loss, "mean", None)
+@example(7, ["cpu"] * 3, "tensor", "0-dim first", "tensor", functional.mse_loss, "mean", None)
+@example(7, ["cpu"] * 3, "tensor", "whole first", "tensor", functional.mse_loss, "mean", None)
+@example(7, ["cpu"] * 3, "packed", "tensor", "tensor", functional.mse_loss, "mean", None)
+def test_loss_and_gradients_of_containers(
+    topology, rows, devices, input_form, target_form, output_form, function, reduction, weights
+):
+    many = len(place(topology, devices)) == 3
+    compare(
+        topology,
+        devices,
+        Reader(input_form, output_form),
+        Distance(function, output_form, target_form),
+        FORMS[input_form].write(torch.rand(rows, 3)),
+        FORMS[target_form].write(torch.rand(rows, CLASSES)),
+        set_reduction(reduction),
+        chunk_sizes=weights if many else None,
+    )
+
+
+class Subclass(nn.CrossEntropyLoss):
+    """Cross entropy of another class."""
+
+
+class Negative(nn.NLLLoss):
+    """Negative log likelihood of another class."""
+
+    def extra_repr(self):
+        return "negative"
+
+
+def as_function(function):
+    """Return a function of the arguments of ``nn.NLLLoss`` that returns a criterion."""
+
+    def build(weight=None, ignore_index=IGNORED):
+        return partial(function, weight=weight, ignore_index=ignore_index)
+
+    return build
+
+
+#: Criteria that divide by the class weights of the targets that are not ignored.
+CROSS_ENTROPIES = {
+    "cross entropy": nn.CrossEntropyLoss,
+    "smoothed": partial(nn.CrossEntropyLoss, label_smoothing=0.1),
+    "subclass": Subclass,
+    "negative log likelihood": nn.NLLLoss,
+    "subclass of NLLLoss": Negative,
+    "function": as_function(functional.cross_entropy),
+    "function nll_loss": as_function(functional.nll_loss),
+}
+
+
+@given(
+    labels=st.lists(st.sampled_from([*range(CLASSES), IGNORED]), min_size=1, max_size=9),
+    devices=DEVICES,
+    kind=st.sampled_from([*CROSS_ENTROPIES]),
+    weighted=st.booleans(),
+    ignored=st.sampled_from([IGNORED, 2]),
+    reduction=REDUCTIONS,
+)
+@example([IGNORED, IGNORED], 2, "smoothed", True, IGNORED, "mean")
+@example([1, 2, IGNORED, IGNORED], 2, "smoothed", False, IGNORED, "mean")
+@example([0, 0, 1, 2], 2, "smoothed", True, IGNORED, "mean")
+@example([IGNORED], 1, "cross entropy", False, IGNORED, "mean")
+@example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "subclass", False, IGNORED, "mean")
+@example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "function", False, IGNORED, "mean")
+def test_means_of_cross_entropy_count_targets(
+    topology, labels, devices, kind, weighted, ignored, reduction
+):
+    labels = torch.tensor(labels)
+    if ignored != IGNORED:
+        labels = labels.where(labels != IGNORED, ignored)
+    is_module = not kind.startswith("function")
+    weight = torch.arange(CLASSES, dtype=torch.float) if weighted and is_module else None
+    compare(
+        topology,
+        devices,
+        nn.Sequential(nn.Linear(3, CLASSES), nn.LogSoftmax(1)),
+        CROSS_ENTROPIES[kind](weight=weight, ignore_index=ignored),
+        torch.rand(len(labels), 3),
+        labels,
+        set_reduction(reduction) if is_module else lambda _: None,
+    )
+
+
+@given(rows=st.integers(1, 5), devices=DEVICES, index=st.sampled_from([2, IGNORED]))
+def test_means_over_pixels_count_as_on_one_device(topology, rows, devices, index):
+    computed(["convolution"])
+    compare(
+        topology,
+        devices,
+        nn.Sequential(nn.Conv2d(3, CLASSES, 1), nn.LogSoftmax(1)),
+        nn.NLLLoss(ignore_index=index),
+        torch.rand(rows, 3, 2, 3),
+        torch.arange(rows * 6).remainder(CLASSES).view(rows, 2, 3),
+    )
+
+
+@given(rows=st.integers(1, 9), devices=DEVICES)
+def test_means_over_probabilities_count_rows(topology, rows, devices):
+    compare(
+        topology,
+        devices,
+        nn.Linear(3, CLASSES),
+        nn.CrossEntropyLoss(torch.arange(CLASSES, dtype=torch.float)),
+        torch.rand(rows, 3),
+        torch.rand(rows, CLASSES),
+    )
+
+
+PADDED = torch.tensor([1, IGNORED, 3, 3, 2, 3, 4])
+#: Criteria and targets.
+COMPILED = {
+    "cross entropy": (nn.CrossEntropyLoss(), PADDED),
+    "function": (partial(functional.cross_entropy, ignore_index=3), PADDED.abs() % CLASSES),
+    "other": (nn.MSELoss(), torch.rand(7, CLASSES)),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf Tensor")
+@pytest.mark.parametrize("kind", COMPILED)
+def test_criteria_may_be_compiled(kind):
+    criterion, target = COMPILED[kind]
+    compiled = torch.compile(criterion, backend="eager")
+    compare(None, ["cpu"] * 3, nn.Linear(3, CLASSES), compiled, torch.rand(7, 3), target)
+
+
+@pytest.mark.parametrize("labels", [None, {"words": ["a", "b"]}])
+def test_means_without_a_tensor_in_the_target_count_rows_of_the_input(topology, labels):
+    x = torch.tensor([1.0, 2.0, 6.0], device=topology.device(0))
+    wrapper = impl.DataParallelWithLoss(
+        nn.Identity(), lambda output, target: output.mean(), topology.take(2)
+    )
+    checks.same(wrapper(x, target=labels), x.mean())
+
+
+def test_gradients_of_several_batches_are_accumulated(topology):
+    net = nn.Linear(3, 1).to(topology.device(0))
+    alone = copy.deepcopy(net)
+    wrapper = impl.DataParallelWithLoss(net, nn.MSELoss(), topology.take(3))
+    for rows in (2, 5):
+        x = torch.rand(rows, 3, device=topology.device(0))
+        (wrapper(x, target=x[:, :1]) / 2).backward()
+        (functional.mse_loss(alone(x), x[:, :1]) / 2).backward()
+    checks.same(net.weight.grad, alone.weight.grad, tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_loss_is_on_the_output_device_and_has_no_dimensions(topology, reduction):
+    x = torch.rand(4, 3, device=topology.device(0))
+    wrapper = impl.DataParallelWithLoss(
+        nn.Linear(3, 2).to(topology.device(0)),
+        partial(functional.mse_loss, reduction=reduction),
+        topology.take(2),
+        output_device=topology.device(1),
+    )
+    loss = wrapper(x, target=x[:, :2])
+    checks.same((loss.device, loss.shape), (topology.device(1), torch.Size([])))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_rows_may_be_in_another_dimension(topology, reduction):
+    x = torch.rand(2, 5, device=topology.device(0))
+    criterion = nn.MSELoss(reduction=reduction)
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, topology.take(2), dim=1)
+    checks.same(wrapper(x, target=x + 1), criterion(x, x + 1), tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_a_batch_that_is_not_split_is_computed_once(topology, reduction):
+    calls, x = [], torch.rand(3, 2)
+    net = nn.Identity()
+    net.register_forward_hook(lambda *_: calls.append(1))
+    criterion = nn.L1Loss(reduction=reduction)
+    wrapper = impl.DataParallelWithLoss(net, criterion, ["cpu"] * 2)
+    checks.same(wrapper(impl.Whole(x), target=impl.Whole(-x)), criterion(x, -x))
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("kind", [nn.CrossEntropyLoss, nn.MultiMarginLoss])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_only_numbers_are_gathered(topology, kind, reduction):
+    gathered = []
+
+    class Recording(impl.DataParallelWithLoss):
+        def gather(self, outputs, output_device):
+            leaves = tree_leaves(outputs)
+            gathered.extend(leaf.numel() for leaf in leaves if isinstance(leaf, torch.Tensor))
+            return super().gather(outputs, output_device)
+
+    wrapper = Recording(
+        nn.Linear(3, CLASSES).to(topology.device(0)), kind(reduction=reduction), topology.take(3)
+    )
+    wrapper(torch.rand(7, 3, device=topology.device(0)), target=torch.arange(7) % CLASSES)
+    assert {*gathered} == {1}
+
+
+def test_hooks_of_a_criterion_get_the_mean_of_each_chunk():
+    seen, criterion = [], nn.L1Loss()
+    criterion.register_forward_hook(lambda _, args, loss: seen.append((len(args[0]), loss)))
+    criterion.register_forward_hook(lambda _, args, loss: loss * 2)
+    x = torch.tensor([1.0, 2.0, 6.0])
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2, in_turn=True)
+    checks.same(wrapper(x, target=x * 0), x.mean() * 2)
+    checks.same(seen, [(2, torch.tensor(1.5)), (1, torch.tensor(6.0))])
+
+
+def test_a_replaced_forward_of_a_criterion_is_called():
+    criterion = nn.L1Loss()
+    criterion.forward = lambda output, target: (output + target).mean()
+    x = torch.tensor([1.0, 2.0, 6.0])
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2)
+    checks.same(wrapper(x, target=x), (x * 2).mean())
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_module_and_state_are_those_of_data_parallel(topology, devices):
+    net, devices = nn.Linear(3, CLASSES), topology.take(devices)
+    wrapper = impl.DataParallelWithLoss(net, nn.CrossEntropyLoss(), devices)
+    assert wrapper.module is net
+    expected = snapshot(impl.DataParallel(net, devices).state_dict(), {})
+    checks.same(snapshot(wrapper.state_dict(), {}), expected)
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_parameters_and_buffers_of_a_criterion_belong_to_the_wrapper(topology, devices):
+    criterion = nn.CrossEntropyLoss(torch.ones(CLASSES))
+    criterion.scale = nn.Parameter(torch.ones(()))
+    wrapper = impl.DataParallelWithLoss(nn.Linear(3, CLASSES), criterion, topology.take(devices))
+    wrapper.to(topology.device(0))
+    assert criterion.scale in {*wrapper.parameters()}
+    x, labels = torch.rand(6, 3, device=topology.device(0)), torch.arange(6) % CLASSES
+    expected = criterion(wrapper.module(x), labels.to(x.device))
+    checks.same(wrapper(x, target=labels), expected, tolerance=checks.LAYER)
+
+
+def test_module_and_criterion_may_be_replaced():
+    x = torch.rand(5, 3)
+    wrapper = impl.DataParallelWithLoss(nn.Linear(3, 2), nn.L1Loss(), ["cpu"] * 2)
+    wrapper.module, wrapper.criterion = nn.Linear(3, 2), nn.MSELoss(reduction="sum")
+    expected = wrapper.criterion(wrapper.module(x), x[:, :2])
+    checks.same(wrapper(x, target=x[:, :2]), expected, tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize(
+    "duplicate", [copy.deepcopy, lambda wrapper: pickle.loads(pickle.dumps(wrapper))]
+)
+def test_duplicates_compute_with_modules_of_their_own(duplicate):
+    x = torch.rand(5, 3)
+    wrapper = impl.DataParallelWithLoss(nn.Linear(3, 2), nn.L1Loss(), ["cpu"] * 2)
+    other = duplicate(wrapper)
+    nn.init.zeros_(wrapper.module.weight)
+    expected = functional.l1_loss(other.module(x), x[:, :2])
+    checks.same(other(x, target=x[:, :2]), expected, tolerance=checks.LAYER)
+
+
+@torch.no_grad()
+def test_held_replicas_compute_the_loss_of_the_batch():
+    net, x = nn.Linear(3, 2), torch.rand(5, 3)
+    wrapper = impl.DataParallelWithLoss(net, nn.L1Loss(), ["cpu"] * 2)
+    expected = functional.l1_loss(net(x), x[:, :2])
+    with wrapper.hold():
+        for _ in range(2):
+            checks.same(wrapper(x, target=x[:, :2]), expected, tolerance=checks.LAYER)
+        wrapper.criterion.reduction = "sum"
+        with pytest.raises(
+            RuntimeError, match="'mean' when the replicas were built, and is 'sum'"
+        ):
+            wrapper(x, target=x[:, :2])
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kind", [nn.MSELoss, nn.CrossEntropyLoss])
+def test_map_yields_the_loss_of_each_batch(kind):
+    net, x = nn.Linear(3, CLASSES), torch.rand(5, 3)
+    target = torch.arange(5) if kind is nn.CrossEntropyLoss else torch.rand(5, CLASSES)
+    wrapper = impl.DataParallelWithLoss(net, kind(), ["cpu"] * 2)
+    batches = [{"input": x[:rows], "target": target[:rows]} for rows in (2, 3, 5)]
+    expected = [kind()(net(x[:rows]), target[:rows]) for rows in (2, 3, 5)]
+    checks.same([*wrapper.map(batches)], expected, tolerance=checks.LAYER)
+
+
+def test_a_subclass_may_split_the_batch_in_another_way():
+    class Reversed(impl.DataParallelWithLoss):
+        def scatter(self, inputs, kwargs, device_ids):
+            return impl.scatter_gather.scatter_kwargs(
+                inputs, kwargs, device_ids, chunk_sizes=[1, 4]
+            )
+
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0, 10.0])
+    wrapper = Reversed(nn.Identity(), lambda output, _: output.mean(), ["cpu"] * 2)
+    checks.same(wrapper(x, target=None), x.mean())
+
+
+class Focal(nn.CrossEntropyLoss):
+    """Cross entropy with a forward of its own."""
+
+    def forward(self, output, target):
+        return super().forward(output, target) * 2
+
+
+class Tokens(nn.Module):
+    """A module that returns the steps of packed sequences."""
+
+    def forward(self, sequences):
+        return sequences.data
+
+
+def with_forward(criterion):
+    forward = criterion.forward
+    criterion.forward = lambda *args: forward(*args) * 2
+    return criterion
+
+
+def with_hook(criterion):
+    criterion.register_forward_hook(lambda *_: None)
+    return criterion
+
+
+def mean_of(output, _):
+    return output.mean()
+
+
+X = torch.rand(4, 5)
+LABELS = torch.arange(4)
+NOT_KNOWN = "an ignore_index, and a forward or hooks of its own"
+UNEVEN = r"an output or target has \[20, 10\] elements for \[2, 2\] rows in the replicas"
+#: The module, the criterion, the input, the target and the error.
+REFUSALS = {
+    "several numbers": (None, lambda output, _: output, X, X, r"shape \(2, 5\).*'mean' needs one"),
+    "no tensor": (None, lambda *_: 0.5, X, X, "must return a tensor, not float"),
+    "own forward": (None, Focal(), X, LABELS, NOT_KNOWN),
+    "replaced forward": (None, with_forward(nn.CrossEntropyLoss()), X, LABELS, NOT_KNOWN),
+    "hooks": (None, with_hook(nn.NLLLoss()), X, LABELS, NOT_KNOWN),
+    "rows": (None, mean_of, X, X[:3], r"args\[0\] has 4 rows, and target has 3"),
+    "rows in fields": (None, mean_of, X, Fields(X[:2]), r"4 rows, and target.value has 2"),
+    "steps": (
+        Tokens(),
+        mean_of,
+        pack_sequence([torch.ones(n, 5) for n in (2, 2, 1, 1)]),
+        None,
+        UNEVEN,
+    ),
+    "packed target": (
+        None,
+        mean_of,
+        X,
+        pack_sequence([torch.ones(n, 5) for n in (2, 2, 1, 1)]),
+        UNEVEN,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_a_mean_that_would_be_wrong_is_refused(case):
+    module, criterion, x, target, text = REFUSALS[case]
+    wrapper = impl.DataParallelWithLoss(module or nn.Identity(), criterion, ["cpu"] * 2)
+    with pytest.raises((TypeError, ValueError), match=text):
+        wrapper(x, target=target)
+
+
+def test_an_override_of_scatter_needs_rows_for_a_mean():
+    class Texts(impl.DataParallelWithLoss):
+        def scatter(self, inputs, kwargs, device_ids):
+            return [(X[:3],), (X[3:],)], [kwargs] * 2
+
+    wrapper = Texts(nn.Identity(), mean_of, ["cpu"] * 2)
+    with pytest.raises(ValueError, match=r"a subclass overrides scatter\(\)"):
+        wrapper("text", target=None)
+
+
+@pytest.mark.parametrize(
+    ("criterion", "reduction", "error", "text"),
+    [
+        ("mse", "mean", TypeError, "criterion must be callable, not str"),
+        (nn.L1Loss, "mean", TypeError, r"not the class L1Loss: L1Loss\(\)"),
+        (nn.L1Loss(), "average", ValueError, "'average'"),
+    ],
+)
+def test_wrong_arguments_are_refused(criterion, reduction, error, text):
+    with pytest.raises(error, match=text):
+        impl.DataParallelWithLoss(nn.Identity(), criterion, reduction=reduction)
