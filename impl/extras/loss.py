@@ -220,8 +220,8 @@ class _ModuleWithLoss(nn.Module):
             return _sum_over_targets(self.criterion, output, target)
         rows = _chunk.rows()
         loss = self._number(output, target)
-        # The mean of an empty chunk is NaN.
-        mean = loss.to(_wide(loss.dtype)) if rows else loss.new_zeros((), dtype=_wide(loss.dtype))
+        mean = loss.to(_wide(loss.dtype))
+        mean = mean if rows else mean.nan_to_num()  # The mean of an empty chunk is NaN.
         return _Part(
             mean * rows, torch.full_like(mean, rows), loss.dtype, rows, _sizes((output, target))
         )

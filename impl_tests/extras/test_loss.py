@@ -146,6 +146,7 @@ def set_reduction(reduction):
 @example(7, ["cpu"] * 3, "UserDict", "UserDict", "tensor", functional.mse_loss, "mean", None)
 @example(7, ["cpu"] * 3, "tensor", "0-dim first", "tensor", functional.mse_loss, "mean", None)
 @example(7, ["cpu"] * 3, "tensor", "whole first", "tensor", functional.mse_loss, "mean", None)
+@example(0, ["cpu"] * 3, "tensor", "tensor", "tensor", functional.mse_loss, "mean", None)
 @example(7, ["cpu"] * 3, "packed", "tensor", "tensor", functional.mse_loss, "mean", None)
 def test_loss_and_gradients_of_containers(
     topology, rows, devices, input_form, target_form, output_form, function, reduction, weights
