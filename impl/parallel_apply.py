@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -177,31 +177,32 @@ def parallel_apply(
             if each != index:
                 outcomes[each].pop()
         outcomes.clear()
-        location = f"in replica {index} on device {_format_device(targets[index])}"
-        try:
-            reraise(outcome.pop(), location)
-        except (ValueError, RuntimeError, TypeError) as error:
-            _explain(
-                error, index, modules[index], targets[index], inputs[index], all_kwargs[index]
-            )
-            raise
+        _reraise(
+            outcome, index, modules[index], targets[index], (inputs[index], all_kwargs[index])
+        )
     return outcomes
 
 
+def _reraise(
+    outcome: CapturedError, index: int, module: object, device: torch.device, arguments: Any
+) -> NoReturn:
+    """Raise the error of the replica ``index``, with a note if its cause is known."""
+    try:
+        reraise(outcome.pop(), f"in replica {index} on device {_format_device(device)}")
+    except (ValueError, RuntimeError, TypeError) as error:
+        _explain(error, index, module, device, arguments)
+        raise
+
+
 def _explain(
-    error: Exception,
-    index: int,
-    module: object,
-    device: torch.device,
-    args: Any,
-    kwargs: Mapping[str, Any],
+    error: Exception, index: int, module: object, device: torch.device, arguments: Any
 ) -> None:
     """Add a note to an error of the replica ``index``, if its cause is known."""
     with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
         if type(error) not in (ValueError, RuntimeError, TypeError):
             return  # `__str__` of a subclass may end the program.
         text, note = str(error), None
-        tensor = get_a_var((args, kwargs))
+        tensor = get_a_var(arguments)
         if "more than 1 value per channel" in text and tensor is not None:
             note = (
                 f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
@@ -214,7 +215,7 @@ def _explain(
                 "replace one: pass nn.Parameter values to load_state_dict(assign=True)."
             )
         elif "same device" in text:
-            note = device_note(module, device, (args, kwargs))
+            note = device_note(module, device, arguments)
         if note is not None:
             error.add_note(note)
 
