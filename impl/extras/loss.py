@@ -57,10 +57,6 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     Raises:
         TypeError: ``module`` is no module, or ``criterion`` is a class or cannot be called.
         ValueError: ``reduction`` is another text.
-
-    Note:
-        Changes of ``criterion.reduction`` in a block of :meth:`hold` do not reach the replicas.
-        A forward raises an error then, and :meth:`map` does not.
     """
 
     criterion: _Criterion
@@ -205,38 +201,36 @@ class _ModuleWithLoss(nn.Module):
     def forward(
         self, *inputs: Any, target: Any, _chunk: _Chunk | None = None, **kwargs: Any
     ) -> Any:
-        reduction = self.reduction()
-        if _chunk is not None and _chunk.reduction != reduction:
-            raise RuntimeError(
-                f"criterion.reduction was {reduction!r} when the replicas were built, and is "
-                f"{_chunk.reduction!r}: change it outside of hold()"
-            )
+        reduction, criterion = self.reduction(), self.criterion
+        if _chunk is not None and _chunk.reduction != reduction:  # It has changed in hold().
+            reduction = _chunk.reduction
+            criterion = _with_reduction(criterion, reduction)
         output = self.module(*inputs, **kwargs)
         if reduction == "none":
-            return self.criterion(output, target)
+            return criterion(output, target)
         if _chunk is None or reduction == "sum":
-            return self._number(output, target)
+            return _as_number(criterion(output, target), reduction)
         if _chunk.counts_targets and _is_index(target):
-            return _sum_over_targets(self.criterion, output, target)
+            return _sum_over_targets(criterion, output, target)
         rows = _chunk.rows()
-        loss = self._number(output, target)
+        loss = _as_number(criterion(output, target), reduction)
         mean = loss.to(_wide(loss.dtype))
         mean = mean if rows else mean.nan_to_num()  # The mean of an empty chunk is NaN.
         return _Part(
             mean * rows, torch.full_like(mean, rows), loss.dtype, rows, _sizes((output, target))
         )
 
-    def _number(self, output: Any, target: Any) -> Tensor:
-        """Return the loss. Raise an error if it is not one number."""
-        loss = self.criterion(output, target)
-        if not isinstance(loss, Tensor):
-            raise TypeError(f"the criterion must return a tensor, not {type(loss).__name__}")
-        if loss.numel() != 1:
-            raise ValueError(
-                f"the criterion returned a tensor of shape {tuple(loss.shape)}, and the reduction "
-                f"{self.reduction()!r} needs one number"
-            )
-        return loss.view(())
+
+def _as_number(loss: Any, reduction: str) -> Tensor:
+    """Return ``loss`` without dimensions. Raise an error if it is not one number."""
+    if not isinstance(loss, Tensor):
+        raise TypeError(f"the criterion must return a tensor, not {type(loss).__name__}")
+    if loss.numel() != 1:
+        raise ValueError(
+            f"the criterion returned a tensor of shape {tuple(loss.shape)}, and the reduction "
+            f"{reduction!r} needs one number"
+        )
+    return loss.view(())
 
 
 def _check_criterion(criterion: object) -> None:
@@ -263,6 +257,16 @@ def _option(criterion: Any, name: str, default: Any) -> Any:
     if isinstance(original, partial):
         return original.keywords.get(name, default)
     return getattr(original, name, default)
+
+
+def _with_reduction(criterion: Any, reduction: str) -> Any:
+    """Return a criterion like ``criterion`` with another reduction. It is not compiled."""
+    original: Any = _original(criterion)
+    if not isinstance(original, nn.Module):
+        return partial(original, reduction=reduction)
+    copied: Any = copy.copy(original)
+    copied.reduction = reduction
+    return copied
 
 
 def _counts_targets(criterion: Any) -> bool:
@@ -328,15 +332,9 @@ def _is_index(target: object) -> bool:
 
 def _sum_over_targets(criterion: Any, output: Any, target: Tensor) -> _Part:
     """Return the sum of cross entropy, and of the class weights of targets that count."""
-    original: Any = _original(criterion)
-    if isinstance(original, nn.Module):
-        original = copy.copy(original)
-        original.reduction = "none"
-        losses = original(output, target)
-    else:
-        losses = original(output, target, reduction="none")
-    counted = target != _option(original, "ignore_index", -100)
-    weight = _option(original, "weight", None)
+    losses = _with_reduction(criterion, "none")(output, target)
+    counted = target != _option(criterion, "ignore_index", -100)
+    weight = _option(criterion, "weight", None)
     weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
     dtype = _wide(losses.dtype)
     return _Part(losses.sum(dtype=dtype), weights.sum(dtype=dtype), losses.dtype)
