@@ -14,7 +14,7 @@ __all__ = ["format_page"]
 _HEAD = f"""\
 # Benchmarks
 
-{LEGEND} A floor is the least allowed ratio; a ratio below its floor fails the build. There is a
+{LEGEND} A floor is the least allowed ratio: `tox -e weekly -- ratios` fails below it. There is a
 number for each run: the median time in ms, or the peak memory in MiB.
 
 `python -m reports build` generates this page.
