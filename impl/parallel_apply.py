@@ -18,12 +18,9 @@ from ._threads import (
     CapturedError,
     ModuleGroup,
     call_in,
-    can_workers_inherit_state,
     capture,
     clear_old_casts,
-    isolate_locals,
     reraise,
-    run_sequentially,
     start,
     thread_states,
 )
@@ -72,10 +69,7 @@ def parallel_apply(
 ) -> list[Any]:
     """Call each ``modules[i]`` with ``inputs[i]`` on ``devices[i]``, all at the same time.
 
-    A single module runs in the calling thread. Several modules run in worker threads and in the
-    calling thread. The calling thread runs the first module and then every module that no worker
-    has started. It runs none of several if it has state that workers cannot inherit, such as
-    active modes, or on Python 3.13 and newer.
+    A single module runs in the calling thread. Several modules run in worker threads.
 
     Each module runs with the state of the calling thread: grad mode, inference mode, autocast, the
     default device, context variables, current streams, and the settings of
@@ -95,9 +89,9 @@ def parallel_apply(
         devices: For each module, the device that is current while it runs. None means the device
             of the first tensor in its inputs, else in its keyword arguments, else the caller's
             current device.
-        in_turn: Whether the modules run one after the other, in the calling thread, or in a
-            worker if the calling thread may run none. Then no thread waits for the interpreter
-            lock, and asynchronous devices still compute at the same time. This is faster if an
+        in_turn: Whether the modules run one after the other, in a worker thread. Then no thread
+            waits for the interpreter lock, and asynchronous devices still compute at the same
+            time. This is faster if an
             operator takes less time on the host than the hand-over of the lock, about 60 µs. It is
             slower if operators take longer on the host, as on the CPU, or if a module waits for
             its device. Modules must not wait for each other.
@@ -127,13 +121,10 @@ def parallel_apply(
         the order of the draws differs from call to call, so random numbers do not repeat under a
         seed. With ``in_turn`` they repeat.
 
-        With ``in_turn``, a module that waits for a later one waits forever. The traceback of an
-        interrupt (Ctrl-C) then shows the line that waits.
+        With ``in_turn``, a module that waits for a later one waits forever.
 
-        An interrupt of the calling thread ends the module that runs there. The interrupt is
-        raised when the other modules have ended. If the calling thread only waits for the other
-        modules, the interrupt is raised at once; these modules finish, and their results are
-        discarded.
+        An interrupt (Ctrl-C) of a call of several modules is raised at once. Modules that run
+        finish, and their results are discarded. An interrupt ends a single module.
     """
     with argument("in_turn"):
         in_turn = bool(in_turn)
@@ -226,31 +217,23 @@ def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any
         # A single call always runs in this thread, where all modes are active.
         return [capture(calls[0])]
     if in_turn:
-        return run_sequentially(calls)
-    return _run_in_threads(calls)
+        return _run_in_turn(calls)
+    pending = [start(call) for call in calls]
+    return [each.wait() for each in pending]
 
 
-def _run_in_threads(calls: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run ``calls`` at the same time. Return a result or a CapturedError for each call.
+def _run_in_turn(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run ``calls`` one after the other. After an interrupt, later calls do not begin.
 
-    caller   1. wake workers ─► 2. run the first call ─► 3. run unstarted calls ─► 4. wait
-    worker      wake up ─────────► run one call, unless the caller has claimed it
+    The last entry of the result is then the interrupt, and all entries before it are None.
     """
-    here = 1 if can_workers_inherit_state() else 0
-    # 1. Wake the workers. This precedes the first call, because modules may wait for each other.
-    pending = [start(call) for call in calls[here:]]
-    with isolate_locals() as clear_locals:
-        # 2. Run the first call in this thread.
-        outcomes = [capture(call) for call in calls[:here]]
-        # 3. Run unstarted calls, the last one first: the workers that were woken last are most
-        #    likely still asleep. Check the modes again before each call, because a module that
-        #    ran in this thread may have left a mode active.
-        for other in reversed(pending):
-            if can_workers_inherit_state():
-                clear_locals()
-                other.run_if_unclaimed()
-    # 4. Wait for the workers.
-    return outcomes + [other.wait() for other in pending]
+    outcomes: list[Any] = []
+    for call in calls:
+        outcome = start(call).wait()
+        if isinstance(outcome, CapturedError) and outcome.is_interrupt:
+            return [*[None] * len(outcomes), outcome]
+        outcomes.append(outcome)
+    return outcomes
 
 
 def _check_length(count: int, name: str, values: Sequence[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Folders that pytest does not collect by default, and a fixture for several folders."""
+"""Folders that pytest does not collect by default."""
 
 import pytest
 
@@ -10,12 +10,3 @@ collect_ignore = ["consumers", "models"]
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return a line for each folder that is not collected."""
     return [f"not collected: impl_tests/{name} (run tox -e consumers)" for name in collect_ignore]
-
-
-@pytest.fixture
-def can_isolate_locals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make impl assume that it can isolate thread-local values, and that coverage is off."""
-    # The names are strings because a mutation run loads this file before it selects a changed
-    # impl. An import of impl here would load the unchanged one.
-    monkeypatch.setattr("impl._threads.state.can_isolate_locals", lambda: True)
-    monkeypatch.setattr("impl._threads.state._has_own_trace_function", lambda: False)

@@ -2,48 +2,22 @@
 
 import importlib
 import threading
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
 from impl import parallel_apply
-from impl._threads import pool as thread_pool
-from impl._threads.locals import can_isolate_locals
 from impl_tests.samples import FunctionMode
 from spec_tests.strategies.exceptions import ExceptionSpec
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 MODULE = importlib.import_module("impl.parallel_apply")
-#: A worker that never takes its task.
-SLEEPING_WORKER = SimpleNamespace(become_idle=lambda: None)
 
 
 def run_on_the_cpu(*functions, **options):
     count = len(functions)
     return MODULE.parallel_apply(functions, [()] * count, devices=["cpu"] * count, **options)
-
-
-@pytest.mark.usefixtures("can_isolate_locals")
-def test_caller_runs_all_modules_whose_workers_do_not_wake_up(monkeypatch):
-    def start(function):
-        return thread_pool.PendingCall(function, SLEEPING_WORKER)
-
-    monkeypatch.setattr(MODULE, "start", start)
-    assert run_on_the_cpu(*[threading.get_ident] * 3) == [threading.get_ident()] * 3
-
-
-@pytest.mark.usefixtures("can_isolate_locals")
-def test_caller_runs_the_first_module_and_a_worker_the_second():
-    barrier = threading.Barrier(2, timeout=20)
-
-    def meet():
-        barrier.wait()
-        return threading.get_ident()
-
-    first, second = run_on_the_cpu(meet, meet)
-    assert first == threading.get_ident() != second
 
 
 def test_an_error_whose_text_exits_names_its_replica():
@@ -65,22 +39,6 @@ def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
     monkeypatch.setattr(MODULE, "has_compiled_code", lambda module: compiled)
     with FunctionMode():
         assert run_on_the_cpu(threading.get_ident, in_turn=in_turn) == [threading.get_ident()]
-
-
-@pytest.mark.skipif(not can_isolate_locals(), reason="not-run: this Python isolates no locals")
-@pytest.mark.usefixtures("can_isolate_locals")
-def test_modules_in_the_calling_thread_do_not_see_locals_of_earlier_modules(monkeypatch):
-    monkeypatch.setattr(
-        MODULE, "start", lambda call: thread_pool.PendingCall(call, SLEEPING_WORKER)
-    )
-    local = threading.local()
-
-    def find_and_set():
-        found = hasattr(local, "value")
-        local.value = True
-        return found
-
-    assert run_on_the_cpu(*[find_and_set] * 3) == [False] * 3
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit")

@@ -1,9 +1,9 @@
-"""Isolation of the ``threading.local`` values of the running thread.
+"""The number of ``threading.local`` values of the running thread.
 
 CPython before 3.13 stores one entry per ``threading.local`` in the thread's own dictionary, which
-``PyThreadState_GetDict`` of the public C API returns. The entry owns the values of this thread.
-Since 3.13 that dictionary has no such entries, so the values cannot be isolated, but
-:func:`count_locals` can count them. Other interpreters may not even allow counting.
+``PyThreadState_GetDict`` of the public C API returns. Since 3.13 that dictionary has no such
+entries, but each ``threading.local`` refers to a key of the thread. Other interpreters may not
+allow counting.
 """
 
 import ctypes
@@ -12,11 +12,8 @@ import math
 import sys
 import sysconfig
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Callable
 from typing import Any
-from weakref import getweakrefcount
 
 #: Whether each thread runs a single function, and the caller waits for the thread's end. True on
 #: free-threaded Python. There, an object that one thread creates and another one releases is freed
@@ -25,69 +22,12 @@ from weakref import getweakrefcount
 SINGLE_USE_THREADS = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
-def can_isolate_locals() -> bool:
-    """Return whether :func:`isolate_locals` and :func:`clear_locals` work in this interpreter."""
-    return _Entry is not None
-
-
-@contextmanager
-def isolate_locals() -> Iterator[Callable[[], None]]:
-    """Return a context manager that hides this thread's ``threading.local`` values.
-
-    The value of the ``with`` statement is a function that does the same as :func:`clear_locals`,
-    but faster. At the end of the block, values that were set inside are released, and the earlier
-    values are restored.
-    """
-    entries = _thread_dict()
-    saved = entries.copy()
-    # Keep the entries of C extensions, which may also use this dictionary.
-    foreign_keys = [key for key, entry in saved.items() if type(entry) is not _Entry]
-    foreign = {key: saved.pop(key) for key in foreign_keys}
-    try:
-        entries.clear()
-        entries.update(foreign)
-        yield partial(_clear, entries)
-    finally:
-        try:
-            _clear(entries)
-        finally:
-            # Restore all entries by a single call: an interrupt between two calls would lose some.
-            entries.update(saved)
-            _remove_dead_entries(entries, saved)
-
-
-def clear_locals() -> None:
-    """Release all thread-local values of the running thread, as the end of the thread would."""
-    _clear(_thread_dict())
-
-
 def count_locals() -> float:
     """Return how many ``threading.local`` objects have values in this thread, plus a constant.
 
     If this interpreter cannot count, return NaN, which is unequal to itself.
     """
     return _count()
-
-
-def _clear(entries: dict[Any, Any]) -> None:
-    # Iterate over a copy, which is made atomically: when another thread frees a `threading.local`,
-    # it removes the entry from this thread's dictionary.
-    for key, entry in entries.copy().items():
-        if type(entry) is _Entry:
-            entries.pop(key, None)
-
-
-def _remove_dead_entries(entries: dict[Any, Any], saved: dict[Any, Any]) -> None:
-    """Remove the entries of ``saved`` whose ``threading.local`` has been freed since the copy.
-
-    A ``threading.local`` has a weak reference to each of its entries, so an entry without a weak
-    reference is dead. Its key is the address of the freed ``threading.local``, so the next
-    ``threading.local`` at that address would find the dead entry.
-    """
-    if 0 in map(getweakrefcount, saved.values()):
-        for key, entry in saved.items():
-            if not getweakrefcount(entry):
-                entries.pop(key, None)
 
 
 def _load_c_function(name: str, result_type: Any, *arg_types: Any) -> Callable[..., Any]:

@@ -2,8 +2,8 @@
 
 Each function gets a thread of its own at once: an idle thread, or a new one. Functions may
 therefore wait for each other, or start other functions and wait for them, without a deadlock. A
-reused thread looks like a new one: it has no ``threading.local`` values, and it has the hooks of
-``threading.settrace`` and ``threading.setprofile``.
+thread is reused only if it looks like a new one: it has no ``threading.local`` values of the last
+function. It gets the hooks of ``threading.settrace`` and ``threading.setprofile``.
 """
 
 import atexit
@@ -16,7 +16,7 @@ from typing import Any
 
 from .._compat import register_fork_handler
 from .exceptions import capture
-from .locals import SINGLE_USE_THREADS, clear_locals, count_locals
+from .locals import SINGLE_USE_THREADS, count_locals
 from .state import install_thread_hooks, is_pristine
 
 #: The largest number of idle threads. If so many threads are idle, another thread ends after its
@@ -27,40 +27,24 @@ MAX_IDLE = 64
 class PendingCall:
     """A call in another thread, and its outcome: a result, or a ``CapturedError``."""
 
-    __slots__ = ("_claim_lock", "_done_lock", "_task", "outcome", "thread_to_join")
+    __slots__ = ("_done_lock", "_function", "outcome", "thread_to_join")
 
-    def __init__(self, function: Callable[[], Any], worker: "_Worker") -> None:
-        self._task: tuple[Callable[[], Any], _Worker] | None = function, worker
-        # The worker and the caller may both claim the task. The lock is acquired once and never
-        # released; the thread that acquires it runs the function.
-        self._claim_lock = threading.Lock()
-        # Locked until there is an outcome. The thread that runs the function releases this lock:
-        # any thread may release a lock.
+    def __init__(self, function: Callable[[], Any]) -> None:
+        self._function: Callable[[], Any] | None = function
+        # Locked until there is an outcome. The worker releases this lock: any thread may release
+        # a lock.
         self._done_lock = threading.Lock()
         self._done_lock.acquire()
         self.outcome: Any = None
         #: The worker's thread, if :meth:`wait` has to wait for its end.
         self.thread_to_join: threading.Thread | None = None
 
-    def claim(self) -> "tuple[Callable[[], Any], _Worker] | None":
-        """Return the function and its worker in the first call, and None in later calls."""
-        if not self._claim_lock.acquire(blocking=False):
-            return None
-        # A thread that waits for the outcome must not keep the function and its arguments alive.
-        task, self._task = self._task, None
-        return task
-
-    def run_if_unclaimed(self) -> None:
-        """Run the function in the calling thread, unless its worker has already claimed it."""
-        task = self.claim()
-        if task is not None:
-            function, worker = task
-            # The worker becomes idle before the function runs, because the function may start
-            # other functions, which can then use the worker. When the worker wakes up, it skips
-            # this task and runs the next task in its queue.
-            worker.become_idle()
-            self.outcome = capture(function)
-            self.set_done()
+    def run(self) -> None:
+        """Call the function, store its outcome, and drop the function and its arguments."""
+        # A thread that waits for the outcome must not keep the function alive.
+        function, self._function = self._function, None
+        assert function is not None
+        self.outcome = capture(function)
 
     def set_done(self) -> None:
         self._done_lock.release()
@@ -90,11 +74,6 @@ class _Worker:
         # handler, which ends the idle workers.
         self.thread = threading.Thread(target=self._run, name="parallel_apply", daemon=True)
 
-    def become_idle(self) -> None:
-        """Make this worker idle after another thread has claimed its task, or end the worker."""
-        if not self._pool.add_idle(self):
-            self.queue.put(None)
-
     def _run(self) -> None:
         self._initial_local_count = count_locals()
         while self._run_next():
@@ -103,24 +82,19 @@ class _Worker:
     def _run_next(self) -> bool:
         """Run one function. Return whether this thread then waits for another function.
 
-        When the caller receives the outcome, this thread has no reference to the function and is
-        available for another function.
+        When the caller receives the outcome, this thread has no reference to the function, and
+        either is available for another function or has ended.
         """
         pending = self.queue.get()
         if pending is None:
             return False
-        task = pending.claim()
-        if task is None:
-            # The caller has claimed the task, and has called `become_idle` for this worker.
-            return True
         install_thread_hooks()
-        pending.outcome = capture(task[0])
-        # In this order: release the arguments and the function's thread-local values, offer this
-        # thread for other tasks, unblock the caller. The caller can then rely on the first two.
-        del task
-        clear_locals()
+        pending.run()
+        # In this order: offer this thread for other functions, unblock the caller. The caller can
+        # then rely on the first.
         is_reused = self._is_reusable() and self._pool.add_idle(self)
-        if SINGLE_USE_THREADS:
+        if not is_reused:
+            # The function's thread-local values are released when this thread has ended.
             pending.thread_to_join = self.thread
         pending.set_done()
         return is_reused
@@ -147,7 +121,7 @@ class _Pool:
 
     def start(self, function: Callable[[], Any]) -> PendingCall:
         worker = self._pop_idle() or self._new_worker()
-        pending = PendingCall(function, worker)
+        pending = PendingCall(function)
         worker.queue.put(pending)
         return pending
 

@@ -1,6 +1,5 @@
 """Transfer of the caller's thread state to the threads that run replicas."""
 
-import asyncio  # This takes no extra time: torch imports it, too.
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +28,6 @@ from .._device import (
     set_current_streams,
     type_to_use,
 )
-from .locals import can_isolate_locals
 
 #: A denormal number. PyTorch has no function that returns the setting of the thread, so a product
 #: shows it.
@@ -151,23 +149,6 @@ def clear_old_casts() -> None:
         torch.clear_autocast_cache()
 
 
-def can_workers_inherit_state() -> bool:
-    """Return whether a worker thread can inherit all of this thread's state.
-
-    If not, no replica may run in this thread: it would see state that other replicas do not see.
-    """
-    return (
-        sys.exception() is None
-        and asyncio._get_running_loop() is None
-        and can_isolate_locals()
-        and not _has_own_trace_function()
-        and not has_modes_hooks_or_transforms()
-        and calls_torch_functions()
-        # A default device is a function mode, and is transferred.
-        and function_mode_count() == (unnumbered_default_device() is not None)
-    )
-
-
 def install_thread_hooks() -> None:
     """Install the hooks of ``threading.settrace`` and ``threading.setprofile`` in this thread."""
     if sys.gettrace() is not threading.gettrace():
@@ -184,14 +165,6 @@ def is_pristine() -> bool:
         or function_mode_count()
         or torch.is_inference_mode_enabled()
         or _facts_of_thread().has_openmp_pool
-    )
-
-
-def _has_own_trace_function() -> bool:
-    """Return whether this thread has another trace or profile function than new threads have."""
-    return (
-        sys.gettrace() is not threading.gettrace()
-        or sys.getprofile() is not threading.getprofile()
     )
 
 

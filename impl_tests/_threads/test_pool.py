@@ -10,11 +10,9 @@ import pytest
 import torch
 
 from impl._threads import pool as thread_pool
-from impl._threads.locals import can_isolate_locals
 from impl_tests.samples import FunctionMode, fail_with
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
 from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.topology import not_run
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20
@@ -22,15 +20,6 @@ TIMEOUT = 20
 
 class Value:
     """An object that weak references can refer to."""
-
-
-class SleepingWorker:
-    """A worker that never takes its task."""
-
-    is_idle = False
-
-    def become_idle(self):
-        self.is_idle = True
 
 
 @pytest.fixture
@@ -184,66 +173,6 @@ def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
     release.set()
     assert busy.wait()
     assert os.getpid() == pool.start(os.getpid).wait()
-
-
-def test_unclaimed_function_runs_in_the_calling_thread():
-    worker = SleepingWorker()
-    pending = thread_pool.PendingCall(threading.get_ident, worker)
-    pending.run_if_unclaimed()
-    assert pending.wait() == threading.get_ident()
-    assert pending.claim() is None
-    assert worker.is_idle
-
-
-def test_function_can_be_claimed_only_once():
-    pending = thread_pool.PendingCall(threading.get_ident, SleepingWorker())
-    # In this state another thread has acquired the lock, but has not yet taken the function.
-    assert pending._claim_lock.acquire(blocking=False)
-    assert pending.claim() is None
-
-
-def test_claimed_function_runs_in_its_worker(pool):
-    begun, release = threading.Event(), threading.Event()
-
-    def identify():
-        begun.set()
-        return release.wait(TIMEOUT) and threading.get_ident()
-
-    pending = pool.start(identify)
-    assert begun.wait(TIMEOUT)
-    pending.run_if_unclaimed()
-    release.set()
-    assert pending.wait() not in (threading.get_ident(), False)
-
-
-def test_workers_of_functions_that_the_caller_claimed_are_reused(reusing_pool):
-    for number in range(1000):
-        calls = [reusing_pool.start(partial(divmod, number, 3)) for _ in range(3)]
-        for call in calls:
-            call.run_if_unclaimed()
-        assert [call.wait() for call in calls] == [divmod(number, 3)] * 3
-    assert len(reusing_pool._threads) == 3
-
-
-def test_workers_of_functions_that_the_caller_claimed_end_in_a_closed_pool(pool):
-    pool._closed = True
-    calls = [pool.start(int) for _ in range(3)]
-    threads = [*pool._threads]
-    for call in calls:
-        call.run_if_unclaimed()
-    assert all_end(threads)
-
-
-def test_thread_is_reused_after_its_locals_are_cleared(pool):
-    if not can_isolate_locals():
-        not_run("since CPython 3.13 thread-local values cannot be cleared")
-    local = threading.local()
-
-    def set_value():
-        local.value = Value()
-        return threading.current_thread()
-
-    assert pool.start(set_value).wait() is pool.start(threading.current_thread).wait()
 
 
 def test_a_worker_is_a_daemon_thread_with_a_name():

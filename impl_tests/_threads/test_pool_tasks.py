@@ -9,7 +9,7 @@ import torch
 
 from impl._device import CPU
 from impl._threads import pool
-from impl._threads.locals import SINGLE_USE_THREADS, can_isolate_locals
+from impl._threads.locals import SINGLE_USE_THREADS
 from impl._threads.state import call_in, thread_states
 
 REUSES_WORKERS = pytest.mark.skipif(
@@ -54,20 +54,8 @@ def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes)
     assert outcomes == [True]
 
 
-@pytest.mark.skipif(not can_isolate_locals(), reason="not-run: this Python isolates no locals")
-def test_thread_local_values_are_freed_before_the_outcome_is_set(outcomes):
-    local = threading.local()
-
-    def set_value():
-        local.value = Value()
-        outcomes.reference = weakref.ref(local.value)
-
-    pool.start(set_value).wait()
-    assert outcomes == [True]
-
-
 def test_the_caller_waits_for_the_end_of_the_thread_to_join():
-    pending = pool.PendingCall(int, None)
+    pending = pool.PendingCall(int)
     allowed = threading.Event()
     pending.thread_to_join = threading.Thread(target=allowed.wait)
     pending.thread_to_join.start()
@@ -75,6 +63,17 @@ def test_the_caller_waits_for_the_end_of_the_thread_to_join():
     pending.set_done()
     pending.wait()
     assert not pending.thread_to_join.is_alive()
+
+
+def test_thread_local_values_are_freed_when_the_caller_resumes(outcomes):
+    local = threading.local()
+
+    def set_value():
+        local.value = Value()
+        outcomes.reference = weakref.ref(local.value)
+
+    pool.start(set_value).wait()
+    assert outcomes.reference() is None
 
 
 def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):

@@ -149,37 +149,6 @@ def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
     assert call_in_thread(count_open_regions) == 0
 
 
-@pytest.mark.usefixtures("can_isolate_locals")
-def test_workers_can_inherit_state_with_a_default_device():
-    assert thread_state.can_workers_inherit_state()
-    with torch.device("meta"):
-        assert thread_state.can_workers_inherit_state()
-
-
-@pytest.mark.usefixtures("can_isolate_locals")
-@pytest.mark.parametrize("make", NOT_TRANSFERABLE.values(), ids=NOT_TRANSFERABLE)
-def test_workers_cannot_inherit_state_with_a_mode_or_hooks(make):
-    with make():
-        assert not thread_state.can_workers_inherit_state()
-    assert thread_state.can_workers_inherit_state()
-
-
-@pytest.mark.usefixtures("can_isolate_locals")
-def test_workers_cannot_inherit_state_in_a_functorch_transform():
-    seen = []
-    torch.func.vmap(lambda x: seen.append(thread_state.can_workers_inherit_state()) or x)(
-        torch.ones(1)
-    )
-    assert seen == [False]
-
-
-def test_workers_cannot_inherit_state_while_an_exception_is_handled():
-    try:
-        raise ValueError("of the caller")
-    except ValueError:
-        assert not thread_state.can_workers_inherit_state()
-
-
 @pytest.mark.parametrize(
     "enter",
     [*NOT_TRANSFERABLE.values(), torch.inference_mode, lambda: torch.device("meta")],
