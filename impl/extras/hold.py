@@ -19,6 +19,7 @@ from .module_state import (
     change_error,
     differing_indices,
     flat_buffers,
+    flat_members,
     read_states,
 )
 
@@ -66,7 +67,7 @@ class ReplicaCache:
             snapshot = self._snapshot or ModuleSnapshot(module)
             snapshot.check(module)
             replicas = self._replicas.get(_stream_key(targets))
-            if replicas is None:
+            if replicas is None or replicas.have_other_parameters():
                 # Leave inference mode, because the next forward may run outside of inference mode
                 # and could not use inference tensors.
                 built = call_with_inference_mode(False, build)
@@ -124,6 +125,12 @@ class _Replicas:
             {name: buffer is None for name, buffer in buffers.items()} for buffers in self._dicts
         ]
         self._flat_buffers = flat_buffers(self._dicts)
+        self._parameters = [module._parameters for root in replicas for module in root.modules()]
+        self._flat_parameters = flat_members(self._parameters)
+
+    def have_other_parameters(self) -> bool:
+        """Return whether a forward has added, replaced or removed parameters of a replica."""
+        return flat_members(self._parameters) != self._flat_parameters
 
     def update_buffers(self) -> None:
         """Replace each buffer that has changed in the module or in a replica.

@@ -87,10 +87,11 @@ class KeptReplicas(Wrapper[T]):
         and pickles of the wrapper contain no replicas.
 
         Results and buffers equal those of forwards outside of a block: buffers that have changed
-        since the last forward, as batch norm's do in training, are copied again. Other
-        attributes that a replica sets remain on that replica until the block ends. Concurrent
-        forwards use the same replicas, so each finds the attributes and buffers that the others
-        set. Attributes and hooks that are added to the module in the block are not added to the
+        since the last forward, as batch norm's do in training, are copied again, and after a
+        forward that replaces parameters of its replica, new replicas are built. Other attributes
+        that a replica sets remain on that replica until the block ends. Concurrent forwards use
+        the same replicas, so each finds the attributes and buffers that the others set.
+        Attributes and hooks that are added to the module in the block are not added to the
         replicas.
 
         With one device, or none, the block has no effect. If other streams are current in a later

@@ -89,10 +89,13 @@ def _flat_structure(modules: Sequence[nn.Module]) -> list[Any]:
     """
     found: list[Any] = [[module.training for module in modules]]
     for kind in ("_modules", "_parameters"):
-        each = [*map(attrgetter(kind), modules)]
-        found += _flat_names(each)
-        found.append([*map(id, _flat_values(each))])
+        found += flat_members([*map(attrgetter(kind), modules)])
     return found + flat_buffers([module._buffers for module in modules])
+
+
+def flat_members(each: Sequence[Mapping[str, Any]]) -> list[list[Any]]:
+    """Return the number and names of the members of each module, and the ids of the members."""
+    return [*_flat_names(each), [*map(id, _flat_values(each))]]
 
 
 def flat_buffers(each: Sequence[Mapping[str, Tensor | None]]) -> list[list[Any]]:

@@ -20,21 +20,20 @@ def replicas_of(**attributes):
 
 @pytest.mark.parametrize(
     "value",
-    [
-        [1, [2]],
-        (3, 3),
-        {"key": [None]},
-        {1},
-        [],
-        [nn.Linear(1, 1)],
-        partial(int, base=2),
-        ref(nn.Identity),
-        [print],
-    ],
+    [[1, [2]], (3, 3), {"key": [None]}, {1}, [], [print], partial(int, base=2)],
     ids=repr,
 )
 def test_an_object_without_a_module_of_the_tree_stays_the_same(value):
     module, replicas = replicas_of(held=lambda _: value)
+    assert all(replica.held is module.held for replica in replicas)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda other: [other], ref, partial, lambda other: other.forward]
+)
+def test_a_reference_to_another_module_stays_the_same(make):
+    other = nn.Linear(1, 1)
+    module, replicas = replicas_of(held=lambda _: make(other))
     assert all(replica.held is module.held for replica in replicas)
 
 
