@@ -1,6 +1,8 @@
 """Changed members, references to modules, and hooks: lanes, hold(), replicate and errors."""
 
+from functools import partial
 from operator import attrgetter
+from types import MethodType
 
 import pytest
 import torch
@@ -123,8 +125,13 @@ def wrapped_closure(layer):
     return call
 
 
+def method_with_a_closure(layer):
+    old = layer.forward
+    return MethodType(lambda module, x: old(x), layer)
+
+
 @pytest.mark.filterwarnings("ignore:The function")
-@pytest.mark.parametrize("make", [closure, wrapped_closure, Helper])
+@pytest.mark.parametrize("make", [closure, wrapped_closure, method_with_a_closure, Helper])
 def test_a_device_error_names_the_attribute_that_holds_the_original(topology, make):
     topology.require(distinct=2)
     devices = topology.take(2)
@@ -153,8 +160,11 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
     assert note.startswith("An argument holds Linear")
 
 
-def test_lanes_warn_once_of_a_closure_over_a_module_of_the_tree():
-    wrapper = impl.DataParallel(Calls(closure), LANES)
+@pytest.mark.parametrize(
+    "make", [closure, method_with_a_closure, lambda layer: partial(closure(layer))]
+)
+def test_lanes_warn_once_of_a_closure_over_a_module_of_the_tree(make):
+    wrapper = impl.DataParallel(Calls(make), LANES)
     with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* closure over Linear"):
         wrapper(torch.ones(2, 2))
     wrapper(torch.ones(2, 2))  # A second warning would be an error.

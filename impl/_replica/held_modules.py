@@ -5,6 +5,7 @@ module.
 """
 
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
@@ -28,10 +29,9 @@ _checked: WeakSet[FunctionType] = WeakSet()
 
 def warn_of_closures(functions: Iterable[FunctionType], modules: Iterable[nn.Module]) -> None:
     """Warn once of each of ``functions`` that is a closure over one of ``modules``."""
-    tree = set(map(id, modules))
-    for function in functions:
-        if function in _checked:
-            continue
+    unchecked = [function for function in functions if function not in _checked]
+    tree = set(map(id, modules if unchecked else ()))
+    for function in unchecked:
         _checked.add(function)
         held = find_held_module(function, lambda module: id(module) in tree)
         if held is not None:
@@ -95,10 +95,10 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, FunctionType):
         return (*_cells(value), *(value.__defaults__ or ()), *vars(value).values())
     if isinstance(value, MethodType):
-        return (value.__self__,)
+        return (value.__self__, value.__func__)
     if isinstance(value, partial):
         return (value.func, *value.args, *value.keywords.values())
-    if isinstance(value, (list, tuple, set)):
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
         return value
     if isinstance(value, dict):
         return chain(value, value.values())

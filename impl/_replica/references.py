@@ -22,7 +22,9 @@ from torch import nn
 
 #: The classes of objects, besides modules, that may refer to a module and are rebound.
 _REBOUND = frozenset({MethodType, partial, ref, WeakMethod, list, tuple, dict, set})
-#: Those of them whose iterator yields all their members.
+#: The classes of objects that may call a function with a closure.
+_FUNCTIONS = frozenset({FunctionType, MethodType, partial})
+#: Those of the rebound classes whose iterator yields all their members.
 _FLAT = frozenset({list, tuple, set})
 
 
@@ -49,10 +51,11 @@ class References:
         for name in names:
             value = values[name]
             kind = type(value)
-            if kind is FunctionType:
-                if value.__closure__ is not None:
-                    self.closures.append(value)
-            elif kind in self._kinds:
+            if kind in _FUNCTIONS:
+                function = _function(value)
+                if type(function) is FunctionType and function.__closure__ is not None:
+                    self.closures.append(function)
+            if kind in self._kinds:
                 # Most containers hold numbers and names: `isdisjoint` is faster than a loop.
                 if kind in _FLAT and self._kinds.isdisjoint(map(type, value)):
                     continue
@@ -113,6 +116,13 @@ class References:
                 pending += [each for each in _members(value) if type(each) in self._kinds]
         self._known.update((key, (value, False)) for key, value in searched.items())
         return False
+
+
+def _function(value: Any) -> Any:
+    """Return the function that ``value`` calls, itself a function, a bound method or a partial."""
+    if type(value) is MethodType:
+        return value.__func__
+    return value.func if type(value) is partial else value
 
 
 def _members(value: Any) -> Sequence[Any] | set[Any]:
