@@ -125,6 +125,11 @@ def wrapped_closure(layer):
     return call
 
 
+def function_of_a_global_variable(layer):
+    names = {"old": layer.forward}
+    return eval("lambda x: old(x)", names)
+
+
 def method_with_a_closure(layer):
     old = layer.forward
     return MethodType(lambda module, x: old(x), layer)
@@ -165,7 +170,7 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
 )
 def test_lanes_warn_once_of_a_closure_over_a_module_of_the_tree(make):
     wrapper = impl.DataParallel(Calls(make), LANES)
-    with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* closure over Linear"):
+    with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* refers to Linear"):
         wrapper(torch.ones(2, 2))
     wrapper(torch.ones(2, 2))  # A second warning would be an error.
 
@@ -180,7 +185,7 @@ def test_lanes_warn_of_a_hook_that_is_a_closure():
         def forward(self, x):
             return self.layer(x)
 
-    with pytest.warns(UserWarning, match="closure over Keeping"):
+    with pytest.warns(UserWarning, match="refers to Keeping"):
         impl.DataParallel(Keeping(), LANES)(torch.ones(2, 2))
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from .._compat import compiled_module, has_registration_hooks, is_compiled
 from .compiled import attach_compiled_code
 from .former_parameters import FormerParameters
-from .held_modules import warn_of_closures
+from .held_modules import warn_of_functions
 from .module_tree import is_script_module
 from .references import References
 
@@ -102,8 +102,8 @@ def build_replicas(
         set_members(module, replica_map, references, with_parameters=with_parameters)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
-    if with_parameters and len(devices) > 1 and references.closures:
-        warn_of_closures(references.closures, modules)
+    if with_parameters and len(devices) > 1 and references.functions:
+        warn_of_functions(references.functions, modules)
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:

@@ -27,8 +27,11 @@ _DEPTH = 4
 _checked: WeakSet[FunctionType] = WeakSet()
 
 
-def warn_of_closures(functions: Iterable[FunctionType], modules: Iterable[nn.Module]) -> None:
-    """Warn once of each of ``functions`` that is a closure over one of ``modules``."""
+def warn_of_functions(functions: Iterable[FunctionType], modules: Iterable[nn.Module]) -> None:
+    """Warn once of each of ``functions`` that refers to one of ``modules``.
+
+    It refers to a module by a variable of its closure or a global variable.
+    """
     unchecked = [function for function in functions if function not in _checked]
     tree = set(map(id, modules if unchecked else ()))
     for function in unchecked:
@@ -37,7 +40,7 @@ def warn_of_closures(functions: Iterable[FunctionType], modules: Iterable[nn.Mod
         if held is not None:
             warnings.warn(
                 f"The function {function.__qualname__} is an attribute or a hook of a replicated "
-                f"module and a closure over {_describe(held)}. All replicas run it on the "
+                f"module and refers to {_describe(held)}. All replicas run it on the "
                 f"original {_describe(held)}, not on its copies. {_REMEDY}.",
                 stacklevel=2,
             )
@@ -77,7 +80,8 @@ def device_note(replica: object, device: torch.device, arguments: object) -> str
 def find_held_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
     """Return the first wanted module that ``value`` holds in a few steps; None if there is none.
 
-    Closures, default arguments, partials, methods, containers and attributes are searched.
+    Closures, global variables, default arguments, partials, methods, containers and attributes are
+    searched.
     """
     seen: set[int] = set()
     level = [value]
@@ -93,7 +97,7 @@ def find_held_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.M
 def _parts(value: Any) -> Iterable[Any]:
     """Return the objects that ``value`` holds, without those of a module, class or tensor."""
     if isinstance(value, FunctionType):
-        return (*_cells(value), *(value.__defaults__ or ()), *vars(value).values())
+        return (*_variables(value), *(value.__defaults__ or ()), *vars(value).values())
     if isinstance(value, MethodType):
         return (value.__self__, value.__func__)
     if isinstance(value, partial):
@@ -108,12 +112,17 @@ def _parts(value: Any) -> Iterable[Any]:
     return attributes.values()
 
 
-def _cells(function: FunctionType) -> Iterator[Any]:
+def _variables(function: FunctionType) -> Iterator[Any]:
+    """Yield the variables of the closure, and the global variables that may call a module."""
     for cell in function.__closure__ or ():
         try:
             yield cell.cell_contents
         except ValueError:  # The variable has no value yet.
             continue
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        if isinstance(found, (nn.Module, MethodType, partial)):
+            yield found
 
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:

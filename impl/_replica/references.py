@@ -22,7 +22,7 @@ from torch import nn
 
 #: The classes of objects, besides modules, that may refer to a module and are rebound.
 _REBOUND = frozenset({MethodType, partial, ref, WeakMethod, list, tuple, dict, set})
-#: The classes of objects that may call a function with a closure.
+#: The classes of objects that may call a function.
 _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
 #: Those of the rebound classes whose iterator yields all their members.
 _FLAT = frozenset({list, tuple, set})
@@ -37,8 +37,8 @@ class References:
     def __init__(self, replicas: Mapping[nn.Module | None, Sequence[Any]]) -> None:
         self._replicas = replicas
         self._kinds = _REBOUND.union(map(type, replicas)) - {type(None)}
-        #: The functions in attributes and hooks that have a closure.
-        self.closures: list[FunctionType] = []
+        #: The functions of attributes and hooks. They are not rebound.
+        self.functions: list[FunctionType] = []
         # For the `id` of each object that was searched: the object, which keeps the `id` from
         # coming back, and whether it refers to a module.
         self._known: dict[int, tuple[Any, bool]] = {}
@@ -53,8 +53,8 @@ class References:
             kind = type(value)
             if kind in _FUNCTIONS:
                 function = _function(value)
-                if type(function) is FunctionType and function.__closure__ is not None:
-                    self.closures.append(function)
+                if type(function) is FunctionType:
+                    self.functions.append(function)
             if kind in self._kinds:
                 # Most containers hold numbers and names: `isdisjoint` is faster than a loop.
                 if kind in _FLAT and self._kinds.isdisjoint(map(type, value)):
