@@ -61,7 +61,9 @@ def scatter(
     """Split each tensor in a nested value into one chunk per device.
 
     - Tuples, lists, mappings, named tuples and dataclasses are rebuilt for each device around the
-      chunks. A mapping that is neither a dict nor a UserDict is rebuilt by its class, called with
+      chunks, and so are objects of classes that are registered with ``torch.utils._pytree``, also
+      if they are empty. Such an object is passed by reference to a single device that has all its
+      tensors. A mapping that is neither a dict nor a UserDict is rebuilt by its class, called with
       a dict.
     - Passed by reference: empty containers, other objects, and dataclasses or non-dict mappings
       without tensors.
@@ -97,8 +99,8 @@ def scatter(
             torch.jit.trace records the call.
         NotImplementedError: A sparse tensor, of any layout, is not marked ``Whole``, or requires
             grad.
-        TypeError: ``dim`` is not an int; an object names no device; a mapping with tensors cannot
-            be rebuilt.
+        TypeError: ``dim`` is not an int; an object names no device; a mapping with tensors, or an
+            object of a registered class, cannot be rebuilt.
     """
     (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column
@@ -157,12 +159,14 @@ def gather(
 ) -> Any:
     """Concatenate the nested outputs of replicas, tensor by tensor, on one device.
 
-    - Containers are rebuilt with the structure of the first output. The class of a tuple, a list
+    - Containers, and objects of classes that are registered with ``torch.utils._pytree``, are
+      rebuilt with the structure of the first output. The class of a tuple, a list
       or another iterable is called with one iterable. A mapping and a dataclass keep their other
       attributes.
     - Packed sequences become one packed sequence that has all sequences in order.
     - Other values become a list with one entry per replica. So do iterables that raise an error
-      when they are iterated over or rebuilt.
+      when they are iterated over or rebuilt, and registered objects that differ in more than
+      their parts.
 
     Args:
         outputs: The outputs of the replicas, at least one.
@@ -183,7 +187,8 @@ def gather(
         TypeError: ``dim`` is not an int, or ``target_device`` is no device.
 
     Warns:
-        UserWarning: Scalars became a vector; iterables that cannot be rebuilt became lists.
+        UserWarning: Scalars became a vector; iterables or registered objects that cannot be
+            rebuilt became lists.
     """
     found = OutputLeaves()
     with argument("scalar_warning"):
@@ -216,7 +221,8 @@ def _scatter_together(
             check_weights(weights, len(targets))
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
-    leaves = InputLeaves()
+    only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
+    leaves = InputLeaves(only)
     nodes = []
     for value, name in roots:
         with argument(f"{name} or dim"):

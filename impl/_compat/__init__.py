@@ -41,6 +41,7 @@ from .torch_private import (
     is_torchscript_enabled,
     module_has_hooks,
     next_sequence_nr,
+    pytree_node,
     run_first_in_backward,
     sparse_parts,
     track_original_views,

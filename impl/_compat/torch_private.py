@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils import _pytree
 from torch.utils._device import DeviceContext
 
 from .settings import call_with_setting
@@ -341,6 +342,18 @@ def module_has_hooks(module: nn.Module) -> bool:
         or module._backward_pre_hooks
         or module._backward_hooks
     )
+
+
+def pytree_node(kind: type) -> Any:
+    """Return the functions that flatten and unflatten objects of the class ``kind``, or None.
+
+    ``flatten_fn(value)`` returns the parts of an object, and a context. ``unflatten_fn(parts,
+    context)`` returns an object with other parts.
+
+    Name: ``torch.utils._pytree.SUPPORTED_NODES``, in 2.11 and later.
+    Without it: ``tree_flatten`` of the same module with an ``is_leaf`` that stops at the parts.
+    """
+    return _pytree.SUPPORTED_NODES.get(kind)
 
 
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:

@@ -7,11 +7,13 @@ A *leaf* is a node that the caller replaces by new values.
 
 import copy
 import dataclasses
-from collections import UserDict
+from collections import UserDict, deque
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeGuard
 
 import torch
+
+from .._compat import pytree_node
 
 #: The path from the root to a part. The path of the root is the root's name. Any other path is a
 #: tuple: the path of the container, the format of the last step (``"[{!r}]"``), and the last step,
@@ -174,6 +176,23 @@ class FieldsBranch(Branch):
         return built
 
 
+class RegisteredBranch(Branch):
+    """The node of an object whose class is registered with ``torch.utils._pytree``."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def items(value: Any) -> Iterable[tuple[Any, Any]]:
+        parts, _ = pytree_node(type(value)).flatten_fn(value)
+        return enumerate(parts)
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        """Build an object with the context of the template."""
+        node = pytree_node(type(self.template))
+        _, context = node.flatten_fn(self.template)
+        return node.unflatten_fn(list(parts), context)
+
+
 #: For each exact type of a container: the class of its node.
 BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
@@ -181,6 +200,27 @@ BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict
 def field_names(instance: Any) -> list[str]:
     """Return the names of the fields of a dataclass instance that have a value."""
     return [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]
+
+
+def is_registered(value: object) -> bool:
+    """Return whether the class of ``value`` is registered with ``torch.utils._pytree``.
+
+    Containers of Python, which PyTorch registers itself, do not count, nor do their subclasses:
+    they have other nodes, or are no containers for torch.nn.parallel. Neither do TensorDicts:
+    their contexts contain the size of the batch.
+    """
+    kind = type(value)
+    return (
+        pytree_node(kind) is not None
+        and not issubclass(kind, tuple | list | dict | UserDict | deque)
+        and not is_tensor_dict(value)
+    )
+
+
+def is_tensor_dict(value: object) -> bool:
+    """Return whether ``value`` is a ``TensorDict``, or of a tensorclass, of tensordict."""
+    kind = type(value)
+    return hasattr(kind, "batch_size") and hasattr(kind, "__torch_function__")
 
 
 def is_named_tuple(obj: object) -> bool:

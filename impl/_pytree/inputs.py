@@ -20,9 +20,11 @@ from .containers import (
     MappingBranch,
     NamedTupleBranch,
     Node,
+    RegisteredBranch,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
+    is_registered,
 )
 from .markers import SplitAlong, Whole
 from .packed_sequence import PackedBranch, count_sequences
@@ -34,6 +36,10 @@ class CopiedLeaf(Leaf):
 
     tensor: Tensor
 
+    @property
+    def device(self) -> torch.device:
+        return self.tensor.device
+
 
 @dataclass(slots=True, eq=False)
 class SplitLeaf(Leaf):
@@ -43,6 +49,11 @@ class SplitLeaf(Leaf):
     dim: int
     extent: int  # The number of rows along ``dim``, or of sequences.
     path: KeyPath
+
+    @property
+    def device(self) -> torch.device:
+        tensor: Tensor = self.value if isinstance(self.value, Tensor) else self.value.data
+        return tensor.device
 
 
 @dataclass(slots=True)
@@ -79,12 +90,38 @@ class OtherMappingBranch(MappingBranch):
         ) from cause
 
 
+@dataclass(slots=True)
+class RegisteredInputBranch(RegisteredBranch):
+    """The node of an object whose class is registered with ``torch.utils._pytree``."""
+
+    path: KeyPath = ""
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        """Build an object of the template's class. Raise TypeError if its function refuses."""
+        try:
+            return RegisteredBranch.build(self, parts)
+        except MEMORY_ERRORS:
+            raise
+        except Exception as error:
+            raise TypeError(
+                f"{format_path(self.path)}: a {type(self.template).__name__} cannot be rebuilt "
+                "for each replica by its unflatten function of torch.utils._pytree"
+            ) from error
+
+
 class InputLeaves:
-    """The leaves of flattened inputs."""
+    """The leaves of flattened inputs.
 
-    __slots__ = ("_open", "copied", "num_markers", "splits")
+    Args:
+        device: The device of the only replica. Objects of registered classes whose tensors are all
+            there are constants. So a module on one device fills the caller's cache, as with
+            torch.nn.parallel.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_only_device", "_open", "copied", "num_markers", "splits")
+
+    def __init__(self, device: torch.device | None = None) -> None:
+        self._only_device = device
         self.splits: list[SplitLeaf] = []
         self.copied: list[CopiedLeaf] = []
         self.num_markers = 0
@@ -137,7 +174,9 @@ class InputLeaves:
         for step, part in branch.items(value):
             handler = _HANDLERS.get(type(part)) or _find_handler(part)
             children.append(handler(self, part, dim, (path, branch.step_format, step)))
-        return branch(value, children) if children or value else Constant(value)
+        if branch is RegisteredInputBranch or children or value:
+            return branch(value, children)
+        return Constant(value)
 
     def _flatten_object(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         """Flatten a dataclass instance, or a mapping that is not a dict.
@@ -160,6 +199,30 @@ class InputLeaves:
         if isinstance(node, OtherMappingBranch):
             node.path = path
         return node if self._count() > before else Constant(value)
+
+    def _flatten_registered(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        if id(value) in self._open:
+            return Constant(value)  # The object contains itself.
+        num_splits, num_copied, num_markers = len(self.splits), len(self.copied), self.num_markers
+        self._open.add(id(value))
+        try:
+            node: Any = self._flatten_container(value, dim, path)
+        finally:
+            self._open.remove(id(value))
+        leaves: list[SplitLeaf | CopiedLeaf] = [
+            *self.splits[num_splits:],
+            *self.copied[num_copied:],
+        ]
+        has_markers = self.num_markers > num_markers
+        if (
+            self._only_device
+            and not has_markers
+            and all(leaf.device == self._only_device for leaf in leaves)
+        ):
+            del self.splits[num_splits:], self.copied[num_copied:]
+            return Constant(value)
+        node.path = path
+        return node  # type: ignore[no-any-return] # a RegisteredInputBranch
 
     def _flatten_whole(self, value: Whole[Any], dim: int | None, path: KeyPath) -> Node:
         self.num_markers += 1
@@ -231,12 +294,16 @@ def _find_handler(value: object) -> _Handler:
             return InputLeaves._flatten_mock if is_mock else handler
     if isinstance(value, nn.Module):
         return InputLeaves._flatten_constant
+    if is_registered(value):
+        return InputLeaves._flatten_registered
     if is_dataclass_instance(value) or isinstance(value, Mapping):
         return InputLeaves._flatten_object
     return InputLeaves._flatten_constant
 
 
 def _find_branch(value: object) -> type[Branch]:
+    if is_registered(value):
+        return RegisteredInputBranch
     if is_named_tuple(value):
         return NamedTupleBranch
     for kind, branch in BRANCHES.items():

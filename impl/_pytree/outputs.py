@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .._compat import pytree_node
 from .containers import (
     BRANCHES,
     MEMORY_ERRORS,
@@ -26,11 +27,13 @@ from .containers import (
     MappingBranch,
     NamedTupleBranch,
     Node,
+    RegisteredBranch,
     TupleBranch,
     field_names,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
+    is_registered,
 )
 
 #: Iterable types that are not treated as containers.
@@ -84,6 +87,25 @@ class _IterableBranch(Branch):
             return list(self.template)
 
 
+class _RegisteredOutputBranch(RegisteredBranch):
+    """The node of objects whose class is registered with ``torch.utils._pytree``.
+
+    ``template`` is the sequence of the objects of all replicas. If the function that unflattens
+    them raises an error, ``build`` returns a list of these objects.
+    """
+
+    __slots__ = ()
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        try:
+            return RegisteredBranch(self.template[0], ()).build(parts)
+        except MEMORY_ERRORS:
+            raise
+        except Exception as error:
+            _warn_not_gathered(self.template, "be unflattened", error)
+            return list(self.template)
+
+
 class OutputLeaves:
     """The leaves of flattened outputs."""
 
@@ -125,6 +147,17 @@ class OutputLeaves:
             _warn_not_gathered(values, "be iterated over", error)
             return self._flatten_values(values, path)
         return _IterableBranch(values, self._flatten_container(members, path).children)
+
+    def _flatten_registered(self, values: Sequence[Any], path: KeyPath) -> Node:
+        try:
+            _check_same_context(values)
+        except MEMORY_ERRORS:
+            raise
+        except Exception as error:
+            _warn_not_gathered(values, "be gathered", error)
+            return self._flatten_values(values, path)
+        members = [[part for _, part in RegisteredBranch.items(value)] for value in values]
+        return _RegisteredOutputBranch(values, self._flatten_container(members, path).children)
 
     def _flatten_tensors(self, values: Sequence[Tensor], path: KeyPath) -> Node:
         return self._add_leaf(GatheredLeaf(tuple(values)))
@@ -193,6 +226,8 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
     for kind in (Tensor, PackedSequence):
         if isinstance(first, kind):
             return _HANDLERS[kind]
+    if is_registered(first):
+        return OutputLeaves._flatten_registered
     if isinstance(first, Mapping) or is_named_tuple(first):
         return OutputLeaves._flatten_container
     if _is_single_value(first) or _are_unordered(values):
@@ -227,6 +262,18 @@ def _are_unordered(values: Sequence[Any]) -> bool:
     return all(isinstance(value, set | frozenset) for value in values) and not all(
         isinstance(member, Tensor) for value in values for member in value
     )
+
+
+def _check_same_context(values: Sequence[Any]) -> None:
+    """Raise ValueError if registered objects differ in class, context or number of parts."""
+    flat = [pytree_node(type(value)).flatten_fn(value) for value in values]
+    for index, (value, (parts, context)) in enumerate(zip(values, flat, strict=True)):
+        if type(value) is not type(values[0]):
+            raise ValueError(f"replica {index} returned a {type(value).__name__}")
+        if len(parts) != len(flat[0][0]):
+            raise ValueError(f"it has {len(parts)} parts in replica {index}")
+        if context is not flat[0][1] and context != flat[0][1]:
+            raise ValueError(f"its context differs in replica {index}")
 
 
 def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:

@@ -1,0 +1,236 @@
+"""impl._pytree: objects of classes that are registered with ``torch.utils._pytree``."""
+
+import copy
+import dataclasses
+from collections import deque
+from collections.abc import Mapping
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+from torch.utils import _pytree
+
+from impl import DataParallel, SplitAlong, Whole, gather, scatter
+from spec_tests.harness.compare import checks
+
+
+class Cache:
+    """Keys of earlier tokens, one tensor a layer. It is false if it is empty."""
+
+    def __init__(self, keys=()):
+        self.keys = list(keys)
+
+    def __len__(self):
+        return len(self.keys)
+
+    def update(self, keys, layer):
+        """Add the keys of a token to a layer; return those of all tokens."""
+        if layer == len(self.keys):
+            self.keys.append(keys)
+        else:
+            self.keys[layer] = torch.cat([self.keys[layer], keys], 1)
+        return self.keys[layer]
+
+
+class Table(Mapping):
+    """A mapping whose class is not called with a dictionary."""
+
+    def __init__(self, name, **columns):
+        self.name, self.columns = name, columns
+
+    def __getitem__(self, key):
+        return self.columns[key]
+
+    def __iter__(self):
+        return iter(self.columns)
+
+    def __len__(self):
+        return len(self.columns)
+
+
+@dataclasses.dataclass
+class State:
+    """A dataclass whose constructor counts its tensors."""
+
+    hidden: object
+    count: int = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        self.count = 1
+
+
+class Setting:
+    """A constant of PyTorch's pytrees."""
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = object.__hash__
+
+
+class Fragile:
+    """An object that can be flattened only."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def fail(*_):
+    raise KeyError("unflatten")
+
+
+_pytree.register_pytree_node(
+    Cache, lambda cache: ([cache.keys], None), lambda parts, _: Cache(*parts)
+)
+_pytree.register_pytree_node(
+    Table,
+    lambda table: (list(table.columns.values()), (table.name, [*table.columns])),
+    lambda parts, context: Table(context[0], **dict(zip(context[1], parts, strict=True))),
+)
+_pytree.register_pytree_node(
+    State, lambda state: ([state.hidden], None), lambda parts, _: State(*parts)
+)
+_pytree.register_pytree_node(Fragile, lambda value: ([value.tensor], None), fail)
+_pytree.register_constant(Setting)
+
+#: How a call passes its cache.
+PLACES = {
+    "argument": lambda x, cache: ((x, cache), {}),
+    "keyword": lambda x, cache: ((x,), {"past": cache}),
+    "list": lambda x, cache: ((x, [cache]), {}),
+    "dictionary": lambda x, cache: ((x,), {"past": {"cache": cache}}),
+    "registered object": lambda x, cache: ((x, Table("past", cache=cache)), {}),
+}
+DEVICES = st.sampled_from([[0, 1], [0, 1, 2], [0, 0], ["cpu"] * 2, ["cpu"] * 3])
+
+
+class Decoder(nn.Module):
+    """Layers that add their keys to a cache and read all keys in it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(2, 2) for _ in range(2))
+
+    def forward(self, x, past):
+        while not isinstance(past, Cache):
+            past = next(iter(past.values() if isinstance(past, Mapping) else past))
+        for index, layer in enumerate(self.layers):
+            x = past.update(layer(x), index).sum(1, keepdim=True)
+        return x, past
+
+
+def run(module, x, filled, place):
+    """Return the outputs for two tokens, the cache's keys, and the gradient of ``x``."""
+    x = x.detach().requires_grad_()
+    cache = Cache([x * scale for scale in (2, 3)[:filled]])
+    args, kwargs = PLACES[place](x, cache)
+    first, cache = module(*args, **kwargs)
+    args, kwargs = PLACES[place](x + 1, cache)
+    second, cache = module(*args, **kwargs)
+    sum(each.square().sum() for each in (first, second, *cache.keys)).backward()
+    return [each.detach().cpu() for each in (first, second, *cache.keys, x.grad)]
+
+
+@given(
+    devices=DEVICES,
+    rows=st.integers(2, 7),
+    filled=st.integers(0, 2),
+    place=st.sampled_from([*PLACES]),
+)
+@example(devices=["cpu"] * 2, rows=4, filled=0, place="keyword")
+@example(devices=[0, 1], rows=4, filled=0, place="keyword")
+def test_every_replica_has_its_own_rows_of_a_cache(topology, devices, rows, filled, place):
+    devices = devices if "cpu" in devices else topology.take(devices)
+    net = Decoder().to(devices[0])
+    x = torch.randn(rows, 1, 2, device=devices[0])
+    found = run(DataParallel(net, devices), x, filled, place)
+    for each, expected in zip(found, run(copy.deepcopy(net), x, filled, place), strict=True):
+        checks.same(each, expected, place, tolerance=checks.LAYER)
+
+
+@given(devices=DEVICES, filled=st.integers(0, 2))
+def test_replicas_leave_the_cache_of_the_caller_as_it_is(topology, devices, filled):
+    devices = devices if "cpu" in devices else topology.take(devices)
+    x = torch.ones(4, 1, 2, device=devices[0])
+    keys = [x * 2] * filled
+    cache = Cache(keys)
+    _, joined = DataParallel(Decoder().to(devices[0]), devices)(x, cache)
+    assert cache.keys == keys
+    assert joined is not cache
+    assert [len(each) for each in joined.keys] == [4, 4]
+
+
+@pytest.mark.parametrize("filled", [0, 2])
+@pytest.mark.parametrize("on_cpu", [True, False])
+def test_a_module_on_one_device_fills_the_cache_of_the_caller(topology, filled, on_cpu):
+    device = torch.device("cpu") if on_cpu else topology.device(0)
+    x = torch.ones(4, 1, 2, device=device)
+    cache = Cache([x] * filled)
+    _, returned = DataParallel(Decoder().to(device), [device])(x, cache)
+    assert returned is cache
+    assert len(cache) == 2
+
+
+def test_a_cache_on_another_device_is_moved(topology):
+    x = torch.ones(4, 1, 2)
+    _, cache = DataParallel(Decoder(), topology.take(1))(x, Cache([x, x]))
+    assert {each.device for each in cache.keys} == {topology.device(0)}
+
+
+def test_registration_takes_precedence_over_mappings_and_dataclasses(topology):
+    table = Table("rows", x=torch.arange(4.0), y=State(torch.arange(4)))
+    chunks = [chunk for (chunk,) in scatter([table], topology.take(2))]
+    assert [chunk.name for chunk in chunks] == ["rows"] * 2
+    assert [chunk["y"].hidden.tolist() for chunk in chunks] == [[0, 1], [2, 3]]
+    joined = gather(chunks, topology.device(0))
+    assert (joined.name, joined["x"].tolist()) == ("rows", [0, 1, 2, 3])
+    assert joined["y"].hidden.tolist() == [0, 1, 2, 3]
+
+
+def test_markers_apply_inside_a_registered_object(topology):
+    x = torch.arange(4.0).view(2, 2)
+    table = Table("marked", whole=Whole(x), columns=SplitAlong(x, 1))
+    chunks = scatter(table, topology.take(2))
+    assert [chunk["whole"].tolist() for chunk in chunks] == [x.tolist()] * 2
+    assert [chunk["columns"].tolist() for chunk in chunks] == [[[0], [2]], [[1], [3]]]
+
+
+def test_constants_and_containers_of_python_are_passed_by_reference(topology):
+    for value in (Setting(), deque([torch.ones(4)])):
+        assert all(chunk is value for (chunk,) in scatter([value], topology.take(2)))
+
+
+def test_an_object_in_itself_is_passed_by_reference_there(topology):
+    table = Table("cycle", x=torch.arange(2))
+    table.columns["inner"] = table
+    for index, chunk in enumerate(scatter(table, topology.take(2))):
+        assert chunk["x"].tolist() == [index]
+        assert chunk["inner"] is table
+
+
+def test_an_object_that_cannot_be_unflattened_is_refused_by_its_path(topology):
+    inputs = [{"x": Fragile(torch.ones(2))}]
+    with pytest.raises(TypeError, match=r"inputs\[0\]\['x'\]: a Fragile cannot be rebuilt"):
+        scatter(inputs, topology.take(2))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "text"),
+    [
+        (Table("a", x=1), Table("b", x=1), "its context differs in replica 1"),
+        (Cache(), Cache([]), None),
+        (Cache(), Table("a"), "replica 1 returned a Table"),
+        (Table("a", x=1), Table("a", x=1, y=2), "it has 2 parts in replica 1"),
+        (Fragile(torch.ones(1)), Fragile(torch.ones(1)), "cannot be unflattened .*KeyError"),
+    ],
+    ids=["contexts", "equal", "classes", "parts", "fragile"],
+)
+def test_objects_that_differ_become_a_list_with_a_warning(topology, first, second, text):
+    if text is None:
+        assert gather([first, second], topology.device(0)).keys == []
+        return
+    with pytest.warns(UserWarning, match=text):
+        found = gather([first, second], topology.device(0))
+    assert found == [first, second]
