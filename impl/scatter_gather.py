@@ -27,8 +27,10 @@ from ._comm import (
 )
 from ._compat import check_not_traced, exclude_from_compilation
 from ._device import (
+    CPU,
     DeviceLike,
     as_device_or_current,
+    as_target,
     is_minus_one,
     is_on_cpu,
 )
@@ -163,7 +165,8 @@ def gather(
       rebuilt with the structure of the first output. The class of a tuple, a list
       or another iterable is called with one iterable. A mapping and a dataclass keep their other
       attributes.
-    - Packed sequences become one packed sequence that has all sequences in order.
+    - Packed sequences become one packed sequence that has all sequences in order, and jagged
+      nested tensors one nested tensor that has all rows.
     - Other values become a list with one entry per replica. So do iterables that raise an error
       when they are iterated over or rebuilt, and registered objects that differ in more than
       their parts.
@@ -183,7 +186,8 @@ def gather(
         ValueError: At the same position in the outputs, some replicas returned None, a tensor or a
             packed sequence, and others did not; or dictionaries or sequences differ in length.
         KeyError: A dictionary lacks a key of the first replica's dictionary.
-        RuntimeError: Tensors differ in another dimension than ``dim``.
+        RuntimeError: Tensors differ in another dimension than ``dim``, or jagged tensors are
+            gathered along another dimension than the first.
         TypeError: ``dim`` is not an int, or ``target_device`` is no device.
 
     Warns:
@@ -272,10 +276,21 @@ def _copy_leaves(
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
     if not leaf.packed_sequences:
         tensors = leaf.tensors
+        if all(tensor.layout is torch.jagged for tensor in tensors):
+            return _cat_jagged(tensors, device, dim)
         if not scalar_warning and dim == 0 and all(tensor.dim() == 0 for tensor in tensors):
             tensors = [tensor.view(1) for tensor in tensors]
         return _cat_tensors(tensors, device, dim)
     return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
+
+
+def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
+    """Concatenate the rows of jagged nested tensors, which ``torch.cat`` refuses."""
+    if dim not in (0, -tensors[0].dim()):
+        raise RuntimeError(f"jagged tensors can be gathered along dim 0 only, not along dim {dim}")
+    target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
+    rows = [row for each in tensors for row in wrapper_to_device(each, target).unbind()]
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:

@@ -5,15 +5,19 @@ from unittest import mock
 
 import pytest
 import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
 from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
-from impl import SplitAlong, Whole, scatter
+from impl import DataParallel, SplitAlong, Whole, gather, scatter
 from impl._pytree.inputs import SplitLeaf
 from impl._split import split_leaves
 from impl.functions import ScatteredChunks
 from impl.scatter_gather import scatter_kwargs
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.stream_log import CopyLog
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
@@ -256,3 +260,45 @@ def test_a_sparse_tensor_that_requires_grad_cannot_be_marked_whole(topology):
         scatter([Whole(graph)], topology.take(2))
     with torch.no_grad():
         assert len(scatter([Whole(graph)], topology.take(2))) == 2
+
+
+class Shortened(nn.Module):
+    """A layer whose output for a row has as many steps as the row says."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x, lengths):
+        y = self.linear(x)
+        return {"rows": as_nested_tensor([row[:n] for row, n in zip(y, lengths, strict=True)])}
+
+
+def as_nested_tensor(rows):
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+@given(
+    devices=st.sampled_from([[0, 1], [0, 1, 2], [0, 0], ["cpu"] * 2]),
+    lengths=st.lists(st.integers(1, 4), min_size=2, max_size=7),
+)
+@example(devices=[0, 1], lengths=[2, 2, 2, 2])
+def test_jagged_outputs_become_one_nested_tensor(topology, devices, lengths):
+    devices = devices if "cpu" in devices else topology.take(devices)
+    net, lengths = Shortened().to(devices[0]), torch.tensor(lengths)
+    x = torch.randn(len(lengths), 4, 2, device=devices[0], requires_grad=True)
+    steps = []
+    for module in (DataParallel(net, devices), net):
+        output = module(x, lengths)["rows"]
+        rows = output.unbind()
+        loss = sum(row.square().sum() for row in rows)
+        steps.append([output.device, *rows, *torch.autograd.grad(loss, [x, *net.parameters()])])
+    assert steps[0][0] == steps[1][0]
+    for found, expected in zip(steps[0][1:], steps[1][1:], strict=True):
+        checks.same(found, expected, lengths, tolerance=checks.LAYER)
+
+
+def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
+    outputs = [as_nested_tensor([torch.ones(2, 3)]), as_nested_tensor([torch.ones(1, 3)])]
+    with pytest.raises(RuntimeError, match="gathered along dim 0 only, not along dim 2"):
+        gather(outputs, topology.device(0), 2)
