@@ -19,10 +19,11 @@ from ._comm import (
     needs_grad,
     split_and_move,
     split_into_views,
+    tensor_dict_to_device,
     wrapper_to_device,
 )
 from ._device import current_stream_by_device, is_on_cpu
-from ._pytree import Leaf, PackedChunk, SplitLeaf, format_path, split_packed
+from ._pytree import Leaf, PackedChunk, SplitLeaf, format_path, is_tensor_dict, split_packed
 from .functions import ScatteredChunks
 
 
@@ -93,7 +94,11 @@ def split_leaves(
     packed: dict[SplitLeaf, list[PackedChunk]] = {}
     for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
         error_context = _leaf_argument(leaf.path)
-        if not isinstance(leaf.value, Tensor):
+        if is_tensor_dict(leaf.value):
+            with error_context:
+                chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
+                pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
+        elif not isinstance(leaf.value, Tensor):
             with error_context:
                 data, data_lengths, parts = split_packed(leaf.value, lengths)
             rows[leaf], packed[leaf] = SplitTensor(data, data_lengths, 0, error_context), parts

@@ -23,6 +23,7 @@ from ._comm import (
     detached_copies,
     is_wrapper,
     needs_grad,
+    tensor_dict_to_device,
     wrapper_to_device,
 )
 from ._compat import check_not_traced, exclude_from_compilation
@@ -44,6 +45,7 @@ from ._pytree import (
     OutputLeaves,
     Pieces,
     cat_packed,
+    is_tensor_dict,
 )
 from ._split import split_leaves, split_lengths
 from .functions import Gather
@@ -72,6 +74,8 @@ def scatter(
     - A packed sequence is split by sequence, and ``dim`` does not apply to it.
     - A tensor whose class defines ``__torch_dispatch__``, such as a nested or masked tensor, is
       split by its own ``chunk``, or by ``split_with_sizes`` if ``chunk_sizes`` is given.
+    - A TensorDict is split by its own operators along ``dim`` of its ``batch_size``; if that is
+      empty, its tensors are split.
     - A 0-dim tensor, and a value marked ``Whole``, is copied to each device.
     - If a tensor has ``k`` rows and the other tensors have another number of rows, it is split
       into one row per device. The rows for devices without a chunk are dropped.
@@ -165,8 +169,9 @@ def gather(
       rebuilt with the structure of the first output. The class of a tuple, a list
       or another iterable is called with one iterable. A mapping and a dataclass keep their other
       attributes.
-    - Packed sequences become one packed sequence that has all sequences in order, and jagged
-      nested tensors one nested tensor that has all rows.
+    - Packed sequences become one packed sequence that has all sequences in order, jagged
+      nested tensors one nested tensor that has all rows, and TensorDicts with a ``batch_size`` are
+      concatenated by ``torch.cat``.
     - Other values become a list with one entry per replica. So do iterables that raise an error
       when they are iterated over or rebuilt, and registered objects that differ in more than
       their parts.
@@ -276,12 +281,20 @@ def _copy_leaves(
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
     if not leaf.packed_sequences:
         tensors = leaf.tensors
+        if is_tensor_dict(tensors[0]):
+            return _cat_tensor_dicts(tensors, device, dim)
         if all(tensor.layout is torch.jagged for tensor in tensors):
             return _cat_jagged(tensors, device, dim)
         if not scalar_warning and dim == 0 and all(tensor.dim() == 0 for tensor in tensors):
             tensors = [tensor.view(1) for tensor in tensors]
         return _cat_tensors(tensors, device, dim)
     return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
+
+
+def _cat_tensor_dicts(values: Sequence[Any], device: DeviceLike, dim: int) -> Any:
+    tensors = [tensor for value in values for tensor in value.values(True, True)]
+    target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
+    return torch.cat([tensor_dict_to_device(value, target) for value in values], dim)
 
 
 def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:

@@ -14,7 +14,7 @@ from .checks import (
 )
 from .chunk_sizes import check_weights, chunk_lengths
 from .chunks import SplitTensor, move_from_cpu, split_and_move
-from .copy import row_major_copy, to_device, wrapper_to_device
+from .copy import row_major_copy, tensor_dict_to_device, to_device, wrapper_to_device
 from .grad_mode import needs_grad, without_grad
 from .reduce import reduce_lists, reduce_tensors
 from .split_cat import cat_on_device, cat_shape, copy_into_slices, is_wrapper, split_into_views

@@ -45,6 +45,15 @@ def wrapper_to_device(tensor: Tensor, device: torch.device, *, copy: bool = Fals
     )
 
 
+def tensor_dict_to_device(value: Any, device: torch.device) -> Any:
+    """Return a TensorDict with all tensors on ``device``. Gradients flow back."""
+    if all(tensor.device == device for tensor in value.values(True, True)):
+        return value
+    moved = value.to(device)
+    # A TensorDict may have no device of its own, so that its tensors may be on several devices.
+    return moved if value.device is not None else moved.clear_device_()
+
+
 @without_grad
 def copy_bucket(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> list[list[Tensor]]:
     """Copy a bucket to each of ``devices``.

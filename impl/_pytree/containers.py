@@ -207,7 +207,7 @@ def is_registered(value: object) -> bool:
 
     Containers of Python, which PyTorch registers itself, do not count, nor do their subclasses:
     they have other nodes, or are no containers for torch.nn.parallel. Neither do TensorDicts:
-    their contexts contain the size of the batch.
+    their contexts contain the size of the batch, so they are split by their own operators.
     """
     kind = type(value)
     return (

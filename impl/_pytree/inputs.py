@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .._arguments import SPARSE_LAYOUTS, is_tensor
+from .._compat import pytree_node
 from .containers import (
     BRANCHES,
     MEMORY_ERRORS,
@@ -25,6 +26,7 @@ from .containers import (
     is_dataclass_instance,
     is_named_tuple,
     is_registered,
+    is_tensor_dict,
 )
 from .markers import SplitAlong, Whole
 from .packed_sequence import PackedBranch, count_sequences
@@ -43,7 +45,7 @@ class CopiedLeaf(Leaf):
 
 @dataclass(slots=True, eq=False)
 class SplitLeaf(Leaf):
-    """A tensor or packed sequence that is split over the replicas."""
+    """A tensor, packed sequence or TensorDict that is split over the replicas."""
 
     value: Any
     dim: int
@@ -52,8 +54,9 @@ class SplitLeaf(Leaf):
 
     @property
     def device(self) -> torch.device:
-        tensor: Tensor = self.value if isinstance(self.value, Tensor) else self.value.data
-        return tensor.device
+        tensor = self.value.data if isinstance(self.value, PackedSequence) else self.value
+        device: torch.device = tensor.device
+        return device
 
 
 @dataclass(slots=True)
@@ -135,7 +138,7 @@ class InputLeaves:
         Tensors are split along ``dim``, or copied if ``dim`` is None or the tensor is 0-dim.
 
         Raises:
-            IndexError: A tensor has no dimension ``dim``.
+            IndexError: A tensor or TensorDict has no dimension ``dim``.
             RuntimeError: A nested tensor is ragged along ``dim``.
             NotImplementedError: A sparse tensor is to be split.
             RecursionError: Containers are nested deeper than the recursion limit, or a list,
@@ -224,6 +227,15 @@ class InputLeaves:
         node.path = path
         return node  # type: ignore[no-any-return] # a RegisteredInputBranch
 
+    def _flatten_tensor_dict(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        if dim is None or not value.batch_size:
+            is_opaque = pytree_node(type(value)) is None  # For example, a stack of strings.
+            return Constant(value) if is_opaque else self._flatten_registered(value, dim, path)
+        size = list(value.batch_size)
+        if not -len(size) <= dim < len(size):
+            raise IndexError(f"{format_path(path)} has the batch_size {size}, but no dim {dim}")
+        return self._add_split(value, dim, size[dim], path)
+
     def _flatten_whole(self, value: Whole[Any], dim: int | None, path: KeyPath) -> Node:
         self.num_markers += 1
         return self.flatten(value.value, None, path)
@@ -294,6 +306,8 @@ def _find_handler(value: object) -> _Handler:
             return InputLeaves._flatten_mock if is_mock else handler
     if isinstance(value, nn.Module):
         return InputLeaves._flatten_constant
+    if is_tensor_dict(value):
+        return InputLeaves._flatten_tensor_dict
     if is_registered(value):
         return InputLeaves._flatten_registered
     if is_dataclass_instance(value) or isinstance(value, Mapping):
@@ -302,7 +316,7 @@ def _find_handler(value: object) -> _Handler:
 
 
 def _find_branch(value: object) -> type[Branch]:
-    if is_registered(value):
+    if is_registered(value) or is_tensor_dict(value):
         return RegisteredInputBranch
     if is_named_tuple(value):
         return NamedTupleBranch

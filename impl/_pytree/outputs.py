@@ -34,6 +34,7 @@ from .containers import (
     is_dataclass_instance,
     is_named_tuple,
     is_registered,
+    is_tensor_dict,
 )
 
 #: Iterable types that are not treated as containers.
@@ -55,7 +56,7 @@ _UNIFORM_TYPES: dict[type, str] = {
 class GatheredLeaf(Leaf):
     """Tensors, one from each replica, that are gathered into one."""
 
-    tensors: Sequence[Tensor]  # The data of packed sequences, if there are any.
+    tensors: Sequence[Any]  # Tensors, TensorDicts, or the data of packed sequences.
     packed_sequences: Sequence[PackedSequence] = ()
 
 
@@ -226,7 +227,9 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
     for kind in (Tensor, PackedSequence):
         if isinstance(first, kind):
             return _HANDLERS[kind]
-    if is_registered(first):
+    if all(map(is_tensor_dict, values)) and first.batch_size:
+        return OutputLeaves._flatten_tensors
+    if is_registered(first) or (is_tensor_dict(first) and not isinstance(first, Mapping)):
         return OutputLeaves._flatten_registered
     if isinstance(first, Mapping) or is_named_tuple(first):
         return OutputLeaves._flatten_container

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path
+from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path, is_tensor_dict
 from .._split import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
@@ -39,6 +39,12 @@ class ShardedInputs:
         self._flattened = InputLeaves()
         flatten = self._flattened.flatten
         self._nodes: list[Node] = [flatten(args, dim, "args"), flatten(kwargs, dim, "kwargs")]
+        for split in self._flattened.splits:
+            if is_tensor_dict(split.value):
+                raise TypeError(
+                    f"{format_path(split.path)}: a TensorDict with a batch_size cannot be split "
+                    "over ranks: pass a dict"
+                )
         self._rank, self._target_device = comm.rank, device
         self._lengths: list[list[int]] = []
         self.num_active_ranks = comm.size if args or kwargs else 1
