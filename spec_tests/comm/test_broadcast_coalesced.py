@@ -58,10 +58,9 @@ def test_copies_are_leaf_tensors_without_grad(target, topology, call):
 
 
 @clause("comm.broadcast-coalesced.parameters-become-tensors")
-@pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
-def test_copies_of_parameters_are_plain_tensors(target, topology, buffer_size):
+def test_copies_of_parameters_are_plain_tensors(target, topology):
     parameters = [nn.Parameter(torch.ones((2, 3), device=topology.device(0))) for _ in range(2)]
-    _, copies = target.comm.broadcast_coalesced(parameters, topology.take(2), buffer_size)
+    _, copies = target.comm.broadcast_coalesced(parameters, topology.take(2))
     assert {(type(copy), copy.requires_grad) for copy in copies} == {(torch.Tensor, False)}
 
 

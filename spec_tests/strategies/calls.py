@@ -182,8 +182,7 @@ class PublicCall:
     Args:
         function: The submodule and name of the function, such as ``comm.scatter``.
         arguments: Name of a parameter -> the argument or its description.
-        current: The number in the topology of the device that is current during the call; None for
-            the caller's.
+        current: The number of the current device in the topology; None for the caller's.
     """
 
     function: str
@@ -242,8 +241,7 @@ class ApplyCall:
         function: The name of the Function in the submodule ``functions``.
         settings: The arguments before the tensors.
         tensors: Descriptions of the tensors.
-        current: The number in the topology of the device that is current during the call; None for
-            the caller's.
+        current: The number of the current device in the topology; None for the caller's.
     """
 
     function: str

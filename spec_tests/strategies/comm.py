@@ -5,6 +5,7 @@ and CO-2).
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -27,8 +28,12 @@ from spec_tests.strategies.tensors import (
 REAL = (*FLOATS, *INTEGERS, torch.bool)
 
 
+#: The extents before ``dim``, the lengths of the chunks, and the extents after ``dim``.
+Extents = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
 @st.composite
-def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+def split_extents(draw: st.DrawFn) -> Extents:
     """Draw three tuples: extents before ``dim``, chunk lengths along ``dim``, extents after it.
 
     Shrinks to one chunk.
@@ -38,6 +43,14 @@ def split_extents(draw: st.DrawFn) -> tuple[tuple[int, ...], tuple[int, ...], tu
     before = draw(st.lists(st.integers(1, 3), max_size=2))
     after = draw(st.lists(st.integers(1, 3), max_size=2))
     return tuple(before), tuple(chunks), tuple(after)
+
+
+def chunk_specs(extents: Extents, **options: Any) -> st.SearchStrategy[tuple[TensorSpec, ...]]:
+    """Draw descriptions of the chunks on any devices. ``options`` are those of `tensor_specs`."""
+    before, chunks, after = extents
+    options = {"slots": range(4), "grads": (False,), **options}
+    shapes = [st.just((*before, chunk, *after)) for chunk in chunks]
+    return st.tuples(*(tensor_specs(shape=shape, **options) for shape in shapes))
 
 
 @on_any_device
@@ -76,21 +89,9 @@ def scatter_out_calls(
 ) -> PublicCall:
     """Draw calls of ``scatter`` with ``out``. Shrinks to one output of one element."""
     dtypes = draw(one_or_all(dtypes))
-    before, chunks, after = draw(split_extents())
+    before, chunks, after = extents = draw(split_extents())
     shape = (*before, sum(chunks), *after)
-    outs = [
-        draw(
-            tensor_specs(
-                shape=st.just((*before, chunk, *after)),
-                dtypes=dtypes,
-                layouts=WRITABLE,
-                slots=range(4),
-                grads=(False,),
-                moved=False,
-            )
-        )
-        for chunk in chunks
-    ]
+    outs = draw(chunk_specs(extents, dtypes=dtypes, layouts=WRITABLE, moved=False))
     source = tensor_specs(
         shape=st.just(shape),
         dtypes=dtypes,
@@ -101,7 +102,7 @@ def scatter_out_calls(
     arguments = {
         "tensor": draw(source),
         "dim": draw(st.sampled_from([len(before), len(before) - len(shape)])),
-        "out": outs,
+        "out": list(outs),
     }
     return PublicCall("comm.scatter", arguments)
 
@@ -167,20 +168,9 @@ def chunk_lists(
     draw: st.DrawFn, *, dtypes: Sequence[torch.dtype], layouts: Sequence[str] = LAYOUTS
 ) -> tuple[list[TensorSpec], int, tuple[int, ...]]:
     """Draw chunks, ``dim``, and the shape of the joined chunks. Shrinks to one chunk."""
-    before, chunks, after = draw(split_extents())
-    specs = [
-        draw(
-            tensor_specs(
-                shape=st.just((*before, chunk, *after)),
-                dtypes=dtypes,
-                layouts=layouts,
-                slots=range(4),
-                grads=(False,),
-                moved=len(dtypes) == 1,
-            )
-        )
-        for chunk in chunks
-    ]
+    before, chunks, after = extents = draw(split_extents())
+    moved = len(dtypes) == 1
+    specs = list(draw(chunk_specs(extents, dtypes=dtypes, layouts=layouts, moved=moved)))
     shape = (*before, sum(chunks), *after)
     return specs, draw(st.sampled_from([len(before), len(before) - len(shape)])), shape
 

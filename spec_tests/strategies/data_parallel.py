@@ -58,8 +58,7 @@ class DataParallelCall:
         functional: Whether to call ``data_parallel`` instead of ``DataParallel``.
         grad: Whether grad mode is enabled.
         source: The device of the module; None for the first device, which the reference requires.
-        current: The number in the topology of the device that is current during the call; None for
-            the caller's.
+        current: The number of the current device in the topology; None for the caller's.
     """
 
     module: Buildable

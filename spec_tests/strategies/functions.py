@@ -25,7 +25,7 @@ from spec_tests.strategies.calls import (
     repeated,
 )
 from spec_tests.strategies.coalesced import VIEWS
-from spec_tests.strategies.comm import REAL, split_extents
+from spec_tests.strategies.comm import REAL, chunk_specs, split_extents
 from spec_tests.strategies.devices import SPELLINGS, any_device, device_lists
 from spec_tests.strategies.tensors import (
     COMPLEX,
@@ -80,23 +80,13 @@ def gather_applies(
     grads: Sequence[bool] = (False, True),
 ) -> ApplyCall:
     """Draw calls of Gather with real or complex chunks. Shrinks to one chunk of one element."""
-    before, chunks, after = draw(split_extents())
+    before, _, after = extents = draw(split_extents())
     group = draw(st.sampled_from(offered_groups(dtype_groups)))
     dtypes = draw(one_or_all(group))
     layouts = [name for name in LAYOUTS if name != "channels_last" or group is not COMPLEX]
-    specs = [
-        draw(
-            tensor_specs(
-                shape=st.just((*before, chunk, *after)),
-                dtypes=dtypes,
-                layouts=layouts,
-                slots=range(4),
-                grads=grads,
-                moved=len(dtypes) == 1,
-            )
-        )
-        for chunk in chunks
-    ]
+    moved = len(dtypes) == 1
+    options = {"dtypes": dtypes, "layouts": layouts, "grads": grads, "moved": moved}
+    specs = draw(chunk_specs(extents, **options))
     dim = draw(_dim_arguments(len(before), len(before) + 1 + len(after), specs))
     tensors = draw(repeated(specs, _views(grads, SAME_SHAPE)))
     return ApplyCall("Gather", (draw(_target_devices()), dim), tuple(tensors))

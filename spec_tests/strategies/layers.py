@@ -68,7 +68,20 @@ class GradBuffer(nn.Module):
         return x * self.with_grad + self.without_grad
 
 
-class SharedBuffer(nn.Module):
+class Sharing(nn.Module):
+    """A layer whose tensors share memory, also after a move to another device."""
+
+    def _share(self) -> None:
+        raise NotImplementedError
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "Sharing":
+        # ``_apply`` of nn.Module makes a separate copy for each name.
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._share()
+        return self
+
+
+class SharedBuffer(Sharing):
     """A layer with one buffer that has two names, and a third one in a child."""
 
     first: Tensor
@@ -83,12 +96,6 @@ class SharedBuffer(nn.Module):
     def _share(self) -> None:
         self.register_buffer("second", self.first)
         self.child.register_buffer("third", self.first)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SharedBuffer":
-        # ``_apply`` of nn.Module makes a separate copy of the buffer for each name.
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._share()
-        return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the input plus the buffer under each name."""
@@ -110,7 +117,7 @@ class TwoNames(nn.Module):
         return result
 
 
-class ParameterAsBuffer(nn.Module):
+class ParameterAsBuffer(Sharing):
     """A layer with a parameter that is also a buffer."""
 
     buffer: Tensor
@@ -118,19 +125,17 @@ class ParameterAsBuffer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.rand(WIDTH))
-        self.register_buffer("buffer", self.weight)
+        self._share()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "ParameterAsBuffer":
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+    def _share(self) -> None:
         self.register_buffer("buffer", self.weight)
-        return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a result that depends on the tensor under each name."""
         return x * self.weight + self.buffer
 
 
-class SharedMemory(nn.Module):
+class SharedMemory(Sharing):
     """A layer with a parameter and a buffer that share the memory of another parameter."""
 
     row: Tensor
@@ -143,11 +148,6 @@ class SharedMemory(nn.Module):
     def _share(self) -> None:
         self.first = nn.Parameter(self.rows.detach()[0])
         self.register_buffer("row", self.rows.detach()[1])
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "SharedMemory":
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self._share()
-        return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a result that depends on each parameter and the buffer."""

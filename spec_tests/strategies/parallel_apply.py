@@ -47,8 +47,7 @@ class PassthroughCall:
         keywords: The keyword arguments of each module; None for a call without ``kwargs_tup``.
         slots: For each module: the number of its device in the topology.
         order: The numbers of the modules, in the order in which they finish.
-        current: The number in the topology of the device that is current during the call; None for
-            the caller's.
+        current: The number of the current device in the topology; None for the caller's.
     """
 
     arguments: tuple[Any, ...]
@@ -121,8 +120,7 @@ class ParallelApplyCall:
         modules: Descriptions of the networks.
         rows: For each network: the number of rows of its input.
         slots: For each network: the number of its device in the topology.
-        current: The number in the topology of the device that is current during the call; None for
-            the caller's.
+        current: The number of the current device in the topology; None for the caller's.
     """
 
     modules: tuple[ModuleSpec, ...]

@@ -46,8 +46,7 @@ class ReplicateCall:
             replica.
         spelling: The spelling of the devices: ``device``, ``ordinal`` or ``text``.
         repeated: Whether ``devices`` may name a device twice.
-        current: The number in the topology of the device that is current during the call; None for
-            the caller's.
+        current: The number of the current device in the topology; None for the caller's.
     """
 
     network: Network
