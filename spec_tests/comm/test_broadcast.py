@@ -19,12 +19,6 @@ def test_every_device_gets_a_copy_of_the_tensor(target, baselines, topology, cal
     checks.agree(call, target, baselines, topology)
 
 
-@clause("comm.broadcast.copies")
-def test_broadcast_to_no_devices_returns_an_empty_list(target, topology):
-    tensor = counting((4, 2), torch.float32, topology.device(0))
-    assert target.comm.broadcast(tensor, []) == []
-
-
 @clause("comm.broadcast.own-device-is-the-input")
 def test_input_device_gets_the_input_itself(target, topology):
     tensor = counting((4, 2), torch.float32, topology.device(0))

@@ -131,8 +131,10 @@ def test_broadcast_coalesced_returns_a_list_of_lists(target, topology):
 
 
 @clause("comm.broadcast-coalesced.refuses-other-devices")
-def test_cpu_tensor_among_device_tensors_is_refused(target, topology):
-    call = _broadcast([dense(), dense(slot=None)])
+@pytest.mark.parametrize("slots", [(None,), (0, None), (0, 1)], ids=str)
+def test_tensor_on_another_device_than_the_first_is_refused(target, topology, slots):
+    topology.require(distinct=2)
+    call = _broadcast([dense(slot=slot) for slot in slots])
     text = "All tensors must be on devices[0]: {ordinals[0]}"
     refused(call, target, topology, RuntimeError, text)
 
@@ -141,10 +143,3 @@ def test_cpu_tensor_among_device_tensors_is_refused(target, topology):
 def test_broadcast_coalesced_refuses_a_negative_ordinal(target, topology):
     text = "Expected non-negative device index, but got -1"
     refused(_broadcast([dense()], devices=[DeviceAt(0), -1]), target, topology, RuntimeError, text)
-
-
-@clause("comm.broadcast-coalesced.refuses-other-devices")
-def test_broadcast_coalesced_refuses_a_cpu_tensor(target, topology):
-    call = _broadcast([dense(slot=None)], devices=[DeviceAt(0)])
-    text = "All tensors must be on devices[0]: {ordinals[0]}"
-    refused(call, target, topology, RuntimeError, text)

@@ -123,15 +123,9 @@ def test_an_input_of_another_shape_is_refused(target, topology, shape, printed):
 
 
 @clause("comm.reduce-add.refuses-other-destination")
-def test_destination_that_holds_no_input_is_refused(target, topology):
+@pytest.mark.parametrize("count", [1, 2], ids="inputs={}".format)
+def test_destination_that_holds_no_input_is_refused(target, topology, count):
     topology.require(distinct=2)
     text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    call = _reduce(dense(), dense(), destination=DeviceAt(1))
+    call = _reduce(*[dense()] * count, destination=DeviceAt(1))
     refused(call, target, topology, RuntimeError, text)
-
-
-@clause("comm.reduce-add.refuses-other-destination")
-def test_destination_that_does_not_hold_the_single_input_is_refused(target, topology):
-    topology.require(distinct=2)
-    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(_reduce(dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text)

@@ -90,6 +90,13 @@ def test_broadcast_function_refuses_a_cpu_tensor(target, topology, index):
     refused(_broadcast(*tensors), target, topology, AssertionError, text)
 
 
+@clause("functions.broadcast.refuses-other-devices")
+def test_tensor_on_another_device_than_the_first_is_refused(target, topology):
+    topology.require(distinct=2)
+    text = "All tensors must be on devices[0]: {ordinals[0]}"
+    refused(_broadcast(dense(), dense(slot=1)), target, topology, RuntimeError, text)
+
+
 @clause("functions.broadcast.no-tensors")
 def test_broadcast_without_tensors_returns_an_empty_tuple(target, topology):
     assert target.functions.Broadcast.apply(topology.take(2)) == ()

@@ -14,9 +14,10 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies import arguments
-from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
+from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
 
 
@@ -92,13 +93,7 @@ def test_results_have_the_gradients_of_the_modules(target, baselines, topology, 
 
 
 @clause("parallel_apply.devices")
-@given(
-    devices=st.lists(
-        st.builds(DeviceAt, st.integers(0, 3), st.sampled_from(["device", "ordinal", "text"])),
-        min_size=1,
-        max_size=4,
-    )
-)
+@given(devices=device_lists())
 def test_devices_may_be_ordinals_devices_or_text(target, baselines, topology, devices):
     call = PublicCall(
         "parallel_apply.parallel_apply",

@@ -1,6 +1,5 @@
 """Arguments of one module: tensors, other objects, and nested containers."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,22 +14,13 @@ from spec_tests.strategies.tensors import tensor_specs
 NAMED_TUPLES = ("Pair", "Typed")
 
 
-@dataclass(frozen=True, eq=False)
-class Unhashable:
-    """An object that is not hashable."""
-
-    name: str
-
-    __hash__ = None  # type: ignore[assignment]  # not hashable
-
-
 def leaves() -> st.SearchStrategy[Any]:
     """Draw arguments that are not containers. Shrinks to a tensor of one element."""
     shapes = st.sampled_from([(1,), (2, 3), (), (0,)])
     specs = tensor_specs(
         shape=shapes, dtypes=(torch.float32, torch.int64), layouts=("contiguous",)
     )
-    objects = [*map(NewObject, OPAQUE), Unhashable("object"), Frozen(7, (None,)), Batch]
+    objects = [*map(NewObject, OPAQUE), Frozen(7, (None,)), Batch]
     return specs | st.sampled_from([*CONSTANTS, *objects])
 
 
