@@ -6,7 +6,7 @@ devices.
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from torch import nn
 
@@ -65,9 +65,7 @@ class DataParallel(KeptReplicas[T]):
             way runs on ``module`` alone, not on the replicas. Assignments stay on the wrapper.
         cache_frozen_parameters: Whether the copies of parameters that do not require grad are
             kept between the forwards, for fine-tuning: a copy is made again only if its parameter
-            has changed. Changes through ``.data``, NumPy or DLPack that no optimizer makes are not
-            detected. With ``"check"`` each forward compares the copies, and raises an error after
-            such a change. The documentation of :meth:`replicate` has the rules.
+            has changed. The documentation of :meth:`replicate` has the rules.
 
     Attributes:
         module: The wrapped module.
@@ -89,7 +87,7 @@ class DataParallel(KeptReplicas[T]):
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
             ``k`` entries, has a negative or infinite one, or only zeros;
-            ``cache_frozen_parameters`` is neither a bool nor ``"check"``.
+            ``cache_frozen_parameters`` is no bool.
         TypeError: ``device_ids`` is not a sequence, an object names no device, or there are
             several devices and ``module`` has no ``parameters``. None is accepted: ``module`` may
             be assigned later.
@@ -129,7 +127,7 @@ class DataParallel(KeptReplicas[T]):
         in_turn: bool = False,
         scalar_warning: bool = True,
         module_attributes: bool = False,
-        cache_frozen_parameters: bool | Literal["check"] = False,
+        cache_frozen_parameters: bool = False,
     ) -> None:
         super().__init__()
         with argument("module"):

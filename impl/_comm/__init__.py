@@ -1,7 +1,7 @@
 """Splits, concatenations, copies and sums of tensors on several devices."""
 
 from .broadcast import attached_copies, detached_copies
-from .buckets import DEFAULT_BUFFER_SIZE, REPLICA_BUFFER_SIZE
+from .buckets import DEFAULT_BUFFER_SIZE, REPLICA_BUFFER_SIZE, plan_buckets
 from .checks import (
     as_buffer_size,
     check_broadcast_outputs,

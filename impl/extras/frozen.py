@@ -3,26 +3,27 @@
 A parameter is frozen if it does not require grad. ``k`` is the number of devices.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from threading import RLock
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from .._comm import detached, detached_copies, is_wrapper
-from .._compat import call_with_inference_mode, use_plain_operators, version_counters
+from .._comm import detached, detached_copies
+from .._compat import call_with_inference_mode, register_fork_handler, version_counters
 from .._device import current_stream_by_device
-from .module_state import memory_of
+from .changes import Samples, StepWatcher, find_comparable, memory_of, read_states
 
 
 class _Kept(NamedTuple):
-    """One copy, and the state of its source when the copy was made."""
+    """One copy, the state of its source when it was made, and its own version at that time."""
 
     copy: Tensor
     state: tuple[Any, ...]
+    version: object
     source: Tensor  # This reference keeps the `id` of the source from coming back.
-    storage: torch.UntypedStorage  # This reference keeps the address from coming back.
     memory: object
 
 
@@ -34,112 +35,93 @@ class _Row(NamedTuple):
     copies: dict[int, _Kept]  # The key is the `id` of the source.
 
 
-class FrozenCopies:
+class FrozenCopies(StepWatcher):
     """The copies of the frozen parameters of one wrapper: at most one for each replica."""
 
     def __init__(self) -> None:
-        #: Whether :meth:`rows` compares the values of parameters and copies.
-        self.compares = False
+        super().__init__()
         self._rows: dict[int, _Row] = {}
+        #: The parameters that have copies, and their samples. A parameter is sampled when it is
+        #: copied, and each sample refers to the memory, so its address does not come back.
+        self._sampled: list[Tensor] = []
+        self._samples = Samples([])
+        #: The stream of the first device on which the samples are ready.
+        self._stream: torch.Stream | None = None
         # A signal handler may call the wrapper in a thread that holds the lock.
         self._lock = RLock()
 
-    def note_step(self, changed: Sequence[Tensor]) -> None:
-        """Drop the copies of the tensors in ``changed``, and of tensors that share a storage."""
-        if not self._rows:
-            return
-        memory = set(map(memory_of, changed))
+    def note_step(self, memory: set[object]) -> None:
+        """Drop the copies of tensors with this memory."""
         with self._lock:
-            for index, row in self._rows.items():
-                copies = {key: it for key, it in row.copies.items() if it.memory not in memory}
-                self._rows[index] = row._replace(copies=copies)
+            self._drop(
+                key
+                for row in self._rows.values()
+                for key, kept in row.copies.items()
+                if kept.memory in memory
+            )
 
     def copy(
-        self,
-        network: nn.Module,
-        parameters: Sequence[Tensor],
-        targets: Sequence[torch.device],
-        detach: bool,
+        self, parameters: Sequence[Tensor], targets: Sequence[torch.device], detach: bool
     ) -> tuple[Sequence[Tensor], list[list[Tensor]]]:
-        """Return the frozen parameters of ``network`` that can be kept, and ``k`` lists of copies.
+        """Return the parameters whose copies are kept, and ``k`` lists of their copies.
 
-        The first list has the parameters themselves, detached from their
-        history unless ``detach`` is true. The other lists have detached tensors that share the
-        memory of the kept copies. A parameter is copied if it has changed since the last call, or
-        if there is no copy on the current stream. Raise RuntimeError if :attr:`compares` is true,
-        and a value has changed without a new version.
+        The first list has the parameters themselves, detached from their history unless
+        ``detach`` is true. The other lists have detached tensors that share the memory of the kept
+        copies. A parameter is copied if its state or its sample has changed since the last call,
+        or if there is no copy on the current streams. Wait for the first device.
         """
-        sources = [*filter(_can_be_kept, parameters)]
+        # Inference tensors have no version counter.
+        sources = find_comparable(
+            each for each in parameters if not (each.requires_grad or each.is_inference())
+        )
         rows = [[*sources] if detach else [detached(source, source) for source in sources]]
         with self._lock:
-            states = dict(zip(map(id, sources), _read_states(sources), strict=True))
-            kept = [row.copies for row in self._update(sources, states, targets)]
-            if self.compares:
-                for copies in kept:
-                    _compare(network, sources, copies)
+            streams = current_stream_by_device(targets)
+            if streams.get(targets[0]) != self._stream:
+                self._rows, self._samples = {}, Samples([])
+                self._stream = streams.get(targets[0])
+            self._drop(id(self._sampled[index]) for index in self._samples.find_changed())
+            states = dict(zip(map(id, sources), read_states(sources), strict=True))
+            self._rows = {
+                index: row._replace(copies=_current(row.copies, states))
+                for index, row in self._rows.items()
+            }
+            kept = self._copy_missing(sources, states, targets, streams)
             rows += [
                 [detached(copies[id(source)].copy, source) for source in sources]
                 for copies in kept
             ]
         return sources, rows
 
-    def _update(
+    def _drop(self, keys: Iterable[int]) -> None:
+        for key in {*keys}:
+            for row in self._rows.values():
+                row.copies.pop(key, None)
+
+    def _copy_missing(
         self,
         sources: Sequence[Tensor],
         states: Mapping[int, tuple[Any, ...]],
         targets: Sequence[torch.device],
-    ) -> list[_Row]:
-        """Copy what has changed, and return the rows for all ``targets`` but the first.
-
-        A row beyond the last of ``targets`` stays as it is.
-        """
-        streams = current_stream_by_device(targets)
-        rows = []
+        streams: Mapping[torch.device, torch.Stream],
+    ) -> list[dict[int, _Kept]]:
+        """Return the copies for all ``targets`` but the first."""
+        is_copied, rows = False, []
         for index, target in enumerate(targets[1:], 1):
-            row = self._current_row(index, target, streams.get(target), states)
-            self._rows[index] = row  # This frees outdated copies before new ones are made.
+            stream, row = streams.get(target), self._rows.get(index)
+            if row is None or (row.device, row.stream) != (target, stream):
+                row = self._rows[index] = _Row(target, stream, {})
             missing = [source for source in sources if id(source) not in row.copies]
             copies = _copy(missing, targets[0], target) if missing else []
-            for source, copy in zip(missing, copies, strict=True):
-                state = (*states[id(source)], *version_counters([copy]))
-                storage, memory = source.untyped_storage(), memory_of(source)
-                row.copies[id(source)] = _Kept(copy, state, source, storage, memory)
-            rows.append(row)
+            is_copied = is_copied or bool(missing)
+            versions = version_counters(copies)
+            for source, copy, version in zip(missing, copies, versions, strict=True):
+                state, memory = states[id(source)], memory_of(source)
+                row.copies[id(source)] = _Kept(copy, state, version, source, memory)
+            rows.append(row.copies)
+        if is_copied or len(sources) != len(self._sampled):
+            self._sampled, self._samples = [*sources], Samples(sources)
         return rows
-
-    def _current_row(
-        self,
-        index: int,
-        device: torch.device,
-        stream: torch.Stream | None,
-        states: Mapping[int, tuple[Any, ...]],
-    ) -> _Row:
-        """Return a row with the copies that are ready on ``stream`` and have not changed."""
-        row = self._rows.get(index)
-        if row is None or (row.device, row.stream) != (device, stream):
-            return _Row(device, stream, {})
-        return _Row(device, stream, _current(row.copies, states))
-
-
-def _can_be_kept(parameter: Tensor) -> bool:
-    """Return whether ``parameter`` is frozen, and a change of it can be detected.
-
-    Inference tensors have no version counter. Sparse tensors, and those of a class with its own
-    operators, have no address.
-    """
-    return (
-        not parameter.requires_grad
-        and parameter.layout is torch.strided
-        and not parameter.is_inference()
-        and not is_wrapper(parameter)
-    )
-
-
-def _read_states(tensors: Sequence[Tensor]) -> list[tuple[Any, ...]]:
-    return [
-        (version, each.data_ptr(), each.device, each.dtype, each.shape, each.stride())
-        for version, each in zip(version_counters(tensors), tensors, strict=True)
-    ]
 
 
 def _current(
@@ -150,7 +132,7 @@ def _current(
     return {
         key: kept
         for (key, kept), version in zip(copies.items(), versions, strict=True)
-        if key in states and kept.state == (*states[key], version)
+        if kept.version == version and kept.state == states.get(key)
     }
 
 
@@ -163,19 +145,33 @@ def _copy(tensors: Sequence[Tensor], source: torch.device, target: torch.device)
     return copies
 
 
-def _compare(network: nn.Module, sources: Sequence[Tensor], copies: Mapping[int, _Kept]) -> None:
-    """Raise RuntimeError if the bytes of a parameter differ from those of its copy."""
-    for source in sources:
-        copy = copies[id(source)].copy
-        if not torch.equal(_bytes(source), _bytes(copy).to(source.device)):
-            name = next(name for name, each in network.named_parameters() if each is source)
-            raise RuntimeError(
-                f"Parameter {name!r} differs from its cached copy on {copy.device}: one of them "
-                "was changed through .data, NumPy or DLPack. Change the parameter under "
-                "torch.no_grad() instead, or do not cache frozen parameters"
-            )
+#: For each wrapper that has kept copies of frozen parameters: the copies. They are no attribute of
+#: the wrapper, because copies and pickles of the wrapper would inherit it.
+_copies: WeakKeyDictionary[nn.Module, FrozenCopies] = WeakKeyDictionary()
+_lock = RLock()
 
 
-def _bytes(tensor: Tensor) -> Tensor:
-    with use_plain_operators():
-        return tensor.detach().contiguous().flatten().view(torch.uint8)
+def find_frozen_copies(wrapper: nn.Module) -> FrozenCopies:
+    """Return the copies of frozen parameters that ``wrapper`` keeps until it is freed."""
+    found = _copies.get(wrapper)
+    if found is None:
+        with _lock:
+            found = _copies.setdefault(wrapper, FrozenCopies())
+    return found
+
+
+def free_frozen_copies(wrapper: nn.Module) -> None:
+    """Free the copies of frozen parameters that ``wrapper`` keeps, if there are any."""
+    if wrapper in _copies:
+        with _lock:
+            _copies.pop(wrapper, None)
+
+
+def _reset_after_fork() -> None:
+    """Forget all copies in a forked child, which has only one of the parent's threads."""
+    global _copies, _lock
+    _lock = RLock()  # Another thread of the parent may have held the old lock.
+    _copies = WeakKeyDictionary()
+
+
+register_fork_handler(_reset_after_fork)

@@ -1,245 +1,231 @@
-"""Replicas that are cached inside ``with wrapper.hold()``."""
+"""Replicas that are kept inside ``with wrapper.hold()``.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from operator import attrgetter
+Before each forward the state of the module is compared with that of the time when the replicas
+were built. After a change they are built again. A change that the state does not show is found by
+samples, or when the block ends, and is an error then.
+"""
+
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager
 from threading import RLock
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from .._comm import detached_copies
-from .._compat import call_with_inference_mode
+from .._compat import call_with_inference_mode, has_modes_or_transforms, register_fork_handler
 from .._device import DeviceId, as_device_or_current, current_stream_by_device
-from .._replica import check_source
-from .module_state import (
-    ModuleSnapshot,
-    NamedModules,
-    States,
-    change_error,
-    differing_indices,
-    flat_buffers,
-    flat_members,
-    read_states,
-)
-
-#: For the index of each buffer: the mapping that contains the buffer, and the key in this mapping.
-_BufferSlots = dict[int, tuple[Any, str]]
+from .._replica import Tree, collect_tree, is_script_module
+from .buffers import Buffers
+from .changes import StepWatcher, find_comparable
+from .state import Attributes, CopiedTensors, join_names
 
 
-class ReplicaCache:
-    """The replicas of one wrapper, cached while ``with`` blocks of ``hold`` are active."""
+class ReplicaCache(StepWatcher):
+    """The replicas of one wrapper, kept while ``with`` blocks of ``hold`` are active."""
 
-    def __init__(self, device_ids: Sequence[DeviceId]) -> None:
+    def __init__(self) -> None:
+        super().__init__()
         self.blocks: set[object] = set()  # An object for each active block.
-        self._device_ids = list(device_ids)
-        self._snapshot: ModuleSnapshot | None = None
-        # The key is the tuple of the streams that were current when the replicas were built. The
+        # The keys are devices, and the streams that were current when the replicas were built. The
         # copies are ready on these streams, and their memory is freed on these streams. A forward
         # on other streams builds other replicas.
-        self._replicas: dict[tuple[torch.Stream, ...], _Replicas] = {}
+        self._kept: dict[tuple[Any, ...], _KeptReplicas] = {}
+        self._forwards = 0
+        self._errors: list[str] = []
         # Forwards in several threads may use the cache at the same time, and a signal handler may
         # call the wrapper in a thread that holds the lock.
         self._lock = RLock()
 
-    def note_step(self, changed: Sequence[Tensor]) -> None:
-        """Note that an optimizer has changed the tensors in ``changed``."""
-        if self._snapshot is not None:
-            self._snapshot.note_step(changed)
+    def note_step(self, memory: set[object]) -> None:
+        """Note that an optimizer has changed the tensors with this memory."""
+        for kept in [*self._kept.values()]:
+            kept.note_step(memory)
 
     def replicas(
         self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
     ) -> Sequence[Any]:
         """Return one replica with the current state of ``module`` for each device.
 
-        If none are cached, ``build`` builds them. Raise RuntimeError if grad mode is on, or if the
-        module or the devices have changed since the first call.
+        If none are kept, or the module has changed, ``build`` builds them. Raise RuntimeError if
+        grad mode is on.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "Held replicas are detached, and grad mode is on: call the module under "
                 "torch.no_grad(), or outside of hold()"
             )
-        if list(device_ids) != self._device_ids:
-            raise change_error(f"the devices, {self._device_ids}, have become {list(device_ids)}")
+        tree = collect_tree(module)
+        # Copies that a mode of the caller has made must not be used after its end.
+        if has_modes_or_transforms() or not _can_be_kept(tree):
+            return build()
         targets = [as_device_or_current(device) for device in device_ids]
+        key = (*targets, *current_stream_by_device(targets).values())
         with self._lock:
-            snapshot = self._snapshot or ModuleSnapshot(module)
-            snapshot.check(module)
-            replicas = self._replicas.get(_stream_key(targets))
-            if replicas is None or replicas.have_other_parameters():
-                # Leave inference mode, because the next forward may run outside of inference mode
-                # and could not use inference tensors.
-                built = call_with_inference_mode(False, build)
-                replicas = _Replicas(snapshot.named_modules, built, targets)
-                self._replicas[_stream_key(targets)] = replicas
-                self._snapshot = snapshot
-            else:
-                replicas.update_buffers()
-            return replicas.all
+            self._forwards += 1
+            kept = self._kept.get(key)
+            if kept is not None and kept.is_current(module):
+                kept.prepare(self._forwards)
+                return kept.replicas
+            if kept is not None:
+                self._free(key, compares=False)
+            # Leave inference mode, because the next forward may run outside of inference mode and
+            # could not use inference tensors.
+            kept = call_with_inference_mode(
+                False, lambda: _KeptReplicas(module, build(), targets, self._forwards)
+            )
+            self._kept[key] = kept
+            return kept.replicas
+
+    def find_error(self) -> str | None:
+        """Free all replicas. Return a text if a forward may have used old values."""
+        with self._lock:
+            for key in [*self._kept]:
+                self._free(key, compares=True)
+        return self._errors[0] if self._errors else None
+
+    def _free(self, key: tuple[Any, ...], *, compares: bool) -> None:
+        self._errors += filter(None, [self._kept.pop(key).find_error(compares=compares)])
 
 
-class _Replicas:
-    """Cached replicas, and the last known state of all buffers of the module and the replicas."""
+def _can_be_kept(tree: Tree) -> bool:
+    """Return whether all changes of ``tree`` can be seen."""
+    return not any(map(_is_opaque, tree.modules)) and len(find_comparable(tree.parameters)) == len(
+        tree.parameters
+    )
+
+
+def _is_opaque(module: nn.Module) -> bool:
+    """Return whether attributes of ``module`` are elsewhere, or set its buffers in its own way."""
+    own_buffers = module._buffers and type(module).__setattr__ is not nn.Module.__setattr__
+    return is_script_module(module) or bool(own_buffers)
+
+
+class _KeptReplicas:
+    """Replicas, and the state of the module when they were built."""
 
     def __init__(
-        self, named_modules: NamedModules, replicas: Sequence[Any], targets: Sequence[torch.device]
+        self,
+        module: nn.Module,
+        replicas: Sequence[Any],
+        targets: Sequence[torch.device],
+        forward: int,
     ) -> None:
-        self.all = replicas
-        self._root = named_modules[0][1]
-        self._targets = targets[: len(replicas)]
-        keys = [
-            (name, key)
-            for name, module in named_modules
-            for key in _names_of_tensors(module._buffers)
-        ]
-        # `functional.batch_norm` changes statistics without increasing their versions. In training
-        # mode all buffers that could be such statistics are therefore copied for each forward.
-        could_be_statistics = [
-            module.training and buffer.dim() == 1 and buffer.is_floating_point()
-            for _, module in named_modules
-            for buffer in module._buffers.values()
-            if buffer is not None
-        ]
-        self._always_copied = {index for index, is_one in enumerate(could_be_statistics) if is_one}
-        # The first dictionary is for the original module. If an overridden `replicate` has left a
-        # submodule out of a replica, the replica's dictionary lacks the submodule's buffers.
-        self._slots: list[_BufferSlots] = [
+        self.replicas = replicas
+        named_modules = [*module.named_modules()]
+        self._parameters = CopiedTensors(
             {
-                index: (buffers, key)
-                for index, (name, key) in enumerate(keys)
-                if (buffers := _find_buffers(root, name)) is not None
-            }
-            for root in (self._root, *replicas)
-        ]
-        self._save_states()
-        # The buffers of each module of the replicas, and whether each of them is None at first. A
-        # script module has no dictionary: no buffer of it is None, and none can be registered.
-        self._dicts: list[dict[str, Tensor | None]] = [
-            buffers
-            for root in replicas
-            for name, _ in named_modules
-            if isinstance(buffers := getattr(_find_module(root, name), "_buffers", None), dict)
-        ]
-        self._original_nones = [
-            {name: buffer is None for name, buffer in buffers.items()} for buffers in self._dicts
-        ]
-        self._flat_buffers = flat_buffers(self._dicts)
-        self._parameters = [module._parameters for root in replicas for module in root.modules()]
-        self._flat_parameters = flat_members(self._parameters)
+                join_names(prefix, name): parameter
+                for prefix, each in named_modules
+                for name, parameter in each._parameters.items()
+                if parameter is not None
+            },
+            replicas,
+            forward,
+        )
+        self._attributes = Attributes(named_modules, self._parameters.sources, replicas)
+        self._buffers = Buffers(named_modules, replicas, targets, forward)
 
-    def have_other_parameters(self) -> bool:
-        """Return whether a forward has added, replaced or removed parameters of a replica."""
-        return flat_members(self._parameters) != self._flat_parameters
+    def note_step(self, memory: set[object]) -> None:
+        """Note that an optimizer has changed the tensors with this memory."""
+        self._parameters.note_step(memory)
 
-    def update_buffers(self) -> None:
-        """Replace each buffer that has changed in the module or in a replica.
+    def is_current(self, module: nn.Module) -> bool:
+        """Return whether ``module`` has the state from which the replicas were built."""
+        return self._attributes.is_current(module) and self._parameters.is_current()
 
-        Afterwards the buffers equal those of newly built replicas. The buffers of the first
-        replica are the module's own.
-        """
-        self._reset_names()
-        self._copy_changed_buffers()
+    def prepare(self, forward: int) -> None:
+        """Copy the buffers that have changed, and sample all other tensors."""
+        self._parameters.sample()
+        self._buffers.update(forward)
 
-    def _reset_names(self) -> None:
-        """Remove the buffers that forwards have registered, and reset those that were None."""
-        if flat_buffers(self._dicts) == self._flat_buffers:
+    def find_error(self, *, compares: bool) -> str | None:
+        """Return a text if a forward has used old values. ``compares``: also compare all bits."""
+        return self._parameters.find_error(compares=compares) or self._buffers.find_error(
+            compares=compares
+        )
+
+
+#: For the ``id`` of each wrapper with an active :class:`HoldBlock`: the wrapper's cache.
+_caches: dict[int, ReplicaCache] = {}
+_lock = RLock()
+
+
+def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
+    """Return the cache of ``wrapper``, or None outside of :class:`HoldBlock`."""
+    return _caches.get(id(wrapper))
+
+
+class HoldBlock(AbstractContextManager[None]):
+    """A ``with`` block in which the replicas of a wrapper are kept. Blocks may be nested."""
+
+    # The cache is not an attribute of the wrapper, because copies, pickles and replicas of the
+    # wrapper would inherit it. The block keeps the wrapper alive, so that no other object can get
+    # the same `id`.
+    def __init__(self, wrapper: nn.Module) -> None:
+        self._wrapper = wrapper
+        self._generators: list[Generator[None]] = []
+
+    def __enter__(self) -> None:
+        generator = _keep_replicas(self._wrapper)
+        next(generator)
+        self._generators.append(generator)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Raise RuntimeError if a forward may have used old values; after an exception, warn."""
+        cache = find_replica_cache(self._wrapper)
+        self._generators.pop().close()
+        if cache is None or cache.blocks:
             return
-        for buffers, nones in zip(self._dicts, self._original_nones, strict=True):
-            for name in buffers.keys() - nones.keys():
-                del buffers[name]
-            buffers.update((name, None) for name, is_none in nones.items() if is_none)
-
-    def _copy_changed_buffers(self) -> None:
-        indices = self._always_copied | {
-            index
-            for slots, tensors, states in zip(
-                self._slots, self._read_buffers(), self._states, strict=True
-            )
-            for index in _changed_indices(slots, tensors, states)
-        }
-        if not indices:
-            return
-        # A buffer with several names is copied once to each device.
-        changed = {id(buffer): buffer for buffer in map(self._source_buffer, indices)}
-        if {buffer.device for buffer in changed.values()} - {self._targets[0]}:
-            check_source(self._root, self._targets[0])
-        sources = [*changed.values()]
-        copies = call_with_inference_mode(False, lambda: detached_copies(sources, self._targets))
-        for slots, tensors in zip(self._slots[1:], copies, strict=True):
-            copies_by_id = dict(zip(changed, tensors, strict=True))
-            for index, (buffers, key) in slots.items():
-                copy = copies_by_id.get(id(self._source_buffer(index)))
-                if copy is not None:
-                    buffers[key] = copy
-        self._save_states()
-
-    def _source_buffer(self, index: int) -> Tensor:
-        buffers, key = self._slots[0][index]
-        source: Tensor = buffers[key]
-        return source
-
-    def _read_buffers(self) -> list[list[Tensor | None]]:
-        return [[buffers.get(key) for buffers, key in slots.values()] for slots in self._slots]
-
-    def _save_states(self) -> None:
-        # Keep references to the tensors, so that no other object can get the same `id`.
-        self._tensors = self._read_buffers()
-        self._states = [*map(read_states, self._tensors)]
+        text = cache.find_error()
+        if text is not None and kind is None:
+            raise RuntimeError(text)
+        if text is not None:
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
 
 
-def _changed_indices(
-    slots: _BufferSlots, tensors: Sequence[Tensor | None], before: States
-) -> Iterator[int]:
-    """Return the indices of the buffers whose state differs from the state in ``before``."""
-    states = read_states(tensors)
-    if states == before:
-        return iter(())
-    indices = [*slots]
-    return (indices[each] for each in differing_indices(states, before))
+def _keep_replicas(wrapper: nn.Module) -> Generator[None]:
+    """Keep the replicas of ``wrapper`` until the generator is closed.
 
-
-class _AttributeBuffers:
-    """A mapping of a module's buffers that reads and writes the attributes of the module.
-
-    It is used for modules that define ``__setattr__``, for example script modules.
+    An interrupt may skip ``__exit__`` of the block. Python then closes the generator when the
+    block is freed.
     """
-
-    def __init__(self, module: Any) -> None:
-        self._module = module
-
-    def get(self, key: str) -> Any:
-        return getattr(self._module, key, None)
-
-    def __getitem__(self, key: str) -> Any:
-        return getattr(self._module, key)
-
-    def __setitem__(self, key: str, value: Tensor) -> None:
-        setattr(self._module, key, value)
-
-
-def _find_module(root: Any, name: str) -> Any:
-    """Return the submodule ``name`` of ``root``; None if there is no submodule."""
+    block = object()
     try:
-        return attrgetter(name)(root) if name else root
-    except AttributeError:
-        return None
+        _begin(block, wrapper)
+        yield
+    finally:
+        try:
+            _end(block, wrapper)
+        except BaseException:  # An interrupt may have stopped `_end`.
+            _end(block, wrapper)
+            raise
 
 
-def _find_buffers(root: Any, name: str) -> Any:
-    """Return a mapping of the buffers of the submodule ``name``; None if there is no submodule."""
-    module = _find_module(root, name)
-    if module is None:
-        return None
-    if isinstance(module, nn.Module) and type(module).__setattr__ is nn.Module.__setattr__:
-        return module._buffers
-    return _AttributeBuffers(module)
+def _begin(block: object, wrapper: nn.Module) -> None:
+    with _lock:
+        cache = _caches.get(id(wrapper)) or ReplicaCache()
+        cache.blocks.add(block)
+        _caches[id(wrapper)] = cache
 
 
-def _names_of_tensors(members: Mapping[str, Any]) -> list[str]:
-    return [name for name, member in members.items() if member is not None]
+def _end(block: object, wrapper: nn.Module) -> None:
+    """End a block. A second call, after an interrupt of the first one, completes it."""
+    with _lock:
+        cache = _caches.get(id(wrapper))
+        if cache is not None:
+            cache.blocks.discard(block)
+            if not cache.blocks:
+                # A signal handler that entered and left a block may have removed the cache.
+                _caches.pop(id(wrapper), None)
 
 
-def _stream_key(devices: Sequence[torch.device]) -> tuple[torch.Stream, ...]:
-    """Return the current streams of ``devices``, as a key for cached replicas."""
-    return (*current_stream_by_device(devices).values(),)
+def _reset_after_fork() -> None:
+    """Forget all caches in a forked child, which has only one of the parent's threads."""
+    global _lock
+    _lock = RLock()  # Another thread of the parent may have held the old lock.
+    _caches.clear()
+
+
+register_fork_handler(_reset_after_fork)

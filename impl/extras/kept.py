@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import nn
@@ -14,14 +13,9 @@ from .._device import DeviceLike
 from .._replica import check_source
 from .._wrapper import Wrapper
 from ..replicate import replicate_with
-from .frozen import FrozenCopies
+from .frozen import FrozenCopies, find_frozen_copies, free_frozen_copies
+from .hold import HoldBlock, find_replica_cache
 from .map import ReplicaPool, map_batches
-from .registry import (
-    ReplicaCacheBlock,
-    find_frozen_copies,
-    find_replica_cache,
-    free_frozen_copies,
-)
 
 T = TypeVar("T", bound=nn.Module)
 
@@ -29,11 +23,11 @@ T = TypeVar("T", bound=nn.Module)
 class KeptReplicas(Wrapper[T]):
     """A wrapper that can keep its replicas, or copies of frozen parameters."""
 
-    cache_frozen_parameters: bool | Literal["check"] = False
+    cache_frozen_parameters: bool = False
 
-    def _set_cache_frozen_parameters(self, value: bool | Literal["check"]) -> None:
-        if value not in (False, True, "check"):
-            raise ValueError(f"cache_frozen_parameters must be a bool or 'check', not {value!r}")
+    def _set_cache_frozen_parameters(self, value: bool) -> None:
+        if value not in (False, True):
+            raise ValueError(f"cache_frozen_parameters must be a bool, not {value!r}")
         if value:
             self.cache_frozen_parameters = value
 
@@ -45,20 +39,26 @@ class KeptReplicas(Wrapper[T]):
 
         With ``cache_frozen_parameters``, copies of parameters that do not require grad are kept,
         one on each device after the first, and the replicas share their memory. A parameter is
-        copied again after a change of its version, memory or shape, after a step of an
-        optimizer that has its gradient, after a replica has changed the copy in place, and if
-        another stream is current. Sparse parameters, those of a class with its own operators,
-        those created in inference mode, and all buffers are copied in each forward, and so are
-        all parameters while a dispatch mode or a transform of ``torch.func`` is active. The
-        copies are freed with the wrapper, and by its methods ``to``, ``cpu`` and the like. If an
-        override does not call this method, no copies are kept.
+        copied again after each change of it that can be seen before the forward: of its version,
+        memory or shape, of one of 16 elements that are spread over it, or by a step of an
+        optimizer. Only a change that increases no version, changes none of these elements and is
+        no such step leaves old copies in use.
+
+        A forward waits for the first device, to compare the elements. A parameter is also copied
+        again after a replica has changed the copy in place, and if another stream is current. A
+        step counts for parameters of the optimizer that require grad, or have a gradient before
+        or after it. Parameters without comparable elements (sparse, of a class with its own
+        operators, with gaps in their memory, on the meta device), those created in inference mode,
+        and all buffers are copied in each forward, and so are all parameters while a dispatch mode
+        or a transform of ``torch.func`` is active. The copies are freed with the wrapper, and by
+        its methods ``to``, ``cpu`` and the like. If an override does not call this method, no
+        copies are kept.
         """
         copies = self._frozen_copies()
         if copies is None:
             return super().replicate(module, device_ids)
-        copier = partial(copies.copy, module)
         detach = not torch.is_grad_enabled()
-        return replicate_with(copier, module, device_ids, detach, with_parameters=True)
+        return replicate_with(copies.copy, module, device_ids, detach, with_parameters=True)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         # The copies shall not occupy memory of devices that the module has left.
@@ -71,46 +71,44 @@ class KeptReplicas(Wrapper[T]):
         if not self.cache_frozen_parameters:
             free_frozen_copies(self)
             return None
-        if has_modes_or_transforms():
-            return None
-        copies = find_frozen_copies(self)
-        copies.compares = self.cache_frozen_parameters == "check"
-        return copies
+        return None if has_modes_or_transforms() else find_frozen_copies(self)
 
     @exclude_from_compilation
     def hold(self) -> AbstractContextManager[None]:
-        """Return a context manager that caches the replicas in a ``with`` block, for evaluation.
+        """Return a context manager that keeps the replicas in a ``with`` block, for evaluation.
 
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
-        :meth:`replicate` for all devices. Later forwards reuse the replicas, also in other
-        threads. Blocks may be nested; the outermost one frees the replicas when it ends. Copies
-        and pickles of the wrapper contain no replicas.
+        :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
+        threads. A change of the module that can be seen before a forward makes that forward build
+        new replicas; any other is an error at the end of the block. Only a change that increases
+        no version, changes none of 16 elements of a tensor, and is undone or followed by a change
+        that can be seen is not found.
 
-        Results and buffers equal those of forwards outside of a block: buffers that have changed
-        since the last forward, as batch norm's do in training, are copied again, and after a
-        forward that replaces parameters of its replica, new replicas are built. Other attributes
-        that a replica sets remain on that replica until the block ends. Concurrent forwards use
-        the same replicas, so each finds the attributes and buffers that the others set.
-        Attributes and hooks that are added to the module in the block are not added to the
-        replicas.
+        Seen are changes of modules, their classes, attributes, hooks, parameters and training
+        modes, and steps of optimizers. Attributes that the replicas share with the module, such as
+        a dictionary of settings, need no new replicas. Buffers that have changed are copied again,
+        also those that a forward has changed. An attribute that a replica sets in a forward
+        remains on that replica until the replicas are built again.
 
-        With one device, or none, the block has no effect. If other streams are current in a later
-        forward, that forward builds replicas for these streams.
+        With one device, or none, the block has no effect. A tree is replicated in each forward if
+        it has a script module, a class with its own ``__setattr__`` and buffers, or a parameter
+        that cannot be compared (sparse, of a class with its own operators, with gaps in its
+        memory), and while a dispatch mode or a transform of ``torch.func`` is active. If other
+        streams are current in a later forward, that forward builds replicas for these streams.
+        Blocks may be nested; the outermost one frees the replicas when it ends. Copies and pickles
+        of the wrapper contain no replicas.
 
         Raises:
-            RuntimeError: A forward in the block is called while grad mode is on; or, since the
-                replicas were built, a parameter was changed or replaced, a module was switched
-                between train and eval, a submodule was replaced, or ``device_ids`` was changed.
-                The text names the change. A forward that changes parameters itself, as that of
-                ``nn.Embedding`` with ``max_norm`` does, cannot be called twice. A step of an
-                optimizer is a change of its parameters that have a gradient, and of parameters
-                that share a storage with these. Not detected are changes that no optimizer makes
-                and that increase no version counter: through ``.data``, NumPy or DLPack, and of
-                parameters that were created in inference mode.
+            RuntimeError: A forward in the block is called while grad mode is on. At the end of the
+                outermost block: a tensor has changed in a way that increases no version, as
+                changes through ``.data``, NumPy, DLPack and collectives are. The text names it.
+                The end of the block compares all parameters and buffers with the last device's
+                copies, and waits for the devices.
+
+        Warns:
+            RuntimeWarning: The same, if another exception ends the block.
         """
-        return (
-            ReplicaCacheBlock(self, self.device_ids) if len(self.device_ids) > 1 else nullcontext()
-        )
+        return HoldBlock(self) if len(self.device_ids) > 1 else nullcontext()
 
     @exclude_from_compilation
     def map(
@@ -119,10 +117,10 @@ class KeptReplicas(Wrapper[T]):
         """Yield the output of the module for each batch. Whole batches go to free devices.
 
         Example: ``with torch.no_grad(): for output in net.map(batches): ...``. No device waits for
-        another, so devices of different speed share the work. Replicas are kept as in
-        :meth:`hold`, with its rules. :meth:`scatter`, :meth:`parallel_apply` and :meth:`gather`
-        are not called. A module that changes buffers, as batch norm in training, has no defined
-        order of these changes.
+        another, so devices of different speed share the work. It is :meth:`hold` for its duration:
+        replicas are kept in the same way. :meth:`scatter`, :meth:`parallel_apply` and
+        :meth:`gather` are not called. A module that changes buffers, as batch norm in training,
+        has no defined order of these changes.
 
         Args:
             batches: The batches. A list or tuple contains the positional arguments, a mapping the
@@ -140,7 +138,8 @@ class KeptReplicas(Wrapper[T]):
         Raises:
             ValueError: ``in_flight`` is less than 1.
             TypeError: ``in_flight`` is no integer, or ``batches`` is not iterable.
-            RuntimeError: Grad mode is on, or the module was changed; see :meth:`hold`.
+            RuntimeError: Grad mode is on. At the end: a tensor has changed in a way that increases
+                no version; see :meth:`hold`. If the generator is closed before, it warns.
             Exception: The module or ``batches`` raised an exception. It is raised in place of the
                 output, as in :func:`parallel_apply`, and ends the generator.
         """
@@ -175,7 +174,7 @@ class KeptReplicas(Wrapper[T]):
 
     @exclude_from_compilation
     def _kept_replicas(self) -> Sequence[T]:
-        """Return the cached replicas; outside of ``hold``, an empty tuple.
+        """Return the replicas of the active block of ``hold``; outside of it, an empty tuple.
 
         Raise RuntimeError if a parameter or buffer is not on the first device.
         """

@@ -1,28 +1,347 @@
 """impl.extras.frozen: copies of frozen parameters that are kept between forwards."""
 
+import copy
+import itertools
 import os
+import pickle
+import threading
+import weakref
+from contextlib import nullcontext
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
-from torch.optim import SGD, Adagrad, Adam, AdamW
+from torch.optim import SGD
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
 from impl.extras import frozen
+from impl_tests.extras.frozen_layers import FrozenLayer, UnversionedSGD, addresses
+from impl_tests.extras.frozen_steps import MODULES, run_steps, steps_of_training
 from impl_tests.samples import run_python
-from spec_tests.divergences.frozen_layers import FrozenLayer, addresses
+from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.leaks import disable_gc
+from spec_tests.harness.environment import capabilities
+
+
+def wrapped(topology, module=None, option=True, size=2):
+    placed = topology.take(3)
+    module = nn.Sequential(FrozenLayer(size), nn.Linear(size, 2)) if module is None else module
+    wrapper = impl.DataParallel(module.to(placed[0]), placed, cache_frozen_parameters=option)
+    return wrapper, torch.rand(6, size, device=placed[0])
+
+
+def weights(wrapper, x):
+    """Return the weights of the replicas of one forward. The caller keeps their memory alive."""
+    wrapper.module[0].seen.clear()
+    wrapper(x)
+    return wrapper.module[0].seen.copy()
+
+
+def check_outputs(wrapper, x):
+    checks.same(wrapper(x), wrapper.module(x), tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_frozen_parameters_are_copied_once(topology, mode):
+    wrapper, x = wrapped(topology)
+    first = weights(wrapper, x)
+    with mode():
+        for rows, replicas in ((6, 3), (1, 1), (4, 2), (6, 3)):
+            found = addresses(weights(wrapper, x[:rows]))
+            assert len(found) == replicas
+            assert found <= addresses(first)
+
+
+def test_copies_that_inference_mode_has_made_are_used_in_training(topology):
+    wrapper, x = wrapped(topology)
+    with torch.inference_mode():
+        first = weights(wrapper, torch.rand(6, 2, device=x.device))
+    x.requires_grad_()
+    assert addresses(weights(wrapper, x)) == addresses(first)
+    wrapper(x).sum().backward()
+    expected = torch.autograd.grad(wrapper.module(x).sum(), x)[0]
+    checks.same(x.grad, expected, tolerance=checks.LAYER)
+
+
+def test_hold_uses_the_same_copies(topology):
+    wrapper, x = wrapped(topology)
+    first = weights(wrapper, x)
+    with torch.no_grad(), wrapper.hold():
+        assert addresses(weights(wrapper, x)) == addresses(first)
+
+
+def test_a_device_has_one_copy_of_a_frozen_parameter(topology):
+    module = nn.Linear(2, 4096).requires_grad_(False)
+    wrapper, x = wrapped(topology, module)
+    wrapper.cache_frozen_parameters = False
+    wrapper(x)  # In the first forward, libraries allocate memory that they keep.
+    before = topology.memory_allocated()
+    wrapper.cache_frozen_parameters = True
+    size = module.weight.nbytes + module.bias.nbytes
+    # A few hundred bytes of earlier tests may be freed meanwhile. One bias has 16 KiB.
+    others = module.bias.nbytes / 2
+    for _ in range(3):
+        wrapper(x)
+        assert topology.memory_allocated() - before == pytest.approx(2 * size, abs=others)
+        module.bias.add_(1)
+    wrapper.cache_frozen_parameters = False
+    wrapper(x)
+    assert topology.memory_allocated() == pytest.approx(before, abs=others)
+
+
+@given(name=st.sampled_from([*MODULES]), steps=steps_of_training(), devices=st.integers(2, 3))
+def test_training_is_the_same_as_without_kept_copies(topology, name, steps, devices):
+    kept, fresh = (
+        run_steps(topology.take(devices), name, steps, cache_frozen_parameters=option)
+        for option in (True, False)
+    )
+    checks.same(kept, fresh, (name, steps))
+
+
+def test_threads_get_the_outputs_of_the_module(topology):
+    found = []
+    wrapper, x = wrapped(topology)
+    barrier = threading.Barrier(4, timeout=20)
+
+    def run():
+        barrier.wait()
+        found.extend(wrapper(x) for _ in range(5))
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    for output in found:
+        checks.same(output, wrapper.module(x), tolerance=checks.LAYER)
+
+
+def test_attributes_that_a_replica_sets_are_lost(topology):
+    wrapper, x = wrapped(topology)
+    for weight in weights(wrapper, x):
+        weight.requires_grad_()
+        weight.note = "set"
+    for weight in weights(wrapper, x):
+        assert not weight.requires_grad
+        assert not hasattr(weight, "note")
+
+
+def test_copies_have_the_present_attributes_of_their_parameter(topology):
+    wrapper, x = wrapped(topology)
+    for note in ("first", "second"):
+        wrapper.module[0].weight.note = note
+        assert {weight.note for weight in weights(wrapper, x)} == {note}
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_parameter_that_was_changed_in_place_is_copied_again(topology, mode):
+    wrapper, x = wrapped(topology)
+    wrapper(x)
+    with mode():
+        wrapper.module[0].weight.add_(1)
+    check_outputs(wrapper, x)
+    state = {name: value + 1 for name, value in wrapper.state_dict().items()}
+    wrapper.load_state_dict(state)
+    check_outputs(wrapper, x)
+
+
+def set_data(layer):
+    layer.weight.data = layer.weight.data + 1
+
+
+def replace(layer):
+    layer.weight = nn.Parameter(layer.weight + 1, requires_grad=False)
+
+
+@pytest.mark.parametrize("change", [set_data, replace])
+def test_a_parameter_with_other_memory_is_copied_again(topology, change):
+    wrapper, x = wrapped(topology)
+    wrapper(x)
+    change(wrapper.module[0])
+    check_outputs(wrapper, x)
+
+
+def draw_weights(count, device):
+    return [torch.rand(100, 100, device=device) for _ in range(count)]
+
+
+def test_a_parameter_is_copied_again_if_its_address_comes_back(topology):
+    wrapper, x = wrapped(topology, size=100)
+    weight = wrapper.module[0].weight
+    for _ in range(10):  # The address does not come back each time.
+        old = draw_weights(9, x.device)
+        weight.data, address = old[4], old[4].data_ptr()
+        wrapper(x)
+        wrapper.module[0].seen.clear()
+        weight.data = torch.empty(0, device=x.device)
+        del old[4:6]  # An aligned allocation needs a bit more than the memory of one tensor.
+        new = draw_weights(9, x.device)
+        weight.data = next((each for each in new if each.data_ptr() == address), new[0])
+        check_outputs(wrapper, x)
+
+
+def test_a_parameter_with_another_shape_is_copied_again(topology):
+    wrapper, x = wrapped(topology)
+    wrapper(x)
+    weight = wrapper.module[0].weight
+    weight.data = weight.data.t()  # The memory is the same, and so is the version.
+    check_outputs(wrapper, x)
+
+
+def test_an_unfrozen_parameter_gets_gradients(topology):
+    wrapper, x = wrapped(topology)
+    weight = wrapper.module[0].weight
+    wrapper(x)
+    weight.requires_grad_()
+    wrapper(x).sum().backward()
+    expected = torch.autograd.grad(wrapper.module(x).sum(), weight)[0]
+    checks.same(weight.grad, expected, tolerance=checks.LAYER)
+    weight.data.add_(1)
+    check_outputs(wrapper, x)
+    weight.requires_grad_(False)
+    check_outputs(wrapper, x)
+
+
+@pytest.mark.parametrize("shares", [False, True], ids="shares={}".format)
+def test_a_parameter_is_copied_again_after_a_step_of_an_optimizer(topology, shares):
+    wrapper, x = wrapped(topology)
+    weight = wrapper.module[0].weight
+    wrapper(x)
+    # A parameter that was frozen after a backward has a gradient.
+    stepped = nn.Parameter(weight.data) if shares else weight
+    stepped.grad = torch.ones_like(stepped)
+    UnversionedSGD([stepped]).step()
+    check_outputs(wrapper, x)
+
+
+class Counting(nn.Module):
+    """A module that adds its frozen weight, and then changes it in a chunk with negative rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1), requires_grad=False)
+
+    def forward(self, x):
+        y = x + self.weight
+        if (x < 0).any():
+            self.weight.add_(1)
+        return y
+
+
+def test_a_parameter_is_copied_again_after_a_replica_has_changed_its_copy(topology):
+    wrapper, x = wrapped(topology, Counting())
+    x[-1] = -1
+    for _ in range(3):
+        checks.same(wrapper(x), x + 1)
+
+
+def test_a_forward_on_another_stream_has_its_own_copies(topology):
+    capabilities.require("distinct-streams")
+    wrapper, x = wrapped(topology)
+    own = addresses([wrapper.module[0].weight])
+    device = topology.take(3)[1]
+    topology.synchronize()
+    used = []
+    for stream in (None, torch.Stream(device), None):
+        with stream or nullcontext():
+            used.append([each for each in weights(wrapper, x) if each.device == device])
+        topology.synchronize()
+    for before, after in itertools.pairwise(used):
+        assert addresses(before) & addresses(after) <= own
+
+
+def test_buffers_are_copied_in_each_forward(topology):
+    module = nn.Sequential(FrozenLayer(), nn.BatchNorm1d(2, affine=False).eval())
+    wrapper, x = wrapped(topology, module)
+    for _ in range(2):
+        module[1].running_mean.data.add_(1)
+        check_outputs(wrapper, x)
+
+
+def test_parameters_that_require_grad_are_copied_in_each_forward(topology):
+    wrapper, x = wrapped(topology)
+    for _ in range(2):
+        wrapper.module[1].weight.data.add_(1)
+        check_outputs(wrapper, x)
+
+
+def test_parameters_of_inference_mode_are_copied_in_each_forward(topology):
+    with torch.inference_mode():
+        wrapper, x = wrapped(topology)
+        for _ in range(2):
+            wrapper.module[0].weight.add_(1)
+            check_outputs(wrapper, x)
+
+
+@pytest.mark.parametrize("values", [float("nan"), -0.0, True, 3, 1j], ids=repr)
+def test_parameters_of_any_dtype_are_copied_once_and_after_a_hidden_change(topology, values):
+    module = nn.Sequential(FrozenLayer())
+    scalar = nn.Parameter(torch.tensor(values), requires_grad=False)
+    module.register_parameter("scalar", scalar)
+    wrapper, x = wrapped(topology, module)
+    first = weights(wrapper, x)
+    assert addresses(weights(wrapper, x)) == addresses(first)
+    module.scalar.data.zero_()
+    module[0].weight.data.add_(1)
+    check_outputs(wrapper, x)
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module))],
+    ids=["deepcopy", "pickle"],
+)
+def test_duplicates_of_the_wrapper_have_copies_of_their_own(topology, duplicate):
+    wrapper, x = wrapped(topology)
+    before = set(vars(wrapper))
+    first = weights(wrapper, x)
+    wrapper.module[0].seen.clear()
+    duplicated = duplicate(wrapper)
+    assert set(vars(wrapper)) == set(vars(duplicated)) == before
+    assert duplicated.cache_frozen_parameters is True
+    assert not addresses(weights(duplicated, x)) & addresses(first)
+    checks.same(list(duplicated.state_dict()), list(wrapper.state_dict()))
+
+
+@pytest.mark.parametrize("end", ["wrapper", "to", "option"])
+def test_copies_are_freed(topology, end):
+    if end == "to":
+        capabilities.require("float64")
+    with disable_gc():
+        wrapper, x = wrapped(topology)
+        own = wrapper.module[0].weight.data_ptr()
+        storages = [
+            weakref.ref(weight.untyped_storage())
+            for weight in weights(wrapper, x)
+            if weight.data_ptr() != own
+        ]
+        wrapper.module[0].seen.clear()
+        assert [storage() is None for storage in storages] == [False] * 2
+        if end == "to":
+            wrapper.to(torch.float64)
+        elif end == "option":
+            wrapper.cache_frozen_parameters = False
+            wrapper(x)
+            wrapper.module[0].seen.clear()
+        else:
+            del wrapper
+        assert [storage() is None for storage in storages] == [True] * 2
+
 
 X = torch.ones(4, 2)
 
 
-def wrapped(*layers, kind=impl.DataParallel):
+def on_lanes(*layers, kind=impl.DataParallel):
     return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
 
 
-def weights(net, layer):
+def lane_weights(net, layer):
     """Return the weights of ``layer`` in one forward of ``net``."""
     layer.seen.clear()
     net(X)
@@ -33,49 +352,23 @@ def assert_outputs_are_those_of_the_module(net):
     torch.testing.assert_close(net(X), net.module(X))
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW, Adagrad])
-def test_a_step_of_a_fused_optimizer_is_noticed(kind):
-    layer = FrozenLayer()
-    net = wrapped(layer)
-    optimizer = kind(layer.parameters(), lr=0.1, fused=True)
-    for _ in range(2):
-        net(X)
-        layer.weight.grad = torch.ones_like(layer.weight)
-        optimizer.step()
-        assert_outputs_are_those_of_the_module(net)
-
-
-FIRST_STEP = """
-import torch
-from impl_tests.extras.test_frozen import X, FrozenLayer, wrapped
-
-layer = FrozenLayer()
-net = wrapped(layer)
-net(X)
-layer.weight.grad = torch.ones_like(layer.weight)
-torch.optim.SGD([layer.weight], lr=0.1, fused=True).step()
-print(torch.allclose(net(X), net.module(X)))
-"""
-
-
-def test_the_first_wrapper_of_a_process_notices_steps():
-    assert run_python(FIRST_STEP).stdout == "True\n"
-
-
-def test_a_step_after_a_hold_block_is_noticed():
-    layer = FrozenLayer()
-    net = wrapped(layer)
-    net(X)
-    with net.hold():
-        pass
-    layer.weight.grad = torch.ones_like(layer.weight)
-    SGD([layer.weight], lr=0.1, fused=True).step()
-    assert_outputs_are_those_of_the_module(net)
+@pytest.mark.parametrize("keeps_grad", [False, True], ids="keeps_grad={}".format)
+def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
+    layer = FrozenLayer(8)
+    net, x = on_lanes(layer), torch.ones(4, 8)
+    net(x)
+    layer.weight.grad = torch.zeros_like(layer.weight)
+    layer.weight.grad[0, 1] = 1  # A sample of 64 elements has each fourth one.
+    optimizer = UnversionedSGD([layer.weight])
+    if not keeps_grad:
+        optimizer.register_step_post_hook(lambda each, *_: each.zero_grad())
+    optimizer.step()
+    torch.testing.assert_close(net(x), layer(x))
 
 
 def test_a_parameter_that_replaces_a_freed_one_is_copied():
     layer = FrozenLayer()
-    net = wrapped(layer)
+    net = on_lanes(layer)
     version = layer.weight._version
     net(X)
     layer.seen.clear()
@@ -89,7 +382,7 @@ def test_a_parameter_that_replaces_a_freed_one_is_copied():
 
 def test_a_parameter_with_fewer_rows_in_the_same_memory_is_copied_again():
     layer = FrozenLayer()
-    net = wrapped(layer)
+    net = on_lanes(layer)
     net(X)
     for parameter in layer.parameters():
         parameter.data = parameter.data[:1]
@@ -98,7 +391,7 @@ def test_a_parameter_with_fewer_rows_in_the_same_memory_is_copied_again():
 
 def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
     layer = FrozenLayer().half()
-    net = wrapped(layer)
+    net = on_lanes(layer)
     net(X.half())
     for parameter in layer.parameters():
         parameter.data = parameter.data.view(torch.bfloat16)
@@ -108,8 +401,8 @@ def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
 def test_copies_of_inference_parameters_are_not_kept():
     with torch.inference_mode():
         layer = FrozenLayer()
-    net = wrapped(layer)
-    storages = [StorageWeakRef(weight.untyped_storage()) for weight in weights(net, layer)]
+    net = on_lanes(layer)
+    storages = [StorageWeakRef(weight.untyped_storage()) for weight in lane_weights(net, layer)]
     layer.seen.clear()
     assert [storage.expired() for storage in storages] == [False, True]
 
@@ -152,28 +445,37 @@ class Sparse(nn.Module):
 
 
 def test_sparse_parameters_are_copied_in_each_forward():
-    net = wrapped(Sparse())
+    net = on_lanes(Sparse())
     for _ in range(2):
         assert_outputs_are_those_of_the_module(net)
         net.module[0].weight.mul_(2)
 
 
+def test_parameters_with_gaps_in_their_memory_are_copied_in_each_forward():
+    layer = FrozenLayer()
+    layer.weight.data = torch.ones(2, 4)[:, ::2]
+    net = on_lanes(layer)
+    for _ in range(2):
+        assert_outputs_are_those_of_the_module(net)
+        layer.weight.data.add_(1)
+
+
 def test_a_step_without_gradients_drops_no_copies():
     layer = FrozenLayer()
-    net = wrapped(layer, nn.Linear(2, 1))
+    net = on_lanes(layer, nn.Linear(2, 1))
     optimizer = SGD(net.parameters(), lr=0.1)
-    first = weights(net, layer)
+    first = lane_weights(net, layer)
     net(X).sum().backward()
     optimizer.step()
-    assert addresses(weights(net, layer)) == addresses(first)
+    assert addresses(lane_weights(net, layer)) == addresses(first)
 
 
 def test_only_the_changed_parameter_is_copied_again():
     layers = FrozenLayer(), FrozenLayer()
-    net = wrapped(*layers)
-    first = [weights(net, layer) for layer in layers]
+    net = on_lanes(*layers)
+    first = [lane_weights(net, layer) for layer in layers]
     layers[0].weight.add_(1)
-    second = [weights(net, layer) for layer in layers]
+    second = [lane_weights(net, layer) for layer in layers]
     assert len(addresses(first[0]) & addresses(second[0])) == 1  # The parameter itself.
     assert addresses(first[1]) == addresses(second[1])
 
@@ -187,7 +489,7 @@ class Doubled(TorchDispatchMode):
 
 
 def test_copies_of_a_dispatch_mode_are_not_kept():
-    net = wrapped(FrozenLayer())
+    net = on_lanes(FrozenLayer())
     with Doubled():
         net(X)
     assert_outputs_are_those_of_the_module(net)
@@ -206,7 +508,7 @@ class Inner(nn.Module):
 
 def test_parameters_with_their_own_operators_are_copied_in_each_forward():
     layer = Inner()
-    net = wrapped(layer)
+    net = on_lanes(layer)
     for _ in range(2):
         assert_outputs_are_those_of_the_module(net)
         layer.weight.a.add_(1)  # The version of the parameter stays the same.
@@ -218,22 +520,22 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
             return impl.replicate(module, device_ids)
 
     layer = FrozenLayer()
-    net = wrapped(layer, kind=Own)
-    first = weights(net, layer)
-    assert addresses(weights(net, layer)) & addresses(first) == addresses([layer.weight])
+    net = on_lanes(layer, kind=Own)
+    first = lane_weights(net, layer)
+    assert addresses(lane_weights(net, layer)) & addresses(first) == addresses([layer.weight])
 
 
 FORK = """
 import os, torch
-from impl_tests.extras.test_frozen import FrozenLayer, addresses, weights, wrapped
+from impl_tests.extras.test_frozen import FrozenLayer, addresses, lane_weights, on_lanes
 
 torch.set_num_threads(1)
 layer = FrozenLayer()
-net = wrapped(layer)
-first = weights(net, layer)
+net = on_lanes(layer)
+first = lane_weights(net, layer)
 child = os.fork()
 if child == 0:
-    os._exit(len(addresses(weights(net, layer)) & addresses(first)))
+    os._exit(len(addresses(lane_weights(net, layer)) & addresses(first)))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 

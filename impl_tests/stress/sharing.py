@@ -82,7 +82,7 @@ class SharedModules:
             build_net(devices[0]).eval(), devices
         )
         self.frozen = self.parallel.DataParallel(
-            build_net(devices[0]).requires_grad_(False), devices, cache_frozen_parameters="check"
+            build_net(devices[0]).requires_grad_(False), devices, cache_frozen_parameters=True
         )
 
     def import_module(self, name: str) -> ModuleType:
@@ -99,7 +99,7 @@ class SharedModules:
 
     def check_caches_are_empty(self) -> None:
         """Raise an AssertionError if impl still caches replicas."""
-        caches = self.import_module("extras.registry")._caches
+        caches = self.import_module("extras.hold")._caches
         assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
 
 

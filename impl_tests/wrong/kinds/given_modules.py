@@ -52,15 +52,6 @@ def with_new_parameters(module: nn.Module) -> None:
 
 
 @_after
-def with_new_buffers(module: nn.Module) -> None:
-    """Replace the buffers by clones."""
-    for member in module.modules():
-        for name, buffer in list(member._buffers.items()):
-            if buffer is not None:
-                member._buffers[name] = buffer.clone()
-
-
-@_after
 def with_gradients(module: nn.Module) -> None:
     """Set the gradients of parameters to zero."""
     for parameter in module.parameters():

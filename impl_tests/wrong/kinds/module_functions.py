@@ -79,18 +79,6 @@ def devices_spread(call: Call) -> Any:
 
 
 @KINDS.around
-def grad_mode_accepted(call: Call) -> Any:
-    """Run without grad mode what is refused in grad mode."""
-    try:
-        return call.run()
-    except RuntimeError as error:
-        if "torch.no_grad()" not in str(error):
-            raise
-        with torch.no_grad():
-            return call.run()
-
-
-@KINDS.around
 def compiled_in_part(call: Call) -> Any:
     """Compile a function in the call."""
     torch.compile(_one, backend="eager")()

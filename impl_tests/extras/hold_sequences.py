@@ -11,7 +11,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.harness.environment.target import Target
+import impl
 from spec_tests.harness.environment.topology import Topology
 
 
@@ -184,9 +184,7 @@ def forward_sequences() -> st.SearchStrategy[ForwardSequence]:
     )
 
 
-def run_with_and_without_hold(
-    sequence: ForwardSequence, target: Target, topology: Topology
-) -> tuple[Any, Any]:
+def run_with_and_without_hold(sequence: ForwardSequence, topology: Topology) -> tuple[Any, Any]:
     """Return two results, with and without ``hold()``: the outputs and buffers of each forward."""
     torch.manual_seed(0)
     devices = topology.take(sequence.devices)
@@ -196,7 +194,7 @@ def run_with_and_without_hold(
     inputs = [torch.rand(rows, 2).to(devices[0]) for rows, _, _ in sequence.steps]
     found = []
     for network, held in ((module, True), (copied, False)):
-        wrapper = target.data_parallel.DataParallel(network, devices)
+        wrapper = impl.DataParallel(network, devices)
         with wrapper.hold() if held else nullcontext():
             steps = zip(inputs, sequence.steps, strict=True)
             found.append([_step(wrapper, x, step) for x, step in steps])

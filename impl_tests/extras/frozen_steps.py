@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.harness.environment.target import Target
+import impl
 
 __all__ = ["MODULES", "run_steps", "steps_of_training"]
 
@@ -86,7 +86,6 @@ def steps_of_training() -> st.SearchStrategy[list[Step]]:
 
 
 def run_steps(
-    target: Target,
     devices: Sequence[torch.device],
     name: str,
     steps: Sequence[Step],
@@ -101,7 +100,7 @@ def run_steps(
         for parameter in module.parameters():
             # The numbers of the CPU: some devices draw other numbers after the same seed.
             parameter.copy_(torch.randn(parameter.shape))
-    wrapper = target.data_parallel.DataParallel(module, devices, **options)
+    wrapper = impl.DataParallel(module, devices, **options)
     optimizer = torch.optim.SGD(wrapper.parameters(), lr=0.1)
     return [_run(wrapper, optimizer, step, devices[0]) for step in steps]
 

@@ -1,0 +1,214 @@
+"""Detection of changes to tensors, for copies that are kept.
+
+The *state* of a tensor shows changes in place, another memory and another shape. A change through
+``.data``, NumPy, DLPack or a collective increases no version counter: the state stays the same. A
+*sample* of the elements shows such a change of the whole tensor, and a hook shows the steps of
+optimizers, of which fused ones increase no version counter.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from threading import RLock
+from typing import Any
+from weakref import WeakSet
+
+import torch
+from torch import Tensor
+from torch.optim.optimizer import (
+    register_optimizer_step_post_hook,
+    register_optimizer_step_pre_hook,
+)
+
+from .._comm import REPLICA_BUFFER_SIZE, detached_copies, is_wrapper, plan_buckets
+from .._compat import (
+    exclude_from_compilation,
+    register_fork_handler,
+    use_plain_operators,
+    use_unrecorded_views,
+    version_counters,
+)
+from .._device import is_of_type
+
+#: The number of elements in the sample of a tensor.
+SAMPLE_SIZE = 16
+
+
+def read_states(tensors: Sequence[Tensor]) -> list[tuple[Any, ...]]:
+    """Return the states of ``tensors``, which have addresses."""
+    return [
+        (version, each.data_ptr(), each.device, each.dtype, each.shape, each.stride())
+        for version, each in zip(read_versions(tensors), tensors, strict=True)
+    ]
+
+
+def read_versions(tensors: Sequence[Tensor | None]) -> list[object]:
+    """Return the version counter of each tensor, and None for None and inference tensors."""
+    if not any(each is not None and each.is_inference() for each in tensors):
+        return version_counters(tensors)
+    plain = [None if each is None or each.is_inference() else each for each in tensors]
+    return version_counters(plain)
+
+
+def memory_of(tensor: Tensor) -> object:
+    """Return a key that is equal for tensors that share a storage."""
+    try:
+        address = tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # A sparse tensor, or one of a class without a storage.
+        address = 0
+    return (tensor.device, address) if address else id(tensor)
+
+
+def find_comparable(tensors: Iterable[Tensor]) -> list[Tensor]:
+    """Return those of ``tensors`` that have states, samples and bits."""
+    with use_plain_operators():  # A subclass may refuse an operator.
+        return [each for each in tensors if _is_comparable(each)]
+
+
+def _is_comparable(tensor: Tensor) -> bool:
+    return (
+        tensor.layout is torch.strided
+        and not is_wrapper(tensor)
+        and not tensor.is_quantized
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+        and not is_of_type(tensor.device, "meta")
+        and _sorted_by_stride(tensor).is_contiguous()
+    )
+
+
+def _sorted_by_stride(tensor: Tensor) -> Tensor:
+    """Return a view whose dimensions have the order of the memory."""
+    if tensor.is_contiguous():
+        return tensor.detach()
+    order = sorted(range(tensor.dim()), key=tensor.stride, reverse=True)
+    return tensor.detach().permute(order)
+
+
+class Samples:
+    """Samples of tensors on one device, as they were at first and as they are.
+
+    A read is one concatenation for each size of an element. The samples refer to the memory of the
+    tensors, so its address does not come back while they exist.
+    """
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        views: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
+        # A recorded view would refer to its tensor, so that `swap_tensors` would refuse it.
+        with use_plain_operators(), use_unrecorded_views():
+            for index, tensor in enumerate(tensors):
+                views[tensor.element_size()].append((index, _sample(tensor)))
+        self._views = [[view for _, view in group] for group in views.values()]
+        self._order = [(index, view.numel()) for group in views.values() for index, view in group]
+        self._first = self._read()
+        #: Whether each byte of the samples has differed in a call of :meth:`note`.
+        self._noted: Tensor | None = None
+
+    def find_changed(self) -> list[int]:
+        """Return the indices of the tensors whose samples differ. Wait for the device."""
+        now = self._read()
+        if now is None or self._first is None or torch.equal(now, self._first):
+            return []
+        return self._indices(now != self._first)
+
+    def note(self) -> None:
+        """Note differences for :meth:`find_noted`. Do not wait for the device."""
+        now = self._read()
+        if now is not None and self._first is not None:
+            differs = now != self._first
+            self._noted = differs if self._noted is None else self._noted | differs
+
+    def find_noted(self) -> list[int]:
+        """Return the indices of the tensors whose samples differed in a call of :meth:`note`."""
+        return [] if self._noted is None else self._indices(self._noted)
+
+    def _read(self) -> Tensor | None:
+        parts = [torch.cat(views).flatten() for views in self._views]
+        return torch.cat(parts) if len(parts) > 1 else parts[0] if parts else None
+
+    def _indices(self, differs: Tensor) -> list[int]:
+        parts = torch.split(differs.cpu(), [count for _, count in self._order])
+        pairs = zip(self._order, parts, strict=True)
+        return sorted(index for (index, _), part in pairs if part.any())
+
+
+def _sample(tensor: Tensor) -> Tensor:
+    """Return a view of the bytes of elements that are spread over ``tensor``, or of all."""
+    flat = _sorted_by_stride(tensor).view(-1)
+    count = min(SAMPLE_SIZE, len(flat))
+    step = max(1, (len(flat) - 1) // (SAMPLE_SIZE - 1)) if len(flat) > SAMPLE_SIZE else 1
+    return flat.as_strided((count, 1), (step, 1)).view(torch.uint8)
+
+
+def find_difference(sources: Sequence[Tensor], copies: Sequence[Tensor]) -> int | None:
+    """Return the index of the first of ``copies`` whose bits are not those of its source.
+
+    The copies are on one device. One bucket at a time is moved to the device of the sources. Wait
+    for the devices.
+    """
+    for indices in plan_buckets(copies, REPLICA_BUFFER_SIZE):
+        bucket = [sources[index] for index in indices]
+        (moved,) = detached_copies([copies[index] for index in indices], [bucket[0].device])
+        pairs = [(_bytes(a), _bytes(b)) for a, b in zip(bucket, moved, strict=True)]
+        ours, theirs = map(torch.cat, zip(*pairs, strict=True))
+        if not torch.equal(ours, theirs):
+            each = zip(indices, pairs, strict=True)
+            return next(index for index, pair in each if not torch.equal(*pair))
+    return None
+
+
+def _bytes(tensor: Tensor) -> Tensor:
+    with use_plain_operators():
+        return tensor.detach().contiguous().flatten().view(torch.uint8)
+
+
+class StepWatcher:
+    """An object that is told the memory that steps of optimizers have changed."""
+
+    def __init__(self) -> None:
+        with _lock:
+            _watchers.add(self)
+            if not _step_hooks:
+                # `extend` stores the handles before an interrupt can arrive.
+                _step_hooks.extend(_register_hooks())
+
+    def note_step(self, memory: set[object]) -> None:
+        """Note that an optimizer may have changed tensors with this :func:`memory_of`."""
+        raise NotImplementedError
+
+
+_watchers: WeakSet[StepWatcher] = WeakSet()
+_lock = RLock()
+#: The handles of the hooks of all optimizers, since the first watcher of the process.
+_step_hooks: list[object] = []
+
+
+def _register_hooks() -> Iterator[object]:
+    # A hook of an optimizer may remove the gradients after the step, so look before it, too.
+    yield register_optimizer_step_pre_hook(_note_step)
+    yield register_optimizer_step_post_hook(_note_step)
+
+
+@exclude_from_compilation
+def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+    """Note the parameters of ``optimizer``, except frozen ones that have no gradient."""
+    with _lock:
+        watchers = [*_watchers]
+    if watchers:
+        memory = {
+            memory_of(parameter)
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+            if parameter.requires_grad or parameter.grad is not None
+        }
+        for watcher in watchers:
+            watcher.note_step(memory)
+
+
+def _reset_after_fork() -> None:
+    """Forget the watchers in a forked child, which has only one of the parent's threads."""
+    global _lock
+    _lock = RLock()  # Another thread of the parent may have held the old lock.
+    _watchers.clear()
+
+
+register_fork_handler(_reset_after_fork)

@@ -1,0 +1,233 @@
+"""impl.extras.hold: steps of optimizers, interrupts, signals and forks in a block."""
+
+import copy
+import os
+import pickle
+import threading
+
+import pytest
+import torch
+from torch import nn
+from torch.optim import SGD, Adagrad, Adam, AdamW
+
+import impl
+from impl.extras import hold
+from impl_tests.extras.frozen_layers import UnversionedSGD
+from impl_tests.extras.test_hold import wrapped
+from impl_tests.samples import run_python
+from spec_tests.harness.compare import checks
+
+
+class Subclass(SGD):
+    """An optimizer whose step calls the step of its base class."""
+
+    def step(self, closure=None):
+        return super().step(closure)
+
+
+def step_in_another_thread(optimizer):
+    thread = threading.Thread(target=optimizer.step)
+    thread.start()
+    thread.join()
+
+
+def step_of_a_copy(optimizer, duplicate):
+    copied = duplicate(optimizer)
+    # The copy has parameters of its own.
+    copied.param_groups[0]["params"] = optimizer.param_groups[0]["params"]
+    copied.step()
+
+
+WAYS = {
+    "thread": step_in_another_thread,
+    "deepcopy": lambda optimizer: step_of_a_copy(optimizer, copy.deepcopy),
+    "pickle": lambda optimizer: step_of_a_copy(
+        optimizer, lambda each: pickle.loads(pickle.dumps(each))
+    ),
+    "compiled": lambda optimizer: torch.compile(optimizer.step, backend="eager")(),
+}
+
+
+def assert_step_gives_new_rows(parameters_of, kind=SGD, step=lambda optimizer: optimizer.step()):
+    """Step so that no sampled element changes: the hook alone shows it."""
+    module = nn.Linear(2, 64, bias=False)
+    module.weight.grad = torch.zeros_like(module.weight)
+    module.weight.grad[0, 1] = 1  # A sample of 128 elements has each eighth one.
+    net, x = impl.DataParallel(module, ["cpu"] * 2), torch.ones(4, 2)
+    optimizer = kind(parameters_of(module), lr=0.1, fused=True)
+    with torch.no_grad(), net.hold():
+        net(x)
+        step(optimizer)
+        for _ in range(2):
+            checks.same(net(x), module(x), tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW, Adagrad, Subclass, UnversionedSGD])
+def test_a_step_without_a_new_version_gives_new_rows(kind):
+    assert_step_gives_new_rows(nn.Module.parameters, kind)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # From torch.compile.
+@pytest.mark.parametrize("way", WAYS)
+def test_a_step_by_any_way_gives_new_rows(way):
+    assert_step_gives_new_rows(nn.Module.parameters, step=WAYS[way])
+
+
+def test_a_step_on_a_tensor_with_the_memory_of_a_parameter_gives_new_rows():
+    def aliases(module):
+        alias = nn.Parameter(module.weight.data)
+        alias.grad = module.weight.grad
+        return [alias]
+
+    assert_step_gives_new_rows(aliases)
+
+
+def test_a_step_on_inference_tensors_gives_new_rows():
+    with torch.inference_mode():
+        net, x = impl.DataParallel(nn.Linear(2, 1), ["cpu"] * 2), torch.ones(4, 2)
+        net.module.weight.grad = torch.ones(1, 2)
+        with net.hold():
+            net(x)
+            SGD([net.module.weight], lr=0.1).step()
+            checks.same(net(x), net.module(x), tolerance=checks.LAYER)
+
+
+def test_a_step_of_other_parameters_builds_no_replicas(topology):
+    created = []
+    net, x = wrapped(topology, created)
+    others = [nn.Parameter(torch.ones(size)) for size in (0, 1)]
+    for other in others:
+        other.grad = torch.ones_like(other)
+    net.module.register_parameter("empty", nn.Parameter(torch.ones(0).to(x)))
+    with torch.no_grad(), net.hold():
+        net(x)
+        SGD(others, lr=0.1).step()
+        net(x)
+    assert len(created) == 1
+
+
+class CallsItself(impl.DataParallel):
+    """A wrapper that is called while it is called, as by a signal handler."""
+
+    is_handled = False
+
+    def replicate(self, module, device_ids):
+        if not self.is_handled:
+            self.is_handled = True
+            self.inner = self(torch.ones(4, 2, device=self.src_device_obj))
+        return super().replicate(module, device_ids)
+
+
+def test_a_wrapper_may_be_called_while_its_replicas_are_built(topology):
+    net = CallsItself(nn.Linear(2, 2).to(topology.device(0)), topology.take(2))
+    x = torch.ones(4, 2, device=topology.device(0))
+    outputs = []
+
+    def run():
+        with torch.no_grad(), net.hold():
+            outputs.append(net(x))
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(60)
+    assert len(outputs) == 1
+    torch.testing.assert_close(outputs[0], net.inner)
+
+
+def test_hold_raises_the_exception_of_its_block_unchanged():
+    # A context manager of contextlib calls `with_traceback`, and would raise its error instead.
+    class UnusualError(Exception):
+        def with_traceback(self, traceback):
+            raise TypeError("no traceback")
+
+    wrapper, error = nn.Identity(), UnusualError()
+    with pytest.raises(UnusualError) as caught, hold.HoldBlock(wrapper):
+        raise error
+    assert caught.value is error
+    assert hold.find_replica_cache(wrapper) is None
+
+
+def test_replicas_are_freed_if_the_end_of_the_block_is_interrupted(monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    wrapper = nn.Identity()
+    # The interrupt arrives before the first statement of `__exit__`.
+    monkeypatch.setattr(hold.HoldBlock, "__exit__", interrupt)
+    with pytest.raises(KeyboardInterrupt), hold.HoldBlock(wrapper):
+        assert hold.find_replica_cache(wrapper) is not None
+    assert hold.find_replica_cache(wrapper) is None
+
+
+def test_a_block_can_be_entered_again():
+    wrapper = nn.Identity()
+    block = hold.HoldBlock(wrapper)
+    with block:
+        with block:
+            pass
+        assert hold.find_replica_cache(wrapper) is not None
+    assert hold.find_replica_cache(wrapper) is None
+
+
+def test_a_signal_handler_may_enter_a_block_at_the_end_of_a_block():
+    class ReentrantSet(set):
+        def discard(self, block):
+            super().discard(block)
+            if not is_reentered:
+                is_reentered.append(True)
+                with hold.HoldBlock(wrapper):
+                    pass
+
+    wrapper, is_reentered = nn.Identity(), []
+    with hold.HoldBlock(wrapper):
+        cache = hold.find_replica_cache(wrapper)
+        cache.blocks = ReentrantSet(cache.blocks)
+    assert is_reentered
+    assert hold.find_replica_cache(wrapper) is None
+
+
+@pytest.mark.parametrize("name", ["_begin", "_end"])
+@pytest.mark.parametrize("is_done", [False, True])
+def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(name, is_done, monkeypatch):
+    original = getattr(hold, name)
+
+    def interrupt(*args):
+        monkeypatch.setattr(hold, name, original)
+        if is_done:
+            original(*args)
+        raise KeyboardInterrupt
+
+    wrapper = nn.Identity()
+    monkeypatch.setattr(hold, name, interrupt)
+    block = hold.HoldBlock(wrapper)
+    with pytest.raises(KeyboardInterrupt), block:
+        pass
+    assert hold.find_replica_cache(wrapper) is None
+
+
+FORK = """
+import os, signal, threading
+from torch import nn
+from impl.extras import hold
+
+def hold_the_lock():
+    with hold._lock:
+        is_held.set()
+        is_forked.wait()
+
+is_held, is_forked = threading.Event(), threading.Event()
+threading.Thread(target=hold_the_lock).start()
+is_held.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(20)
+    with hold.HoldBlock(nn.Identity()):
+        os._exit(0)
+is_forked.set()
+print(os.waitpid(child, 0)[1])
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
+def test_a_forked_child_can_hold_if_another_thread_held_the_lock():
+    assert run_python(FORK).stdout == "0\n"

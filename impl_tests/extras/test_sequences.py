@@ -1,0 +1,61 @@
+"""Outputs of kept replicas are those of the changed module, or the block ends in an error.
+
+``python -m impl_tests.extras.test_sequences COUNT SEED`` runs more sequences.
+"""
+
+import random
+import sys
+import time
+
+import pytest
+import torch
+from hypothesis import given
+from torch import nn
+
+import impl
+from impl_tests.extras.sequences import CHANGES, HIDDEN, MODES, run, sequences
+
+
+@pytest.mark.parametrize("mode", MODES)
+@given(sequence=sequences())
+def test_outputs_are_those_of_the_module_or_an_error_is_raised(mode, sequence):
+    assert not run(sequence, mode) or not HIDDEN.isdisjoint(sequence)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("change", CHANGES)
+def test_outputs_after_one_change_are_those_of_the_module_or_an_error_is_raised(mode, change):
+    assert not run([change, None], mode) or change in HIDDEN
+
+
+def test_a_hidden_change_of_no_sampled_element_is_not_seen():
+    module = nn.Linear(8, 8).requires_grad_(False)
+    net = impl.DataParallel(module, ["cpu"] * 2, cache_frozen_parameters=True)
+    x = torch.ones(2, 8)
+    before = net(x)
+    module.weight.data[0, 1] += 1  # A sample of 64 elements has each fourth one.
+    assert torch.equal(net(x)[1], before[1])  # The row of the second replica is old.
+    assert not torch.equal(module(x)[1], before[1])
+    module.weight.data[0, 0] += 1
+    torch.testing.assert_close(net(x), module(x))
+
+
+def main(count: int, seed: int) -> None:
+    """Run ``count`` sequences, and print the number of those that ended in an error."""
+    torch.set_num_threads(1)
+    draw, errors, begin = random.Random(seed), 0, time.time()
+    for number in range(count):
+        mode = draw.choice(MODES)
+        sequence = draw.choices([None] * 12 + [*CHANGES], k=draw.randint(1, 8))
+        try:
+            failed = run(sequence, mode)
+            assert not failed or not HIDDEN.isdisjoint(sequence)
+        except Exception:
+            print(number, mode, sequence)
+            raise
+        errors += failed
+    print(f"{count} sequences of seed {seed}: {errors} errors, {time.time() - begin:.0f} s")
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
