@@ -22,7 +22,7 @@ from torch.utils.dlpack import from_dlpack
 
 import impl
 
-__all__ = ["CHANGES", "HIDDEN", "MODES", "Sequence", "run", "sequences"]
+__all__ = ["CHANGES", "MODES", "Sequence", "has_hidden_change", "run", "sequences"]
 
 SIZE = 6
 
@@ -282,14 +282,21 @@ CHANGES: dict[str, Callable[[State], Any]] = {
     "data of buffers": _write_buffers,
     "adapt": _set("adapts", lambda adapts: not adapts),
 }
-#: The changes after which a hold block may end in an error.
-HIDDEN = {
+_HIDDEN = {
     *("average", "store or restore", "data", "numpy", "dlpack", "vector", "merge in silence"),
     *("data of buffers", "adapt", "set_ of data"),
 }
-#: The names of a change, and None for a forward.
+#: The names of changes, and None for a forward.
 Sequence = list[str | None]
 MODES = ("hold", "map", "frozen", "frozen in training", "frozen in hold")
+
+
+def has_hidden_change(sequence: Sequence) -> bool:
+    """Return whether a hold block may end in an error after ``sequence``.
+
+    To merge and to take it back is hidden, because only the roundings of the weight remain.
+    """
+    return not _HIDDEN.isdisjoint(sequence) or sequence.count("merge") > 1
 
 
 def sequences() -> st.SearchStrategy[Sequence]:

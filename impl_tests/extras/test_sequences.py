@@ -13,19 +13,19 @@ from hypothesis import given
 from torch import nn
 
 import impl
-from impl_tests.extras.sequences import CHANGES, HIDDEN, MODES, run, sequences
+from impl_tests.extras.sequences import CHANGES, MODES, has_hidden_change, run, sequences
 
 
 @pytest.mark.parametrize("mode", MODES)
 @given(sequence=sequences())
 def test_outputs_are_those_of_the_module_or_an_error_is_raised(mode, sequence):
-    assert not run(sequence, mode) or not HIDDEN.isdisjoint(sequence)
+    assert not run(sequence, mode) or has_hidden_change(sequence)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("change", CHANGES)
 def test_outputs_after_one_change_are_those_of_the_module_or_an_error_is_raised(mode, change):
-    assert not run([change, None], mode) or change in HIDDEN
+    assert not run([change, None], mode) or has_hidden_change([change])
 
 
 def test_a_hidden_change_of_no_sampled_element_is_not_seen():
@@ -49,7 +49,7 @@ def main(count: int, seed: int) -> None:
         sequence = draw.choices([None] * 12 + [*CHANGES], k=draw.randint(1, 8))
         try:
             failed = run(sequence, mode)
-            assert not failed or not HIDDEN.isdisjoint(sequence)
+            assert not failed or has_hidden_change(sequence)
         except Exception:
             print(number, mode, sequence)
             raise
