@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from .._comm import detached, detached_copies
 from .._compat import call_with_inference_mode, register_fork_handler, version_counters
 from .._device import current_stream_by_device
-from .changes import Samples, StepWatcher, find_comparable, memory_of, read_states
+from .changes import Samples, StepWatcher, find_comparable, memory_of, read_layouts
 
 
 class _Kept(NamedTuple):
@@ -81,7 +81,13 @@ class FrozenCopies(StepWatcher):
                 self._rows, self._samples = {}, Samples([])
                 self._stream = streams.get(targets[0])
             self._drop(id(self._sampled[index]) for index in self._samples.find_changed())
-            states = dict(zip(map(id, sources), read_states(sources), strict=True))
+            states = dict(
+                zip(
+                    map(id, sources),
+                    zip(version_counters(sources), read_layouts(sources), strict=True),
+                    strict=True,
+                )
+            )
             self._rows = {
                 index: row._replace(copies=_current(row.copies, states))
                 for index, row in self._rows.items()

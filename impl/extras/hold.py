@@ -56,9 +56,8 @@ class ReplicaCache(StepWatcher):
                 "Held replicas are detached, and grad mode is on: call the module under "
                 "torch.no_grad(), or outside of hold()"
             )
-        tree = collect_tree(module)
         # Copies that a mode of the caller has made must not be used after its end.
-        if has_modes_or_transforms() or not _can_be_kept(tree):
+        if has_modes_or_transforms():
             return build()
         targets = [as_device_or_current(device) for device in device_ids]
         key = (*targets, *current_stream_by_device(targets).values())
@@ -70,6 +69,8 @@ class ReplicaCache(StepWatcher):
                 return kept.replicas
             if kept is not None:
                 self._free(key, compares=False)
+            if not _can_be_kept(collect_tree(module)):
+                return build()
             # Leave inference mode, because the next forward may run outside of inference mode and
             # could not use inference tensors.
             kept = call_with_inference_mode(

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .changes import Samples, find_difference, memory_of, read_states, read_versions
+from .._compat import version_counters
+from .changes import Samples, find_difference, memory_of, read_layouts
 
 #: The name of each module of a tree, and the module. The root is first.
 NamedModules = Sequence[tuple[str, nn.Module]]
@@ -29,8 +30,7 @@ class Attributes:
         replicas: Sequence[Any],
     ) -> None:
         self._modules = [module for _, module in named_modules]
-        self._parameters = parameters
-        found: dict[int, Collection[Any]] = {}
+        found: dict[int, Collection[Any]] = {id(vars(each)): vars(each) for each in parameters}
         for name, module in named_modules:
             twins = [getattr(find_module(each, name), "__dict__", {}) for each in replicas]
             for key, value in vars(module).items():
@@ -42,27 +42,31 @@ class Attributes:
         filled = [each for each in found.values() if each]
         self._dicts = [each for each in filled if isinstance(each, dict)]
         self._others = [each for each in filled if not isinstance(each, dict)]
-        self._sizes, self._objects = self._read()
+        self._state = self._read()
 
     def is_current(self, root: nn.Module) -> bool:
         """Return whether ``root`` has the same attributes as before, except buffers' values."""
         if root is not self._modules[0] or any(self._empty):
             return False
-        sizes, objects = self._read()
-        return sizes == self._sizes and all(map(is_, objects, self._objects))
+        *plain, objects = self._read()
+        *plain_before, objects_before = self._state
+        return plain == plain_before and all(map(is_, objects, objects_before))
 
-    def _read(self) -> tuple[list[int], list[object]]:
-        dicts = [*map(vars, self._modules), *map(vars, self._parameters), *self._dicts]
+    def _read(self) -> tuple[Any, ...]:
+        """Return sizes, the names of attributes, whether buffers are None; and all objects."""
+        dicts = [*map(vars, self._modules), *self._dicts]
         buffers = [module._buffers for module in self._modules if module._buffers]
-        sizes = [*map(len, dicts), *map(len, self._others), *map(len, buffers)]
-        return sizes, [
-            *map(type, self._modules),
-            *chain.from_iterable(dicts),
-            *chain.from_iterable(map(dict.values, dicts)),
-            *chain.from_iterable(self._others),
-            *chain.from_iterable(buffers),
-            *(value is None for value in chain.from_iterable(map(dict.values, buffers))),
-        ]
+        return (
+            [*map(len, dicts), *map(len, self._others), *map(len, buffers)],
+            [*chain.from_iterable(map(vars, self._modules)), *chain.from_iterable(buffers)],
+            [buffer is None for each in buffers for buffer in each.values()],
+            [
+                *map(type, self._modules),
+                *chain.from_iterable(self._dicts),
+                *chain.from_iterable(map(dict.values, dicts)),
+                *chain.from_iterable(self._others),
+            ],
+        )
 
 
 def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:
@@ -87,7 +91,13 @@ class CopiedTensors:
         self._forward, self._is_reused = forward, False
         self._stepped: set[object] = set()
         self._samples = Samples(self.sources)
-        self._states, self._versions = self._read()
+        # The first replica has the tensors themselves. Inference tensors have no version.
+        self._versioned = [
+            each
+            for each in chain(self.sources, *self._copies[1:])
+            if each is not None and not each.is_inference()
+        ]
+        self._layouts, self._versions = self._read()
 
     def note_step(self, memory: set[object]) -> None:
         """Note that an optimizer has changed the tensors with this memory."""
@@ -95,7 +105,7 @@ class CopiedTensors:
 
     def is_current(self) -> bool:
         """Return whether no tensor and no copy has changed visibly."""
-        return not self._stepped and self._read() == (self._states, self._versions)
+        return not self._stepped and self._read() == (self._layouts, self._versions)
 
     def sample(self) -> None:
         """Note the tensors whose samples have changed. A forward is about to use their copies."""
@@ -118,18 +128,20 @@ class CopiedTensors:
 
     def _find_difference(self) -> list[int]:
         """Return the index of a tensor whose copy on the last device has other bits, if any."""
-        states, versions = self._read()
-        # The next forward would have copied what has changed visibly, and what has another sample
-        # now had the first one in the last forward.
-        changed = {*self._samples.find_changed()}
+        layouts, versions = self._read()
+        columns = zip(self._versioned, self._versions, versions, strict=True)
+        changed = {id(tensor) for tensor, before, now in columns if before != now}
+        # The next forward would have copied a tensor with a visible change. A tensor that has
+        # another sample now had the first one in the last forward.
+        differing = {*self._samples.find_changed()}
         indices = [
             index
             for index, (source, copy) in enumerate(
                 zip(self.sources, self._copies[-1], strict=True)
             )
-            if index not in changed
-            and states[index] == self._states[index]
-            and versions[-1][index] == self._versions[-1][index]
+            if index not in differing
+            and layouts[index] == self._layouts[index]
+            and changed.isdisjoint((id(source), id(copy)))
             and memory_of(source) not in self._stepped
             and copy is not None
             and (copy.shape, copy.dtype) == (source.shape, source.dtype)
@@ -138,8 +150,8 @@ class CopiedTensors:
         found = find_difference([self.sources[index] for index in indices], copies)
         return [] if found is None else [indices[found]]
 
-    def _read(self) -> tuple[list[Any], list[list[object]]]:
-        return read_states(self.sources), [*map(read_versions, self._copies)]
+    def _read(self) -> tuple[list[Any], list[object]]:
+        return read_layouts(self.sources), version_counters(self._versioned)
 
 
 def find_module(root: Any, name: str) -> Any:

@@ -120,11 +120,6 @@ def test_the_header_names_a_fault_of_the_devices(run_clause):
     assert "devices: devices.copies.values: wrong: 64 bytes copied from sim:0 to sim:1" in text
 
 
-def test_kept_copies_are_compared_on_devices_that_ignore_seeds(run_clause):
-    status, text = run_clause("divergences.DP-10.results-are-the-same", "--fault=seeds-ignored")
-    assert status == 0, text
-
-
 def test_scatter_by_private_function_passes_if_torch_has_that_function(run_clause):
     replaced, function, clause, _ = BUGS["missing-primitives"]
     status, text = run_clause(clause, f"--target-map={replaced}={FUNCTIONS}:{function}")
