@@ -309,6 +309,14 @@ def _rows(state: State) -> Tensor:
     return rows.to(state.net.base.bias.dtype)
 
 
+def _with_gradient(call: Callable[[Tensor], Tensor], x: Tensor) -> list[Tensor]:
+    """Return the outputs, and in grad mode the gradient of the input."""
+    if not torch.is_grad_enabled():
+        return [call(x)]
+    y = call(x.requires_grad_())
+    return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
+
+
 def run(sequence: Sequence, mode: str) -> bool:
     """Run ``sequence``, and compare the rows. Return whether it has ended in an error instead."""
     torch.manual_seed(0)
@@ -334,9 +342,9 @@ def run(sequence: Sequence, mode: str) -> bool:
                     with torch.no_grad():
                         CHANGES[change](state)
                     continue
-                x = _rows(state)
-                expected.append(copy.deepcopy(state.net)(x).detach())
-                found.append((state.wrapper(x) if outputs is None else next(outputs)).detach())
+                expected += _with_gradient(copy.deepcopy(state.net), _rows(state))
+                call = state.wrapper if outputs is None else lambda _: next(outputs)
+                found += _with_gradient(call, _rows(state))
             if outputs is not None:
                 outputs.close()
     except RuntimeError as error:

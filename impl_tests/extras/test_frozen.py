@@ -10,8 +10,6 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim import SGD
@@ -21,7 +19,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import impl
 from impl.extras import frozen
 from impl_tests.extras.frozen_layers import FrozenLayer, UnversionedSGD, addresses
-from impl_tests.extras.frozen_steps import MODULES, run_steps, steps_of_training
 from impl_tests.samples import run_python
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
@@ -94,15 +91,6 @@ def test_a_device_has_one_copy_of_a_frozen_parameter(topology):
     assert topology.memory_allocated() == pytest.approx(before, abs=others)
 
 
-@given(name=st.sampled_from([*MODULES]), steps=steps_of_training(), devices=st.integers(2, 3))
-def test_training_is_the_same_as_without_kept_copies(topology, name, steps, devices):
-    kept, fresh = (
-        run_steps(topology.take(devices), name, steps, cache_frozen_parameters=option)
-        for option in (True, False)
-    )
-    checks.same(kept, fresh, (name, steps))
-
-
 def test_threads_get_the_outputs_of_the_module(topology):
     found = []
     wrapper, x = wrapped(topology)
@@ -137,34 +125,6 @@ def test_copies_have_the_present_attributes_of_their_parameter(topology):
     for note in ("first", "second"):
         wrapper.module[0].weight.note = note
         assert {weight.note for weight in weights(wrapper, x)} == {note}
-
-
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_a_parameter_that_was_changed_in_place_is_copied_again(topology, mode):
-    wrapper, x = wrapped(topology)
-    wrapper(x)
-    with mode():
-        wrapper.module[0].weight.add_(1)
-    check_outputs(wrapper, x)
-    state = {name: value + 1 for name, value in wrapper.state_dict().items()}
-    wrapper.load_state_dict(state)
-    check_outputs(wrapper, x)
-
-
-def set_data(layer):
-    layer.weight.data = layer.weight.data + 1
-
-
-def replace(layer):
-    layer.weight = nn.Parameter(layer.weight + 1, requires_grad=False)
-
-
-@pytest.mark.parametrize("change", [set_data, replace])
-def test_a_parameter_with_other_memory_is_copied_again(topology, change):
-    wrapper, x = wrapped(topology)
-    wrapper(x)
-    change(wrapper.module[0])
-    check_outputs(wrapper, x)
 
 
 def draw_weights(count, device):
@@ -205,18 +165,6 @@ def test_an_unfrozen_parameter_gets_gradients(topology):
     weight.data.add_(1)
     check_outputs(wrapper, x)
     weight.requires_grad_(False)
-    check_outputs(wrapper, x)
-
-
-@pytest.mark.parametrize("shares", [False, True], ids="shares={}".format)
-def test_a_parameter_is_copied_again_after_a_step_of_an_optimizer(topology, shares):
-    wrapper, x = wrapped(topology)
-    weight = wrapper.module[0].weight
-    wrapper(x)
-    # A parameter that was frozen after a backward has a gradient.
-    stepped = nn.Parameter(weight.data) if shares else weight
-    stepped.grad = torch.ones_like(stepped)
-    UnversionedSGD([stepped]).step()
     check_outputs(wrapper, x)
 
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 import impl
 from impl.extras import buffers
-from impl_tests.extras.hold_changes import CHANGES, KEEPING
+from impl_tests.extras.frozen_layers import UnversionedSGD
 from impl_tests.extras.hold_sequences import (
     LATE_CHANGE,
     LATE_GRADIENTS,
@@ -246,19 +246,77 @@ def test_a_forward_in_grad_mode_is_refused_inside_hold(topology):
     assert module(x).requires_grad
 
 
-@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+def reorder_children(module):
+    module[1]._modules["0"] = module[1]._modules.pop("0")
+
+
+def register_late(module):
+    module.register_parameter("late", nn.Parameter(module[0].bias.clone()))
+
+
+def step_in_silence(module):
+    module[0].bias.grad = torch.ones_like(module[0].bias)
+    UnversionedSGD([module[0].bias]).step()
+
+
+def replace_parameter(module):
+    module[0].bias = nn.Parameter(module[0].bias.detach().clone())
+
+
+#: For each name: a change of the module that builds new replicas.
+CHANGES = {
+    "parameter in place": lambda module: module[0].weight.add_(1),
+    "step of an optimizer": step_in_silence,
+    "memory": lambda module: setattr(module[0].bias, "data", module[0].bias.data.clone()),
+    "parameter": replace_parameter,
+    "parameter is None": lambda module: setattr(module[0], "bias", None),
+    "late parameter": register_late,
+    "late buffer": lambda module: module[1].register_buffer("late", module[0].bias.clone()),
+    "mode of a child": lambda module: module[1][1].train(),
+    "child": lambda module: module[1].__setitem__(1, nn.Tanh()),
+    "order of children": reorder_children,
+    "deleted child": lambda module: module[1].__delitem__(1),
+    "attribute": lambda module: setattr(module[1][0], "eps", 0.5),
+    "class": lambda module: setattr(module[1][1], "__class__", nn.Tanh),
+    "forward": lambda module: setattr(module[1][1], "forward", torch.square),
+    "hook": lambda module: module[1][1].register_forward_hook(lambda *args: -args[-1]),
+    "attribute of a parameter": lambda module: setattr(module[0].weight, "note", "set"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_forward_after_a_change_builds_new_replicas(topology, change):
     created = []
     net, x = wrapped(topology, created)
     with torch.no_grad(), net.hold():
         net(x)
-        change(net)
+        CHANGES[change](net.module)
         for _ in range(2):
             checks.same(net(x), net.module(x), tolerance=checks.LAYER)
     assert len(created) == 2
 
 
-@pytest.mark.parametrize("change", KEEPING, ids=lambda change: change.__name__)
+def test_another_module_builds_new_replicas(topology):
+    created = []
+    net, x = wrapped(topology, created)
+    with torch.no_grad(), net.hold():
+        net(x)
+        net.module = copy.deepcopy(net.module)
+        checks.same(net(x), net.module(x), tolerance=checks.LAYER)
+    assert len(created) == 2
+
+
+def change_buffers(module):
+    module[1][0].running_mean.add_(1)
+    module[1][0].running_var = module[1][0].running_var + 1
+
+
+def change_settings(module):
+    module.settings["new"] = 1.0
+    module.settings["scale"].append(2.0)
+
+
+@pytest.mark.parametrize("change", [change_buffers, change_settings])
 def test_a_forward_after_a_change_that_replicas_see_builds_no_replicas(topology, change):
     created = []
     net, x = wrapped(topology, created)
@@ -266,7 +324,7 @@ def test_a_forward_after_a_change_that_replicas_see_builds_no_replicas(topology,
     with torch.no_grad(), net.hold():
         for _ in range(2):
             checks.same(net(x), net.module(x), tolerance=checks.LAYER)
-            change(net)
+            change(net.module)
     assert len(created) == 1
 
 
