@@ -130,7 +130,7 @@ def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
     for name, value in vars(module).items():
         if name in ("_modules", "_parameters", "_buffers", "_former_parameters"):
             continue
-        kind = "A hook" if name.endswith("_hooks") else "Attribute"
+        kind = "A hook" if name.endswith("hooks") else "Attribute"
         yield f"{kind} {name!r}", value
 
 

@@ -20,6 +20,8 @@ _CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, dequ
 class Attributes:
     """The modules of a tree, and the attributes of modules and parameters, by identity.
 
+    The parameters of the replicas are compared, too.
+
     The state refers to the attributes, so that no other object can get the same identity.
     """
 
@@ -37,6 +39,9 @@ class Attributes:
                 # Replicas see a change of a container that they share with the module.
                 if key != "_buffers" and any(twin.get(key) is not value for twin in twins):
                     _add_containers(value, found)
+            # A forward may replace, add or delete parameters of its replica.
+            for twin in twins:
+                _add_containers(twin.get("_parameters"), found)
         # Most dictionaries of hooks are empty. They are compared separately, which is faster.
         self._empty = [each for each in found.values() if not each]
         filled = [each for each in found.values() if each]
