@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from ._arguments import argument
 from ._comm import (
@@ -23,7 +24,7 @@ from ._comm import (
     wrapper_to_device,
 )
 from ._device import current_stream_by_device, is_on_cpu
-from ._pytree import Leaf, PackedChunk, SplitLeaf, format_path, is_tensor_dict, split_packed
+from ._pytree import Leaf, PackedChunk, SplitLeaf, format_path, split_packed
 from .functions import ScatteredChunks
 
 
@@ -94,14 +95,14 @@ def split_leaves(
     packed: dict[SplitLeaf, list[PackedChunk]] = {}
     for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
         error_context = _leaf_argument(leaf.path)
-        if is_tensor_dict(leaf.value):
-            with error_context:
-                chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
-                pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
-        elif not isinstance(leaf.value, Tensor):
+        if isinstance(leaf.value, PackedSequence):
             with error_context:
                 data, data_lengths, parts = split_packed(leaf.value, lengths)
             rows[leaf], packed[leaf] = SplitTensor(data, data_lengths, 0, error_context), parts
+        elif not isinstance(leaf.value, Tensor):  # A TensorDict.
+            with error_context:
+                chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
+                pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
         elif is_wrapper(leaf.value):
             with error_context:
                 pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)

@@ -45,7 +45,6 @@ from ._pytree import (
     OutputLeaves,
     Pieces,
     cat_packed,
-    is_tensor_dict,
 )
 from ._split import split_leaves, split_lengths
 from .functions import Gather
@@ -281,9 +280,9 @@ def _copy_leaves(
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
     if not leaf.packed_sequences:
         tensors = leaf.tensors
-        if is_tensor_dict(tensors[0]):
+        if not isinstance(tensors[0], Tensor):
             return _cat_tensor_dicts(tensors, device, dim)
-        if all(tensor.layout is torch.jagged for tensor in tensors):
+        if tensors[0].layout is torch.jagged:
             return _cat_jagged(tensors, device, dim)
         if not scalar_warning and dim == 0 and all(tensor.dim() == 0 for tensor in tensors):
             tensors = [tensor.view(1) for tensor in tensors]
