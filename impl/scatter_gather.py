@@ -105,7 +105,8 @@ def scatter(
         NotImplementedError: A sparse tensor, of any layout, is not marked ``Whole``, or requires
             grad.
         TypeError: ``dim`` is not an int; an object names no device; a mapping with tensors, or an
-            object of a registered class, cannot be rebuilt.
+            object of a registered class, cannot be rebuilt; a cache of transformers is not
+            registered.
     """
     (column,) = _scatter_together([(inputs, "inputs")], target_gpus, dim, chunk_sizes)
     return tuple(column) if isinstance(inputs, Tensor) else column

@@ -150,6 +150,16 @@ class InputLeaves:
     def _flatten_constant(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         return Constant(value)
 
+    def _flatten_cache(self, value: Any, dim: int | None, path: KeyPath) -> Node:
+        """Refuse a cache of transformers whose class is not registered, for several replicas."""
+        if dim is None or self._only_device is not None:
+            return Constant(value)
+        raise TypeError(
+            f"{format_path(path)}: a {type(value).__name__} would be one object in all replicas, "
+            "and mix their rows. Register its class with torch.utils._pytree: for DynamicCache "
+            "call transformers.integrations.executorch.register_dynamic_cache_export_support()"
+        )
+
     def _flatten_tensor(self, value: Tensor, dim: int | None, path: KeyPath) -> Node:
         if dim is None or value.dim() == 0:
             return self._add_copied(value)
@@ -280,6 +290,9 @@ def remove_markers(value: Any) -> Any:
     return root.unflatten(1, pieces)[0] if leaves.num_markers else value
 
 
+#: The base class of the caches of transformers. A module adds its keys and values to them.
+_CACHE = ("transformers.cache_utils", "Cache")
+
 _Handler = Callable[[InputLeaves, Any, int | None, KeyPath], Node]
 
 #: For each exact type: the method that flattens it. For most leaves this look-up saves a chain of
@@ -312,6 +325,8 @@ def _find_handler(value: object) -> _Handler:
         return InputLeaves._flatten_registered
     if is_dataclass_instance(value) or isinstance(value, Mapping):
         return InputLeaves._flatten_object
+    if any((kind.__module__, kind.__name__) == _CACHE for kind in type(value).__mro__):
+        return InputLeaves._flatten_cache
     return InputLeaves._flatten_constant
 
 

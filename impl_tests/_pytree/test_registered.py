@@ -173,6 +173,18 @@ def test_a_module_on_one_device_fills_the_cache_of_the_caller(topology, filled, 
     assert len(cache) == 2
 
 
+@pytest.mark.parametrize("filled", [0, 2])
+def test_a_cache_of_transformers_that_is_not_registered_is_refused(topology, filled):
+    base = type("Cache", (Cache,), {"__module__": "transformers.cache_utils"})
+    cache, x = type("DynamicCache", (base,), {})(), torch.ones(4, 1, 2)
+    cache.keys += [x] * filled
+    for devices in (["cpu"] * 2, topology.take(3)):
+        wrapper = DataParallel(Decoder().to(devices[0]), devices)
+        with pytest.raises(TypeError, match=r"kwargs\['past'\]: a DynamicCache .*_pytree"):
+            wrapper(x, past=cache)
+    assert DataParallel(Decoder(), ["cpu"])(x, past=cache)[1] is cache
+
+
 def test_a_cache_on_another_device_is_moved(topology):
     x = torch.ones(4, 1, 2)
     _, cache = DataParallel(Decoder(), topology.take(1))(x, Cache([x, x]))
