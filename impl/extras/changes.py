@@ -6,6 +6,7 @@ of the elements shows such a change of the whole tensor, and a hook shows the st
 of which fused ones increase no version.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from threading import RLock
 from typing import Any
@@ -27,16 +28,15 @@ from .._compat import (
 )
 from .._device import is_of_type
 
-#: A sample has four runs of four elements, because a concatenation of contiguous tensors is
-#: several times faster than one of strided tensors.
-_RUNS = _RUN_SIZE = 4
+#: The number of elements in the sample of a tensor.
+_SAMPLE_SIZE = 16
 
 
 def read_layouts(tensors: Sequence[Tensor]) -> list[tuple[Any, ...]]:
-    """Return the address, device, dtype, shape and strides of each tensor."""
+    """Return the address, device index, dtype, shape and strides of each tensor."""
     columns = (
         map(Tensor.data_ptr, tensors),
-        [tensor.device for tensor in tensors],
+        map(Tensor.get_device, tensors),  # An index, which is read faster than a device.
         [tensor.dtype for tensor in tensors],
         map(Tensor.size, tensors),
         map(Tensor.stride, tensors),
@@ -82,16 +82,19 @@ def _sorted_by_stride(tensor: Tensor) -> Tensor:
 class Samples:
     """Samples of tensors on one device, as they were at first and as they are.
 
-    A read is one concatenation. The samples refer to the memory of the tensors, so its address
-    does not come back while they exist.
+    A read is one concatenation for each size of an element. The samples refer to the memory of the
+    tensors, so its address does not come back while they exist.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
+        groups: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
         # A recorded view would refer to its tensor, so that `swap_tensors` would refuse it.
         with use_plain_operators(), use_unrecorded_views():
-            samples = [*map(_sample, tensors)]
-        self._views = [view for views in samples for view in views]
-        self._sizes = [sum(map(len, views)) for views in samples]
+            for index, tensor in enumerate(tensors):
+                groups[tensor.element_size()].append((index, _sample(tensor)))
+        self._views = [[view for _, view in group] for group in groups.values()]
+        #: The index of each tensor, and the bytes of its sample, in the order of a read.
+        self._order = [(index, view.numel()) for group in groups.values() for index, view in group]
         self._first = self._read()
         #: Whether each byte of the samples has differed in a call of :meth:`note`.
         self._noted: Tensor | None = None
@@ -115,22 +118,22 @@ class Samples:
         return [] if self._noted is None else self._indices(self._noted)
 
     def _read(self) -> Tensor | None:
-        return torch.cat(self._views) if self._views else None
+        parts = [torch.cat(views).flatten() for views in self._views]
+        return torch.cat(parts) if len(parts) > 1 else parts[0] if parts else None
 
     def _indices(self, differs: Tensor) -> list[int]:
-        parts = torch.split(differs.cpu(), self._sizes)
-        return [index for index, part in enumerate(parts) if part.any()]
+        parts = torch.split(differs.cpu(), [size for _, size in self._order])
+        pairs = zip(self._order, parts, strict=True)
+        return sorted(index for (index, _), part in pairs if part.any())
 
 
-def _sample(tensor: Tensor) -> list[Tensor]:
-    """Return views of bytes: those of 16 elements that are spread over ``tensor``, or all."""
+def _sample(tensor: Tensor) -> Tensor:
+    """Return a view of the bytes of elements that are spread over ``tensor``, or of all."""
     flat = _sorted_by_stride(tensor).view(-1)
-    count = len(flat)
-    runs = [flat]
-    if count > _RUNS * _RUN_SIZE:
-        starts = [run * (count - _RUN_SIZE) // (_RUNS - 1) for run in range(_RUNS)]
-        runs = [flat[start : start + _RUN_SIZE] for start in starts]
-    return [run.view(torch.uint8) for run in runs]
+    step = max(1, (len(flat) - 1) // (_SAMPLE_SIZE - 1))
+    if len(flat) > _SAMPLE_SIZE:
+        flat = flat[::step][:_SAMPLE_SIZE]
+    return flat.unsqueeze(1).view(torch.uint8)
 
 
 def find_difference(sources: Sequence[Tensor], copies: Sequence[Tensor]) -> int | None:

@@ -306,7 +306,7 @@ def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
     net, x = on_lanes(layer), torch.ones(4, 8)
     net(x)
     layer.weight.grad = torch.zeros_like(layer.weight)
-    layer.weight.grad[0, 5] = 1  # A sample of 64 elements has the first four of them.
+    layer.weight.grad[0, 5] = 1  # A sample of 64 elements has each fourth one.
     optimizer = UnversionedSGD([layer.weight])
     if not keeps_grad:
         optimizer.register_step_post_hook(lambda each, *_: each.zero_grad())

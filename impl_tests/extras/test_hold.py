@@ -464,7 +464,7 @@ def test_a_hidden_change_is_an_error_if_a_later_change_builds_new_replicas(topol
 
 def test_a_hidden_change_of_one_element_is_an_error(topology):
     net, x = wrapped(topology, module=nn.Sequential(nn.Linear(2, 64)))
-    with HIDDEN:  # A sample of 128 elements has the first four of them.
+    with HIDDEN:  # A sample of 128 elements has each eighth one.
         change_in_silence(net, x, lambda weight: weight[2, 1].add_(1))
 
 

@@ -52,7 +52,7 @@ def assert_step_gives_new_rows(parameters_of, kind=SGD, step=lambda optimizer: o
     """Step so that no sampled element changes: the hook alone shows it."""
     module = nn.Linear(2, 64, bias=False)
     module.weight.grad = torch.zeros_like(module.weight)
-    module.weight.grad[2, 1] = 1  # A sample of 128 elements has the first four of them.
+    module.weight.grad[2, 1] = 1  # A sample of 128 elements has each eighth one.
     net, x = impl.DataParallel(module, ["cpu"] * 2), torch.ones(4, 2)
     optimizer = kind(parameters_of(module), lr=0.1, fused=True)
     with torch.no_grad(), net.hold():

@@ -33,7 +33,7 @@ def test_a_hidden_change_of_no_sampled_element_is_not_seen():
     net = impl.DataParallel(module, ["cpu"] * 2, cache_frozen_parameters=True)
     x = torch.ones(2, 8)
     before = net(x)
-    module.weight.data[0, 5] += 1  # A sample of 64 elements has the first four of them.
+    module.weight.data[0, 5] += 1  # A sample of 64 elements has each fourth one.
     assert torch.equal(net(x)[1], before[1])  # The row of the second replica is old.
     assert not torch.equal(module(x)[1], before[1])
     module.weight.data[0, 0] += 1
