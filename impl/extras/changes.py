@@ -104,7 +104,7 @@ class Samples:
         now = self._read()
         if now is None or self._first is None or torch.equal(now, self._first):
             return []
-        return self._indices(now != self._first)
+        return self._find_indices(now != self._first)
 
     def note(self) -> None:
         """Note differences for :meth:`find_noted`. Do not wait for the device."""
@@ -115,13 +115,13 @@ class Samples:
 
     def find_noted(self) -> list[int]:
         """Return the indices of the tensors whose samples differed in a call of :meth:`note`."""
-        return [] if self._noted is None else self._indices(self._noted)
+        return [] if self._noted is None else self._find_indices(self._noted)
 
     def _read(self) -> Tensor | None:
         parts = [torch.cat(views).flatten() for views in self._views]
         return torch.cat(parts) if len(parts) > 1 else parts[0] if parts else None
 
-    def _indices(self, differs: Tensor) -> list[int]:
+    def _find_indices(self, differs: Tensor) -> list[int]:
         parts = torch.split(differs.cpu(), [size for _, size in self._order])
         pairs = zip(self._order, parts, strict=True)
         return sorted(index for (index, _), part in pairs if part.any())

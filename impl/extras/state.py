@@ -47,14 +47,14 @@ class Attributes:
         filled = [each for each in found.values() if each]
         self._dicts = [each for each in filled if isinstance(each, dict)]
         self._others = [each for each in filled if not isinstance(each, dict)]
-        self._state = self._read()
+        self._contents = self._read()
 
     def is_current(self, root: nn.Module) -> bool:
         """Return whether ``root`` has the same attributes as before, except buffers' values."""
         if root is not self._modules[0] or any(self._empty):
             return False
         *plain, objects = self._read()
-        *plain_before, objects_before = self._state
+        *plain_before, objects_before = self._contents
         return plain == plain_before and all(map(is_, objects, objects_before))
 
     def _read(self) -> tuple[Any, ...]:
