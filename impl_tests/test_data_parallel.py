@@ -342,3 +342,16 @@ def test_another_value_error_of_a_replica_has_no_note():
     with pytest.raises(ValueError, match="expected 2D or 3D input") as caught:
         wrapper(torch.randn(3))
     assert not hasattr(caught.value, "__notes__")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "autocast"),
+    [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float16)],
+    ids=str,
+)
+def test_a_half_module_runs_in_autocast_to_the_other_half_dtype(dtype, autocast):
+    module = nn.Linear(2, 2).to(dtype)
+    x = torch.ones(4, 2, dtype=dtype)
+    with torch.autocast("cpu", autocast):
+        found, expected = DataParallel(module, ["cpu", "cpu"])(x), module(x)
+    torch.testing.assert_close(found, expected)

@@ -24,9 +24,8 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import preflight, program, selection, worker_errors
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
-from spec_tests.harness.pytest_plugin.race_check import (
-    pytest_runtest_call as pytest_runtest_call,  # imported because it is a hook of pytest
-)
+from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
+from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 from spec_tests.strategies import computed_modules
 from spec_tests.strategies.computed_modules import pytest_report_header as pytest_report_header

@@ -62,16 +62,12 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
 
 
 def _worker_options(options: argparse.Namespace) -> list[str]:
-    """Return options for one worker process on a real accelerator, which a test may end.
+    """Return options for one worker process, which a test that hangs or crashes may end.
 
-    Options of the user that choose workers, or that need a single process, take precedence. A call
-    of a back end that never returns ignores signals, so the time limit of a test ends its process.
+    Options of the user that choose workers, or that need a single process, take precedence.
     """
-    if _is_simulated(options):
-        return [f"--max-worker-restart={MAX_RESTARTS}"]
     given = any(re.match(r"-n|--(numprocesses|dist|pdb|trace)", each) for each in options.pytest)
-    workers = [] if given else ["-n1"]
-    return [*workers, "--timeout-method=thread", f"--max-worker-restart={MAX_RESTARTS}"]
+    return [*([] if given else ["-n1"]), f"--max-worker-restart={MAX_RESTARTS}"]
 
 
 def _is_simulated(options: argparse.Namespace) -> bool:

@@ -117,17 +117,6 @@ def test_copying_does_not_change_the_current_device(target, topology, name, curr
         assert torch.accelerator.current_device_index() == ordinal
 
 
-@clause("comm.devices.current-device-kept")
-@pytest.mark.parametrize("current", [0, 1], ids="slot={}".format)
-@pytest.mark.parametrize("name", DESTINATION_CALLS)
-def test_summing_and_gathering_do_not_change_the_current_device(target, topology, name, current):
-    call = PublicCall(f"comm.{name}", {**DESTINATION_CALLS[name], "destination": DeviceAt(2)})
-    ordinal = topology.device(current).index
-    with torch.accelerator.device_index(ordinal):
-        call.run(target, call.inputs(topology))
-        assert torch.accelerator.current_device_index() == ordinal
-
-
 @clause("comm.devices.current-streams")
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 def test_copies_run_on_the_current_stream_of_the_destination(target, topology, name):

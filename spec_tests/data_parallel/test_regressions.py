@@ -16,7 +16,7 @@ from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
 from spec_tests.strategies.devices import device_lists
-from spec_tests.strategies.probe_modules import ArgumentCounts, OrdinalColumn
+from spec_tests.strategies.probe_modules import ArgumentCounts
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -79,25 +79,6 @@ def test_keyword_arguments_are_scattered_without_positional_ones(target, baselin
         NewModule(WeightedLeaves), (), {"x": TensorSpec((4, 2))}, [DeviceAt(0), DeviceAt(1)]
     )
     checks.agree(call, target, baselines, topology)
-
-
-@clause("data_parallel.devices.order")
-@pytest.mark.parametrize("slots", [(1, 0), (2, 3), (3, 1, 2)], ids=str)
-def test_keyword_arguments_reach_the_devices_in_order(target, baselines, topology, slots):
-    """PyTorch 0.2 (#2610): device i of the list was confused with ordinal i."""
-    x = TensorSpec((6, 2))
-    call = DataParallelCall(
-        NewModule(WeightedLeaves), (x,), {"y": x}, [DeviceAt(slot) for slot in slots]
-    )
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("data_parallel.devices.checked-at-the-call")
-def test_a_wrapped_module_may_be_moved_by_its_wrapper(target, topology):
-    """PyTorch 1.0.1 (#17065): the constructor refused a module that the caller moved later."""
-    wrapped = target.data_parallel.DataParallel(OrdinalColumn(), topology.take(2))
-    wrapped.to(topology.device(0))
-    assert wrapped(torch.ones(2, 2)).shape == (2, 3)
 
 
 @clause("data_parallel.backward-device")

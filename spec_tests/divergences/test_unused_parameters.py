@@ -41,15 +41,6 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
-def test_data_parallel_function_leaves_unused_parameters_without_gradient(target, topology):
-    parallel, plain = _pair(topology, UNUSED, tied=False)
-    outputs = target.data_parallel.data_parallel(parallel, rows(topology), topology.take(2))
-    outputs.sum().backward()
-    backward_of_sum(make_chunkwise(plain), rows(topology))
-    checks.same(list_gradients(parallel), list_gradients(plain))
-
-
-@clause("divergences.FN-1.unused-stay-without-gradient")
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
 def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, create_graph):
     module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
@@ -59,17 +50,6 @@ def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, cr
         outputs.sum(), parameters, create_graph=create_graph, allow_unused=True
     )
     assert [gradient is None for gradient in found] == [False, True]
-
-
-@clause("divergences.FN-1.unused-stay-without-gradient")
-def test_weight_decay_does_not_move_an_unused_parameter(target, topology):
-    module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
-    unused = module.layers[1].weight
-    before = unused.tolist()
-    optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, weight_decay=0.5)
-    backward_of_sum(target.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
-    optimizer.step()
-    assert unused.tolist() == before
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")

@@ -5,6 +5,8 @@ The modules ``comm``, ``functions``, ``scatter_gather``, ``replicate``, ``parall
 sums, but no streams and no coalescing. They share no code with torch.nn.parallel, with
 ``cuda_stand_ins`` or with any target, and support only the calls that the strategies draw.
 
+``naive`` has a wrapper that is simple enough to be right over many calls of a module that changes.
+
 Tests use ``chunk_sizes``, ``gradients`` and ``tensors`` directly. ``replica_laws`` compares a
 replica with its module, and ``wrapped_module`` compares
 DataParallel with the module that it wraps.

@@ -171,28 +171,29 @@ def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, coun
         assert device_and_states(topology.devices) == before
 
 
-@pytest.fixture
-def reset_default_device():
-    """Reset the default device after the test."""
-    yield
-    torch.set_default_device(None)
+@contextmanager
+def default_device(device):
+    torch.set_default_device(device)
+    try:
+        yield
+    finally:
+        torch.set_default_device(None)
 
 
 @clause("parallel_apply.state.default-device-stays")
 @pytest.mark.parametrize("count", [2, 3], ids="modules={}".format)
 @pytest.mark.parametrize("default", [None, "cpu", "meta"], ids="set={}".format)
 @pytest.mark.parametrize("entered", [None, "cpu", "meta"], ids="entered={}".format)
-@pytest.mark.usefixtures("reset_default_device")
 def test_the_callers_default_device_is_kept_when_modules_set_another(
     target, topology, default, entered, count
 ):
-    torch.set_default_device(default)
-    expected = torch.get_default_device()
-    with torch.device(entered) if entered else nullcontext():
-        inside = torch.get_default_device()
-        run(target, topology, [StateChanger(["default device"], topology.device(1))] * count)
-        assert torch.get_default_device() == inside
-    assert torch.get_default_device() == expected
+    with default_device(default):
+        expected = torch.get_default_device()
+        with torch.device(entered) if entered else nullcontext():
+            inside = torch.get_default_device()
+            run(target, topology, [StateChanger(["default device"], topology.device(1))] * count)
+            assert torch.get_default_device() == inside
+        assert torch.get_default_device() == expected
 
 
 @clause("parallel_apply.state.stays-in-the-module")

@@ -159,24 +159,13 @@ def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monk
 
 
 @pytest.mark.parametrize(
-    ("accelerator", "given", "expected"),
-    [
-        ("cuda", [], True),
-        ("sim", [], False),
-        ("cuda", ["-n", "2"], False),
-        ("cuda", ["-n0"], False),
-    ],
-    ids=["real", "simulated", "workers", "one process"],
+    ("given", "expected"),
+    [([], True), (["-n", "2"], False), (["-n0"], False)],
+    ids=["default", "workers", "one process"],
 )
-def test_tests_on_real_devices_run_in_a_worker(accelerator, given, expected):
-    options = argparse.Namespace(accelerator=accelerator, modules=[], pytest=given)
+def test_tests_run_in_a_worker(given, expected):
+    options = argparse.Namespace(pytest=given)
     assert ("-n1" in run._worker_options(options)) == expected
-
-
-@pytest.mark.parametrize(("accelerator", "expected"), [("cuda", True), ("sim", False)])
-def test_the_time_limit_ends_the_process_on_real_devices(accelerator, expected):
-    options = argparse.Namespace(accelerator=accelerator, modules=[], pytest=["-n", "2"])
-    assert ("--timeout-method=thread" in run._worker_options(options)) == expected
 
 
 def test_unknown_feature_is_refused():

@@ -245,6 +245,21 @@ def test_sigterm_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path):
     assert json.loads(last) == verdicts.INTERRUPTED
 
 
+def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
+    (tmp_path / "comm.py").write_text(HANGING_COMM)
+    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
+    run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
+    process = start_command(
+        [*run, "--verdicts=a.jsonl", "--", "--timeout=20"], tmp_path, str(ROOT)
+    )
+    process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
+        "comm.gather.refuses-none": "pass",
+        "comm.scatter.slices": "fail",
+    }
+
+
 def test_a_closed_pipe_prints_no_traceback(tmp_path):
     process = start_command(["clauses"], tmp_path, str(ROOT))
     assert process.stdout.readline()

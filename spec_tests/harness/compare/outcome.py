@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from spec_tests import cuda_stand_ins
+from spec_tests.harness.compare import surroundings
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.concurrency import delayed_inputs
 from spec_tests.harness.environment.target import Target
@@ -62,12 +63,14 @@ class Outcome:
         inputs: The snapshot of the arguments after the call.
         gradients: The snapshot of the arguments' gradients, or the `Failure` of the backward pass;
             None if no gradients are computed.
+        changes: The names of the surroundings that the call changed, such as random states.
     """
 
     result: Any
     warnings: tuple[str, ...]
     inputs: Any
     gradients: Any
+    changes: tuple[str, ...]
 
 
 def observe(call: Call, target: Target, topology: Topology, *, gradients: bool = True) -> Outcome:
@@ -80,14 +83,20 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
+        before = _surroundings(topology)
         try:
             value = call.run(target, inputs)
             result = snapshot(value, inputs)
         except Exception as error:
             value, result = None, failure_of(error)
+        changes = surroundings.changes(before, _surroundings(topology))
         found = _input_gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
-    return Outcome(result, _warning_texts(caught), after, found)
+    return Outcome(result, _warning_texts(caught), after, found, changes)
+
+
+def _surroundings(topology: Topology) -> dict[str, Any]:
+    return surroundings.read(topology) | surroundings.read_random_states(topology)
 
 
 def _current_device(slot: int | None, topology: Topology) -> AbstractContextManager[None]:

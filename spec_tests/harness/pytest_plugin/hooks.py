@@ -23,12 +23,7 @@ from spec_tests.harness.environment import (
 )
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS
 from spec_tests.harness.environment.target import REFERENCE, Target
-from spec_tests.harness.environment.topology import (
-    MODULES,
-    Topology,
-    make_topology,
-    not_run,
-)
+from spec_tests.harness.environment.topology import MODULES, Topology, make_topology, not_run
 from spec_tests.harness.pytest_plugin.options import (
     NO_REFERENCE,
     has_reference,
@@ -102,6 +97,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+        # The time limit of a test ends its worker, too. Hypothesis would catch an exception of the
+        # time limit and make the hanging call again; a thread that waits in C++ handles no signal.
+        config.option.timeout_method = config.option.timeout_method or "thread"
     else:
         with input_files.usage_errors():
             verdicts = VerdictLog(

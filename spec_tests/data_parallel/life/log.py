@@ -1,0 +1,111 @@
+"""Hooks of modules that write their arguments to a log."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+__all__ = ["FLAGS", "KINDS", "Hook", "group", "take"]
+
+#: Thread and entry of each call of a hook since the last `take`. The entry None ends a group.
+_entries: list[tuple[int, Any]] = []
+#: Kind of a hook -> the method that registers it, and the flags of this method.
+_METHODS = {
+    "forward": ("register_forward_hook", ("prepend", "with_kwargs", "always_call")),
+    "forward_pre": ("register_forward_pre_hook", ("prepend", "with_kwargs")),
+    "full_backward": ("register_full_backward_hook", ("prepend",)),
+    "full_backward_pre": ("register_full_backward_pre_hook", ("prepend",)),
+}
+#: Kind of a hook of parameters -> the method of tensors that registers it.
+_OF_PARAMETERS = {
+    "gradient": "register_hook",
+    "accumulated": "register_post_accumulate_grad_hook",
+}
+KINDS = (*_METHODS, *_OF_PARAMETERS)
+FLAGS = ("prepend", "with_kwargs", "always_call")
+
+
+@dataclass(frozen=True)
+class Hook:
+    """A hook of a module, or of the parameters of a module.
+
+    Args:
+        kind: One of `KINDS`.
+        name: The name in the log.
+        flags: Some of `FLAGS`. A kind ignores those that it lacks.
+        changes: Whether the hook doubles the tensors that it can replace.
+    """
+
+    kind: str
+    name: int
+    flags: tuple[str, ...] = ()
+    changes: bool = False
+
+    def register(self, module: nn.Module) -> list[Any]:
+        """Register the hook; return its handles."""
+        hook = partial(_call, self)
+        if self.kind in _OF_PARAMETERS:
+            tensors = [each for each in module.parameters(recurse=False) if each.requires_grad]
+            return [getattr(each, _OF_PARAMETERS[self.kind])(hook) for each in tensors]
+        method, offered = _METHODS[self.kind]
+        flags = {name: True for name in offered if name in self.flags}
+        return [getattr(module, method)(hook, **flags)]
+
+
+def _call(hook: Hook, *arguments: Any) -> Any:
+    """Write a call of a hook to the log. Return the doubled tensors if the hook changes them."""
+    module, *seen = arguments if isinstance(arguments[0], nn.Module) else (None, *arguments)
+    facts = pytree.tree_map_only(Tensor, _facts, seen)
+    training = getattr(module, "training", None)
+    modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+    device = torch.accelerator.current_device_index()
+    _add((hook.kind, hook.name, type(module).__name__, training, *modes, device, facts))
+    if not hook.changes or hook.kind == "accumulated":
+        return None
+    place = -1 if hook.kind == "forward" else 0
+    doubled = pytree.tree_map_only(Tensor, lambda each: each * 2, seen[place])
+    is_pair = hook.kind == "forward_pre" and "with_kwargs" in hook.flags
+    return (doubled, seen[1]) if is_pair else doubled
+
+
+def _facts(tensor: Tensor) -> tuple[object, ...]:
+    return tuple(tensor.shape), str(tensor.device), tensor.dtype
+
+
+def _add(entry: object) -> None:
+    _entries.append((threading.get_ident(), entry))
+
+
+@contextmanager
+def group() -> Iterator[None]:
+    """Keep the order of the hooks that run in this thread inside the block."""
+    _add(None)
+    try:
+        yield
+    finally:
+        _add(None)
+
+
+def take() -> list[str]:
+    """Return the groups since the last call of this function.
+
+    A group is a text of the calls of hooks in one replica, in order. The order of replicas and of
+    calls in backward is that of threads, so the groups are sorted.
+    """
+    threads = {ident for ident, _ in _entries}
+    ordered = [entry for each in threads for ident, entry in _entries if ident == each]
+    _entries.clear()
+    groups = [list(each) for is_end, each in groupby(ordered, lambda e: e is None) if not is_end]
+    return sorted(text for each in groups for text in _texts(each))
+
+
+def _texts(entries: list[Any]) -> list[str]:
+    is_forward = entries[0][0] in ("forward", "forward_pre")
+    return [repr(entries)] if is_forward else list(map(repr, entries))

@@ -1,0 +1,250 @@
+"""The state machine: rules that call wrappers, and the comparison after each rule."""
+
+import functools
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from torch import Tensor
+
+from spec_tests.data_parallel.life import known as violations
+from spec_tests.data_parallel.life import log
+from spec_tests.data_parallel.life.program import as_program
+from spec_tests.data_parallel.life.root import Root, take_called
+from spec_tests.data_parallel.life.side import Side
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import seed_generators
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
+from spec_tests.oracle import naive
+from spec_tests.strategies.layers import WIDTH
+from spec_tests.strategies.modules import Layer, ModuleSpec, flatten, module_specs
+from spec_tests.strategies.tensors import device_slots
+
+__all__ = ["Life", "step"]
+
+#: Kinds of layers. All can be pickled, and can be converted to another dtype.
+KINDS = (
+    *("linear", "batch_norm", "linear_without_bias", "layer_norm", "none_entries", "grad_buffer"),
+    *("shared_buffer", "counter", "lists", "dicts", "scalar", "tanh"),
+)
+#: The tolerance for each dtype of a network, whose gradients may be summed in another order.
+TOLERANCES = {torch.float64: 1e-8, torch.float32: checks.LAYER, torch.float16: 3e-2}
+
+
+def step(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
+    """Return the decorator of a rule that draws ``arguments`` and changes the modules.
+
+    After the rule, both wrappers run forward and backward, and are compared. If the rule fails,
+    the text of the error ends with a program of all rules so far.
+    """
+    decorate: Callable[..., Any] = rule(**arguments)  # type: ignore[call-overload]  # no overload has only **kwargs
+    return lambda function: decorate(recorded(function, trains=True))
+
+
+def recorded(function: Callable[..., None], *, trains: bool = False) -> Callable[..., None]:
+    """Return a rule that compares both wrappers afterwards."""
+
+    @functools.wraps(function)
+    def compared(life: "Life", **arguments: Any) -> None:
+        life.steps.append((function.__name__, arguments))
+        try:
+            function(life, **arguments)
+            if trains:
+                life.train()
+            life.compare()
+        except Exception as error:
+            name = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
+            program = as_program(type(life), life.target, life.topology, life.known, life.steps)
+            raise AssertionError(f"{name}{error}\n\n{program}") from error
+
+    return compared
+
+
+class Life(RuleBasedStateMachine):
+    """A life of forward, backward and optimizer steps. Subclasses add rules.
+
+    Args:
+        target: The implementation under test.
+        topology: The devices.
+        known: The clauses that the register of the target records.
+    """
+
+    devices: list[torch.device]
+    found: Side
+    expected: Side
+
+    def __init__(self, target: Target, topology: Topology, known: frozenset[str]) -> None:
+        super().__init__()
+        self.target, self.topology, self.known = target, topology, known & violations.CLAUSES
+        self.steps: list[tuple[str, dict[str, Any]]] = []
+        self.has_autocast = violations.AUTOCAST not in known and capabilities.offers("autocast")
+        self.device_before = torch.accelerator.current_device_index()
+
+    @initialize(
+        net=module_specs(kinds=KINDS, max_layers_per_level=3),
+        slots=device_slots(min_size=2) | device_slots() | st.just((None, None)),
+        output=st.none() | st.integers(0, 3),
+        dim=st.sampled_from([0, 1, -1]),
+        structure=st.sampled_from(["tensor", "tuple", "dict"]),
+        current=st.integers(0, 3),
+    )
+    @recorded
+    def wrap(
+        self,
+        net: ModuleSpec,
+        slots: tuple[int | None, ...],
+        output: int | None,
+        dim: int,
+        structure: str,
+        current: int,
+    ) -> None:
+        """Wrap a network for the devices ``slots``, while another device is current."""
+        if None in slots and violations.CPU_DEVICES in self.known:
+            slots = (0, 1)
+        if violations.SHARED_COPIES in self.known and _changes_buffers(net):
+            slots = tuple(dict.fromkeys(slots))
+        if None in slots or (len(slots) == 1 and violations.OUTPUT_OF_ONE_DEVICE in self.known):
+            output = None  # Outputs on the CPU are joined on the CPU.
+        devices = [self.topology.device(slot) for slot in slots]
+        joined = devices[0] if output is None else self.topology.device(output)
+        wrap, function = self.target.data_parallel.DataParallel, self.target.data_parallel
+        self.net, self.slot, self.dim, self.structure = net, slots[0], dim, structure
+        self.devices, given = devices, (devices, joined, dim)
+        self.dtype, self.tolerance = net.dtype, TOLERANCES[net.dtype]
+        seed_generators()
+        self.found = Side(
+            lambda module: wrap(module, *given),
+            lambda module, args, kwargs: function.data_parallel(module, args, *given, kwargs),
+            wrap(self.new_module(), *given),
+        )
+        self.expected = Side(
+            lambda module: naive.DataParallel(module, *given),
+            lambda module, args, kwargs: naive.DataParallel(module, *given)(*args, **kwargs),
+            naive.DataParallel(self.new_module(), *given),
+        )
+        torch.accelerator.set_device_index(self.topology.device(current).index)
+
+    def new_module(self) -> Root:
+        """Return a new module on the first device."""
+        net = self.net.build(self.topology, self.slot)
+        return Root(net, self.dim, self.structure).to(self.dtype)
+
+    def each(self, change: Callable[[Side], Any]) -> None:
+        """Change both sides. Their results must be equal."""
+        found, expected = self.found.run(change), self.expected.run(change)
+        checks.same(found, expected, tolerance=self.tolerance)
+
+    def change(self, change: Callable[[Root], Any]) -> None:
+        """Change both modules. The results of earlier forwards are dropped."""
+        self.drop()
+        self.each(lambda side: change(side.wrapper.module))
+
+    def drop(self) -> None:
+        """Drop the results of forwards whose backward has not run."""
+        self.found.pending.clear()
+        self.expected.pending.clear()
+
+    def compare(self) -> None:
+        """Raise an AssertionError if the sides differ."""
+        zeros = violations.ZERO_GRADIENTS in self.known
+        sides = self.found.state(zero_gradients=zeros), self.expected.state(zero_gradients=zeros)
+        found, expected = (snapshot(side, {}, strides=False) for side in sides)
+        checks.same(found, expected, tolerance=self.tolerance)
+
+    def teardown(self) -> None:
+        """Make the device current that was current before the life."""
+        torch.accelerator.set_device_index(self.device_before)
+        log.take()
+        take_called()
+
+    @rule(
+        rows=st.sampled_from([4, 2, 3, 1, 5, 6, 8, 9]),
+        mode=st.sampled_from(["grad", "no_grad", "inference", "autocast"]),
+        keywords=st.sampled_from([(), ("weight",), ("offset",), ("weight", "offset")]),
+        functional=st.booleans(),
+        on_cpu=st.booleans(),
+        requires_grad=st.booleans(),
+    )
+    @recorded
+    def forward(
+        self,
+        rows: int,
+        mode: str,
+        keywords: tuple[str, ...],
+        functional: bool,
+        on_cpu: bool,
+        requires_grad: bool,
+    ) -> None:
+        """Call the wrapper, or the function, with a new batch."""
+        given: dict[str, Any] = {name: self.batch(rows) for name in keywords if name == "weight"}
+        if "offset" in keywords and violations.CONSTANTS not in self.known:
+            given["offset"] = 0.5
+
+        def call(side: Side) -> Any:
+            x = self.batch(rows).to("cpu" if on_cpu else self.devices[0])
+            with self.use_mode(mode):
+                return side.forward(x.requires_grad_(requires_grad), given, functional=functional)
+
+        self.each(call)
+
+    def batch(self, rows: int) -> Tensor:
+        """Return rows along the dimension of the life. Row ``i`` begins with ``i``."""
+        x = torch.arange(float(rows * WIDTH)).sin().reshape(rows, WIDTH)
+        x[:, 0] = torch.arange(rows)
+        return x.movedim(0, self.dim).to(self.dtype)
+
+    def use_mode(self, mode: str) -> AbstractContextManager[Any]:
+        """Return the context manager of a mode that reaches the replicas; else of grad mode."""
+        if mode == "no_grad":
+            return torch.no_grad()
+        if mode == "inference" and violations.INFERENCE not in self.known:
+            return torch.inference_mode()
+        if (
+            mode == "autocast"
+            and violations.AUTOCAST not in self.known
+            and capabilities.offers("autocast")
+        ):
+            self.tolerance = max(self.tolerance, TOLERANCES[torch.float16])
+            return torch.autocast(self.devices[0].type, torch.bfloat16)
+        return nullcontext()
+
+    @precondition(lambda life: life.found.pending)
+    @rule(results=st.sampled_from([(-1, None), (0, 1), (0, None)]), retain=st.booleans())
+    @recorded
+    def backward(self, results: tuple[int, int | None], retain: bool) -> None:
+        """Run backward of the last forward, of the first one, or of all."""
+        self.each(lambda side: side.backward(*results, retain=retain))
+
+    @step(set_to_none=st.booleans())
+    def optimize(self, set_to_none: bool) -> None:
+        """Make a step of an optimizer, and delete the gradients or make them zero."""
+
+        def change(module: Root) -> None:
+            # Bounded steps do not magnify roundings. The import of torch.optim takes seconds.
+            for each in module.parameters():
+                if each.grad is not None:
+                    each.detach().sub_(0.01 * each.grad / (1 + each.grad.abs()))
+            module.zero_grad(set_to_none)
+
+        self.change(change)
+
+    def train(self) -> None:
+        """Drop earlier results; run forward and backward, and a forward without grad mode."""
+        self.drop()
+        rows = 2 * len(self.devices)
+        self.each(lambda side: side.forward(self.batch(rows), {}, functional=False))
+        self.each(lambda side: side.backward(0, None, retain=False))
+        with torch.no_grad():
+            self.each(lambda side: side.forward(self.batch(rows), {}, functional=False))
+        self.drop()
+
+
+def _changes_buffers(net: ModuleSpec) -> bool:
+    kinds = {part.kind for part in flatten(net.parts) if isinstance(part, Layer)}
+    return bool(kinds & {"batch_norm", "counter"})

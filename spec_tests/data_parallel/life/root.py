@@ -1,0 +1,68 @@
+"""The module of a wrapper whose life is tested."""
+
+import weakref
+from typing import Any
+
+from torch import Tensor, nn
+
+from spec_tests.data_parallel.life import log
+
+#: The modules on which `Root.forward` was called since the last `take_called`.
+_called: list[weakref.ref[nn.Module]] = []
+
+
+class Root(nn.Module):
+    """A network that rules of a life can change. It maps rows to rows.
+
+    Args:
+        net: The network.
+        dim: The dimension of the rows in inputs and outputs.
+        structure: The container of the outputs: ``tensor``, ``tuple`` or ``dict``.
+    """
+
+    net: nn.Module
+    again: nn.Module | None
+    alias: nn.Parameter | None
+    added: Tensor | None
+
+    def __init__(self, net: nn.Module, dim: int, structure: str) -> None:
+        super().__init__()
+        self.net = net
+        self.dim, self.structure = dim, structure
+        self.dropout = nn.Dropout(0.0)
+        self.register_module("again", None)
+        self.register_parameter("alias", None)
+        self.register_buffer("added", None)
+        self.factor = 1.0
+        self.refused: float | None = None
+        self.calls = 0
+        self.sizes: list[int] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return the outputs. The log has the calls of the hooks of each call in one group."""
+        with log.group():
+            return super().__call__(*args, **kwargs)
+
+    def forward(self, x: Tensor, *, weight: Tensor | None = None, offset: float = 0.0) -> Any:
+        """Return the rows in the container. Raise a ValueError if a row begins with `refused`."""
+        _called.append(weakref.ref(self))
+        self.calls += 1
+        x = x.movedim(self.dim, 0)
+        self.sizes.append(len(x))
+        y = self.net(x)
+        if self.refused is not None and (x.detach()[:, 0] == self.refused).any():
+            raise ValueError(f"a row begins with {self.refused}")
+        y = self.dropout(y) * self.factor + offset
+        y = y if self.again is None else y + self.again(x)
+        for extra in (self.alias, self.added):
+            y = y if extra is None else y + extra.sum()
+        y = y if weight is None else y * weight.movedim(self.dim, 0)
+        y = y.movedim(0, self.dim)
+        return {"tensor": y, "tuple": (y, y * 2), "dict": {"y": y, "z": -y}}[self.structure]
+
+
+def take_called() -> list[weakref.ref[nn.Module]]:
+    """Return the modules that were called since the last call of this function."""
+    found = list(_called)
+    _called.clear()
+    return found

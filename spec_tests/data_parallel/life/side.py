@@ -1,0 +1,113 @@
+"""One of the two wrappers of a life, and the results that its caller holds."""
+
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spec_tests.data_parallel.life import log
+from spec_tests.data_parallel.life.root import take_called
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.traverse import tensors
+from spec_tests.oracle.replica_laws import first_names
+
+__all__ = ["Side"]
+
+
+@dataclass
+class Side:
+    """A wrapper, and the inputs and outputs whose backward has not run.
+
+    Args:
+        wrap: Returns a wrapper of a module.
+        function: Returns the outputs for a module, positional and keyword arguments.
+        wrapper: The wrapper.
+    """
+
+    wrap: Callable[[nn.Module], Any]
+    function: Callable[[nn.Module, Any, Any], Any]
+    wrapper: Any
+    pending: list[tuple[Tensor, Any]] = field(default_factory=list)
+    watched: list[weakref.ref[Any]] = field(default_factory=list)
+    handles: list[Any] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._names = set(vars(self.wrapper))
+
+    def run(self, change: Callable[["Side"], Any]) -> Any:
+        """Return the snapshot of ``change(self)``, or the class of its error."""
+        try:
+            result = snapshot(change(self), {}, strides=False)
+        except Exception as error:
+            result = type(error).__name__
+        self.calls = log.take()
+        return result
+
+    def forward(self, x: Tensor, keywords: dict[str, Tensor], *, functional: bool) -> Any:
+        """Return the outputs for the batch ``x``, and keep them for a backward."""
+        module = self.wrapper.module
+        self.watched.append(weakref.ref(x))
+        try:
+            outputs = (
+                self.function(module, (x,), keywords)
+                if functional
+                else self.wrapper(x, **keywords)
+            )
+        finally:
+            self.watched += [each for each in take_called() if each() is not module]
+        self.watched += [weakref.ref(each) for _, each in tensors(outputs, "")]
+        self.pending.append((x, outputs))
+        return outputs
+
+    def backward(self, first: int, last: int | None, *, retain: bool) -> Any:
+        """Run backward of the results ``first:last``; return the gradients of their inputs."""
+        results = self.pending[first:last]
+        outputs = [each for _, value in results for _, each in tensors(value, "")]
+        outputs = [each for each in outputs if each.requires_grad]
+        if not retain:
+            del self.pending[first:last]
+        if outputs:
+            torch.autograd.backward(outputs, list(map(cotangent, outputs)), retain)
+        return [x.grad for x, _ in results]
+
+    @property
+    def modules(self) -> list[nn.Module]:
+        """The wrapper and the modules in it."""
+        return list(self.wrapper.modules())
+
+    def alive(self) -> Sequence[str]:
+        """Return the classes of replicas, inputs and outputs that are alive."""
+        return [type(each()).__name__ for each in self.watched if each() is not None]
+
+    def state(self, *, zero_gradients: bool) -> Any:
+        """Return everything about the wrapper and its module that a caller can see.
+
+        Args:
+            zero_gradients: Whether a missing gradient is the same as zeros.
+        """
+        module = self.wrapper.module
+        parameters = dict(module.named_parameters(remove_duplicate=False))
+        buffers = dict(module.named_buffers(remove_duplicate=False))
+        gradients = {name: each.grad for name, each in parameters.items()}
+        if zero_gradients:
+            gradients = {
+                name: torch.zeros_like(parameters[name]) if each is None else each
+                for name, each in gradients.items()
+            }
+        modules = dict(self.wrapper.named_modules(remove_duplicate=False))
+        return {
+            "hooks": self.calls,
+            "parameters": parameters,
+            "buffers": buffers,
+            "gradients": gradients,
+            "same tensors": first_names(parameters | buffers),
+            "keys": list(self.wrapper.state_dict()),
+            "modes": {name: each.training for name, each in modules.items()},
+            "attributes": (module.factor, module.calls, sorted(module.sizes)),
+            "new attributes of the wrapper": sorted(set(vars(self.wrapper)) - self._names),
+        }

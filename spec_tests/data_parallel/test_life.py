@@ -1,0 +1,371 @@
+"""DataParallel and data_parallel: many calls of one wrapper, whose module changes in between.
+
+A class has the rules of one subject. It adds them to forward, backward and optimizer steps.
+"""
+
+import copy
+import gc
+import io
+import pickle
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import run_state_machine_as_test
+from torch import nn
+
+from spec_tests.data_parallel.life import log
+from spec_tests.data_parallel.life.known import CYCLES
+from spec_tests.data_parallel.life.machine import TOLERANCES, Life, step
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import seed_generators
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.concurrency.leaks import wait_until
+from spec_tests.harness.conformance import register
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities, example_count
+from spec_tests.harness.pytest_plugin.options import target_of
+from spec_tests.strategies.layers import WIDTH
+from spec_tests.strategies.tensors import device_slots
+
+# Other clauses are about warnings.
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+#: Draws a position in a list, modulo its length.
+PLACES = st.integers(0, 9)
+COPIES = {
+    "deepcopy": copy.deepcopy,
+    "copy": copy.copy,
+    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
+}
+
+
+@pytest.fixture(scope="session")
+def known_clauses(request):
+    """The clauses that the register of the target records."""
+    config = request.config
+    path = register.path_of(target_of(config), config.getoption("--divergences"))
+    records = register.load(path) if path is not None else []
+    return frozenset(name for record in records if record.applies for name in record.clauses)
+
+
+def at(values, place):
+    return values[place % len(values)]
+
+
+def live(machine, target, topology, known, *, divisor=3):
+    run_state_machine_as_test(
+        lambda: machine(target, topology, known), settings=example_count.lives(divisor)
+    )
+
+
+def tensors_of(module, kind):
+    """Return the tensors of a kind, each with the module that has it and its name there."""
+    return [
+        (each, name, tensor)
+        for each in module.modules()
+        for name, tensor in getattr(each, f"named_{kind}")(recurse=False)
+    ]
+
+
+@clause("data_parallel.life.backward")
+def test_forward_backward_and_steps_are_those_of_a_naive_wrapper(target, topology, known_clauses):
+    live(Life, target, topology, known_clauses)
+
+
+class Modes(Life):
+    @step(training=st.sampled_from([False, True]))
+    def switch(self, training):
+        self.each(lambda side: side.wrapper.train(training).training)
+
+    @step(place=PLACES, training=st.sampled_from([False, True]))
+    def switch_a_part(self, place, training):
+        self.each(lambda side: at(side.modules, place).train(training).training)
+
+
+@clause("data_parallel.life.modes")
+def test_training_modes_apply_to_the_next_call(target, topology, known_clauses):
+    live(Modes, target, topology, known_clauses)
+
+
+class Hooks(Life):
+    @step(
+        kind=st.sampled_from(log.KINDS),
+        flags=st.sets(st.sampled_from(log.FLAGS)),
+        changes=st.booleans(),
+        place=PLACES,
+    )
+    def add_hook(self, kind, flags, changes, place):
+        hook = log.Hook(kind, len(self.steps), tuple(sorted(flags)), changes)
+        self.each(lambda side: side.handles.extend(hook.register(at(side.modules, place))))
+
+    @step(place=PLACES)
+    def remove_hook(self, place):
+        if self.found.handles:
+            self.each(lambda side: side.handles.pop(place % len(side.handles)).remove())
+
+
+@clause("data_parallel.life.hooks")
+def test_hooks_see_the_calls_of_each_replica(target, topology, known_clauses):
+    live(Hooks, target, topology, known_clauses)
+
+
+class Buffers(Life):
+    @step(place=PLACES, in_place=st.booleans())
+    def change_buffer(self, place, in_place):
+        def change(module):
+            for owner, name, buffer in tensors_of(module, "buffers")[place:][:1]:
+                changed = buffer.detach().add_(1) if in_place else buffer.detach() + 1
+                setattr(owner, name, buffer if in_place else changed)
+
+        self.change(change)
+
+    @step(persistent=st.booleans(), value=st.sampled_from([1.0, 2.0, None]))
+    def set_buffer(self, persistent, value):
+        tensor = None if value is None else torch.full((2,), value, device=self.devices[0])
+        self.change(
+            lambda module: module.register_buffer("added", copy.deepcopy(tensor), persistent)
+        )
+
+
+@clause("data_parallel.life.buffers")
+def test_changes_of_buffers_apply_to_the_next_call(target, topology, known_clauses):
+    live(Buffers, target, topology, known_clauses)
+
+
+class Parameters(Life):
+    @step(place=PLACES, how=st.sampled_from(["in place", "data", "new"]))
+    def change_parameter(self, place, how):
+        def change(module):
+            for owner, name, tensor in tensors_of(module, "parameters")[place:][:1]:
+                if how == "new":
+                    setattr(owner, name, nn.Parameter(tensor.detach() + 0.25))
+                else:
+                    (tensor.data if how == "data" else tensor.detach()).mul_(0.5)
+
+        self.change(change)
+
+    @step(place=PLACES, requires_grad=st.booleans())
+    def freeze(self, place, requires_grad):
+        self.drop()
+        self.each(lambda side: bool(at(side.modules, place).requires_grad_(requires_grad)))
+
+    @step(place=PLACES, other=PLACES)
+    def tie(self, place, other):
+        def change(module):
+            named = tensors_of(module, "parameters")
+            for (owner, name, old), (*_, new) in zip(
+                named[place:][:1], named[other:], strict=False
+            ):
+                setattr(owner, name, new if new.shape == old.shape else old)
+
+        self.change(change)
+
+    @step(place=PLACES)
+    def add_name(self, place):
+        def change(module):
+            for *_, parameter in tensors_of(module, "parameters")[place:][:1]:
+                module.alias = parameter
+
+        self.change(change)
+
+
+@clause("data_parallel.life.parameters")
+def test_changes_of_parameters_apply_to_the_next_call(target, topology, known_clauses):
+    live(Parameters, target, topology, known_clauses)
+
+
+class Submodules(Life):
+    def new_layer(self):
+        return nn.Linear(WIDTH, WIDTH, bias=False, dtype=self.dtype).to(self.devices[0])
+
+    @step(shared=st.sampled_from([False, True, None]))
+    def set_again(self, shared):
+        layer = self.new_layer()
+
+        def change(module):
+            module.again = None
+            if shared is not None:
+                module.again = module.net if shared else copy.deepcopy(layer)
+
+        self.change(change)
+
+    @step(place=PLACES, removed=st.booleans())
+    def change_layer(self, place, removed):
+        layer = self.new_layer()
+
+        def change(module):
+            if len(module.net) and removed:
+                module.net.pop(place % len(module.net))
+            elif len(module.net):
+                module.net[place % len(module.net)] = copy.deepcopy(layer)
+
+        self.change(change)
+
+    @step()
+    def replace_module(self):
+        self.drop()
+        self.each(lambda side: setattr(side.wrapper, "module", self.new_module()))
+
+
+@clause("data_parallel.life.submodules")
+def test_changes_of_submodules_apply_to_the_next_call(target, topology, known_clauses):
+    live(Submodules, target, topology, known_clauses)
+
+
+class Attributes(Life):
+    @step(factor=st.sampled_from([2.0, 0.5, 1.0]))
+    def set_attribute(self, factor):
+        self.change(lambda module: setattr(module, "factor", factor))
+
+    @step()
+    def change_list(self):
+        self.change(lambda module: module.sizes.append(0))
+
+    @step()
+    def replace_list(self):
+        self.change(lambda module: setattr(module, "sizes", []))
+
+
+@clause("data_parallel.life.attributes")
+def test_changes_of_attributes_apply_to_the_next_call(target, topology, known_clauses):
+    live(Attributes, target, topology, known_clauses)
+
+
+class Dtypes(Life):
+    @step(dtype=st.sampled_from([torch.float64, torch.float32, torch.float16]))
+    def convert(self, dtype):
+        if capabilities.offers(capabilities.dtype_name(dtype)):
+            self.dtype, self.tolerance = dtype, max(self.tolerance, TOLERANCES[dtype])
+            self.change(lambda module: bool(module.to(dtype)))
+
+
+@clause("data_parallel.life.dtypes")
+def test_a_converted_module_computes_in_its_dtype(target, topology, known_clauses):
+    live(Dtypes, target, topology, known_clauses)
+
+
+class Errors(Life):
+    @step(row=st.integers(0, 7) | st.none())
+    def refuse(self, row):
+        self.change(lambda module: setattr(module, "refused", row))
+
+
+@clause("data_parallel.life.errors")
+def test_an_error_in_one_replica_does_not_change_later_calls(target, topology, known_clauses):
+    live(Errors, target, topology, known_clauses)
+
+
+class Copies(Life):
+    @step(how=st.sampled_from([*COPIES]))
+    def copy_wrapper(self, how):
+        self.replace_wrapper(lambda side: COPIES[how](side.wrapper))
+
+    @step()
+    def load_a_wrapper(self):
+        def load(side):
+            file = io.BytesIO()
+            torch.save(side.wrapper.state_dict(), file)
+            file.seek(0)
+            wrapper = side.wrap(self.new_module())
+            wrapper.load_state_dict(torch.load(file), strict=False)
+            return wrapper
+
+        self.replace_wrapper(load)
+
+    def replace_wrapper(self, replace):
+        def change(side):
+            side.handles.clear()  # They remove hooks of the first wrapper.
+            side.wrapper = replace(side)
+
+        self.drop()
+        self.each(change)
+
+
+@clause("data_parallel.life.copies")
+def test_a_copied_or_loaded_wrapper_goes_on_like_the_first(target, topology, known_clauses):
+    live(Copies, target, topology, known_clauses)
+
+
+class Random(Modes):
+    """Both wrappers begin each change in the same states of all generators."""
+
+    def each(self, change):
+        before = self.generators()
+        results, states = [], []
+        for side in (self.found, self.expected):
+            self.set_generators(before)
+            results.append(side.run(change))
+            states.append(snapshot(self.generators(), {}))
+        checks.same(*results, tolerance=self.tolerance)
+        checks.same(*states)
+
+    def generators(self):
+        module = torch.get_device_module(self.topology.accelerator)
+        return [torch.get_rng_state(), *map(module.get_rng_state, self.topology.devices)]
+
+    def set_generators(self, states):
+        torch.set_rng_state(states[0])
+        for state, device in zip(states[1:], self.topology.devices, strict=True):
+            torch.get_device_module(device).set_rng_state(state, device)
+
+    @step(p=st.sampled_from([0.5, 0.25, 0.0]))
+    def drop_out(self, p):
+        # The order of replicas that share a generator is that of their threads.
+        if len(set(self.devices)) == len(self.devices):
+            self.change(lambda module: setattr(module.dropout, "p", p))
+
+    @step()
+    def seed(self):
+        seed_generators()
+
+
+@clause("data_parallel.life.random")
+def test_random_numbers_are_those_of_a_naive_wrapper(target, topology, known_clauses):
+    live(Random, target, topology, known_clauses)
+
+
+@clause("data_parallel.life.random")
+@given(slots=device_slots(min_size=1))
+def test_masks_differ_between_calls_and_replicas_of_one_device(target, topology, slots):
+    devices = topology.take([slots[0], *slots])
+    wrapped = target.data_parallel.DataParallel(nn.Dropout(0.5), devices)
+    batch = torch.ones(len(devices), 99, device=devices[0])
+    masks = [
+        tuple(mask.tolist())
+        for mask, device in zip((*wrapped(batch), *wrapped(batch)), devices * 2, strict=True)
+        if device == devices[0]
+    ]
+    assert len(set(masks)) == len(masks)
+
+
+class LeavesNothing(Errors):
+    """The caller drops results whose backward has run. It handles errors."""
+
+    def compare(self):
+        super().compare()
+        if not self.found.pending:
+            if CYCLES in self.known and self.found.alive():
+                gc.collect()
+            wait_until(lambda: not self.found.alive())
+            checks.same({"alive": self.found.alive()}, {"alive": []})
+            self.found.watched.clear()
+
+
+@clause("data_parallel.life.leaves-nothing")
+def test_dropped_inputs_outputs_and_replicas_are_freed(target, topology, known_clauses):
+    live(LeavesNothing, target, topology, known_clauses)
+
+
+class All(
+    Hooks, Buffers, Parameters, Submodules, Attributes, Copies, Dtypes, Random, LeavesNothing
+):
+    """All rules."""
+
+
+@clause("data_parallel.life.all")
+def test_any_sequence_of_changes_and_calls_is_that_of_a_naive_wrapper(
+    target, topology, known_clauses
+):
+    live(All, target, topology, known_clauses, divisor=1)

@@ -1,0 +1,28 @@
+"""Fails a test of a target that changes the state of the process or of its thread.
+
+Most tests call the target directly. `outcome.observe` checks calls that are compared.
+"""
+
+from collections.abc import Generator
+
+import pytest
+
+from spec_tests.harness.compare import surroundings
+from spec_tests.harness.conformance import clauses
+from spec_tests.harness.pytest_plugin.hooks import topology_of
+
+__all__ = ["pytest_pyfunc_call"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Fail a passing test of a clause that changes the surroundings."""
+    if not clauses.clauses_of_test(pyfuncitem):
+        return (yield)
+    topology = topology_of(pyfuncitem.config)
+    before = surroundings.read(topology)
+    result = yield
+    changed = surroundings.changes(before, surroundings.read(topology))
+    if changed:
+        pytest.fail(f"changed: {', '.join(changed)}", pytrace=False)
+    return result
