@@ -35,7 +35,8 @@ module.
 import torch
 from torch import Tensor
 
-from ._device import (
+from ._containers import is_named_tuple
+from ._devices import (
     accelerator_type,
     as_device_or_current,
     check_device_type,
@@ -43,7 +44,6 @@ from ._device import (
     is_cpu,
     side_stream,
 )
-from ._pytree import is_named_tuple
 
 is_namedtuple = _is_namedtuple = is_named_tuple
 
@@ -52,7 +52,7 @@ _get_available_device_type = accelerator_type
 _get_device_index = device_index
 
 #: Always None, as in torch.nn.parallel before its first copy. impl keeps its streams in
-#: ``_device.stream``.
+#: ``_devices``.
 _streams: list[torch.Stream | None] | None = None
 
 

@@ -1,9 +1,11 @@
 """The forward of a wrapper: four steps that compute a batch on several devices.
 
-scatter        splits the inputs into one chunk per device
-replicate      copies the module to the devices that have a chunk
-parallel_apply runs each replica on its chunk
-gather         concatenates the outputs on one device
+    scatter        splits the inputs into one chunk per device
+    replicate      copies the module to the devices that have a chunk
+    parallel_apply runs each replica on its chunk
+    gather         concatenates the outputs on one device
+
+With one device, the module itself computes the batch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,25 +17,61 @@ from torch import Tensor, nn
 from torch.autograd.forward_ad import unpack_dual
 from torch.autograd.profiler import record_function
 
-from ._compat import (
+from ._containers import Leaf
+from ._copies import to_device
+from ._devices import DeviceId, DeviceLike, as_target
+from ._inputs import InputLeaves, remove_markers
+from ._recording import (
     ProfilerSpan,
     break_graph,
     check_not_traced,
-    compile_only_inlined,
-    exclude_from_compilation,
-    has_dual_level,
+    is_movable,
     is_recorded,
+    move_tensors,
 )
-from ._device import DeviceId, DeviceLike
-from ._module_attributes import ModuleAttributes
-from ._one_device import at_least_one, first_replica_arguments, move_output, scatter_to_one
-from ._pytree import InputLeaves, remove_markers
-from ._replica import SeparateChunks, check_source
+from ._replicas import SeparateChunks, check_source
+from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
 
-__all__ = ["Wrapper"]
+# Attributes of a wrapped module that are read through its wrapper.
+
+
+#: The wrapper's own attributes. Some are missing without devices.
+_OWN = frozenset(("module", "device_ids", "output_device", "dim", "src_device_obj"))
+
+
+class ModuleAttributes(nn.Module):
+    """A wrapper of ``module`` that may return the attributes of ``module`` as its own.
+
+    Attributes:
+        module_attributes: Whether public attributes that the wrapper lacks are read from
+            ``module``.
+    """
+
+    #: The default is a class attribute, so that a wrapper pickled without it can be loaded.
+    module_attributes: bool = False
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a submodule, or an attribute of ``module`` if ``module_attributes`` is set."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            module = vars(self).get("_modules", {}).get("module")
+            # A name of the class is a property of the wrapper that has raised the error.
+            is_own = name.startswith("_") or name in _OWN or hasattr(type(self), name)
+            if not self.module_attributes or is_own:
+                raise
+        return getattr(module, name)
+
+
+# The forward of a wrapper: four steps that compute a batch on several devices.
+#
+# scatter        splits the inputs into one chunk per device replicate      copies the module to
+# the devices that have a chunk parallel_apply runs each replica on its chunk gather
+# concatenates the outputs on one device
+
 
 T = TypeVar("T", bound=nn.Module)
 
@@ -172,3 +210,55 @@ def _check_no_tangents(module: nn.Module, arguments: Any) -> None:
                 "forward-mode AD does not pass tangents through replicas: use `wrapper.module`, "
                 "or one device"
             )
+
+
+# The arguments and the outputs of a module that computes on one device, without replicas.
+
+
+@compile_only_inlined
+def scatter_to_one(
+    inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return the arguments with their tensors moved to ``device``, without markers."""
+    if is_recorded() and is_movable((inputs, kwargs), dim):
+        args, kwargs = move_tensors((inputs, kwargs), device)
+        return args, kwargs
+    return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
+
+
+@compile_only_inlined
+def first_replica_arguments(
+    inputs: Sequence[Any], kwargs: Sequence[Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return the arguments of the first replica."""
+    all_args, all_kwargs = at_least_one(inputs, kwargs)
+    return all_args[0], all_kwargs[0]
+
+
+@compile_only_inlined
+def at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+    """Return ``inputs`` and ``kwargs``; if both are empty, one replica's empty arguments."""
+    return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
+
+
+@compile_only_inlined
+def move_output(output: Any, source: torch.device, target: DeviceId) -> Any:
+    """Return ``output`` with its tensors moved from ``source`` to ``target``."""
+    # If no tensor has to move, the caller gets the module's own output object.
+    is_there = target == source or target == source.index
+    return output if is_there else _move_tensors(output, source, target)
+
+
+@exclude_from_compilation
+def _move_tensors(output: Any, source: torch.device, target: DeviceId) -> Any:
+    device = as_target(target, warns=False)
+    if device == source:
+        return output
+    leaves = InputLeaves()
+    root = leaves.flatten(output, None, "output")
+    # Move only the tensors on `source`. Tensors on the CPU stay there, as in `gather`.
+    pieces: dict[Leaf, list[Tensor]] = {
+        leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
+        for leaf in leaves.copied
+    }
+    return root.unflatten(1, pieces)[0]

@@ -13,32 +13,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from torch import Tensor
 
 from ._arguments import argument, as_tensors, check_tensor
-from ._comm import (
-    DEFAULT_BUFFER_SIZE,
-    Streams,
+from ._buckets import DEFAULT_BUFFER_SIZE, detached_copies, reduce_lists, reduce_tensors
+from ._chunks import (
     as_buffer_size,
-    cat_on_device,
-    cat_shape,
     check_broadcast_outputs,
     check_chunk_count,
     check_gather_inputs,
     check_gather_output,
     check_scatter_outputs,
-    check_streams,
     check_sum_buffer_size,
+)
+from ._copies import (
+    Streams,
+    cat_on_device,
+    cat_shape,
+    check_streams,
     chunks_to_devices,
     copy_chunks,
     copy_into_slices,
-    detached_copies,
-    reduce_lists,
-    reduce_tensors,
     row_major_copy,
     split_into_views,
 )
-from ._compat import exclude_from_compilation
-from ._device import DeviceLike, as_target, call_on_device, device_at, device_index
+from ._devices import DeviceLike, as_target, call_on_device, device_at, device_index
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _handle_complex as _handle_complex
+from ._torch_private import exclude_from_compilation
 
 __all__ = [
     "broadcast",

@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ._arguments import argument
-from ._comm import check_weights
-from ._compat import exclude_from_compilation
-from ._device import (
+from ._chunks import check_weights
+from ._devices import (
     DeviceId,
     DeviceLike,
     Placement,
@@ -21,11 +20,11 @@ from ._device import (
     is_cuda,
     warn_of_ignored_devices,
 )
-from ._device import check_balance as _check_balance
+from ._devices import check_balance as _check_balance
 from ._legacy_names import _get_available_device_type as _get_available_device_type
-from ._one_device import move_output, scatter_to_one
-from ._replica import check_source
-from ._wrapper import Wrapper
+from ._replicas import check_source
+from ._torch_private import exclude_from_compilation
+from ._wrapper import Wrapper, move_output, scatter_to_one
 from .extras.kept import KeptReplicas
 from .replicate import replicate
 

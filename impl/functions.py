@@ -17,19 +17,10 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from ._arguments import argument, as_int, as_tensors, check_tensor, is_tensor
-from ._comm import (
-    SplitTensor,
-    attached_copies,
-    cat_on_device,
-    check_chunk_count,
-    check_gather_inputs,
-    is_wrapper,
-    move_from_cpu,
-    split_into_views,
-    to_device,
-)
-from ._compat import exclude_from_compilation
-from ._device import (
+from ._buckets import attached_copies
+from ._chunks import SplitTensor, check_chunk_count, check_gather_inputs, move_from_cpu
+from ._copies import cat_on_device, is_wrapper, split_into_views, to_device
+from ._devices import (
     CPU,
     DeviceLike,
     as_device_or_current,
@@ -41,6 +32,7 @@ from ._device import (
     with_saved_streams,
 )
 from ._legacy_names import _get_stream as _get_stream
+from ._torch_private import exclude_from_compilation
 from .comm import broadcast_coalesced, reduce_add_coalesced
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]

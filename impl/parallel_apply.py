@@ -10,20 +10,15 @@ import torch
 from torch import Tensor
 
 from ._arguments import argument
-from ._compat import check_not_traced, exclude_from_compilation
-from ._device import DeviceLike, as_device_or_current, is_cpu
+from ._compiled import has_compiled_code
+from ._devices import DeviceLike, as_device_or_current, is_cpu
+from ._errors import CapturedError, capture, reraise
 from ._legacy_names import _get_device_index as _get_device_index
-from ._replica import device_note, has_compiled_code
-from ._threads import (
-    CapturedError,
-    ModuleGroup,
-    call_in,
-    capture,
-    clear_old_casts,
-    reraise,
-    start,
-    thread_states,
-)
+from ._recording import check_not_traced
+from ._references import device_note
+from ._thread_state import call_in, clear_old_casts, thread_states
+from ._threads import ModuleGroup, start
+from ._torch_private import exclude_from_compilation
 
 __all__ = ["get_a_var", "parallel_apply"]
 

@@ -12,21 +12,17 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from ._arguments import SPARSE_LAYOUTS, argument
-from ._comm import (
-    REPLICA_BUFFER_SIZE,
-    as_buffer_size,
-    attached_copies,
-    check_gradient_layout,
-    detached_copies,
-)
-from ._compat import exclude_from_compilation, pause_gc
-from ._compat import is_torchscript_enabled as _is_jit_enabled
-from ._device import DeviceLike, as_device_or_current, is_cpu
+from ._buckets import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
+from ._chunks import as_buffer_size, check_gradient_layout
+from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._legacy_names import _get_device_index as _get_device_index
 from ._legacy_names import _init_script_module as _init_script_module
 from ._legacy_names import _is_script_method as _is_script_method
-from ._replica import ReplicaMap, Tree, build_replicas, collect_tree
-from ._replica import is_script_module as _is_script_module
+from ._replicas import ReplicaMap, Tree, build_replicas, collect_tree
+from ._replicas import is_script_module as _is_script_module
+from ._settings import pause_gc
+from ._torch_private import exclude_from_compilation
+from ._torch_private import is_torchscript_enabled as _is_jit_enabled
 from .comm import broadcast_coalesced
 from .functions import Broadcast
 

@@ -4,13 +4,10 @@ import pytest
 import torch
 from torch import nn
 
+from impl import _buckets as buckets
 from impl import comm, replicate
-from impl._comm import buckets
-from impl._comm.broadcast import attached_copies
-from impl._comm.buckets import packed_alignment
-from impl._comm.copy import copy_bucket
-from impl._comm.reduce import add_buckets
-from impl._device import CPU, alignment_on
+from impl._buckets import add_buckets, attached_copies, copy_bucket, packed_alignment
+from impl._devices import CPU, alignment_on
 from impl.distributed.serialization import (
     TensorMeta,
     copy_to_bytes,

@@ -8,7 +8,7 @@ import torch
 from torch.autograd import forward_ad
 
 from impl import comm, functions, gather, scatter
-from impl._device.stream import current_stream
+from impl._devices import current_stream
 from spec_tests.harness.concurrency.stream_log import streams_of
 
 MOCK = Mock(spec=torch.Tensor)

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import installation
+from impl.extras import install as installation
 from impl_tests.samples import run_python
 
 #: torch.nn.parallel (the reference) before any installation: the name of the package, the package,

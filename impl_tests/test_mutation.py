@@ -10,10 +10,10 @@ from impl_tests.mutation import changes, operators
 from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.trials import Kills
 
-MARKERS = changes.find_changes(("_pytree/markers.py",))
+MARKERS = changes.find_changes(("_containers.py",))
 #: The name of the change that removes the decorator of the class Whole.
 NO_DATACLASS = (
-    "_pytree/markers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> @(lambda f: f)"
+    "_containers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> @(lambda f: f)"
 )
 #: Functions whose names match this pattern usually order work on devices.
 ORDERING_NAME = re.compile(
@@ -85,7 +85,7 @@ def line_of(file, text):
     return (IMPL / file).read_text().splitlines().index(text) + 1
 
 
-def record(lines=(), file="_comm/chunk_sizes.py"):
+def record(lines=(), file="_chunks.py"):
     """Return the record of a passed test that executes ``lines`` of ``file``."""
     return {"seconds": 1, "lines": {file: lines} if lines else {}}
 
@@ -115,8 +115,8 @@ def test_each_call_that_orders_work_has_a_change():
 
 
 def test_equal_changes_of_a_function_are_numbered():
-    found = changes.find_changes(("_comm/split_cat.py",))
-    name = "_comm/split_cat.py _is_channels_last: return False -> pass"
+    found = changes.find_changes(("_copies.py",))
+    name = "_copies.py _is_channels_last: return False -> pass"
     first, second = found[name], found[f"{name} [2]"]
     assert first.text != second.text
     assert (first.before, first.after) == (second.before, second.after)
@@ -128,7 +128,7 @@ def test_the_name_of_a_change_contains_the_class_around_it():
 
 
 def test_a_changed_file_compiles_and_differs_from_the_original():
-    original = (IMPL / "_pytree/markers.py").read_text()
+    original = (IMPL / "_containers.py").read_text()
     for change in MARKERS.values():
         compile(change.text, change.file, "exec")
         assert change.text != original
@@ -139,10 +139,10 @@ def test_only_the_changed_file_differs(tmp_path):
     package = tmp_path / "impl"
     written = {path.relative_to(package).as_posix(): path for path in package.rglob("*.py")}
     differ = {n for n, path in written.items() if path.read_text() != (IMPL / n).read_text()}
-    assert (differ, len(written)) == ({"_pytree/markers.py"}, len(list(IMPL.rglob("*.py"))))
+    assert (differ, len(written)) == ({"_containers.py"}, len(list(IMPL.rglob("*.py"))))
 
 
-IF = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
+IF = line_of("_chunks.py", "    if extent == 0:")
 
 
 @pytest.mark.parametrize(
@@ -156,17 +156,17 @@ IF = line_of("_comm/chunk_sizes.py", "    if extent == 0:")
     ids=["the line", "the statement around it", "the file", "tests without lines are added"],
 )
 def test_find_tests_returns_tests_of_the_line_or_of_code_around_it(records, expected):
-    assert ExecutedLines(records).find_tests("_comm/chunk_sizes.py", IF) == expected
+    assert ExecutedLines(records).find_tests("_chunks.py", IF) == expected
 
 
 def test_find_tests_returns_all_tests_for_a_file_that_only_runs_at_import():
-    file = "_pytree/markers.py"
+    file = "_containers.py"
     lines = ExecutedLines({"a": record([1]), "b": record()})
     assert lines.find_tests(file, line_of(file, "class Whole(Generic[T]):")) == {"a", "b"}
 
 
 def test_find_tests_returns_the_tests_of_a_function_for_its_decorator():
-    file = "_compat/gc_pause.py"
+    file = "_settings.py"
     line = line_of(file, "@contextmanager")
     lines = ExecutedLines({"inside": record([line + 10], file), "far": record([1])})
     assert lines.find_tests(file, line) == {"inside"}
@@ -174,7 +174,7 @@ def test_find_tests_returns_the_tests_of_a_function_for_its_decorator():
 
 def test_impl_distributed_is_not_changed():
     names = {path.relative_to(IMPL).as_posix() for path in changes.list_sources()}
-    assert {"__init__.py", "comm.py", "_device/device.py"} <= names
+    assert {"__init__.py", "comm.py", "_devices.py"} <= names
     assert not names & {"distributed/__init__.py", "distributed/gradients.py"}
 
 

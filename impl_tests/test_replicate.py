@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from impl import replicate
-from impl._replica import collect_tree
+from impl._replicas import collect_tree
 from impl.replicate import (
     _broadcast_coalesced_reshape,
     _partition_tensors,

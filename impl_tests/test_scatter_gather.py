@@ -13,10 +13,9 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import DataParallel, SplitAlong, Whole, gather, scatter
-from impl._pytree.inputs import SplitLeaf
-from impl._split import split_leaves
+from impl._inputs import SplitLeaf
 from impl.functions import ScatteredChunks
-from impl.scatter_gather import scatter_kwargs
+from impl.scatter_gather import scatter_kwargs, split_leaves
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.stream_log import CopyLog
 from spec_tests.strategies.tensor_subclasses import (

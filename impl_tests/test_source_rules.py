@@ -79,7 +79,7 @@ def test_only_the_installation_contains_strings_with_names_of_the_reference(path
     # Code could pass such a string to `import_module`. impl_tests/test_installation.py
     # checks that the installation calls no object of the reference.
     found = [text for text in strings(path) if text.startswith(FORBIDDEN)]
-    assert bool(found) == (name_of(path) == "installation.py")
+    assert bool(found) == (name_of(path) == "extras/install.py")
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)
@@ -99,7 +99,7 @@ def test_impl_can_be_imported_without_the_reference():
 def test_only_the_device_module_compares_device_types(path):
     found = [name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES)]
     found += [text for value in TYPE_VALUES for text in comparisons_with(path, value)]
-    assert bool(found) == (name_of(path) == "_device/device.py")
+    assert bool(found) == (name_of(path) == "_devices.py")
 
 
 @pytest.mark.parametrize("path", IMPL, ids=name_of)

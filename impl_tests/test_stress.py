@@ -12,7 +12,7 @@ from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import not_run
 
 #: Files of impl whose locks stress must need.
-GUARDED = ("_compat/gc_pause.py", "extras/hold.py")
+GUARDED = ("_settings.py", "extras/hold.py")
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 
 

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import impl
-from impl._device import device as device_module
+from impl import _devices as device_module
 
 
 class _Refusing:

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .._arguments import argument, as_int, check_tensor
-from .._comm import check_weights
-from .._device import CPU, DeviceLike, as_device_or_current, device_index
+from .._chunks import check_weights
+from .._devices import CPU, DeviceLike, as_device_or_current, device_index
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
 from .gradients import GradientReducer, get_reducer

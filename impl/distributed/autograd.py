@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from .._compat import has_hooks
+from .._torch_private import has_hooks
 from .process_group import Communicator
 
 #: A function that :class:`ExitParallelRegion` calls with its sentinel when backward starts.

@@ -18,7 +18,7 @@ from torch.autograd import Function
 from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
-from .._compat import call_after_backward, has_accumulate_hooks, is_needed_in_backward
+from .._torch_private import call_after_backward, has_accumulate_hooks, is_needed_in_backward
 from .process_group import Communicator
 
 

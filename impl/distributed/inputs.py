@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._pytree import CopiedLeaf, InputLeaves, Leaf, Node, SplitLeaf, format_path, is_tensor_dict
-from .._split import split_leaves, split_lengths
+from .._containers import Leaf, Node, format_path, is_tensor_dict
+from .._inputs import CopiedLeaf, InputLeaves, SplitLeaf
+from ..scatter_gather import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch.distributed as dist
 
-from .._threads import CapturedError, capture
+from .._errors import CapturedError, capture
 
 #: Seconds after which a rank that has not responded counts as missing. Ranks that wait in a
 #: collective look once a second whether a check is requested.

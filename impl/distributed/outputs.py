@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._pytree import InputLeaves, Leaf
+from .._containers import Leaf
+from .._inputs import InputLeaves
 from .autograd import ExitParallelRegion, PrepareBackward
 from .process_group import Communicator
 from .rank_result import RankResult, Returned

@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.futures import Future
 
-from .._device import CPU, is_cpu
+from .._devices import CPU, is_cpu
 from .._threads import start
 from .liveness import LivenessCheck
 

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._device import call_on_device
-from .._threads import CapturedError, capture
+from .._devices import call_on_device
+from .._errors import CapturedError, capture
 from .inputs import Fingerprint, ShardedInputs, check_same_inputs
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error

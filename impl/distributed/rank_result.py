@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from .._threads import format_error, raise_rebuilt
+from .._errors import format_error, raise_rebuilt
 from .serialization import TensorMeta
 
 

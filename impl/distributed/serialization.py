@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .._device import alignment_on, is_on_cpu
+from .._devices import alignment_on, is_on_cpu
 
 
 class TensorMeta(NamedTuple):

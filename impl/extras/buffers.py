@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._comm import detached_copies
-from .._compat import call_with_inference_mode, version_counters
-from .._replica import check_source
+from .._buckets import detached_copies
+from .._replicas import check_source
+from .._torch_private import call_with_inference_mode, version_counters
 from .changes import find_comparable
 from .state import CopiedTensors, NamedModules, find_module, join_names
 

@@ -19,14 +19,11 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from .._comm import REPLICA_BUFFER_SIZE, detached_copies, is_wrapper, plan_buckets
-from .._compat import (
-    exclude_from_compilation,
-    register_fork_handler,
-    use_plain_operators,
-    use_unrecorded_views,
-)
-from .._device import is_of_type
+from .._buckets import REPLICA_BUFFER_SIZE, detached_copies, plan_buckets
+from .._copies import is_wrapper
+from .._devices import is_of_type
+from .._settings import register_fork_handler
+from .._torch_private import exclude_from_compilation, use_plain_operators, use_unrecorded_views
 
 #: The number of elements in the sample of a tensor.
 _SAMPLE_SIZE = 16

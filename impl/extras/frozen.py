@@ -11,9 +11,11 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from .._comm import detached, detached_copies
-from .._compat import call_with_inference_mode, register_fork_handler, version_counters
-from .._device import current_stream_by_device
+from .._buckets import detached_copies
+from .._copies import detached
+from .._devices import current_stream_by_device
+from .._settings import register_fork_handler
+from .._torch_private import call_with_inference_mode, version_counters
 from .changes import Samples, StepWatcher, find_comparable, memory_of, read_layouts
 
 

@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._compat import call_with_inference_mode, has_modes_or_transforms, register_fork_handler
-from .._device import DeviceId, as_device_or_current, current_stream_by_device
-from .._replica import Tree, collect_tree, is_script_module
+from .._devices import DeviceId, as_device_or_current, current_stream_by_device
+from .._replicas import Tree, collect_tree, is_script_module
+from .._settings import register_fork_handler
+from .._torch_private import call_with_inference_mode, has_modes_or_transforms
 from .buffers import Buffers
 from .changes import StepWatcher, find_comparable
 from .state import Attributes, CopiedTensors, join_names

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from .._arguments import argument, as_int
-from .._compat import exclude_from_compilation, has_modes_or_transforms
-from .._device import DeviceLike
-from .._replica import check_source
+from .._devices import DeviceLike
+from .._replicas import check_source
+from .._torch_private import exclude_from_compilation, has_modes_or_transforms
 from .._wrapper import Wrapper
 from ..replicate import replicate_with
 from .frozen import FrozenCopies, find_frozen_copies, free_frozen_copies

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .._arguments import argument
-from .._compat import compiled_module, exclude_from_compilation, module_has_hooks
-from .._device import DeviceLike
-from .._pytree import InputLeaves, SplitAlong, format_path
-from .._split import has_one_row_per_device
+from .._containers import SplitAlong, format_path
+from .._devices import DeviceLike
+from .._inputs import InputLeaves
+from .._torch_private import compiled_module, exclude_from_compilation, module_has_hooks
 from ..data_parallel import DataParallel
-from ..scatter_gather import gather
+from ..scatter_gather import gather, has_one_row_per_device
 
 __all__ = ["DataParallelWithLoss"]
 

@@ -8,19 +8,12 @@ from queue import SimpleQueue
 from typing import Any
 
 from .._arguments import argument
-from .._device import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
-from .._one_device import move_output, scatter_to_one
-from .._replica import has_compiled_code
-from .._threads import (
-    CapturedError,
-    ModuleGroup,
-    PendingCall,
-    call_in,
-    clear_old_casts,
-    reraise,
-    start,
-    thread_states,
-)
+from .._compiled import has_compiled_code
+from .._devices import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
+from .._errors import CapturedError, reraise
+from .._thread_state import call_in, clear_old_casts, thread_states
+from .._threads import ModuleGroup, PendingCall, start
+from .._wrapper import move_output, scatter_to_one
 
 
 class ReplicaPool:

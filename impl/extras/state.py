@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from .._compat import version_counters
+from .._torch_private import version_counters
 from .changes import Samples, find_difference, memory_of, read_layouts
 
 #: The name of each module of a tree, and the module. The root is first.

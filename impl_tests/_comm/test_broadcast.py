@@ -1,4 +1,4 @@
-"""impl._comm.broadcast: copies of tensors, and the sums of their gradients."""
+"""impl._buckets: copies of tensors, and the sums of their gradients."""
 
 import threading
 import weakref
@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from impl._comm import broadcast
-from impl._comm.broadcast import attached_copies, detached_copies
+from impl import _buckets as broadcast
+from impl._buckets import attached_copies, detached_copies
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.strategies.tensor_subclasses import WARNINGS
 

@@ -1,15 +1,9 @@
-"""impl._comm.buckets: the assignment of tensors to buckets, and packing into flat tensors."""
+"""impl._buckets: the assignment of tensors to buckets, and packing into flat tensors."""
 
 import pytest
 import torch
 
-from impl._comm.buckets import (
-    pack,
-    plan_buckets,
-    sizes_in_bytes,
-    sorted_by_index,
-    unpack,
-)
+from impl._buckets import pack, plan_buckets, sizes_in_bytes, sorted_by_index, unpack
 
 
 def floats(*counts):

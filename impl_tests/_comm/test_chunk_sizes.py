@@ -7,8 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impl._comm import checks
-from impl._comm.chunk_sizes import check_weights, chunk_lengths
+from impl import _chunks as checks
+from impl._chunks import check_weights, chunk_lengths
 
 
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any))

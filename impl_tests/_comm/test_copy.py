@@ -1,18 +1,12 @@
-"""impl._comm.copy: copies of single tensors and of buckets, and the streams of copies."""
+"""impl._copies: copies of single tensors and of buckets, and the streams of copies."""
 
 import itertools
 
 import pytest
 import torch
 
-from impl._comm.copy import (
-    copy_bucket,
-    partition_by_size,
-    row_major_copy,
-    to_device,
-    wrapper_to_device,
-)
-from impl._comm.stream_copy import copy_chunks
+from impl._buckets import copy_bucket, partition_by_size
+from impl._copies import copy_chunks, row_major_copy, to_device, wrapper_to_device
 from impl_tests.samples import OperatorLog
 from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 

@@ -1,9 +1,9 @@
-"""impl._comm.reduce: the order of addition, and the device and other properties of sums."""
+"""impl._buckets: the order of addition, and the device and other properties of sums."""
 
 import pytest
 import torch
 
-from impl._comm.reduce import add_buckets, reduce_lists
+from impl._buckets import add_buckets, reduce_lists
 
 #: Addends whose float32 sum depends on the order: 1 + 2**25 rounds to 2**25.
 WEIGHTS = (1.0, 2.0**25, -(2.0**25), 1.0)

@@ -1,4 +1,4 @@
-"""impl._comm.split_cat: dtype and memory format of joined tensors."""
+"""impl._copies: dtype and memory format of joined tensors."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._prims_common import suggest_memory_format
 
-from impl._comm.split_cat import cat_on_device
+from impl._copies import cat_on_device
 
 CPU = torch.device("cpu")
 

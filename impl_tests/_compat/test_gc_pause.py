@@ -1,4 +1,4 @@
-"""impl._compat.gc_pause and forks: pauses of the garbage collector, and forked processes."""
+"""impl._settings and forks: pauses of the garbage collector, and forked processes."""
 
 import gc
 import os
@@ -6,9 +6,8 @@ import threading
 
 import pytest
 
-from impl._compat import gc_pause
-from impl._compat.forks import register_fork_handler
-from impl._compat.gc_pause import pause_gc
+from impl import _settings as gc_pause
+from impl._settings import pause_gc, register_fork_handler
 from impl_tests.samples import call_in_thread
 
 

@@ -1,13 +1,13 @@
-"""impl._compat.recording: wrappers and functions under torch.export and torch.jit.trace."""
+"""impl._recording: wrappers and functions under torch.export and torch.jit.trace."""
 
 import pytest
 import torch
 from torch import nn
 
 import impl
-from impl._compat import compiler_private
-from impl._compat.recording import ProfilerSpan, is_movable, move_tensors
-from impl._pytree.markers import Whole
+from impl import _torch_private as compiler_private
+from impl._containers import Whole
+from impl._recording import ProfilerSpan, is_movable, move_tensors
 from impl_tests.samples import Pair
 
 

@@ -10,28 +10,22 @@ from pathlib import Path
 import pytest
 import torch
 
-from impl._compat import (
-    call_after_backward,
-    compile_only_inlined,
-    compiler_private,
-    exclude_from_compilation,
-    torch_private,
-)
+from impl import _torch_private as torch_private
+from impl._torch_private import call_after_backward, compile_only_inlined, exclude_from_compilation
 
-IMPL = Path(torch_private.__file__).parents[1]
+IMPL = Path(torch_private.__file__).parent
 TREES = {
     path.relative_to(IMPL).as_posix(): ast.parse(path.read_text("utf-8"))
     for path in IMPL.rglob("*.py")
 }
-PRIVATE_MODULES = ("_compat/compiler_private.py", "_compat/torch_private.py")
+PRIVATE_MODULES = ("_torch_private.py",)
 OTHERS = sorted(TREES.keys() - set(PRIVATE_MODULES))
-#: Name -> public function of the two modules.
+#: Name -> public function of the module.
 FUNCTIONS = {
     name: value
-    for module in (compiler_private, torch_private)
-    for name, value in vars(module).items()
+    for name, value in vars(torch_private).items()
     if inspect.isfunction(value)
-    and value.__module__ == module.__name__
+    and value.__module__ == torch_private.__name__
     and not name.startswith("_")
 }
 #: Names with a leading underscore that any module of impl may use.
@@ -120,10 +114,8 @@ def test_private_name_in_the_docstring_exists_in_torch(function):
 
 
 def test_every_function_with_a_private_name_is_used():
-    users = sorted(set(OTHERS) - {"_compat/__init__.py"})
-    imports = [node for name in users for node in ast.walk(TREES[name])]
-    sources = ("_compat", "compiler_private", "torch_private")
-    found = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module in sources]
+    imports = [node for name in OTHERS for node in ast.walk(TREES[name])]
+    found = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module == "_torch_private"]
     assert {alias.name for node in found for alias in node.names} >= FUNCTIONS.keys()
 
 

@@ -9,7 +9,8 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
-from impl._compat import compiler_private, torch_private
+from impl import _torch_private as compiler_private
+from impl import _torch_private as torch_private
 from impl_tests.samples import FunctionMode, OperatorLog
 
 

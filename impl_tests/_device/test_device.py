@@ -1,4 +1,4 @@
-"""impl._device.device and stream: device types, runtimes, the CPU as a device, side streams."""
+"""impl._devices and stream: device types, runtimes, the CPU as a device, side streams."""
 
 import pkgutil
 import warnings
@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from impl import DataParallel, comm, scatter
-from impl._device import choose_devices, stream
-from impl._device import device as device_module
-from impl._device import stream as stream_module
-from impl._device.device import runtime, type_to_use
+from impl import _devices as device_module
+from impl import _devices as stream
+from impl import _devices as stream_module
+from impl._devices import choose_devices, runtime, type_to_use
 from impl.functions import Broadcast, Scatter, _get_stream
 
 

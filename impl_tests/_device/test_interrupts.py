@@ -3,15 +3,10 @@
 import pytest
 import torch
 
+from impl import _copies as grad_mode
 from impl import comm
-from impl._comm import grad_mode
-from impl._compat import call_with_setting
-from impl._device import (
-    call_on_device,
-    call_on_stream,
-    call_on_streams,
-    current_stream_by_device,
-)
+from impl._devices import call_on_device, call_on_stream, call_on_streams, current_stream_by_device
+from impl._settings import call_with_setting
 
 
 class InterruptedSetter:

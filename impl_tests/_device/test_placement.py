@@ -1,4 +1,4 @@
-"""impl._device.placement: the devices that DataParallel chooses, and warnings of imbalance."""
+"""impl._devices: the devices that DataParallel chooses, and warnings of imbalance."""
 
 import importlib
 import inspect
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from impl import DataParallel, data_parallel
-from impl._device import placement
-from impl._device.device import as_device_or_current
+from impl import _devices as placement
+from impl._devices import as_device_or_current
 
 CPU = torch.device("cpu")
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)

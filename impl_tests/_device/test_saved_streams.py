@@ -1,11 +1,11 @@
-"""impl._device.saved_streams: backward runs on the streams of forward, and restores streams."""
+"""impl._devices: backward runs on the streams of forward, and restores streams."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from impl._device import saved_streams
+from impl import _devices as saved_streams
 from impl.functions import Scatter
 from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_arange
 

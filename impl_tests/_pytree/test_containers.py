@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from impl import SplitAlong, Whole
-from impl._pytree.containers import Constant, MappingBranch, format_path
-from impl._pytree.inputs import InputLeaves
-from impl._pytree.outputs import OutputLeaves
+from impl._containers import Constant, MappingBranch, format_path
+from impl._inputs import InputLeaves
+from impl._outputs import OutputLeaves
 from impl_tests.samples import Pair
 
 

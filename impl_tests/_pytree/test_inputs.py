@@ -14,9 +14,8 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence, unpack_sequence
 
 from impl import SplitAlong, Whole
-from impl._pytree.containers import Constant, FieldsBranch
-from impl._pytree.inputs import InputLeaves, remove_markers
-from impl._pytree.packed_sequence import cat_packed, count_sequences, split_packed
+from impl._containers import Constant, FieldsBranch, cat_packed, count_sequences, split_packed
+from impl._inputs import InputLeaves, remove_markers
 from impl_tests.samples import FakeNamedTuple
 
 

@@ -1,4 +1,4 @@
-"""impl._pytree.outputs: recognition of containers, and outputs that cannot be joined."""
+"""impl._outputs: recognition of containers, and outputs that cannot be joined."""
 
 import dataclasses
 from types import SimpleNamespace
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from impl._pytree.containers import is_dataclass_instance, is_named_tuple
-from impl._pytree.inputs import InputLeaves
-from impl._pytree.outputs import OutputLeaves
+from impl._containers import is_dataclass_instance, is_named_tuple
+from impl._inputs import InputLeaves
+from impl._outputs import OutputLeaves
 from impl.scatter_gather import gather
 from impl_tests.samples import FakeNamedTuple, Pair
 

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from impl._replica import build
-from impl._replica.former_parameters import FormerParameters
-from impl._replica.module_tree import collect_tree
+from impl import _replicas as build
+from impl._replicas import FormerParameters, collect_tree
 from impl.replicate import replicate
 
 CPUS = ["cpu", "cpu"]

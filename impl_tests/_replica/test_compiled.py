@@ -1,4 +1,4 @@
-"""impl._replica.compiled: replicas of compiled modules, and context variables in backward."""
+"""impl._compiled: replicas of compiled modules, and context variables in backward."""
 
 import sys
 from types import ModuleType
@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 import impl
-from impl._compat.torch_private import next_sequence_nr
-from impl._replica import compiled
-from impl._replica.compiled import has_compiled_code
+from impl import _compiled as compiled
+from impl._compiled import has_compiled_code
+from impl._torch_private import next_sequence_nr
 from spec_tests.divergences.compile_backends import CountingBackend
 from spec_tests.divergences.compiled import COMPILATIONS
 

@@ -1,4 +1,4 @@
-"""impl._replica.references: objects that are shared, in cycles, or left as they are."""
+"""impl._references: objects that are shared, in cycles, or left as they are."""
 
 from functools import partial
 from weakref import ref

@@ -1,4 +1,4 @@
-"""impl._replica.separate_chunks: the tensors that are copied, and the changes that are kept."""
+"""impl._replicas: the tensors that are copied, and the changes that are kept."""
 
 import gc
 import weakref
@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from impl import DataParallel, Whole
-from impl._replica import SeparateChunks
+from impl._replicas import SeparateChunks
 
 
 class Call(nn.Module):

@@ -1,17 +1,11 @@
-"""impl._threads.exceptions: captured exceptions, and the type and text of reraised ones."""
+"""impl._errors: captured exceptions, and the type and text of reraised ones."""
 
 import sys
 from contextlib import suppress
 
 import pytest
 
-from impl._threads.exceptions import (
-    CapturedError,
-    capture,
-    format_error,
-    raise_rebuilt,
-    reraise,
-)
+from impl._errors import CapturedError, capture, format_error, raise_rebuilt, reraise
 from impl_tests.samples import fail_with
 
 LOCATION = "in replica 2 on device 3"

@@ -1,10 +1,10 @@
-"""impl._threads.exceptions: the lifetime of exceptions, and chained and rebuilt ones."""
+"""impl._errors: the lifetime of exceptions, and chained and rebuilt ones."""
 
 import weakref
 
 import pytest
 
-from impl._threads.exceptions import CapturedError, capture, format_error, raise_rebuilt, reraise
+from impl._errors import CapturedError, capture, format_error, raise_rebuilt, reraise
 from impl_tests.samples import fail_with
 from spec_tests.harness.concurrency.leaks import disable_gc
 

@@ -1,4 +1,4 @@
-"""impl._threads.group: exchanges end if a module will not come."""
+"""impl._threads: exchanges end if a module will not come."""
 
 import contextlib
 import sys
@@ -11,7 +11,8 @@ from torch import nn
 
 import impl
 from impl import SyncBatchNorm, parallel_apply
-from impl._threads import group, start
+from impl import _threads as group
+from impl._threads import start
 from impl_tests.samples import run_python
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
 

@@ -1,4 +1,4 @@
-"""impl._threads.locals: the number of thread-local values."""
+"""impl._thread_state: the number of thread-local values."""
 
 import ctypes
 import importlib
@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from impl._threads import locals as thread_locals
-from impl._threads import pool as thread_pool
+from impl import _thread_state as thread_locals
+from impl import _threads as thread_pool
 from impl_tests.samples import call_in_thread
 from spec_tests.harness.environment.topology import not_run
 

@@ -1,4 +1,4 @@
-"""impl._threads.pool: the worker threads, their reuse and end, and released objects."""
+"""impl._threads: the worker threads, their reuse and end, and released objects."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from impl._threads import pool as thread_pool
+from impl import _threads as thread_pool
 from impl_tests.samples import FunctionMode, fail_with
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
 from spec_tests.harness.environment import interpreter

@@ -1,4 +1,4 @@
-"""impl._threads.pool: forked processes, and the end of a process with worker threads."""
+"""impl._threads: forked processes, and the end of a process with worker threads."""
 
 import signal
 from pathlib import Path

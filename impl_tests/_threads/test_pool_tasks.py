@@ -1,4 +1,4 @@
-"""impl._threads.pool: the state of a worker when the caller receives an outcome."""
+"""impl._threads: the state of a worker when the caller receives an outcome."""
 
 import threading
 import weakref
@@ -7,10 +7,9 @@ from functools import partial
 import pytest
 import torch
 
-from impl._device import CPU
-from impl._threads import pool
-from impl._threads.locals import SINGLE_USE_THREADS
-from impl._threads.state import call_in, thread_states
+from impl import _threads as pool
+from impl._devices import CPU
+from impl._thread_state import SINGLE_USE_THREADS, call_in, thread_states
 
 REUSES_WORKERS = pytest.mark.skipif(
     SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"

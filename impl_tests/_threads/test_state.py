@@ -1,4 +1,4 @@
-"""impl._threads.state: transfer of the caller's thread state to replicas, and its restoration."""
+"""impl._thread_state: transfer of the caller's thread state to replicas, and its restoration."""
 
 import contextvars
 import gc
@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
+from impl import _devices as device_module
+from impl import _thread_state as thread_state
+from impl import _threads as pool
 from impl import parallel_apply
-from impl._device import device as device_module
-from impl._threads import pool
-from impl._threads import state as thread_state
 from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.strategies.thread_state import thread_states, visible_states
 

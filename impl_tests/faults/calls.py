@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd.graph import _engine_run_backward
 
-from impl._comm.grad_mode import without_grad
+from impl._copies import without_grad
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.harness import traverse
 from spec_tests.harness.environment.target import Target

@@ -61,7 +61,7 @@ def _check_functions(shared: SharedModules, rng: random.Random) -> None:
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     _check_equal(grad.detach(), 2 * x.detach())
     _check_equal(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
-    side_stream = shared.import_module("_device").side_stream
+    side_stream = shared.import_module("_devices").side_stream
     if side_stream(devices[0]) is not side_stream(devices[0]):
         raise AssertionError(f"{devices[0]} has two side streams")
 
@@ -208,7 +208,7 @@ def _check_frozen(shared: SharedModules, rng: random.Random) -> None:
 
 def _check_pool(shared: SharedModules, rng: random.Random) -> None:
     """Check that a pool of workers runs each function in its own thread, and ends all threads."""
-    pool = shared.import_module("_threads.pool")._Pool()
+    pool = shared.import_module("_threads")._Pool()
     for _ in range(rng.randint(1, 5)):
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
@@ -224,7 +224,7 @@ def _check_pool(shared: SharedModules, rng: random.Random) -> None:
 
 def _check_pause_gc(shared: SharedModules, rng: random.Random) -> None:
     """Check that the garbage collector is off inside a block of pause_gc."""
-    with shared.import_module("_compat.gc_pause").pause_gc():
+    with shared.import_module("_settings").pause_gc():
         if gc.isenabled():
             raise AssertionError("the garbage collector is on inside a block of pause_gc")
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.autograd.profiler import record_function
 
-from .compiler_private import compile_only_inlined, exclude_from_compilation
+from ._torch_private import compile_only_inlined, exclude_from_compilation
 
 #: Types whose values contain no tensor and no marker such as ``Whole``.
 _CONSTANTS = (type(None), bool, int, float, complex, str, bytes)

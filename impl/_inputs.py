@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._arguments import SPARSE_LAYOUTS, is_tensor
-from .._compat import pytree_node
-from .containers import (
+from ._arguments import SPARSE_LAYOUTS, is_tensor
+from ._containers import (
     BRANCHES,
     MEMORY_ERRORS,
     Branch,
@@ -21,15 +20,18 @@ from .containers import (
     MappingBranch,
     NamedTupleBranch,
     Node,
+    PackedBranch,
     RegisteredBranch,
+    SplitAlong,
+    Whole,
+    count_sequences,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
     is_registered,
     is_tensor_dict,
 )
-from .markers import SplitAlong, Whole
-from .packed_sequence import PackedBranch, count_sequences
+from ._torch_private import pytree_node
 
 
 @dataclass(slots=True, eq=False)

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
-from .._compat import (
+from ._inputs import InputLeaves
+from ._torch_private import (
     compiled_module,
     compiler_of_module,
     compiler_of_wrapper,
@@ -28,7 +29,6 @@ from .._compat import (
     next_sequence_nr,
     was_created_since,
 )
-from .._pytree import InputLeaves
 
 #: The attribute of replicas that run compiled code, or have submodules that do.
 _COMPILED_FLAG = "_has_compiled_code"

@@ -1,11 +1,54 @@
-"""A pause of Python's garbage collector while many long-lived objects are created."""
+"""Settings that a call changes and restores, handlers of forks, and a pause of the collector."""
 
 import gc
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock, get_ident
+from typing import Any, TypeVar
 
-from .forks import register_fork_handler
+# Calls of functions while a setting, such as the current device, has another value.
+
+
+_T = TypeVar("_T")
+_R = TypeVar("_R")
+
+
+def call_with_setting(
+    set_value: Callable[[_T], object],
+    value: _T,
+    before: _T,
+    function: Callable[..., _R],
+    *args: Any,
+    **kwargs: Any,
+) -> _R:
+    """Call ``function(*args, **kwargs)`` between ``set_value(value)`` and ``set_value(before)``.
+
+    Return the result of the function. ``before`` is restored even after an interrupt. A ``with``
+    block would not always restore it: an interrupt at the start of ``__exit__`` skips the rest of
+    this method.
+    """
+    try:
+        set_value(value)
+        return function(*args, **kwargs)
+    finally:
+        try:
+            set_value(before)
+        except BaseException:  # An interrupt may have stopped `set_value`.
+            set_value(before)
+            raise
+
+
+# Handlers that run in forked children.
+
+
+def register_fork_handler(handler: Callable[[], None]) -> None:
+    """Register ``handler``, which runs in every forked child. A child has only one thread."""
+    if hasattr(os, "register_at_fork"):  # Windows has no forks.
+        os.register_at_fork(after_in_child=handler)
+
+
+# A pause of Python's garbage collector while many long-lived objects are created.
 
 
 @contextmanager

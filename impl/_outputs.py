@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from .._compat import pytree_node
-from .containers import (
+from ._containers import (
     BRANCHES,
     MEMORY_ERRORS,
     Branch,
@@ -36,6 +35,7 @@ from .containers import (
     is_registered,
     is_tensor_dict,
 )
+from ._torch_private import pytree_node
 
 #: Iterable types that are not treated as containers.
 _SINGLE_VALUES = (

@@ -16,7 +16,7 @@ from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
-from ._arguments import argument
+from .._arguments import argument
 
 #: The name of the package impl, which may be vendored under another name.
 _PACKAGE = __name__.rpartition(".")[0]

@@ -1,0 +1,345 @@
+"""Copies of tensors between devices, and splits and concatenations along a dimension."""
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from ._arguments import as_int
+from ._devices import accelerator_type, call_on_stream, device_at, is_cpu, is_of_type, is_stream
+from ._settings import call_with_setting
+from ._torch_private import use_plain_operators
+
+# Whether gradients are needed, and a decorator for functions that run while grad mode is off.
+
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+
+def needs_grad(tensors: Iterable[Tensor]) -> bool:
+    """Return whether grad mode is on and one of ``tensors`` requires grad."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Return a function that calls ``function`` while grad mode is off.
+
+    The earlier grad mode is restored, even after an interrupt.
+    """
+
+    def run(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        before = torch.is_grad_enabled()
+        return call_with_setting(torch.set_grad_enabled, False, before, function, *args, **kwargs)
+
+    return run
+
+
+# Splitting and concatenation of tensors along a dimension.
+
+
+def is_wrapper(tensor: Tensor) -> bool:
+    """Return whether the class of ``tensor`` defines its own ``__torch_dispatch__``.
+
+    The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
+    no ``split_with_sizes``.
+    """
+    return is_wrapper_class(type(tensor))
+
+
+def is_wrapper_class(tensor_class: type[Tensor]) -> bool:
+    """Return whether ``tensor_class`` defines its own ``__torch_dispatch__``."""
+    return tensor_class.__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
+def wrap_dim(dim: int, num_dims: int) -> int:
+    """Return ``dim`` as a non-negative dimension of a tensor with ``num_dims`` dimensions.
+
+    Raises:
+        IndexError: The tensor has no dimension ``dim``.
+        TypeError: ``dim`` is not an int.
+    """
+    dim = as_int("dim", dim)
+    # As in PyTorch, a 0-dim tensor has the dimensions 0 and -1.
+    extent = max(num_dims, 1)
+    if not -extent <= dim < extent:
+        raise IndexError(
+            "Dimension out of range (expected to be in range of "
+            f"[{-extent}, {extent - 1}], but got {dim})"
+        )
+    return dim % extent
+
+
+def split_into_views(
+    tensor: Tensor, count: int, lengths: Sequence[int] | None, dim: int
+) -> tuple[Tensor, ...]:
+    """Split ``tensor`` into views of ``lengths`` rows, or evenly into at most ``count`` views.
+
+    Raises:
+        IndexError: ``tensor`` has no dimension ``dim``.
+        RuntimeError: ``tensor`` is 0-dim, a length is negative, or the sum of the lengths is not
+            the number of rows.
+        NotImplementedError: ``tensor`` is sparse.
+    """
+    dim = wrap_dim(dim, tensor.dim())
+    if lengths is None:
+        return torch.chunk(tensor, count, dim)
+    return torch.split_with_sizes(tensor, list(lengths), dim)
+
+
+def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
+    """Concatenate one or more ``tensors`` along the non-negative ``dim``, on ``device``.
+
+    The new tensor has the layout and dtype of the first input, but a complex dtype if any input is
+    complex. It is channels-last if all inputs are, else row-major. The host waits only for copies
+    to the CPU.
+    """
+    out = torch.empty(
+        cat_shape(tensors, dim),
+        dtype=_cat_dtype(tensors),
+        layout=tensors[0].layout,
+        device=device,
+        memory_format=_common_memory_format(tensors),
+    )
+    return copy_into_slices(out, tensors, dim)
+
+
+def cat_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
+    """Return the shape of ``tensors`` concatenated along ``dim``."""
+    shape = list(tensors[0].shape)
+    shape[dim] = sum(tensor.size(dim) for tensor in tensors)
+    return shape
+
+
+def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
+    """Concatenate ``tensors`` along ``dim`` into ``out``. Return ``out``."""
+    is_awaited = is_cpu(out.device)
+    slices = torch.split_with_sizes(out, [tensor.size(dim) for tensor in tensors], dim)
+    for part, tensor in zip(slices, tensors, strict=True):
+        part.copy_(tensor, non_blocking=not is_awaited)
+    return out
+
+
+def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
+    dtypes = [tensor.dtype for tensor in tensors]
+    complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
+    if not complex_dtypes or dtypes[0].is_complex:
+        return dtypes[0]
+    # A real result would lose the imaginary parts.
+    return functools.reduce(torch.promote_types, [dtypes[0], *complex_dtypes])
+
+
+def _common_memory_format(tensors: Iterable[Tensor]) -> torch.memory_format:
+    formats = {_memory_format(tensor) for tensor in tensors}
+    return formats.pop() if len(formats) == 1 else torch.contiguous_format
+
+
+def _memory_format(tensor: Tensor) -> torch.memory_format:
+    if tensor.layout is not torch.strided or not _is_channels_last(tensor):
+        return torch.contiguous_format
+    return torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+
+
+def _is_channels_last(tensor: Tensor) -> bool:
+    """Return whether ``tensor`` is channels-last and not row-major.
+
+    The strides of a channels-last tensor increase in this order: channels, width, height, depth,
+    batch.
+    """
+    shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
+    if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
+        return False
+    min_stride = 0
+    for dim in (1, *range(dims - 1, 1, -1), 0):
+        # Images of one element have the same strides in both formats and count as row-major.
+        is_ambiguous = dim == 0 and min_stride == strides[1]
+        if strides[dim] < min_stride or is_ambiguous:
+            return False
+        min_stride = strides[dim] * shape[dim]
+    return True
+
+
+# Copies of tensors whose class or whose attributes are not those of a new tensor.
+#
+# A class with its own ``__torch_dispatch__`` copies its tensors itself, with their attributes.
+# All other tensors are copied as plain tensors, and the copies get class and attributes
+# afterwards.
+
+
+#: The classes of tensors that support all operators; a subclass may not.
+PLAIN_CLASSES = frozenset((Tensor, nn.Parameter))
+
+
+class _Subclass(Tensor):
+    """A subclass of Tensor without operators of its own."""
+
+
+#: The attributes that mark a tensor of a subclass as a Parameter.
+_PARAMETER_MARKS = frozenset(
+    nn.Parameter(torch.empty(0, device="cpu").as_subclass(_Subclass)).__dict__
+)
+
+
+def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
+    """Return ``copy`` with the class of ``source``, and with the attributes that it lacks.
+
+    The attributes are the same objects as those of ``source``. The copy of a Parameter is a plain
+    tensor, because it is not a leaf of the autograd graph.
+    """
+    if copy is source or is_wrapper(source):
+        return copy
+    kind = type(source)
+    if not issubclass(kind, nn.Parameter) and type(copy) is not kind:
+        copy = copy.as_subclass(kind)
+    copy_attributes(source, copy)
+    return copy
+
+
+def detached(tensor: Tensor, source: Tensor) -> Tensor:
+    """Return a new tensor with the memory of ``tensor``, and the class of a copy of ``source``.
+
+    A replica may set attributes of the new tensor or call ``requires_grad_``.
+    """
+    if type(tensor) in PLAIN_CLASSES and not source.__dict__:
+        return tensor.detach()
+    with use_plain_operators():
+        detached = tensor.detach()
+    return with_class_and_attributes(detached, source)
+
+
+def copy_attributes(source: Tensor, copy: Tensor) -> None:
+    """Copy the attributes of ``source`` to ``copy``, except those that ``copy`` already has."""
+    attributes: dict[str, Any] = copy.__dict__
+    for name, value in source.__dict__.items():
+        if name not in _PARAMETER_MARKS:
+            attributes.setdefault(name, value)
+
+
+# Copies of tensors, and of buckets of tensors, between devices.
+#
+# Small dense tensors of a bucket are packed into one flat tensor for the transfer.
+
+
+def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+    """Return ``tensor`` on ``device``, with the same dense strides. Gradients flow back to it.
+
+    A tensor that is already on ``device`` is copied only if ``copy`` is True. The host waits only
+    for copies to the CPU, because no stream orders later reads on the CPU.
+    """
+    return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
+
+
+def wrapper_to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+    """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back.
+
+    If ``tensor`` is already on ``device``, it is copied only if ``copy`` is True.
+    """
+    if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
+        return to_device(tensor, device, copy=copy)
+    # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
+    # dense gradient of the nested tensor's values.
+    nested: Any = tensor
+    lengths = nested.lengths()  # None if there are no gaps between the rows.
+    return torch.nested.nested_tensor_from_jagged(
+        to_device(nested.values(), device),
+        to_device(nested.offsets(), device),
+        None if lengths is None else to_device(lengths, device),
+        jagged_dim=next(dim for dim, size in enumerate(nested.shape) if type(size) is not int),
+    )
+
+
+def tensor_dict_to_device(value: Any, device: torch.device) -> Any:
+    """Return a TensorDict with all tensors on ``device``. Gradients flow back."""
+    if all(tensor.device == device for tensor in value.values(True, True)):
+        return value
+    moved = value.to(device)
+    # A TensorDict may have no device of its own, so that its tensors may be on several devices.
+    return moved if value.device is not None else moved.clear_device_()
+
+
+def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copy one tensor, dense or sparse, to ``device``; dense copies are row-major."""
+    if tensor.layout not in (torch.strided, torch.sparse_coo):
+        # `copy_` needs as many elements in the copy, and `empty` does not know block layouts.
+        return to_device(tensor, device, copy=True)
+    copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
+    return copy.copy_(tensor, non_blocking=not is_cpu(device))
+
+
+# Copies of chunks on streams that the caller passes.
+#
+# The stream of a chunk stays current for the following chunks, until a chunk has another stream.
+
+
+#: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
+#: than chunks.
+Streams = Sequence[torch.Stream | None] | None
+
+
+def check_streams(streams: object) -> None:
+    """Check that ``streams`` is None or a sequence of the accelerator's streams and Nones."""
+    if streams is None:
+        return
+    if not isinstance(streams, Sequence):
+        raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
+    if not all(stream is None or is_stream(stream) for stream in streams):
+        raise RuntimeError(
+            "Unknown data type found in stream list. "
+            f"Need torch.{accelerator_type()}.Stream or None"
+        )
+    for index, stream in enumerate(streams):
+        if stream is not None and not is_of_type(stream.device, accelerator_type()):
+            raise RuntimeError(
+                f"Expected streams of {accelerator_type()} devices, but the stream at index "
+                f"{index} is on {stream.device}"
+            )
+
+
+def chunks_to_devices(
+    chunks: Sequence[Tensor],
+    ordinals: Sequence[int],
+    streams: Streams,
+) -> tuple[Tensor, ...]:
+    """Return the chunks on their devices. A chunk that is already on its device is not copied."""
+    results = []
+    stream = None
+    # If there are fewer chunks than devices, the remaining devices are not checked.
+    for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
+        if chunk.get_device() != ordinal:
+            stream = _find_stream(streams, index, ordinal) or stream
+            chunk = _call_on(stream, to_device, chunk, device_at(ordinal))
+        results.append(chunk)
+    return tuple(results)
+
+
+def copy_chunks(
+    chunks: Sequence[Tensor], outputs: Sequence[Tensor], streams: Streams
+) -> tuple[Tensor, ...]:
+    """Copy each chunk into its output, and return the outputs."""
+    stream = None
+    for index, (chunk, output) in enumerate(zip(chunks, outputs, strict=True)):
+        stream = _find_stream(streams, index, output.get_device()) or stream
+        _call_on(stream, partial(output.copy_, non_blocking=True), chunk)
+    return tuple(outputs)
+
+
+def _call_on(stream: torch.Stream | None, function: Callable[..., Tensor], *args: Any) -> Tensor:
+    return function(*args) if stream is None else call_on_stream(stream, function, *args)
+
+
+def _find_stream(streams: Streams, index: int, ordinal: int) -> torch.Stream | None:
+    """Return the stream for the chunk ``index``, or None.
+
+    Raise RuntimeError if the stream does not belong to the device ``ordinal``.
+    """
+    stream = streams[index] if streams is not None and index < len(streams) else None
+    if stream is not None and stream.device_index != ordinal:
+        raise RuntimeError(
+            f"Expected the device associated with the stream at index {index} "
+            f"(was {stream.device_index}) to match the device supplied at that index "
+            f"(expected {ordinal})"
+        )
+    return stream
