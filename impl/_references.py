@@ -151,8 +151,8 @@ def _members(value: Any) -> Sequence[Any] | set[Any]:
 
 #: The remedy that warnings and notes name.
 _REMEDY = (
-    "Replicas rebind methods, partials and containers, not closures and other objects: make the "
-    "function a method of the module, or bind it with types.MethodType(function, module)"
+    "Replicas rebind methods, partials, lists and dictionaries, not closures and other objects: "
+    "make the function a method of the module, or bind it with types.MethodType(function, module)"
 )
 #: The number of steps from an attribute to a held module, at most.
 _DEPTH = 4
