@@ -35,6 +35,8 @@ CLASS_MESSAGE = ("class", "property", "slot")
 OTHER_TEXT_CLASSES = generated_exceptions(
     constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:]
 )
+#: An exception that Python makes from a number and a text.
+OS_ERROR = ExceptionSpec(OSError, notes=("a note",))
 #: A call with an exception whose ``__str__`` raises an error.
 STR_RAISES = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
 #: A call with an exception whose ``__str__`` raises SystemExit.
@@ -81,6 +83,7 @@ def fail_while_handling(target, topology, handled):
 
 
 @clause("parallel_apply.errors.rewrapped")
+@example(call=FailingCall({0: OS_ERROR}, (0, 1), (0, 1)))
 @given(call=failing_calls(builtin_exceptions()))
 def test_an_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
@@ -93,6 +96,7 @@ def test_the_error_of_the_first_failing_module_is_raised(target, baselines, topo
 
 
 @clause("parallel_apply.errors.one-module")
+@example(call=FailingCall({0: OS_ERROR}, (0,), (0,)))
 @given(call=failing_calls(builtin_exceptions(), max_modules=1))
 def test_error_of_a_single_module_is_raised_like_errors_of_several(
     target, baselines, topology, call
