@@ -19,7 +19,7 @@ from typing import Any
 from .._arguments import argument
 
 #: The name of the package impl, which may be vendored under another name.
-_PACKAGE = __name__.rpartition(".")[0]
+_PACKAGE = __name__.removesuffix(".extras.install")
 
 #: For each package: the names in it that are replaced. impl defines the same names.
 _NAMES = {
