@@ -1,5 +1,6 @@
 """A small network and its training on scikit-learn's handwritten digits."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -90,7 +91,9 @@ class ChunkByChunk(nn.Module):
 def load_images() -> tuple[Tensor, Tensor]:
     """Return all images and their labels. Images have one channel and values from 0 to 1."""
     # Imported here: the import takes a second and would slow down the collection of tests.
-    from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
+    # The import adds filters of warnings.
+    with warnings.catch_warnings():
+        from sklearn.datasets import load_digits  # type: ignore[import-untyped]  # it has no types
 
     data = load_digits()
     images = torch.from_numpy(data.images).float().unsqueeze(1) / 16

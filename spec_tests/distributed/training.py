@@ -13,7 +13,7 @@ from spec_tests.distributed.pool import Pool, RankContext
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
-from spec_tests.strategies.modules import ModuleSpec, module_specs, move
+from spec_tests.strategies.modules import SEPARATE, ModuleSpec, module_specs, move
 
 #: Tolerance for float64 sums of a few hundred terms that are added in different orders.
 ROUNDING = 1e-9
@@ -138,7 +138,9 @@ def _flatten(value: Any) -> list[Any]:
 def trainings(
     draw: st.DrawFn,
     *,
-    layer_kinds: tuple[str, ...] = tuple(kind for kind in ROW_WISE if kind != "half"),
+    layer_kinds: tuple[str, ...] = tuple(
+        kind for kind in ROW_WISE if kind != "half" and kind in SEPARATE
+    ),
     rows: st.SearchStrategy[int] | None = None,
 ) -> Training:
     """Draw training runs of two steps. Shrinks to one linear layer and two ranks."""

@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.modules import module_specs, move
+from spec_tests.strategies.modules import SEPARATE, module_specs, move
 
 PARAMETERS_CLAUSE = clause("divergences.RE-13.replicas-have-parameters")
 
@@ -33,7 +33,7 @@ class ReadingParameters(nn.Module):
 
 
 @PARAMETERS_CLAUSE
-@given(spec=module_specs(), devices=st.integers(1, 4), grad=st.booleans())
+@given(spec=module_specs(kinds=SEPARATE), devices=st.integers(1, 4), grad=st.booleans())
 def test_replicas_have_the_names_of_the_parameters(target, topology, spec, devices, grad):
     placed = topology.take(devices)
     module = ReadingParameters(spec.build(topology)).to(placed[0])

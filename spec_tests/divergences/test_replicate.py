@@ -19,7 +19,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.replica_laws import modules_with_paths, named_tensors, replica_tensors
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
-from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
+from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
@@ -122,7 +122,7 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
 
 
 @INDEPENDENT_CLAUSE
-@given(spec=module_specs(), slots=device_slots())
+@given(spec=module_specs(kinds=SEPARATE), slots=device_slots())
 def test_changes_of_a_deepcopied_replica_do_not_change_the_module(target, topology, spec, slots):
     module = spec.append(Layer("linear")).build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):

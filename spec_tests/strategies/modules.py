@@ -163,6 +163,12 @@ def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
             return Residual(_build_sequence(inner, built))
 
 
+#: The kinds of layers whose parameters and buffers are dense, and share no memory.
+SEPARATE = tuple(
+    kind for kind in KINDS if kind not in ("sparse_buffer", "shared_memory", "parameter_as_buffer")
+)
+
+
 @st.composite
 def module_specs(
     draw: st.DrawFn,
