@@ -8,8 +8,8 @@ This package has the names and signatures of ``torch.nn.parallel``. It adds keyw
 from . import _functions as _functions  # Other packages import this private module.
 from . import comm
 from ._containers import SplitAlong, Whole
+from .batch_norm import SyncBatchNorm
 from .data_parallel import DataParallel, data_parallel
-from .extras.batch_norm import SyncBatchNorm
 from .extras.install import install, installed, uninstall
 from .extras.loss import DataParallelWithLoss
 from .parallel_apply import parallel_apply

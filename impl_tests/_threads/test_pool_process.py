@@ -17,7 +17,7 @@ def nested(depth):
 #: The first statements of each script.
 PROLOGUE = """
 import os, signal, sys, threading, time, warnings
-from impl._threads import pool as thread_pool
+from impl import _threads as thread_pool
 warnings.simplefilter("ignore", DeprecationWarning)
 # A shell makes its background processes ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional
 
-from .._arguments import argument, check_tensor
-from .._copies import to_device
-from .._threads import ModuleGroup, module_group
-from .._torch_private import BatchNorm
+from ._arguments import argument, check_tensor
+from ._copies import to_device
+from ._threads import ModuleGroup, module_group
+from ._torch_private import BatchNorm
 
 __all__ = ["SyncBatchNorm"]
 
