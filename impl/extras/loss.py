@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .._arguments import argument
+from .._arguments import argument, as_int
 from .._containers import SplitAlong, format_path
 from .._devices import DeviceLike
 from .._inputs import InputLeaves
@@ -304,6 +304,7 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
     Raise ValueError if two tensors have different numbers of rows.
     """
     leaves = InputLeaves()
+    dim = as_int("dim", dim)
     with argument("inputs or dim"):
         leaves.flatten(inputs, dim, "args")
     for name, value in kwargs.items():
