@@ -231,10 +231,11 @@ def _rebind(
     references: References,
     index: int,
 ) -> None:
-    """Let ``state``, the ``__dict__`` of the replica ``index`` of ``module``, refer to replicas.
+    """Replace references to modules in ``state`` by references to replicas.
 
-    ``names`` are the attributes that refer to modules of the tree. ``hooks`` are the hooks that
-    do: the name of the dictionary, and the key.
+    ``state`` is the ``__dict__`` of the replica ``index`` of ``module``. ``names`` are the
+    attributes that refer to modules of the tree. ``hooks`` are pairs of the name of a dictionary
+    of hooks and the key of a hook that refers to such a module.
     """
     for name in names:
         value = state[name]

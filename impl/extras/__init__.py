@@ -1,1 +1,1 @@
-"""What impl adds to torch.nn.parallel. The modules use the core."""
+"""Additions to torch.nn.parallel, built on the core of impl."""

@@ -159,7 +159,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
 
 class _Chunk(NamedTuple):
-    """What a replica needs to know beside its arguments."""
+    """The facts about one chunk, from which its loss and the weight of a mean are computed."""
 
     marker: Any  # A tensor with the rows of the chunk, without elements. None if they are unknown.
     reduction: str
