@@ -180,8 +180,8 @@ def function_mode_count() -> int:
     """Return the number of function modes of this thread. A default device counts as one.
 
     Name: ``torch._C._len_torch_function_stack``, in 2.11 and later.
-    Without it: there is no public function; a replica in the caller's thread could see a mode
-    that the other replicas do not.
+    Without it: there is no public function; a worker in which a replica has left a mode active
+    could be reused.
     """
     return torch._C._len_torch_function_stack()
 
