@@ -4,7 +4,8 @@ An attribute or a hook refers to a module if it is
 
 * the module, a bound method of it, or a weak reference to one of these,
 * a ``functools.partial`` of something that refers to it, or with an argument that does,
-* a list, tuple, dictionary or set, of exactly this class, with a member that does.
+* a container with a member that does, if its class is exactly ``list``, ``tuple``, ``deque``,
+  ``dict``, ``OrderedDict``, ``defaultdict``, ``set`` or ``frozenset``.
 
 A replica refers to the replicas of these modules. A container or partial that refers to none stays
 the same object. The others are copied once for each replica, so that shared objects and cycles
@@ -12,7 +13,7 @@ keep their structure.
 """
 
 import warnings
-from collections import deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
@@ -23,12 +24,13 @@ from weakref import WeakMethod, WeakSet, ref
 import torch
 from torch import Tensor, nn
 
+#: The containers that are rebound: those whose iterator yields all their members, and mappings.
+_FLAT = frozenset({list, tuple, deque, set, frozenset})
+_MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 #: The classes of objects, besides modules, that may refer to a module and are rebound.
-_REBOUND = frozenset({MethodType, partial, ref, WeakMethod, list, tuple, dict, set})
+_REBOUND = _FLAT | _MAPPINGS | {MethodType, partial, ref, WeakMethod}
 #: The classes of objects that may call a function.
 _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
-#: Those of the rebound classes whose iterator yields all their members.
-_FLAT = frozenset({list, tuple, set})
 
 
 class References:
@@ -91,15 +93,16 @@ class References:
             copied = partial(find(value.func), *map(find, value.args), **keywords)
             copied.__dict__.update({name: find(each) for name, each in vars(value).items()})
             return copied
-        if kind is tuple:
-            return tuple(map(find, value))
-        copy = self._copies[index, id(value)] = kind()  # Before the members, which may contain it.
-        if kind is list:
-            copy.extend(map(find, value))
+        if kind in (tuple, frozenset):
+            return kind(map(find, value))
+        # An entry is made before the members are copied, because they may contain the container.
+        copy = self._copies[index, id(value)] = _empty_copy(value)
+        if kind in _MAPPINGS:
+            copy.update((find(key), find(each)) for key, each in value.items())
         elif kind is set:
             copy.update(map(find, value))
         else:
-            copy.update((find(key), find(each)) for key, each in value.items())
+            copy.extend(map(find, value))
         return copy
 
     def _refers(self, root: Any) -> bool:
@@ -128,6 +131,13 @@ def _function(value: Any) -> Any:
     return value.func if type(value) is partial else value
 
 
+def _empty_copy(container: Any) -> Any:
+    """Return an empty container with the class and the settings of ``container``."""
+    if type(container) is defaultdict:
+        return defaultdict(container.default_factory)
+    return deque(maxlen=container.maxlen) if type(container) is deque else type(container)()
+
+
 def _members(value: Any) -> Sequence[Any] | set[Any]:
     """Return the objects to which ``value`` refers directly."""
     kind = type(value)
@@ -137,7 +147,7 @@ def _members(value: Any) -> Sequence[Any] | set[Any]:
         return (value.func, *value.args, *value.keywords.values(), *vars(value).values())
     if kind in (ref, WeakMethod):
         return (value(),)
-    if kind is dict:
+    if kind in _MAPPINGS:
         return [*chain(value, value.values())]
     members: Sequence[Any] | set[Any] = value
     return members
