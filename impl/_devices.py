@@ -1,4 +1,4 @@
-"""Conversion of device arguments, and the current device.
+"""Device arguments, current devices and streams, and the devices of a wrapper.
 
 No other module compares device types, or converts -1, a deprecated name of the CPU. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
@@ -616,7 +616,7 @@ def warn_of_ignored_devices() -> None:
 
     Python shows a warning once a line. In a line of impl it would be shown once a process.
     """
-    package = __name__.rsplit(".", 2)[0] + "."
+    package = __name__.rpartition(".")[0] + "."
     frame, level = inspect.currentframe(), 1
     while frame is not None and frame.f_globals.get("__name__", "").startswith(package):
         frame, level = frame.f_back, level + 1
