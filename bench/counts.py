@@ -35,7 +35,7 @@ _DEVICES = 4
 _SIZES = (10, 100)
 #: The number of measurements of each call. The least count is taken.
 _ATTEMPTS = 3
-#: The growth of Python calls that is allowed: the order of threads decides over some of them.
+#: The allowed growth of Python calls. Some calls depend on the order of threads.
 _TOLERANCE = 0.02
 #: Name of a count -> the functions of C whose calls are counted.
 _FUNCTIONS = {

@@ -357,18 +357,6 @@ def _are_equal_dense_lists_on(lists: Sequence[Sequence[Tensor]], ordinal: int) -
     return len(kinds) == 1 and all(index == ordinal and dense for index, dense, *_ in kinds.pop())
 
 
-# Copies of many tensors on many devices. Backward sums the gradients of all copies.
-#
-#     forward:    tensors ──► CopiedBucket ──► views on the device of the tensors
-# ──► copies on each of the other devices     backward:   sums    ◄── CopiedBucket ◄── gradients
-# of the views and copies
-#
-# Each bucket of tensors has its own autograd node. Backward therefore sums and frees the
-# gradients of a bucket as soon as all replicas have computed them.
-#
-# ``k`` is the number of devices, ``n`` the number of tensors.
-
-
 #: For each device, the list of its tensors.
 _Rows = list[list[Tensor]]
 _Member = TypeVar("_Member")

@@ -1,4 +1,6 @@
-"""Nodes of a flattened pytree, with one class of node for each kind of container.
+"""Nodes of a flattened pytree, markers of arguments, and packed sequences.
+
+There is one class of node for each kind of container.
 
 A nested value is flattened into a tree of nodes. Any number of new values can be built from the
 tree. A *branch* is the node of a container, and builds containers of the same kind from new parts.

@@ -218,9 +218,7 @@ def copy_attributes(source: Tensor, copy: Tensor) -> None:
             attributes.setdefault(name, value)
 
 
-# Copies of tensors, and of buckets of tensors, between devices.
-#
-# Small dense tensors of a bucket are packed into one flat tensor for the transfer.
+# Copies of tensors between devices.
 
 
 def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:

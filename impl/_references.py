@@ -7,9 +7,9 @@ An attribute or a hook refers to a module if it is
 * a container with a member that does, if its class is exactly ``list``, ``tuple``, ``deque``,
   ``dict``, ``OrderedDict``, ``defaultdict``, ``set`` or ``frozenset``.
 
-A replica refers to the replicas of these modules. A container or partial that refers to none stays
-the same object. The others are copied once for each replica, so that shared objects and cycles
-keep their structure.
+A replica refers to the replicas of these modules. A container or partial without a
+reference stays the same object. One with a reference is copied once for each replica, so that
+shared objects and cycles keep their structure.
 """
 
 import warnings

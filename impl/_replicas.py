@@ -6,7 +6,7 @@ overrides replication or attribute assignment, in its class or in the instance, 
 *assigned*: the method ``_replicate_for_data_parallel`` of the module creates a replica, and
 ``__setattr__`` receives every child, parameter and buffer.
 
-Nothing is cached between calls, because modules may change.
+Replicas are built anew in each call, because modules may change.
 """
 
 from collections import OrderedDict, defaultdict
@@ -148,7 +148,7 @@ def _write_state(
     module: nn.Module, replica_map: ReplicaMap, references: References, *, with_parameters: bool
 ) -> None:
     """Set the ``__dict__`` of each replica of ``module``."""
-    # `_former_parameters` must be the first entry for deepcopy (see former_parameters.py).
+    # `_former_parameters` must be the first entry for deepcopy (see `FormerParameters`).
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
     referring = references.names(template, template.keys() - _OF_EVERY_MODULE)
     hooks = list(filter(template.get, _HOOKS))

@@ -1,4 +1,7 @@
-"""Transfer of the caller's thread state to the threads that run replicas."""
+"""Transfer of the caller's thread state to the threads that run replicas.
+
+``count_locals`` counts the ``threading.local`` values that a replica leaves in a thread.
+"""
 
 import ctypes
 import gc

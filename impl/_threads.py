@@ -1,4 +1,6 @@
-"""A pool of worker threads, so that ``parallel_apply`` need not start threads in each call.
+"""Worker threads, and values that the modules of one call of ``parallel_apply`` exchange.
+
+A pool keeps the threads, so that ``parallel_apply`` need not start them in each call.
 
 Each function gets a thread of its own at once: an idle thread, or a new one. Functions may
 therefore wait for each other, or start other functions and wait for them, without a deadlock. A

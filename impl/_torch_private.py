@@ -1,12 +1,10 @@
-"""The private names of PyTorch that impl uses, except those of torch.compile.
-
-No other module than this one and ``compiler_private`` uses private names.
+"""The private names of PyTorch that impl uses. No other module of impl uses private names.
 
 A private name may disappear in any release. The docstring of each function has a section "Name",
 with the private name that it uses, and a section "Without it", with the consequence for impl if
 PyTorch removes the name. "In 2.11 and later" means that 2.11, 2.13 and 2.15 have the name; impl
-does not support older releases. Names other than ``DeviceContext`` and ``_BatchNorm`` are looked
-up when they are used, so a missing name breaks only the features that need it. The error contains
+does not support older releases. Names other than those that this module imports are looked up
+when they are used, so a missing name breaks only the features that need it. The error contains
 the name.
 
 The attributes of ``nn.Module`` instances (``_parameters``, ``_is_replica``, ...) are not listed
@@ -376,7 +374,7 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
         ]
 
 
-# The private names of torch.compile that impl uses. ``torch_private`` explains the docstrings.
+# The private names of torch.compile.
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

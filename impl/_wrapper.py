@@ -66,13 +66,6 @@ class ModuleAttributes(nn.Module):
         return getattr(module, name)
 
 
-# The forward of a wrapper: four steps that compute a batch on several devices.
-#
-# scatter        splits the inputs into one chunk per device replicate      copies the module to
-# the devices that have a chunk parallel_apply runs each replica on its chunk gather
-# concatenates the outputs on one device
-
-
 T = TypeVar("T", bound=nn.Module)
 
 

@@ -119,7 +119,7 @@ def replicate_with(
     *,
     with_parameters: bool,
 ) -> list[T]:
-    """Do what :func:`replicate` does, with the copies of parameters that ``copier`` returns."""
+    """Return replicas as :func:`replicate` does. ``copier`` copies some parameters."""
     with argument("network"):
         tree = collect_tree(network)
     if not _are_replicatable(tree.modules):

@@ -323,8 +323,6 @@ def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
 
 
 # Chunks of the leaves of nested inputs.
-#
-# ``scatter_gather`` flattens the inputs and rebuilds them around the chunks.
 
 
 class _leaf_argument(argument):  # noqa: N801 - as its base

@@ -83,7 +83,7 @@ class Buffers:
         """
         self._reset_names()
         if self._read_states() != self._states:
-            # Copy all, because samples of the others cannot be compared with those of before.
+            # Copy all buffers: new samples replace those that show earlier changes of the others.
             self._copy(range(len(self._keys)))
             self._save(forward)
         else:

@@ -156,7 +156,7 @@ def _bytes(tensor: Tensor) -> Tensor:
 
 
 class StepWatcher:
-    """An object that is told the memory that steps of optimizers have changed."""
+    """A listener for optimizers: ``note_step`` receives the memory that a step has changed."""
 
     def __init__(self) -> None:
         with _lock:

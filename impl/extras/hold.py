@@ -143,7 +143,7 @@ class _KeptReplicas:
         self._buffers.update(forward)
 
     def find_error(self, *, compares: bool) -> str | None:
-        """Return a text if a forward has used old values. ``compares``: also compare all bits."""
+        """Return a text if a forward has used old values. ``compares``: compare all bits."""
         return self._parameters.find_error(compares=compares) or self._buffers.find_error(
             compares=compares
         )

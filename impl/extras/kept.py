@@ -41,8 +41,8 @@ class KeptReplicas(Wrapper[T]):
         one on each device after the first, and the replicas share their memory. A parameter is
         copied again after each change of it that can be seen before the forward: of its version,
         memory or shape, of one of 16 elements that are spread over it, or by a step of an
-        optimizer. Only a change that increases no version, changes none of these elements and is
-        no such step leaves old copies in use.
+        optimizer. Old copies stay in use after a change that increases no version,
+        changes none of these elements, and is no step of an optimizer.
 
         A forward waits for the first device, to compare the elements. A parameter is also copied
         again after a replica has changed the copy in place, and if another stream is current. A
@@ -79,16 +79,16 @@ class KeptReplicas(Wrapper[T]):
 
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
-        threads. A change of the module that can be seen before a forward makes that forward build
-        new replicas; any other is an error at the end of the block. Only a change that increases
-        no version, changes none of 16 elements of a tensor, and is undone or followed by a change
-        that can be seen is not found.
+        threads. A forward that detects a change of the module builds new replicas. A change
+        that no forward has detected raises an error at the end of the block. One kind of change
+        stays undetected: it increases no version, changes none of 16 elements of a tensor, and is
+        undone or followed by a detected change.
 
-        Seen are changes of modules, their classes, attributes, hooks, parameters and training
-        modes, and steps of optimizers. Attributes that the replicas share with the module, such as
-        a dictionary of settings, need no new replicas. Buffers that have changed are copied again,
-        also those that a forward has changed. An attribute that a replica sets in a forward
-        remains on that replica until the replicas are built again.
+        A forward detects changes of modules, their classes, attributes, hooks, parameters and
+        training modes, and steps of optimizers. Attributes that the replicas share with the
+        module, such as a dictionary of settings, need no new replicas. Buffers that have changed
+        are copied again, also those that a forward has changed. An attribute that a replica sets
+        in a forward remains on that replica until the replicas are built again.
 
         With one device, or none, the block has no effect. A tree is replicated in each forward if
         it has a script module, a class with its own ``__setattr__`` and buffers, or a parameter

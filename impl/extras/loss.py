@@ -30,8 +30,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     type, and with its chunk of the target. The result is the loss of the whole batch on one
     device, apart from rounding, if no part of the loss depends on several rows.
 
-    The attribute ``reduction`` of the criterion says how the losses of the replicas become one:
-    ``"none"`` concatenates them, ``"sum"`` adds them, and each other value means their mean. It is
+    The attribute ``reduction`` of the criterion decides how the losses are reduced:
+    ``"none"`` concatenates them, ``"sum"`` adds them, and any other value averages them. It is
     read in each forward. Means are weighted by the rows of the chunks. Means of
     ``nn.CrossEntropyLoss``, ``nn.NLLLoss`` and their functions are weighted by the class weights
     of the targets that are not ``ignore_index``. If another criterion divides by such a number,
@@ -176,7 +176,7 @@ class _Chunk(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The part of a chunk in the mean of the batch, in at least single precision."""
+    """The sum and the weight of the losses of one chunk, in float32 or wider."""
 
     total: Tensor
     weight: Tensor

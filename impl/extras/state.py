@@ -58,7 +58,7 @@ class Attributes:
         return plain == plain_before and all(map(is_, objects, objects_before))
 
     def _read(self) -> tuple[Any, ...]:
-        """Return sizes, the names of attributes, whether buffers are None; and all objects."""
+        """Return the sizes, the names, whether each buffer is None, and the objects to compare."""
         dicts = [*map(vars, self._modules), *self._dicts]
         buffers = [module._buffers for module in self._modules if module._buffers]
         return (
@@ -136,8 +136,8 @@ class CopiedTensors:
         layouts, versions = self._read()
         columns = zip(self._versioned, self._versions, versions, strict=True)
         changed = {id(tensor) for tensor, before, now in columns if before != now}
-        # The next forward would have copied a tensor with a visible change. A tensor that has
-        # another sample now had the first one in the last forward.
+        # Skip the tensors that have changed since the last forward, as a new version or a new
+        # sample shows: no forward has used old copies of them.
         differing = {*self._samples.find_changed()}
         indices = [
             index

@@ -341,7 +341,7 @@ def test_masks_differ_between_calls_and_replicas_of_one_device(target, topology,
 
 
 class LeavesNothing(Errors):
-    """The caller drops results whose backward has run. It handles errors."""
+    """Check that replicas, inputs and outputs are freed after backward, also after an error."""
 
     def compare(self):
         super().compare()

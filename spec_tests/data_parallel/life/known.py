@@ -1,4 +1,4 @@
-"""Clauses without which a life goes on, if the register of the target records a violation."""
+"""Clauses that the state machine ignores if the register of the target records a violation."""
 
 ZERO_GRADIENTS = "divergences.FN-1.unused-stay-without-gradient"
 SHARED_COPIES = "divergences.CO-4.repeated-devices-get-copies"

@@ -158,7 +158,7 @@ class Life(RuleBasedStateMachine):
         checks.same(found, expected, tolerance=self.tolerance)
 
     def teardown(self) -> None:
-        """Make the device current that was current before the life."""
+        """Restore the current device."""
         torch.accelerator.set_device_index(self.device_before)
         log.take()
         take_called()
@@ -200,7 +200,7 @@ class Life(RuleBasedStateMachine):
         return x.movedim(0, self.dim).to(self.dtype)
 
     def use_mode(self, mode: str) -> AbstractContextManager[Any]:
-        """Return the context manager of a mode that reaches the replicas; else of grad mode."""
+        """Return the context manager of a mode, or of grad mode if replicas see no mode."""
         if mode == "no_grad":
             return torch.no_grad()
         if mode == "inference" and violations.INFERENCE not in self.known:

@@ -15,7 +15,7 @@ __all__ = ["changes", "read", "read_random_states"]
 
 
 def read(topology: Topology) -> dict[str, Any]:
-    """Return everything that a call could change and no call may change, by name."""
+    """Return the settings that a call must leave unchanged, by name."""
     found: dict[str, Any] = {
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
