@@ -95,8 +95,9 @@ class _Interrupt(Fault):
 
     def _handle(self, signum: int, frame: FrameType | None) -> None:
         assert frame is not None
-        # `copyreg._slotnames` discards all exceptions, also KeyboardInterrupt.
-        if self._is_armed and frame.f_globals["__name__"] != "copyreg":
+        # `copyreg._slotnames` discards all exceptions, also KeyboardInterrupt. So does Python in
+        # callbacks of weak references, which `_weakrefset` has.
+        if self._is_armed and frame.f_globals["__name__"] not in ("copyreg", "_weakrefset"):
             self._is_armed = self._is_repeated
             self._count += 1
             self.has_occurred = True
