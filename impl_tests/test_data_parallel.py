@@ -165,7 +165,7 @@ def x(topology):
 
 
 def test_a_forward_is_recorded_by_the_profiler(parallel, x):
-    with torch.profiler.profile() as profile:
+    with torch.profiler.profile(acc_events=True) as profile:
         parallel(x)
     assert "DataParallel.forward" in {event.name for event in profile.events()}
 

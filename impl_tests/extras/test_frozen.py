@@ -369,6 +369,7 @@ def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
 def test_a_parameter_on_another_device_is_copied_again(topology, monkeypatch):
     # Devices with memories of their own may use the same addresses.
     monkeypatch.setattr(torch.Tensor, "data_ptr", lambda _: 64)
+    topology.require(distinct=3)
     first, second, third = topology.take(3)
     layer = FrozenLayer().to(first)
     net = impl.DataParallel(layer, [first, third], cache_frozen_parameters=True)

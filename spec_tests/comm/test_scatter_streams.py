@@ -50,6 +50,7 @@ def test_output_is_filled_on_its_stream(target, topology):
     tensor = counting((6, 2), torch.float32, topology.device(0))
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
+    topology.synchronize()
     used = streams_of(lambda: target.comm.scatter(tensor, out=outs, streams=streams))
     topology.synchronize()
     assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]

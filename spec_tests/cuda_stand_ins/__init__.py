@@ -49,6 +49,10 @@ IGNORED_WARNINGS: tuple[str, ...] = (
     "ignore:The AccumulateGrad node's stream does not match:UserWarning",
     # PyTorch 2.11 warns once about sparse tensors that are not checked.
     "ignore:Sparse invariant checks are implicitly disabled:UserWarning",
+    # A thread's first product on CUDA warns once, if the thread has run no other operator.
+    "ignore:Attempting to run cuBLAS, but there was no current CUDA context:UserWarning",
+    # On CUDA torch.compiler.reset imports a module of PyTorch that uses TorchScript.
+    "ignore:`torch.jit.script_method` is deprecated:DeprecationWarning",
     # With Python 3.13.0, torch.compile recommends 3.13.1.
     "ignore:Guards may run slower on Python 3.13.0:RuntimeWarning",
 )

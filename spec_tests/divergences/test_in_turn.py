@@ -93,7 +93,7 @@ class StateChanging:
         )
         torch.set_grad_enabled(not torch.is_grad_enabled())
         torch.set_autocast_enabled("cpu", not torch.is_autocast_enabled("cpu"))
-        torch.accelerator.set_device_index((found[-1] + 1) % 2)
+        torch.accelerator.set_device_index((found[-1] + 1) % torch.accelerator.device_count())
         self.storage.value = 3
         return found
 

@@ -150,6 +150,7 @@ def test_gradients_of_wrapper_parameters_are_summed(target, topology):
 
 @WRAPPERS_CLAUSE
 def test_reference_copies_wrapper_parameters_to_plain_tensors(reference, topology):
+    topology.require(distinct=2)
     replicas = reference.replicate.replicate(make_pair(topology), topology.take((0, 1)), True)
     checks.same(type(replicas[1].weight), Tensor)
 

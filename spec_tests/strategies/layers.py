@@ -245,7 +245,9 @@ class Recurrent(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of the recurrent layer. Each row is a sequence of length 1."""
-        result: Tensor = self.layer(x[:, None, :])[0][:, 0]
+        # The backward of cuDNN's recurrent layers refuses modules in evaluation mode.
+        with torch.backends.cudnn.flags(enabled=self.training):
+            result: Tensor = self.layer(x[:, None, :])[0][:, 0]
         return result
 
 

@@ -95,8 +95,8 @@ _errors(lambda error: "Original Traceback" in str(error), "text-without-source",
 
 
 @KINDS.around
-def missing_devices_first(call: Call) -> Any:
-    """Refuse an ordinal without a device before a module runs."""
+def missing_devices_unnamed(call: Call) -> Any:
+    """Raise an error for an ordinal without a device that does not have the ordinal."""
     devices = call.arguments.get("devices") or ()
     count = torch.accelerator.device_count()
     if any(isinstance(device, int) and device >= count for device in devices):

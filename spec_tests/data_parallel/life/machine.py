@@ -108,7 +108,9 @@ class Life(RuleBasedStateMachine):
         if None in slots and violations.CPU_DEVICES in self.known:
             slots = (0, 1)
         if violations.SHARED_COPIES in self.known and _changes_buffers(net):
-            slots = tuple(dict.fromkeys(slots))
+            slots = tuple({self.topology.device(slot): slot for slot in slots[::-1]}.values())[
+                ::-1
+            ]
         if None in slots or (len(slots) == 1 and violations.OUTPUT_OF_ONE_DEVICE in self.known):
             output = None  # Outputs on the CPU are joined on the CPU.
         devices = [self.topology.device(slot) for slot in slots]

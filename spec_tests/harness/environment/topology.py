@@ -127,6 +127,10 @@ def make_topology(
             "-p MODULE imports another back end"
         )
     cuda_stand_ins.enable()
+    if accelerator == "cuda":
+        # Several threads must not load CUDA's linear algebra at the same time: PyTorch raises
+        # "lazy wrapper should be called at most once".
+        torch.linalg.inv(torch.ones(1, 1, device=accelerator))
     return Topology(accelerator, _parse_ordinals(device_ids, torch.accelerator.device_count()))
 
 
