@@ -48,7 +48,9 @@ def mode(request):
 @pytest.mark.parametrize("name", MODELS)
 def bench_devices(time_in_turn, targets, benchmark, topology, name, mode):
     benchmark.group = f"{name} {mode}"
-    devices = topology.take(DEVICES)
+    # If there is only one device, use it four times.
+    available = len(topology.devices)
+    devices = topology.take(available if available > 1 else DEVICES)
     wrappers = {
         "one device": lambda module: module,
         **{

@@ -1,0 +1,1 @@
+"""Checks that need a GPU: ``python -m reports.gpu``."""

@@ -1,1 +1,0 @@
-"""Run every check that needs a GPU: ``python -m reports.gpu_day --out FOLDER``."""
