@@ -83,7 +83,6 @@ class Life(RuleBasedStateMachine):
         super().__init__()
         self.target, self.topology, self.known = target, topology, known & violations.CLAUSES
         self.steps: list[tuple[str, dict[str, Any]]] = []
-        self.has_autocast = violations.AUTOCAST not in known and capabilities.offers("autocast")
         self.device_before = torch.accelerator.current_device_index()
 
     @initialize(
