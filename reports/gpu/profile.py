@@ -58,7 +58,7 @@ def _count_events(step: Callable[[], None], topology: Topology) -> dict[str, flo
         activities.append(ProfilerActivity.CUDA)
     with profile(activities=activities, acc_events=True) as run:
         step()
-    return Counter(event.name for event in run.events() if event.name.startswith(_COUNTED))
+    return {**Counter(each.name for each in run.events() if each.name.startswith(_COUNTED))}
 
 
 def _time_in_turn(steps: dict[str, Callable[[], None]], rounds: int = 30) -> dict[str, float]:
