@@ -25,6 +25,9 @@ from .._devices import is_of_type
 from .._settings import register_fork_handler
 from .._torch_private import exclude_from_compilation, use_plain_operators, use_unrecorded_views
 
+#: For each size of an element, a dtype whose values are compared by their bits. Views with one
+#: value for an element are concatenated faster than views with several.
+_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.int64}
 #: The number of elements in the sample of a tensor.
 _SAMPLE_SIZE = 16
 
@@ -91,7 +94,7 @@ class Samples:
                 groups[tensor.element_size()].append((index, _sample(tensor)))
         self._views = [[view for _, view in group] for group in groups.values()]
         #: The index of each tensor, and the bytes of its sample, in the order of a read.
-        self._order = [(index, view.numel()) for group in groups.values() for index, view in group]
+        self._order = [(index, view.nbytes) for group in groups.values() for index, view in group]
         self._first = self._read()
         #: Whether each byte of the samples has differed in a call of :meth:`note`.
         self._noted: Tensor | None = None
@@ -115,7 +118,7 @@ class Samples:
         return [] if self._noted is None else self._find_indices(self._noted)
 
     def _read(self) -> Tensor | None:
-        parts = [torch.cat(views).flatten() for views in self._views]
+        parts = [torch.cat(views).flatten().view(torch.uint8) for views in self._views]
         return torch.cat(parts) if len(parts) > 1 else parts[0] if parts else None
 
     def _find_indices(self, differs: Tensor) -> list[int]:
@@ -125,12 +128,12 @@ class Samples:
 
 
 def _sample(tensor: Tensor) -> Tensor:
-    """Return a view of the bytes of elements that are spread over ``tensor``, or of all."""
+    """Return a view of the bits of elements that are spread over ``tensor``, or of all."""
     flat = _sorted_by_stride(tensor).view(-1)
     step = max(1, (len(flat) - 1) // (_SAMPLE_SIZE - 1))
     if len(flat) > _SAMPLE_SIZE:
         flat = flat[::step][:_SAMPLE_SIZE]
-    return flat.unsqueeze(1).view(torch.uint8)
+    return flat.unsqueeze(1).view(_BITS[flat.element_size()])
 
 
 def find_difference(sources: Sequence[Tensor], copies: Sequence[Tensor]) -> int | None:
