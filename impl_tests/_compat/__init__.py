@@ -1,1 +1,0 @@
-"""Tests of the package ``impl._compat``."""
