@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import _buckets as buckets
-from impl import comm, replicate
+from impl import _buckets, comm, replicate
 from impl._buckets import add_buckets, attached_copies, copy_bucket, packed_alignment
 from impl._devices import CPU, alignment_on
 from impl.distributed.serialization import (
@@ -127,7 +126,7 @@ def test_sums_of_buckets_are_aligned(topology):
 
 
 def test_copies_have_the_alignment_of_their_device(topology, monkeypatch):
-    monkeypatch.setattr(buckets, "alignment_on", lambda device: 512)
+    monkeypatch.setattr(_buckets, "alignment_on", lambda device: 512)
     (row,) = copy_bucket(ones(topology.device(0)), [topology.device(1)])
     assert [copy.storage_offset() * copy.itemsize % 512 for copy in row] == [0] * len(SHAPES)
     assert all((copy == 1).all() for copy in row)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from impl import _buckets as broadcast
+from impl import _buckets
 from impl._buckets import attached_copies, detached_copies
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.strategies.tensor_subclasses import WARNINGS
@@ -214,5 +214,5 @@ def test_small_gradients_are_summed_with_one_transfer(topology):
     first, second = distinct(topology, 2)
     rows = [[torch.ones(2, device=d), torch.ones(3, device=d)] for d in (first, second)]
     sums = []
-    assert len(streams_of(lambda: sums.extend(broadcast._sum_rows(rows, first)))) == 1
+    assert len(streams_of(lambda: sums.extend(_buckets._sum_rows(rows, first)))) == 1
     assert [total.tolist() for total in sums] == [[2.0] * 2, [2.0] * 3]

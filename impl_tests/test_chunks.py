@@ -1,4 +1,4 @@
-"""impl._comm: the number of rows of each chunk, and argument checks."""
+"""impl._chunks: the number of rows of each chunk, and argument checks."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from impl import _chunks as checks
+from impl import _chunks
 from impl._chunks import check_weights, chunk_lengths
 
 
@@ -44,9 +44,9 @@ SHAPE = (2, 3, 4)
 
 @pytest.mark.parametrize(("kind", "name"), [(None, "ACCELERATOR"), ("sim", "SIM")])
 def test_error_names_the_expected_accelerator(monkeypatch, kind, name):
-    monkeypatch.setattr(checks, "accelerator_type", lambda: kind)
+    monkeypatch.setattr(_chunks, "accelerator_type", lambda: kind)
     with pytest.raises(RuntimeError, match=f"input tensors to be {name} tensors, .* device 'cpu'"):
-        checks.check_gather_inputs([torch.ones(1)], 0)
+        _chunks.check_gather_inputs([torch.ones(1)], 0)
 
 
 @pytest.mark.parametrize(("dim", "other"), [(0, 1), (0, 2), (1, 0), (1, 2), (2, 1)])
@@ -54,4 +54,4 @@ def test_scatter_outputs_of_wrong_extent_in_another_dimension_raise(topology, di
     wrong = [7 if index == other else extent for index, extent in enumerate(SHAPE)]
     outputs = [torch.ones(shape, device=topology.device(0)) for shape in (SHAPE, wrong)]
     with pytest.raises(RuntimeError, match="at index 1 has incorrect shape"):
-        checks.check_scatter_outputs(torch.ones(SHAPE), outputs, dim)
+        _chunks.check_scatter_outputs(torch.ones(SHAPE), outputs, dim)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import _compiled as compiled
+from impl import _compiled
 from impl._compiled import has_compiled_code
 from impl._torch_private import next_sequence_nr
 from spec_tests.divergences.compile_backends import CountingBackend
@@ -48,7 +48,7 @@ def test_replicas_run_uncompiled_if_the_modules_compiler_is_unknown(
     monkeypatch, depth, kind, style
 ):
     for name in ("compiler_of_module", "compiler_of_wrapper"):
-        monkeypatch.setattr(compiled, name, lambda _: None)
+        monkeypatch.setattr(_compiled, name, lambda _: None)
     backend = CountingBackend()
     net = COMPILATIONS[style](kind(1, 1), backend)
     net = nn.Sequential(net) if depth else net
@@ -103,8 +103,8 @@ class Double(torch.autograd.Function):
 def own_contexts(monkeypatch):
     """A list of the nodes that run with their own context variables in backward."""
     found = []
-    monkeypatch.setattr(compiled, "_use_own_context", found.append)
-    monkeypatch.setattr(compiled, "_SHARES_CONTEXT", True)  # False since PyTorch 2.14
+    monkeypatch.setattr(_compiled, "_use_own_context", found.append)
+    monkeypatch.setattr(_compiled, "_SHARES_CONTEXT", True)  # False since PyTorch 2.14
     return found
 
 
@@ -113,7 +113,7 @@ def test_each_node_of_a_compiled_call_uses_its_own_context_once(own_contexts):
     first = next_sequence_nr()
     shared = Double.apply(x)
     out = [Double.apply(shared), Double.apply(shared), torch.ones(1)]
-    compiled._separate_backward_contexts(out, first)
+    _compiled._separate_backward_contexts(out, first)
     sum(out).backward()
     assert len(own_contexts) == 3
 
@@ -122,7 +122,7 @@ def test_nodes_created_before_the_call_use_the_callers_context(own_contexts):
     before = Double.apply(torch.ones(1, requires_grad=True))
     first = next_sequence_nr()
     out = Double.apply(before.exp())
-    compiled._separate_backward_contexts(out, first)
+    _compiled._separate_backward_contexts(out, first)
     out.backward()
     assert len(own_contexts) == 1
 
@@ -135,7 +135,7 @@ def test_nodes_created_under_enable_grad_use_their_own_contexts(own_contexts):
             return Double.apply(x)
 
     with torch.no_grad():
-        out = compiled._CompiledCall(function, nn.Identity)()
+        out = _compiled._CompiledCall(function, nn.Identity)()
     out.backward()
     assert len(own_contexts) == 1
 
@@ -147,7 +147,7 @@ class Arguments(nn.Module):
         return args, kwargs
 
 
-@pytest.mark.parametrize("function", [compiled._call_wrapped, compiled._call_in_place])
+@pytest.mark.parametrize("function", [_compiled._call_wrapped, _compiled._call_in_place])
 def test_functions_to_compile_pass_all_arguments_to_the_replica(function):
     assert function(Arguments(), (1,), {"key": 2}) == ((1,), {"key": 2})
 

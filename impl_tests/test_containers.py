@@ -1,4 +1,4 @@
-"""impl._pytree: flattening and unflattening of nested values, and markers."""
+"""impl._containers: flattening and unflattening of nested values, and markers."""
 
 import dataclasses
 from collections.abc import MutableMapping

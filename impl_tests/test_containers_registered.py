@@ -1,4 +1,4 @@
-"""impl._pytree: objects of classes that are registered with ``torch.utils._pytree``."""
+"""impl._containers: objects of classes that are registered with ``torch.utils._pytree``."""
 
 import copy
 import dataclasses

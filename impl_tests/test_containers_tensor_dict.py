@@ -1,4 +1,4 @@
-"""impl._pytree: TensorDicts among inputs and outputs, with a stand-in for tensordict's class."""
+"""impl._containers: TensorDicts, with a stand-in for tensordict's class."""
 
 import pytest
 import torch

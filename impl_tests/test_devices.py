@@ -1,4 +1,4 @@
-"""impl._devices and stream: device types, runtimes, the CPU as a device, side streams."""
+"""impl._devices: device types, runtimes, the CPU as a device, side streams."""
 
 import pkgutil
 import warnings
@@ -8,25 +8,22 @@ import numpy as np
 import pytest
 import torch
 
-from impl import DataParallel, comm, scatter
-from impl import _devices as device_module
-from impl import _devices as stream
-from impl import _devices as stream_module
+from impl import DataParallel, _devices, comm, scatter
 from impl._devices import choose_devices, runtime, type_to_use
 from impl.functions import Broadcast, Scatter, _get_stream
 
 
 def test_set_current_streams_does_not_set_streams_that_are_current(topology, monkeypatch):
     # On CUDA, set_stream would create a context on an unused device, and a context takes memory.
-    streams = [*map(stream_module.current_stream, dict.fromkeys(topology.devices))]
+    streams = [*map(_devices.current_stream, dict.fromkeys(topology.devices))]
     monkeypatch.setattr(torch.accelerator, "set_stream", None)
-    stream_module.set_current_streams(streams)
+    _devices.set_current_streams(streams)
 
 
 def test_device_functions_raise_without_an_accelerator(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
-    assert device_module.accelerator_type() is None
-    for call in lambda: device_module.device_at(0), device_module.current_device:
+    assert _devices.accelerator_type() is None
+    for call in lambda: _devices.device_at(0), _devices.current_device:
         with pytest.raises(RuntimeError, match="accelerator device when none is available"):
             call()
 
@@ -34,38 +31,38 @@ def test_device_functions_raise_without_an_accelerator(monkeypatch):
 def test_unavailable_accelerator_has_no_type(topology, monkeypatch):
     module = torch.get_device_module(topology.accelerator)
     monkeypatch.setattr(module, "is_available", lambda: False)
-    device_module._is_usable.cache_clear()
-    assert device_module.accelerator_type() is None
-    device_module._is_usable.cache_clear()
+    _devices._is_usable.cache_clear()
+    assert _devices.accelerator_type() is None
+    _devices._is_usable.cache_clear()
 
 
 def test_back_end_without_is_available_is_asked_for_its_device_count(topology, monkeypatch):
     module = torch.get_device_module(topology.accelerator)
     monkeypatch.delattr(module, "is_available")
-    device_module._is_usable.cache_clear()
+    _devices._is_usable.cache_clear()
     for count, expected in [(1, topology.accelerator), (0, None)]:
         monkeypatch.setattr(module, "device_count", lambda count=count: count)
-        device_module._is_usable.cache_clear()
-        assert device_module.accelerator_type() == expected
-    device_module._is_usable.cache_clear()
+        _devices._is_usable.cache_clear()
+        assert _devices.accelerator_type() == expected
+    _devices._is_usable.cache_clear()
 
 
 def test_devices_keep_their_type_and_index(topology):
     device = topology.devices[-1]
-    assert device_module.as_device_or_current(device) == device
-    assert device_module.as_device_or_current(str(device)) == device
-    assert device_module.as_device_or_current("cpu") == torch.device("cpu")
+    assert _devices.as_device_or_current(device) == device
+    assert _devices.as_device_or_current(str(device)) == device
+    assert _devices.as_device_or_current("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("cuda", 512), ("cpu", 64), ("xpu", 64)])
 def test_alignment_is_that_of_new_tensors_in_bytes(name, expected):
-    assert device_module.alignment_on(torch.device(name)) == expected
+    assert _devices.alignment_on(torch.device(name)) == expected
 
 
 def test_back_end_without_device_count_is_named_in_the_error(topology, monkeypatch):
     monkeypatch.delattr(torch.get_device_module(topology.accelerator), "device_count")
     with pytest.raises(RuntimeError, match=r"cannot count its devices: .*'device_count'"):
-        device_module.device_count()
+        _devices.device_count()
 
 
 def _fail(*_):
@@ -80,7 +77,7 @@ class StreamWithoutWaits(torch.Stream):
 
 def test_back_end_whose_streams_cannot_wait_has_no_side_streams(topology, monkeypatch):
     monkeypatch.setattr(torch, "Stream", StreamWithoutWaits)
-    assert not stream_module._has_side_streams.__wrapped__(topology.device(0))
+    assert not _devices._has_side_streams.__wrapped__(topology.device(0))
 
 
 @pytest.mark.parametrize("name", ["Stream", "Tensor.record_stream"])
@@ -89,20 +86,20 @@ def test_chunks_are_copied_on_the_current_stream_if_side_streams_cannot_be_used(
 ):
     owner, _, attribute = f"torch.{name}".rpartition(".")
     monkeypatch.setattr(pkgutil.resolve_name(owner), attribute, _fail)
-    monkeypatch.setattr(stream_module, "_side_streams", {})
-    stream_module._has_side_streams.cache_clear()
+    monkeypatch.setattr(_devices, "_side_streams", {})
+    _devices._has_side_streams.cache_clear()
     chunks = Scatter.apply(topology.take(2), None, 0, torch.arange(4.0))
     assert [chunk.tolist() for chunk in chunks] == [[0, 1], [2, 3]]
-    assert stream_module.side_stream(topology.device(0)) is None
-    stream_module._has_side_streams.cache_clear()
+    assert _devices.side_stream(topology.device(0)) is None
+    _devices._has_side_streams.cache_clear()
 
 
 def test_as_target_converts_minus_one_to_the_cpu_and_warns():
     with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
-        assert device_module.as_target(-1) == torch.device("cpu")
+        assert _devices.as_target(-1) == torch.device("cpu")
     with warnings.catch_warnings(action="error"):
-        assert device_module.as_target(-1, warns=False) == torch.device("cpu")
-        assert device_module.as_target("cpu") == torch.device("cpu")
+        assert _devices.as_target(-1, warns=False) == torch.device("cpu")
+        assert _devices.as_target("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize(
@@ -110,13 +107,13 @@ def test_as_target_converts_minus_one_to_the_cpu_and_warns():
 )
 def test_only_devices_of_usable_accelerators_have_streams(topology, device, expected):
     device = topology.device(0) if device == "sim:0" else torch.device(device)
-    assert device_module.has_streams(device) == expected
+    assert _devices.has_streams(device) == expected
 
 
 @pytest.mark.parametrize("ordinal", [0, np.int64(0), IntEnum("Ordinal", {"FIRST": 0}).FIRST])
 def test_integers_of_numpy_and_enums_are_ordinals(topology, ordinal):
     expected = torch.device(topology.device(0).type, 0)
-    assert device_module.as_device_or_current(ordinal) == expected
+    assert _devices.as_device_or_current(ordinal) == expected
     placement = choose_devices([ordinal, ordinal], ordinal)
     assert [*map(type, placement.device_ids)] == [int, int]
     assert type(placement.output_device) is int
@@ -125,49 +122,49 @@ def test_integers_of_numpy_and_enums_are_ordinals(topology, ordinal):
 @pytest.mark.parametrize("device", [True, 0.0, [0], torch.tensor(0), np.bool_(True)])
 def test_other_objects_name_no_device(topology, device):
     with pytest.raises(TypeError, match="a device must be an int, a str"):
-        device_module.as_device_or_current(device)
+        _devices.as_device_or_current(device)
     with pytest.raises(TypeError, match="a device must be an int, a str"):
         choose_devices([0], device)
 
 
 def test_the_largest_index_of_a_device_is_127(topology):
     kind = topology.device(0).type
-    assert device_module.device_at(127) == torch.device(kind, 127)
+    assert _devices.device_at(127) == torch.device(kind, 127)
     with pytest.raises(RuntimeError, match="There is no device with the index 128"):
-        device_module.device_at(128)
+        _devices.device_at(128)
     with pytest.raises(RuntimeError, match="There is no device with the index 1000"):
         choose_devices([1000], None)
 
 
 def test_a_tensor_is_not_minus_one():
-    assert not device_module.is_minus_one(torch.tensor([-1, -1]))
+    assert not _devices.is_minus_one(torch.tensor([-1, -1]))
 
 
 def test_the_accelerator_has_the_functions_of_torch_accelerator(topology):
-    assert device_module.runtime(None) is torch.accelerator
-    assert device_module.runtime(topology.accelerator) is torch.accelerator
+    assert _devices.runtime(None) is torch.accelerator
+    assert _devices.runtime(topology.accelerator) is torch.accelerator
 
 
 def test_every_type_has_the_functions_of_torch_accelerator_if_there_is_none(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
-    assert device_module.runtime("xpu") is torch.accelerator
+    assert _devices.runtime("xpu") is torch.accelerator
 
 
 @pytest.mark.parametrize("convert", [str, torch.device])
 def test_a_device_of_a_type_that_can_be_used_keeps_its_type(monkeypatch, convert):
-    monkeypatch.setattr(device_module, "_is_usable", lambda kind: kind != "cpu")
-    assert device_module.as_device_or_current(convert("xpu:1")) == torch.device("xpu", 1)
+    monkeypatch.setattr(_devices, "_is_usable", lambda kind: kind != "cpu")
+    assert _devices.as_device_or_current(convert("xpu:1")) == torch.device("xpu", 1)
 
 
 @pytest.mark.parametrize("convert", [str, torch.device])
 def test_a_device_of_another_type_is_one_of_the_accelerator(topology, convert):
-    assert device_module.as_device_or_current(convert("xpu:1")) == topology.device(1)
+    assert _devices.as_device_or_current(convert("xpu:1")) == topology.device(1)
 
 
 def test_devices_of_apple_have_no_streams(monkeypatch):
-    monkeypatch.setattr(device_module, "_is_usable", lambda _: True)
-    assert not device_module.has_streams(torch.device("mps", 0))
-    assert device_module.has_streams(torch.device("xpu", 0))
+    monkeypatch.setattr(_devices, "_is_usable", lambda _: True)
+    assert not _devices.has_streams(torch.device("mps", 0))
+    assert _devices.has_streams(torch.device("xpu", 0))
 
 
 def test_without_a_type_the_runtime_is_that_of_the_accelerator():
@@ -180,8 +177,8 @@ def test_the_type_of_a_device_string_is_used(topology):
 
 
 def test_a_device_without_streams_has_no_side_stream(monkeypatch):
-    monkeypatch.setattr(stream, "_has_side_streams", lambda device: True)
-    assert stream.side_stream(torch.device("mps")) is None
+    monkeypatch.setattr(_devices, "_has_side_streams", lambda device: True)
+    assert _devices.side_stream(torch.device("mps")) is None
 
 
 #: Calls that ask for the stream of a missing device. ``x`` is on the CPU, ``y`` on the device.

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from impl import _copies as grad_mode
-from impl import comm
+from impl import _copies, comm
 from impl._devices import call_on_device, call_on_stream, call_on_streams, current_stream_by_device
 from impl._settings import call_with_setting
 
@@ -79,7 +78,7 @@ def test_a_function_without_grad_mode_keeps_its_arguments_and_result():
     def describe(left, *, right):
         return left, right, torch.is_grad_enabled()
 
-    assert grad_mode.without_grad(describe)(1, right=2) == (1, 2, False)
+    assert _copies.without_grad(describe)(1, right=2) == (1, 2, False)
     assert torch.is_grad_enabled()
 
 

@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from impl import DataParallel, data_parallel
-from impl import _devices as placement
+from impl import DataParallel, _devices, data_parallel
 from impl._devices import as_device_or_current
 
 CPU = torch.device("cpu")
@@ -37,29 +36,29 @@ def set_sizes(monkeypatch, topology):
 def balance_warnings(device_ids):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        placement.check_balance(device_ids)
+        _devices.check_balance(device_ids)
     return [str(warning.message) for warning in caught]
 
 
 @pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
 def test_every_spelling_of_the_cpu_is_accepted(topology, spelling):
     assert as_device_or_current(spelling) == CPU
-    assert placement.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
-    assert placement.choose_devices([0], spelling).output_device == CPU
+    assert _devices.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
+    assert _devices.choose_devices([0], spelling).output_device == CPU
 
 
 def test_cpu_beside_other_devices_raises(topology):
     with pytest.raises(ValueError) as caught:
-        placement.choose_devices([0, "cpu"], None)
+        _devices.choose_devices([0, "cpu"], None)
     assert str(caught.value) == "Expected a non cpu device, but got: cpu"
 
 
 @pytest.mark.parametrize("kind", [None, "mps"])
 def test_choose_devices_returns_none_without_indexed_accelerator_devices(monkeypatch, kind):
-    monkeypatch.setattr(placement, "type_to_use", lambda _: kind)
-    assert placement.choose_devices([0, 1], 0) is None
-    assert placement.choose_devices(None, None) is None
-    assert placement.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
+    monkeypatch.setattr(_devices, "type_to_use", lambda _: kind)
+    assert _devices.choose_devices([0, 1], 0) is None
+    assert _devices.choose_devices(None, None) is None
+    assert _devices.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
 
 
 def test_gpus_without_reported_memory_do_not_warn(set_sizes):
@@ -85,7 +84,7 @@ def test_unequal_devices_that_are_not_cuda_do_not_warn(set_sizes):
 
 def test_warning_of_imbalance_names_the_line_of_the_caller(set_sizes):
     def construct():
-        placement.check_balance(ordinals)
+        _devices.check_balance(ordinals)
 
     ordinals = set_sizes(LARGE, SMALL)
     with pytest.warns(UserWarning, match="imbalance") as caught:
@@ -97,7 +96,7 @@ def test_warning_of_imbalance_names_the_line_of_the_caller(set_sizes):
 @pytest.fixture
 def data_parallel_module(set_sizes, monkeypatch):
     """The module impl.data_parallel, patched to find two GPUs of unequal size."""
-    fake_placement = placement.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
+    fake_placement = _devices.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
     # The attribute ``data_parallel`` of impl is the function, not the module.
     module = importlib.import_module("impl.data_parallel")
     monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
@@ -121,18 +120,18 @@ def test_constructor_calls_a_patched_check_balance(data_parallel_module, monkeyp
 
 def test_without_arguments_all_devices_are_used(topology):
     module = nn.Linear(1, 1).to(topology.device(0))
-    found = placement.choose_devices(None, None, module)
+    found = _devices.choose_devices(None, None, module)
     assert found == ([*range(len(topology.devices))], 0, topology.device(0))
-    assert placement.choose_devices(None, None, nn.Identity()) == found
-    assert placement.choose_devices(None, None, module.forward) == found
+    assert _devices.choose_devices(None, None, nn.Identity()) == found
+    assert _devices.choose_devices(None, None, module.forward) == found
 
 
 @pytest.fixture
 def no_accelerator(monkeypatch):
     """A machine without an accelerator."""
-    for module in (placement, sys.modules[as_device_or_current.__module__]):
+    for module in (_devices, sys.modules[as_device_or_current.__module__]):
         monkeypatch.setattr(module, "accelerator_type", lambda: None)
-    monkeypatch.setattr(placement, "type_to_use", lambda _: None)
+    monkeypatch.setattr(_devices, "type_to_use", lambda _: None)
 
 
 @pytest.mark.usefixtures("no_accelerator")
@@ -159,8 +158,8 @@ def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
 
 
 def test_devices_of_the_cpu_may_have_outputs_elsewhere(topology):
-    assert placement.choose_devices([CPU], 1) == ([CPU], 1, CPU)
+    assert _devices.choose_devices([CPU], 1) == ([CPU], 1, CPU)
 
 
 def test_device_ids_may_be_an_iterator_over_devices(topology):
-    assert placement.choose_devices(range(2), None) == ([0, 1], 0, topology.device(0))
+    assert _devices.choose_devices(range(2), None) == ([0, 1], 0, topology.device(0))

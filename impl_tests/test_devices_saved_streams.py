@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from impl import _devices as saved_streams
+from impl import _devices
 from impl.functions import Scatter
 from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_arange
 
@@ -63,5 +63,5 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
 def test_stream_of_each_accelerator_device_is_saved_once(topology):
     ctx = SimpleNamespace()
     device = topology.device(0)
-    saved_streams.save_streams(ctx, [torch.device("cpu"), device, torch.device("meta"), device])
+    _devices.save_streams(ctx, [torch.device("cpu"), device, torch.device("meta"), device])
     assert ctx.streams == [torch.accelerator.current_stream(device)]

@@ -1,4 +1,4 @@
-"""impl._pytree: leaves that are split or copied, constants, nesting, packed sequences."""
+"""impl._inputs: leaves that are split or copied, constants, nesting, packed sequences."""
 
 import dataclasses
 from collections import UserDict

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import _torch_private as compiler_private
+from impl import _torch_private
 from impl._containers import Whole
 from impl._recording import ProfilerSpan, is_movable, move_tensors
 from impl_tests.samples import Pair
@@ -63,7 +63,7 @@ def test_wrapper_of_one_device_can_be_exported(topology):
 def test_exclude_from_compilation_returns_a_working_function_without_dynamo(monkeypatch):
     monkeypatch.delattr(torch._C._dynamo.eval_frame, "set_code_exec_strategy")
 
-    @compiler_private.exclude_from_compilation
+    @_torch_private.exclude_from_compilation
     def function():
         return 1
 

@@ -1,4 +1,4 @@
-"""impl._replica: members, construction, copies with deepcopy, and pickling of replicas."""
+"""impl._replicas: members, construction, copies with deepcopy, and pickling of replicas."""
 
 import collections
 import copy
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from impl import _replicas as build
+from impl import _replicas
 from impl._replicas import FormerParameters, collect_tree
 from impl.replicate import replicate
 
@@ -262,14 +262,14 @@ def test_compiled_code_of_a_module_is_no_attribute_of_its_replicas():
     module = nn.Linear(1, 1)
     expected = dict(vars(module))
     module._compiled_call_impl = module._call_impl
-    assert build._uncompiled_state(module) == expected
+    assert _replicas._uncompiled_state(module) == expected
 
 
 def test_only_instances_of_parameter_are_parameters():
     tensor = torch.ones(1)
-    found = [build._is_parameter(each) for each in (tensor, tensor.as_subclass(Subclass))]
+    found = [_replicas._is_parameter(each) for each in (tensor, tensor.as_subclass(Subclass))]
     assert found == [False, False]
-    assert build._is_parameter(nn.Parameter(tensor))
+    assert _replicas._is_parameter(nn.Parameter(tensor))
 
 
 class Forgetful(nn.Module):

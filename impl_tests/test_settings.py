@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from impl import _settings as gc_pause
+from impl import _settings
 from impl._settings import pause_gc, register_fork_handler
 from impl_tests.samples import call_in_thread
 
@@ -41,18 +41,18 @@ def test_pause_gc_restores_the_collector_state_after_an_error(enabled):
 def pauses():
     """A new ``_Pauses`` object. The fixture restores the collector after the test."""
     was_enabled = gc.isenabled()
-    yield gc_pause._Pauses()
+    yield _settings._Pauses()
     (gc.enable if was_enabled else gc.disable)()
 
 
 @pytest.fixture
 def pause():
     """A pause of this thread."""
-    return gc_pause._Pause()
+    return _settings._Pause()
 
 
 def begin_in_thread(pauses):
-    call_in_thread(lambda: pauses.begin(gc_pause._Pause()))
+    call_in_thread(lambda: pauses.begin(_settings._Pause()))
 
 
 def test_forked_child_ends_the_pauses_of_other_threads(enabled, pauses):
@@ -115,7 +115,7 @@ def test_an_interrupt_beside_a_change_of_the_collector_leaves_it_enabled(
     with pytest.raises(KeyboardInterrupt), pause_gc():
         pass
     assert gc.isenabled()
-    assert not gc_pause._pauses._active
+    assert not _settings._pauses._active
 
 
 @pytest.mark.parametrize("before", [True, False], ids="before={}".format)
@@ -123,18 +123,18 @@ def test_an_interrupt_beside_a_change_of_the_collector_leaves_it_enabled(
 def test_an_interrupt_at_the_begin_or_the_end_leaves_the_collector_enabled(
     monkeypatch, name, before
 ):
-    interrupt(monkeypatch, gc_pause._pauses, name, before=before)
+    interrupt(monkeypatch, _settings._pauses, name, before=before)
     with pytest.raises(KeyboardInterrupt), pause_gc():
         pass
     assert gc.isenabled()
-    assert not gc_pause._pauses._active
+    assert not _settings._pauses._active
 
 
 def test_an_interrupted_pause_does_not_enable_a_disabled_collector(monkeypatch, enabled):
     with pause_gc():
         pass
     gc.disable()
-    interrupt(monkeypatch, gc_pause._pauses, "begin", before=True)
+    interrupt(monkeypatch, _settings._pauses, "begin", before=True)
     with pytest.raises(KeyboardInterrupt), pause_gc():
         pass
     assert not gc.isenabled()
@@ -149,7 +149,7 @@ class Handler:
     def __call__(self):
         if not self.is_handled:
             self.is_handled = True
-            pause = gc_pause._Pause()
+            pause = _settings._Pause()
             self.pauses.begin(pause)
             self.pauses.end(pause)
         return self.function()
@@ -173,7 +173,7 @@ def pause_in_thread(pauses, pause):
 def test_a_signal_handler_may_pause_the_collector(pauses, pause, name, is_enabled, monkeypatch):
     (gc.enable if is_enabled else gc.disable)()
     handler = Handler(pauses, getattr(gc, name))
-    monkeypatch.setattr(gc_pause.gc, name, handler)
+    monkeypatch.setattr(_settings.gc, name, handler)
     assert pause_in_thread(pauses, pause)
     monkeypatch.undo()
     assert handler.is_handled or name == "enable"
@@ -188,7 +188,7 @@ def test_the_end_of_a_pause_that_did_not_begin_changes_nothing(pauses, pause):
 
 def test_the_end_of_a_pause_that_did_not_begin_changes_nothing_after_a_pause(pauses, pause):
     gc.enable()
-    assert pause_in_thread(pauses, gc_pause._Pause())
+    assert pause_in_thread(pauses, _settings._Pause())
     gc.disable()
     pauses.end(pause)
     assert not gc.isenabled()
@@ -201,7 +201,7 @@ def test_a_second_end_completes_an_interrupted_one(pauses, pause, monkeypatch):
     def interrupt():
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(gc_pause.gc, "enable", interrupt)
+    monkeypatch.setattr(_settings.gc, "enable", interrupt)
     with pytest.raises(KeyboardInterrupt):
         pauses.end(pause)
     monkeypatch.undo()

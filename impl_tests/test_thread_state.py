@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from impl import _devices as device_module
-from impl import _thread_state as thread_state
-from impl import _threads as pool
-from impl import parallel_apply
+from impl import _devices, _thread_state, _threads, parallel_apply
 from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.strategies.thread_state import thread_states, visible_states
 
@@ -36,11 +33,11 @@ NOT_TRANSFERABLE = {
 
 
 def run_in(state, function, *args):
-    return state.context.run(thread_state.call_in, state, function, args, {})
+    return state.context.run(_thread_state.call_in, state, function, args, {})
 
 
 def state_for(device=CPU):
-    return thread_state.thread_states([device])[0]
+    return _thread_state.thread_states([device])[0]
 
 
 def change_state(device):
@@ -71,7 +68,7 @@ def test_state_that_a_replica_changes_is_restored(topology, run, state, slot):
         return (
             visible_states(topology.devices),
             VARIABLE.get(),
-            thread_state.is_pristine(),
+            _thread_state.is_pristine(),
             flushes_denormal_numbers(),
         )
 
@@ -94,7 +91,7 @@ def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
 
 def test_each_replica_has_its_own_context_variables():
     VARIABLE.set("of the caller")
-    first, second = thread_state.thread_states([CPU, CPU])
+    first, second = _thread_state.thread_states([CPU, CPU])
     run_in(first, VARIABLE.set, "of the first")
     assert run_in(second, VARIABLE.get) == "of the caller"
 
@@ -157,36 +154,36 @@ def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
 def test_thread_with_an_active_mode_is_not_pristine(enter):
     def check():
         with ExitStack() as stack:
-            before = thread_state.is_pristine()
+            before = _thread_state.is_pristine()
             stack.enter_context(enter())
-            return before, thread_state.is_pristine()
+            return before, _thread_state.is_pristine()
 
     assert call_in_thread(check) == (True, False)
 
 
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
-    monkeypatch.setattr(thread_state, "current_device", lambda: pytest.fail("read"))
-    (state,) = thread_state.thread_states([CPU])
+    monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("read"))
+    (state,) = _thread_state.thread_states([CPU])
     assert state.device == CPU
 
 
 def test_only_the_cpus_autocast_is_transferred_if_the_accelerator_has_none(topology, monkeypatch):
     monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
-    assert thread_state._find_scope([topology.device(0)]).autocast_types == ("cpu",)
+    assert _thread_state._find_scope([topology.device(0)]).autocast_types == ("cpu",)
 
 
 def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
     monkeypatch.delattr(torch.sim, "is_initialized")
-    assert device_module.accelerator_in_use() is None
+    assert _devices.accelerator_in_use() is None
 
 
 def test_baseline_flags_are_read_again_if_the_devices_change(topology):
-    small = thread_state._Scope(("cpu",), None, range(0))
-    large = thread_state._find_scope([topology.device(0)])
+    small = _thread_state._Scope(("cpu",), None, range(0))
+    large = _thread_state._find_scope([topology.device(0)])
 
     def read():
-        return [len(thread_state._baseline_flags(scope).streams) for scope in (small, large)]
+        return [len(_thread_state._baseline_flags(scope).streams) for scope in (small, large)]
 
     assert call_in_thread(read) == [0, len(large.ordinals)]
     assert len(large.ordinals) > 0
@@ -222,13 +219,13 @@ def ignore_event(frame, event, argument):
 
 
 def test_a_worker_has_the_profile_function_of_new_threads():
-    pool.start(int).wait()  # The worker that becomes idle here runs the next function, too.
+    _threads.start(int).wait()  # The worker that becomes idle here runs the next function, too.
     threading.setprofile(ignore_event)
     try:
-        assert pool.start(sys.getprofile).wait() is ignore_event
+        assert _threads.start(sys.getprofile).wait() is ignore_event
     finally:
         threading.setprofile(None)
-    assert pool.start(sys.getprofile).wait() is None
+    assert _threads.start(sys.getprofile).wait() is None
 
 
 @pytest.mark.parametrize("name", ["meta", None])
@@ -236,8 +233,8 @@ def test_a_default_device_that_a_replica_sets_is_undone(name):
     torch.set_default_device(name)
     try:
         before = torch.get_default_device()
-        (state,) = thread_state.thread_states([CPU])
-        thread_state.call_in(state, torch.set_default_device, ["cpu"], {})
+        (state,) = _thread_state.thread_states([CPU])
+        _thread_state.call_in(state, torch.set_default_device, ["cpu"], {})
         assert torch.get_default_device() == before
     finally:
         torch.set_default_device(None)
@@ -248,12 +245,12 @@ def test_a_worker_is_reused_only_if_its_operators_used_one_openmp_thread(count):
     before = torch.get_num_threads()
     torch.set_num_threads(count)
     try:
-        (state,) = thread_state.thread_states([CPU])
+        (state,) = _thread_state.thread_states([CPU])
         found = []
         thread = threading.Thread(
             target=lambda: (
-                thread_state.call_in(state, int, [], {}),
-                found.append(thread_state.is_pristine()),
+                _thread_state.call_in(state, int, [], {}),
+                found.append(_thread_state.is_pristine()),
             )
         )
         thread.start()

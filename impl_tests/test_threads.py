@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 import torch
 
-from impl import _threads as thread_pool
+from impl import _threads
 from impl_tests.samples import FunctionMode, fail_with
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
 from spec_tests.harness.environment import interpreter
@@ -24,7 +24,7 @@ class Value:
 
 @pytest.fixture
 def pool():
-    pool = thread_pool._Pool()
+    pool = _threads._Pool()
     yield pool
     pool.close()
 
@@ -33,8 +33,8 @@ def pool():
 def reusing_pool(monkeypatch, pool):
     """A pool that reuses its threads, also on a free-threaded Python."""
     if interpreter.is_free_threaded():
-        monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", False)
-        monkeypatch.setattr(thread_pool, "count_locals", int)
+        monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", False)
+        monkeypatch.setattr(_threads, "count_locals", int)
     return pool
 
 
@@ -54,16 +54,16 @@ def test_second_call_reuses_an_idle_thread(pool):
 
 
 def test_number_of_idle_threads_is_limited(reusing_pool):
-    barrier = threading.Barrier(thread_pool.MAX_IDLE + 5, timeout=TIMEOUT)
+    barrier = threading.Barrier(_threads.MAX_IDLE + 5, timeout=TIMEOUT)
     calls = [reusing_pool.start(barrier.wait) for _ in range(barrier.parties)]
     for call in calls:
         call.wait()
-    wait_until(lambda: len(alive(reusing_pool)) <= thread_pool.MAX_IDLE)
-    assert len(reusing_pool._idle) == len(alive(reusing_pool)) == thread_pool.MAX_IDLE
+    wait_until(lambda: len(alive(reusing_pool)) <= _threads.MAX_IDLE)
+    assert len(reusing_pool._idle) == len(alive(reusing_pool)) == _threads.MAX_IDLE
 
 
 def test_ended_threads_are_removed_when_a_new_one_starts(pool, monkeypatch):
-    monkeypatch.setattr(thread_pool, "MAX_IDLE", 0)
+    monkeypatch.setattr(_threads, "MAX_IDLE", 0)
     assert all_end([pool.start(threading.current_thread).wait()])
     assert pool.start(threading.current_thread).wait() is pool._threads[0]
     assert len(pool._threads) == 1
@@ -89,7 +89,7 @@ def test_pool_keeps_no_result_alive(pool):
 
 
 def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):
-    monkeypatch.setattr(thread_pool, "SINGLE_USE_THREADS", True)
+    monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", True)
     assert not any(pool.start(threading.current_thread).wait().is_alive() for _ in range(100))
 
 
@@ -176,22 +176,22 @@ def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
 
 
 def test_a_worker_is_a_daemon_thread_with_a_name():
-    thread = thread_pool.start(threading.current_thread).wait()
+    thread = _threads.start(threading.current_thread).wait()
     assert (thread.name, thread.daemon) == ("parallel_apply", True)
 
 
 def test_one_exit_handler_is_registered_for_all_workers(monkeypatch):
     registered = []
-    monkeypatch.setattr(thread_pool.atexit, "register", registered.append)
-    thread_pool._register_exit_handler.cache_clear()
+    monkeypatch.setattr(_threads.atexit, "register", registered.append)
+    _threads._register_exit_handler.cache_clear()
     for _ in range(2):
-        thread_pool._register_exit_handler()
+        _threads._register_exit_handler()
     assert len(registered) == 1
 
 
 def test_a_reset_after_a_fork_replaces_the_pool(monkeypatch):
-    old = thread_pool._Pool()
-    monkeypatch.setattr(thread_pool, "_pool", old)
-    thread_pool._reset_after_fork()
-    assert thread_pool._pool is not old
+    old = _threads._Pool()
+    monkeypatch.setattr(_threads, "_pool", old)
+    _threads._reset_after_fork()
+    assert _threads._pool is not old
     assert old.add_idle(None) is False

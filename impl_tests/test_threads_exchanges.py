@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import SyncBatchNorm, parallel_apply
-from impl import _threads as group
+from impl import SyncBatchNorm, _threads, parallel_apply
 from impl._threads import start
 from impl_tests.samples import run_python
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
@@ -136,7 +135,7 @@ LAYER = Layer()
 
 
 def exchange_indices(value):
-    modules, index = group.module_group()
+    modules, index = _threads.module_group()
     return modules.exchange(index, LAYER, value, lambda values: [list(values)] * len(values))
 
 
@@ -145,7 +144,7 @@ def test_an_error_of_the_combination_is_raised():
         raise ZeroDivisionError(len(values))
 
     def call(_):
-        modules, index = group.module_group()
+        modules, index = _threads.module_group()
         return modules.exchange(index, LAYER, None, combine)
 
     with pytest.raises(ZeroDivisionError):

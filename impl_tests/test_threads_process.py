@@ -10,14 +10,14 @@ from impl_tests.samples import run_python
 #: The code of a function that uses ``depth`` worker threads at the same time.
 NESTED = """
 def nested(depth):
-    return depth and 1 + thread_pool.start(lambda: nested(depth - 1)).wait()
+    return depth and 1 + _threads.start(lambda: nested(depth - 1)).wait()
 """
 
 
 #: The first statements of each script.
 PROLOGUE = """
 import os, signal, sys, threading, time, warnings
-from impl import _threads as thread_pool
+from impl import _threads
 warnings.simplefilter("ignore", DeprecationWarning)
 # A shell makes its background processes ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -34,7 +34,7 @@ def test_fork_while_functions_run_does_not_deadlock():
         + """
 assert nested(5) == 5
 release = threading.Event()
-busy = [thread_pool.start(release.wait) for _ in range(3)]
+busy = [_threads.start(release.wait) for _ in range(3)]
 child = os.fork()
 if child == 0:
     sys.exit(0 if nested(5) == 5 else 1)
@@ -56,7 +56,7 @@ def fork():
         os._exit(0 if nested(5) == 5 else 1)
     return os.waitpid(child, 0)[1]
 
-print(thread_pool.start(fork).wait(), nested(5))
+print(_threads.start(fork).wait(), nested(5))
 """
     )
     assert (completed.stdout, completed.stderr) == ("0 5\n", "")
@@ -64,14 +64,14 @@ print(thread_pool.start(fork).wait(), nested(5))
 
 def test_interrupted_program_ends_while_threads_are_idle():
     interrupt = "os.kill(os.getpid(), signal.SIGINT)"
-    completed = run_script("[thread_pool.start(int).wait() for _ in range(3)]\n" + interrupt)
+    completed = run_script("[_threads.start(int).wait() for _ in range(3)]\n" + interrupt)
     assert completed.stdout == ""
     assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
     assert completed.returncode == -signal.SIGINT
 
 
 def test_program_ends_after_running_functions():
-    completed = run_script('thread_pool.start(lambda: (time.sleep(0.5), print("ended")))')
+    completed = run_script('_threads.start(lambda: (time.sleep(0.5), print("ended")))')
     assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
 
 
@@ -82,7 +82,7 @@ def test_worker_that_forked_ends_in_the_child(lock_held):
 held, forked = threading.Event(), threading.Event()
 
 def hold():
-    with thread_pool._pool._lock:
+    with _threads._pool._lock:
         held.set()
         forked.wait()
 
@@ -102,7 +102,7 @@ def fork():
     return child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 known = threading.Event()
-pending = thread_pool.start(lambda: known.wait() and fork())
+pending = _threads.start(lambda: known.wait() and fork())
 known.set()
 print(pending.wait())
 """

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 import torch
 
-from impl import _threads as pool
+from impl import _threads
 from impl._devices import CPU
 from impl._thread_state import SINGLE_USE_THREADS, call_in, thread_states
 
@@ -30,23 +30,23 @@ def outcomes(monkeypatch):
     class Outcomes(list):
         reference = staticmethod(lambda: None)
 
-    found, set_done = Outcomes(), pool.PendingCall.set_done
+    found, set_done = Outcomes(), _threads.PendingCall.set_done
 
     def check(pending):
         found.append(found.reference() is None)
         set_done(pending)
 
-    monkeypatch.setattr(pool.PendingCall, "set_done", check)
-    monkeypatch.setattr(pool, "_pool", pool._Pool())  # A new pool has no worker yet.
+    monkeypatch.setattr(_threads.PendingCall, "set_done", check)
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())  # A new pool has no worker yet.
     yield found
-    pool._pool.close()
+    _threads._pool.close()
 
 
 @pytest.mark.skipif(SINGLE_USE_THREADS, reason="not-run: this Python frees such objects later")
 def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
     argument, is_deleted = Value(), threading.Event()
     outcomes.reference = weakref.ref(argument)
-    pending = pool.start(partial(lambda argument: is_deleted.wait(), argument))
+    pending = _threads.start(partial(lambda argument: is_deleted.wait(), argument))
     del argument
     is_deleted.set()
     pending.wait()
@@ -54,7 +54,7 @@ def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes)
 
 
 def test_the_caller_waits_for_the_end_of_the_thread_to_join():
-    pending = pool.PendingCall(int)
+    pending = _threads.PendingCall(int)
     allowed = threading.Event()
     pending.thread_to_join = threading.Thread(target=allowed.wait)
     pending.thread_to_join.start()
@@ -71,14 +71,14 @@ def test_thread_local_values_are_freed_when_the_caller_resumes(outcomes):
         local.value = Value()
         outcomes.reference = weakref.ref(local.value)
 
-    pool.start(set_value).wait()
+    _threads.start(set_value).wait()
     assert outcomes.reference() is None
 
 
 def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):
-    monkeypatch.setattr(pool, "SINGLE_USE_THREADS", True)
-    monkeypatch.setattr(pool, "_pool", pool._Pool())
-    pending = pool.start(threading.current_thread)
+    monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", True)
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())
+    pending = _threads.start(threading.current_thread)
     assert pending.wait() is pending.thread_to_join
 
 
@@ -92,7 +92,7 @@ def run_in_thread(function):
 
 
 def test_a_pool_that_is_closed_after_a_fork_has_a_free_lock():
-    old = pool._Pool()
+    old = _threads._Pool()
     run_in_thread(old._lock.acquire)  # Another thread may hold the lock at the fork.
     old.close_after_fork()
     assert run_in_thread(lambda: old.add_idle(None)) is False
@@ -113,7 +113,7 @@ class InterruptedList(list):
 
 
 def test_a_signal_handler_may_start_a_function_while_a_worker_is_popped(monkeypatch):
-    tested = pool._Pool()
+    tested = _threads._Pool()
     tested._idle = InterruptedList([None])
     found = []
 
@@ -128,7 +128,7 @@ def test_a_signal_handler_may_start_a_function_while_a_worker_is_popped(monkeypa
 
 
 def test_a_signal_handler_may_add_a_worker_while_one_is_added():
-    tested = pool._Pool()
+    tested = _threads._Pool()
     tested._idle = InterruptedList()
 
     def handle():
@@ -144,7 +144,7 @@ def run_on(device):
     """Run a function in a worker as a replica on ``device``. Return the worker's thread."""
     (state,) = thread_states([device])
     run = partial(state.context.run, call_in, state, threading.current_thread, (), {})
-    return pool.start(run).wait()
+    return _threads.start(run).wait()
 
 
 @REUSES_WORKERS

@@ -1,4 +1,4 @@
-"""impl._compat: which modules use private names of PyTorch, and functions for the compiler."""
+"""impl._torch_private: modules with private names of PyTorch, and functions for the compiler."""
 
 import ast
 import inspect
@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from impl import _torch_private as torch_private
+from impl import _torch_private
 from impl._torch_private import call_after_backward, compile_only_inlined, exclude_from_compilation
 
-IMPL = Path(torch_private.__file__).parent
+IMPL = Path(_torch_private.__file__).parent
 TREES = {
     path.relative_to(IMPL).as_posix(): ast.parse(path.read_text("utf-8"))
     for path in IMPL.rglob("*.py")
@@ -23,9 +23,9 @@ OTHERS = sorted(TREES.keys() - set(PRIVATE_MODULES))
 #: Name -> public function of the module.
 FUNCTIONS = {
     name: value
-    for name, value in vars(torch_private).items()
+    for name, value in vars(_torch_private).items()
     if inspect.isfunction(value)
-    and value.__module__ == torch_private.__name__
+    and value.__module__ == _torch_private.__name__
     and not name.startswith("_")
 }
 #: Names with a leading underscore that any module of impl may use.

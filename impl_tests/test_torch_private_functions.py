@@ -1,4 +1,4 @@
-"""impl._compat: results of the functions that use private names of PyTorch."""
+"""impl._torch_private: results of the functions that use private names of PyTorch."""
 
 import sys
 from functools import partial
@@ -9,57 +9,56 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
-from impl import _torch_private as compiler_private
-from impl import _torch_private as torch_private
+from impl import _torch_private
 from impl_tests.samples import FunctionMode, OperatorLog
 
 
 def test_function_and_dispatch_modes_are_distinguished():
     with FunctionMode():
-        assert torch_private.function_mode_count() == 1
-        assert not torch_private.has_modes_hooks_or_transforms()
+        assert _torch_private.function_mode_count() == 1
+        assert not _torch_private.has_modes_hooks_or_transforms()
     with OperatorLog():
-        assert torch_private.has_modes_hooks_or_transforms()
-        assert torch_private.function_mode_count() == 0
-    assert not torch_private.has_modes_hooks_or_transforms()
+        assert _torch_private.has_modes_hooks_or_transforms()
+        assert _torch_private.function_mode_count() == 0
+    assert not _torch_private.has_modes_hooks_or_transforms()
 
 
 def test_saved_tensor_hooks_are_detected():
-    assert not torch_private.has_modes_hooks_or_transforms()
+    assert not _torch_private.has_modes_hooks_or_transforms()
     with saved_tensors_hooks(lambda x: x, lambda x: x):
-        assert torch_private.has_modes_hooks_or_transforms()
+        assert _torch_private.has_modes_hooks_or_transforms()
 
 
 def test_saved_tensor_hooks_are_detected_during_tracing():
     with saved_tensors_hooks(lambda x: x, lambda x: x):
         torch._C._autograd._saved_tensors_hooks_set_tracing(True)
         try:
-            assert torch_private.has_modes_hooks_or_transforms()
+            assert _torch_private.has_modes_hooks_or_transforms()
         finally:
             torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
 def test_functorch_transforms_are_detected():
     seen = []
-    torch.func.vmap(lambda x: seen.append(torch_private.has_modes_hooks_or_transforms()) or x)(
+    torch.func.vmap(lambda x: seen.append(_torch_private.has_modes_hooks_or_transforms()) or x)(
         torch.ones(2)
     )
-    assert [*seen, torch_private.has_modes_hooks_or_transforms()] == [True, False]
+    assert [*seen, _torch_private.has_modes_hooks_or_transforms()] == [True, False]
 
 
 def test_disabled_overrides_are_detected():
     with torch._C.DisableTorchFunctionSubclass():
-        assert not torch_private.calls_torch_functions()
-    assert torch_private.calls_torch_functions()
+        assert not _torch_private.calls_torch_functions()
+    assert _torch_private.calls_torch_functions()
 
 
 @pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
 def test_registration_hooks_are_detected(kind):
     register = getattr(registration, f"register_module_{kind}_registration_hook")
     handle = register(lambda *_: None)
-    assert torch_private.has_registration_hooks()
+    assert _torch_private.has_registration_hooks()
     handle.remove()
-    assert not torch_private.has_registration_hooks()
+    assert not _torch_private.has_registration_hooks()
 
 
 def test_is_compiled_is_true_only_for_optimized_modules(monkeypatch):
@@ -70,33 +69,33 @@ def test_is_compiled_is_true_only_for_optimized_modules(monkeypatch):
         OptimizedModule = Compiled
 
     monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", Frames)
-    assert compiler_private.is_compiled(Compiled)
-    assert not compiler_private.is_compiled(nn.Module)
+    assert _torch_private.is_compiled(Compiled)
+    assert not _torch_private.is_compiled(nn.Module)
     monkeypatch.delitem(sys.modules, "torch._dynamo.eval_frame")
-    assert not compiler_private.is_compiled(Compiled)
+    assert not _torch_private.is_compiled(Compiled)
 
 
 def test_compiled_module_returns_the_module_that_torch_compile_wraps():
     plain, wrapper = nn.Linear(1, 1), nn.Module()
-    assert compiler_private.compiled_module(plain) is None
+    assert _torch_private.compiled_module(plain) is None
     wrapper._orig_mod = plain
-    assert compiler_private.compiled_module(wrapper) is None
+    assert _torch_private.compiled_module(wrapper) is None
     wrapper.__dict__["_torchdynamo_orig_callable"] = plain
-    assert compiler_private.compiled_module(wrapper) is plain
+    assert _torch_private.compiled_module(wrapper) is plain
 
 
 @pytest.mark.parametrize("enabled", [True, False])
 def test_is_torchscript_enabled_returns_torchs_flag(monkeypatch, enabled):
     monkeypatch.setattr(torch.jit._state, "_enabled", enabled)
-    assert torch_private.is_torchscript_enabled() is enabled
+    assert _torch_private.is_torchscript_enabled() is enabled
 
 
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
 def test_hooks_of_a_leaf_are_detected(register):
     leaf = torch.ones(1, requires_grad=True)
-    assert not torch_private.has_hooks(leaf)
+    assert not _torch_private.has_hooks(leaf)
     getattr(leaf, register)(lambda _: None)
-    assert torch_private.has_hooks(leaf)
+    assert _torch_private.has_hooks(leaf)
 
 
 @pytest.mark.parametrize(
@@ -110,16 +109,16 @@ def test_hooks_of_a_leaf_are_detected(register):
 )
 def test_hooks_of_a_module_are_detected(register):
     module = torch.nn.Identity()
-    assert not torch_private.module_has_hooks(module)
+    assert not _torch_private.module_has_hooks(module)
     getattr(module, register)(lambda *_: None)
-    assert torch_private.module_has_hooks(module)
+    assert _torch_private.module_has_hooks(module)
 
 
 def results_in_backward(leaf, run):
     """Return the results of ``is_needed_in_backward(leaf)`` in the backward pass of ``run``."""
     other, results = torch.ones(1, requires_grad=True), []
     product = leaf * other
-    product.register_hook(lambda _: results.append(torch_private.is_needed_in_backward(leaf)))
+    product.register_hook(lambda _: results.append(_torch_private.is_needed_in_backward(leaf)))
     run(product, leaf, other)
     return results
 
@@ -142,31 +141,31 @@ def test_leaf_is_needed_if_its_gradient_is_computed(run, needed):
 def test_was_created_since_is_true_only_for_later_nodes():
     x = torch.ones(1, requires_grad=True)
     old = (2 * x).grad_fn
-    number = torch_private.next_sequence_nr()
+    number = _torch_private.next_sequence_nr()
     new = (2 * x).grad_fn
-    assert [torch_private.was_created_since(number, node) for node in (old, new)] == [False, True]
+    assert [_torch_private.was_created_since(number, node) for node in (old, new)] == [False, True]
 
 
 def test_was_created_since_is_false_for_nodes_that_run_first():
     x = torch.ones(1, requires_grad=True)
-    number = torch_private.next_sequence_nr()
+    number = _torch_private.next_sequence_nr()
     first = (2 * x).grad_fn
-    torch_private.run_first_in_backward(first)
+    _torch_private.run_first_in_backward(first)
     accumulation = first.next_functions[0][0]
     for node in (first, accumulation):
-        assert not torch_private.was_created_since(number, node)
+        assert not _torch_private.was_created_since(number, node)
 
 
 @pytest.mark.parametrize("call", [len, lambda *_: None, object()], ids=["C", "plain", "object"])
 def test_compiler_of_module_returns_none_for_an_unknown_callable(call):
     module = nn.Identity()
     module.__dict__["_compiled_call_impl"] = call
-    assert compiler_private.compiler_of_module(module) is None
+    assert _torch_private.compiler_of_module(module) is None
 
 
 def test_copy_context_of_backward_does_nothing_outside_of_backward():
     assert not torch._C._is_key_in_tls("context")
-    torch_private.copy_context_of_backward()
+    _torch_private.copy_context_of_backward()
     assert not torch._C._is_key_in_tls("context")
 
 
@@ -174,11 +173,11 @@ def test_version_counters_count_in_place_changes():
     tensor = torch.ones(1)
     with torch.inference_mode():
         inference_tensor = torch.ones(1)
-    before = torch_private.version_counters([tensor, None])
-    assert torch_private.version_counters([tensor]) == before[:1]
+    before = _torch_private.version_counters([tensor, None])
+    assert _torch_private.version_counters([tensor]) == before[:1]
     tensor.add_(1)
-    assert torch_private.version_counters([tensor, None]) == [before[0] + 1, None]
-    first, last = (torch_private.version_counters([inference_tensor, None]) for _ in range(2))
+    assert _torch_private.version_counters([tensor, None]) == [before[0] + 1, None]
+    first, last = (_torch_private.version_counters([inference_tensor, None]) for _ in range(2))
     assert (first[0] == last[0], first[1], last[1]) == (False, None, None)
 
 
@@ -208,7 +207,7 @@ def modes():
 def test_a_call_with_inference_mode_has_grad_mode_off(context, enabled):
     with context():
         before = modes()
-        assert torch_private.call_with_inference_mode(enabled, modes) == (enabled, False)
+        assert _torch_private.call_with_inference_mode(enabled, modes) == (enabled, False)
         assert modes() == before
 
 
@@ -219,7 +218,7 @@ def test_an_interrupted_call_outside_of_inference_mode_restores_both_modes(metho
         guard = partial(InterruptedGuard, guard_class=guard_class, method=method)
         monkeypatch.setattr(torch._C, "_InferenceMode", guard)
         with pytest.raises(KeyboardInterrupt) as caught:
-            torch_private.call_with_inference_mode(False, int)
+            _torch_private.call_with_inference_mode(False, int)
         monkeypatch.undo()
         assert modes() == (True, False)
         del caught  # Frees the guard.
@@ -236,5 +235,5 @@ def test_an_interrupted_call_restores_the_tracking_of_views(monkeypatch):
 
     monkeypatch.setattr(torch._C, "_set_view_replay_enabled", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        torch_private.track_original_views(int)
+        _torch_private.track_original_views(int)
     assert not torch._C._is_view_replay_enabled()

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import _devices as device_module
+from impl import _devices
 
 
 class _Refusing:
@@ -40,8 +40,8 @@ def second(topology, monkeypatch):
 
 
 def _clear_caches():
-    device_module._is_usable.cache_clear()
-    device_module._second_runtime.cache_clear()
+    _devices._is_usable.cache_clear()
+    _devices._second_runtime.cache_clear()
 
 
 def test_default_devices_are_of_the_type_of_the_parameters(second):

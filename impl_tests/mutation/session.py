@@ -21,7 +21,7 @@ from spec_tests.tests.import_order import CHAPTERS, ROOT
 #: whose lines are not recorded, so the tests would run for every change.
 CONFORMANCE = (*(name for name in CHAPTERS if name != "distributed"), "divergences")
 #: Patterns of the files that test impl's private modules.
-PRIVATE = ("impl_tests/test_*.py", "impl_tests/_*/test_*.py", "impl_tests/extras/test_*.py")
+PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
 #: Test files that do not run impl in this process: they test changed copies of impl, read its
 #: source, or start ranks.
 _EXCLUDED = (
