@@ -39,18 +39,13 @@ def make_record(losses: Sequence[float], model: nn.Module, wrapper: Callable[...
         model: The trained model.
         wrapper: The DataParallel class or subclass that wrapped the model, or ``data_parallel``.
     """
-    state = {name: value for name, value in model.state_dict().items() if torch.is_tensor(value)}
-    weights = {name: value.detach().cpu().double().flatten() for name, value in state.items()}
+    bases = [each for each in getattr(wrapper, "__mro__", ()) if each.__name__ == "DataParallel"]
     return Record(
         losses=[float(loss) for loss in losses],
-        weights={name: value.tolist() for name, value in weights.items()},
-        wrapper_module=_find_defining_module(wrapper),
+        weights={
+            name: value.detach().cpu().double().flatten().tolist()
+            for name, value in model.state_dict().items()
+            if torch.is_tensor(value)
+        },
+        wrapper_module=(bases[-1] if bases else wrapper).__module__,
     )
-
-
-def _find_defining_module(wrapper: Callable[..., Any]) -> str:
-    """Return the Python module that defines ``data_parallel`` or the base class DataParallel."""
-    if not isinstance(wrapper, type):
-        return wrapper.__module__
-    bases = [base for base in wrapper.__mro__ if base.__name__ == "DataParallel"]
-    return bases[-1].__module__

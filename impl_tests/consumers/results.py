@@ -1,79 +1,80 @@
-"""The published results of the programs: ``results.json``."""
+"""Run the training programs, and summarize their results as ``results.json`` has them."""
 
 import ast
+import json
+import os
+import subprocess
+import sys
 from importlib.metadata import version
-from typing import TypedDict
-
-from impl_tests.published import read_results, write_results
+from pathlib import Path
+from typing import Any, cast
 
 from .record import Record
-from .running import HERE, PROGRAMS, run
 
-__all__ = ["Result", "load_results", "publish", "summarize"]
+__all__ = ["LIBRARIES", "PROGRAMS", "RESULTS", "run", "summarize"]
 
-_FILE = HERE / "results.json"
+_HERE = Path(__file__).parent
+#: The published results.
+RESULTS = _HERE / "results.json"
+#: Program -> name of its package on PyPI.
+PROGRAMS = {
+    "captum": "captum",
+    "deepctr": "deepctr-torch",
+    "fabric": "lightning-fabric",
+    "fastai": "fastai",
+    "gpytorch": "gpytorch",
+    "ignite": "pytorch-ignite",
+    "lpips": "lpips",
+    "poutyne": "poutyne",
+    "sync_batchnorm": "sync-batchnorm",
+    "torch_geometric": "torch-geometric",
+    "torchmeta": "torchmeta",
+    "transformers": "transformers",
+}
+#: Library -> Python module that defines its DataParallel.
+LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
 
 
-class Result(TypedDict):
-    """The results of a program.
+def run(program: str, library: str) -> Record:
+    """Run a program with a library in a new process; return the results.
 
-    Attributes:
-        package: The package and its version.
-        description: The first docstring line of the program, without the package's name.
-        reference: The first and the last loss with torch.nn.parallel.
-        impl: The first and the last loss with impl.
-        largest_difference: The largest difference between two corresponding losses or weights.
+    Raises:
+        RuntimeError: The program failed.
+        TimeoutExpired: The program ran for more than 250 seconds; it takes about ten.
     """
-
-    package: str
-    description: str
-    reference: list[float]
-    impl: list[float]
-    largest_difference: float
-
-
-def load_results() -> dict[str, Result]:
-    """Return the published results, keyed by program."""
-    return read_results(_FILE)
-
-
-def summarize(program: str, reference: Record, ours: Record) -> Result:
-    """Return the results of a program, from its runs with the reference and with impl."""
-    name = PROGRAMS[program]
-    return Result(
-        package=f"{name} {version(name)}",
-        description=_describe(program),
-        reference=_first_and_last(reference),
-        impl=_first_and_last(ours),
-        largest_difference=_largest_difference(reference, ours),
+    completed = subprocess.run(
+        [sys.executable, "-m", "impl_tests.consumers", program, library],
+        cwd=_HERE.parents[1],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
     )
+    if completed.returncode != 0:
+        raise RuntimeError(f"{program} with {library}:\n{completed.stderr[-3000:]}")
+    return cast(Record, json.loads(completed.stdout.splitlines()[-1]))
 
 
-def publish() -> None:
-    """Run all programs and write ``results.json``."""
-    results = {
-        program: summarize(program, run(program, "reference"), run(program, "impl"))
-        for program in PROGRAMS
-    }
-    write_results(_FILE, results)
+def summarize(program: str, reference: Record, ours: Record) -> dict[str, Any]:
+    """Return the published results of a program, from its runs with each library.
 
-
-def _first_and_last(record: Record) -> list[float]:
-    return [record["losses"][0], record["losses"][-1]]
-
-
-def _describe(program: str) -> str:
-    """Return the first docstring line of a program, without the leading "package: "."""
-    tree = ast.parse((HERE / "programs" / f"{program}.py").read_text())
+    These are the package with its version, the first docstring line of the program without the
+    package's name, the first and the last loss of each run, and the largest difference between
+    two corresponding losses or weights.
+    """
+    tree = ast.parse((_HERE / "programs" / f"{program}.py").read_text())
     first = (ast.get_docstring(tree) or "").splitlines()[0]
-    return first.partition(": ")[2].rstrip(".").replace("``", "`")
+    pairs = zip(_numbers(reference), _numbers(ours), strict=True)
+    return {
+        "package": f"{PROGRAMS[program]} {version(PROGRAMS[program])}",
+        "description": first.partition(": ")[2].rstrip(".").replace("``", "`"),
+        "reference": [reference["losses"][0], reference["losses"][-1]],
+        "impl": [ours["losses"][0], ours["losses"][-1]],
+        # Equal numbers are left out because inf - inf is nan.
+        "largest_difference": max((abs(a - b) for a, b in pairs if a != b), default=0.0),
+    }
 
 
-def _largest_difference(left: Record, right: Record) -> float:
-    pairs = zip(_flatten(left), _flatten(right), strict=True)
-    # Equal numbers are left out because inf - inf is nan.
-    return max((abs(a - b) for a, b in pairs if a != b), default=0.0)
-
-
-def _flatten(record: Record) -> list[float]:
+def _numbers(record: Record) -> list[float]:
     return [*record["losses"], *(x for weight in record["weights"].values() for x in weight)]

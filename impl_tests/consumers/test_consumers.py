@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from impl_tests.consumers.results import load_results, summarize
-from impl_tests.consumers.running import HERE, LIBRARIES, PROGRAMS, run
+from impl_tests.consumers.results import LIBRARIES, PROGRAMS, RESULTS, run, summarize
+from impl_tests.published import read_results
 
 #: Tolerance between published losses and those of this run. Other processors round differently.
 PROCESSOR_TOLERANCE = 1e-3
@@ -24,7 +24,7 @@ def runs(program):
 
 
 def test_every_program_file_is_in_programs():
-    files = (HERE / "programs").glob("[!_]*.py")
+    files = (RESULTS.parent / "programs").glob("[!_]*.py")
     assert sorted(path.stem for path in files) == sorted(PROGRAMS)
 
 
@@ -48,7 +48,7 @@ def test_weights_with_impl_equal_the_references(runs):
 
 def test_the_published_results_equal_this_run(program, runs):
     found = summarize(program, runs["reference"], runs["impl"])
-    published = load_results()[program]
+    published = read_results(RESULTS)[program]
     for library in LIBRARIES:
         expected = pytest.approx(
             published[library], rel=PROCESSOR_TOLERANCE, abs=PROCESSOR_TOLERANCE
