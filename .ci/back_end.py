@@ -1,6 +1,10 @@
-"""Run the suite on impl, on the devices of a back end: ``tox -e back-end -- NAME MODULE``."""
+"""Run the suite and tests of impl on the devices of a back end.
+
+``tox -e back-end -- NAME MODULE`` calls this program.
+"""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +26,7 @@ folder that has the module.
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit status of the suite; 2 if the module of the back end cannot be imported."""
+    """Return the exit status of the suite and the tests; 2 if the module cannot be imported."""
     if len(arguments) < 2 or any(each.startswith("-") for each in arguments[:2]):
         print(_USAGE, end="")
         return 2
@@ -33,10 +37,17 @@ def main(arguments: list[str]) -> int:
         text = {"module": module, "error": error, "prefix": sys.prefix}
         print(_HELP.format(**text, torch=torch.__version__), end="")
         return 2
-    return subprocess.call([*_command(name, module), *options], cwd=_ROOT)
+    # A call that ends its process ends a worker of pytest-xdist.
+    pytest = [sys.executable, "-m", "pytest", "-n1", "-p", module, f"--accelerator={name}"]
+    features = os.environ["TESTS_OF_FEATURES"].split()
+    statuses = [
+        subprocess.call(command, cwd=_ROOT)
+        for command in ([*_suite(name, module), *options], [*pytest, *features])
+    ]
+    return max(statuses)
 
 
-def _command(name: str, module: str) -> list[str]:
+def _suite(name: str, module: str) -> list[str]:
     """Return the command of the suite, with the register of the back end, if there is one."""
     register = Path("spec_tests", "registers", "back_ends", f"{name}.toml")
     known = [f"--divergences={register}"] if (_ROOT / register).exists() else []

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from spec_tests.distributed.pool import Pool
+from impl_tests.distributed.pool import Pool
 
 from . import ranks
 
@@ -26,7 +26,7 @@ GRADIENT_BYTES = 4 * (LAYERS * (WIDTH * WIDTH + WIDTH) + ranks.CLASSES * (WIDTH 
 @pytest.fixture(scope="module")
 def pool():
     """Yield the process pool that all benchmarks share."""
-    processes = Pool("impl", {}, 4)
+    processes = Pool(4)
     yield processes
     processes.close()
 

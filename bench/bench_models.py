@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import impl
-from spec_tests.distributed.pool import Pool
+from impl_tests.distributed.pool import Pool
 
 from . import ranks
 from .memory import measure_peak_bytes
@@ -33,7 +33,7 @@ MODES = ["training", "evaluation"]
 @pytest.fixture(scope="module")
 def pool():
     """Yield the processes of the two ranks."""
-    processes = Pool("impl", {}, RANKS)
+    processes = Pool(RANKS)
     yield processes
     processes.close()
 

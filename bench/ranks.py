@@ -12,7 +12,8 @@ from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
-from spec_tests.distributed.pool import RankContext
+from impl import distributed
+from impl_tests.distributed.pool import RankContext
 
 from .real_models import MODELS, ROWS
 
@@ -43,8 +44,9 @@ def build_module_and_batch(
     )
     x = torch.randn(rows_per_rank * context.size, width)
     options: dict[str, Any] = {"bucket_cap_mb": bucket_cap_mb}
+    net: nn.Module
     if library == "impl":
-        net = context.distributed.DataParallel(module, context.group, **options)
+        net = distributed.DataParallel(module, context.group, **options)
     else:
         options["find_unused_parameters"] = True  # impl always finds unused parameters.
         net = DistributedDataParallel(module, process_group=context.group, **options)
@@ -78,7 +80,7 @@ def build_model_and_batch(context: RankContext, variant: str, name: str, mode: s
     batch: Any = model.inputs(ROWS)
     net: nn.Module
     if variant == "impl.distributed":
-        net = context.distributed.DataParallel(module, context.group)
+        net = distributed.DataParallel(module, context.group)
     else:
         net = DistributedDataParallel(module, process_group=context.group)
         rows = ROWS // context.size

@@ -36,7 +36,7 @@ PARTS: dict[str, Sequence[Sequence[str]]] = {
     "machinery": [(*_PYTEST, *_TEST_FOLDERS, "impl_tests", "-m", "machinery")],
     # The suite on simulated devices that lack all optional features, then one feature at a time.
     "profiles": [
-        (*_SUITE, "--features", "lean"),
+        (*_SUITE, "impl_tests/extras", "impl_tests/distributed", "--features", "lean"),
         *((*_SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
     ],
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.

@@ -17,9 +17,8 @@ import pytest
 
 from spec_tests.tests.import_order import CHAPTERS, ROOT
 
-#: The folders of the conformance suite. ``distributed`` is excluded: its tests start processes,
-#: whose lines are not recorded, so the tests would run for every change.
-CONFORMANCE = (*(name for name in CHAPTERS if name != "distributed"), "divergences")
+#: The folders of the conformance suite.
+CONFORMANCE = (*CHAPTERS, "divergences")
 #: Patterns of the files that test impl's private modules.
 PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
 #: Test files that do not run impl in this process: they test changed copies of impl, read its

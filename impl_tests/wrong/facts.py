@@ -148,7 +148,6 @@ def _holding(facts: Mapping[str, Callable[[Any], bool]], value: Any) -> list[str
 
 
 def _device_types() -> list[str]:
-    # Ranks of the chapter distributed have no simulator: torch does not know the type "sim" there.
     accelerator = torch.accelerator.current_accelerator()
     return ["cpu"] if accelerator is None else ["cpu", accelerator.type]
 

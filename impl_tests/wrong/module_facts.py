@@ -73,7 +73,6 @@ WRAPPER: dict[str, Callable[[Mapping[str, Any]], bool]] = {
     "one-device": lambda attributes: len(_devices(attributes)) == 1,
     "repeated": lambda attributes: len(set(_devices(attributes))) < len(_devices(attributes)),
     "on-cpu": lambda attributes: any(text.startswith("cpu") for text in _devices(attributes)),
-    "chunk-sizes": lambda attributes: attributes.get("chunk_sizes") is not None,
     "eval": lambda attributes: not attributes.get("training", True),
 }
 #: The fact of a ``DataParallel`` of a derived class.

@@ -43,7 +43,6 @@ CHAPTERS = tuple(
         "parallel_apply",
         "data_parallel",
         "divergences",
-        "distributed",
         "cpp_front_end/test_buckets.py",
         "cpp_front_end/test_equalities.py",
     )

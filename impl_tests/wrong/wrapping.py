@@ -26,7 +26,7 @@ TARGET = "impl"
 
 #: Methods of a wrapper class that are wrapped, too.
 _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
-_OWN_METHODS = ("hold", "map", "no_sync", "part", "mean", "convert_sync_batchnorm")
+_OWN_METHODS = ("hold", "map", "convert_sync_batchnorm")
 #: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
 #: wrapped, not the inherited ones.
 _ADDED = ("batch_norm", "extras.loss")

@@ -15,7 +15,6 @@ CHAPTERS = (
     "replicate",
     "parallel_apply",
     "data_parallel",
-    "distributed",
 )
 #: A package imports only packages of earlier levels.
 LEVELS = (

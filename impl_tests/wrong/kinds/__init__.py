@@ -6,7 +6,6 @@ from impl_tests.wrong.calls import Call
 from impl_tests.wrong.kinds import (
     arguments,
     containers,
-    distributed,
     effects,
     errors,
     given_modules,
@@ -50,7 +49,6 @@ KINDS: dict[str, Around] = {
     **replica_tensors.KINDS,
     **module_functions.KINDS,
     **tensor_functions.KINDS,
-    **distributed.KINDS,
     **rewrapped.KINDS,
     **wrappers.KINDS,
     **whole_batch.KINDS,

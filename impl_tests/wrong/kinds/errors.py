@@ -54,12 +54,6 @@ def text_with_other_numbers(call: Call, error: BaseException) -> NoReturn:
     raise _like(error, re.sub(r"\d+", lambda found: f"{int(found[0]) + 1}", str(error)))
 
 
-@_error
-def first_line(call: Call, error: BaseException) -> NoReturn:
-    """Raise an error with only the first line of its text."""
-    raise _like(error, str(error).partition("\n")[0])
-
-
 def _like(error: BaseException, text: str) -> BaseException:
     """Return an error of the same class with another text."""
     try:

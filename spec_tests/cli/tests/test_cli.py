@@ -281,11 +281,11 @@ def test_a_draft_lists_repaired_tests_and_records_other_failures():
 
 def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
     known = clauses.load()
-    missing = [name for name in known if name.startswith(("distributed.", "comm.gather."))]
+    missing = [name for name in known if name.startswith(("replicate.", "comm.gather."))]
     missing.append("comm.scatter.slices")
     tests = [{"clause": name, "test": "a.py::one", "verdict": "not-offered"} for name in missing]
     lacks = tomllib.loads(draft(tests))["lacks"]
-    assert lacks == ["comm.gather", "comm.scatter.slices", "distributed"]
+    assert lacks == ["comm.gather", "comm.scatter.slices", "replicate"]
 
 
 @pytest.mark.parametrize(

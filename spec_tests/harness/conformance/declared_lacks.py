@@ -1,6 +1,6 @@
 """The list ``lacks`` of a register. It declares clauses whose tests use names the target lacks.
 
-Example: ``lacks = ["distributed"]`` declares all clauses of the chapter ``distributed``.
+Example: ``lacks = ["replicate"]`` declares all clauses of the chapter ``replicate``.
 
 If a test of a declared clause uses a name that the target lacks, the test is skipped. If no test
 of the clause uses a missing name, the declaration is stale and the run fails: see

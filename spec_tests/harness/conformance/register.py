@@ -11,7 +11,7 @@ for the tests in its own list ``repaired``.
 versions are expected to pass its tests. ``versions`` before the records is for all records of the
 register that have no ``versions`` of their own.
 
-``lacks = ["distributed"]`` declares that tests of the clauses in the chapter ``distributed`` use
+``lacks = ["replicate"]`` declares that tests of the clauses in the chapter ``replicate`` use
 names that the target lacks. An entry of ``lacks`` is a clause id or the beginning of clause ids;
 see `declared_lacks`. ``lacks`` is not inherited.
 """

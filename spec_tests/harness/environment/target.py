@@ -24,7 +24,6 @@ PARTS = {
     "replicate": ("replicate",),
     "parallel_apply": ("parallel_apply",),
     "data_parallel": ("data_parallel",),
-    "distributed": ("distributed",),
 }
 
 
@@ -112,7 +111,6 @@ class Target:
     replicate: Part
     parallel_apply: Part
     data_parallel: Part
-    distributed: Part
 
     def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
         self.name = name

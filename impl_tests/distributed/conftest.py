@@ -4,30 +4,27 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from spec_tests.distributed.pool import Pool
-from spec_tests.harness.environment.target import Target
+from impl_tests.distributed.pool import Pool
 
 #: Number of processes in the shared pool. On a machine with two cores, more processes would wait.
 MAX_RANKS = 4
 
 
 @pytest.fixture(scope="session")
-def pool(target: Target) -> Iterator[Pool]:
-    """Yield the pool that all tests share. Fail if the target lacks ``distributed``."""
-    _ = target.distributed.DataParallel
-    shared = Pool(target.name, target.mapping, MAX_RANKS)
+def pool() -> Iterator[Pool]:
+    """Yield the pool that all tests share."""
+    shared = Pool(MAX_RANKS)
     yield shared
     shared.close()
 
 
 @pytest.fixture
-def start_pool(target: Target) -> Iterator[Callable[[int], Pool]]:
+def start_pool() -> Iterator[Callable[[int], Pool]]:
     """Yield a function that starts a pool for one test. The test may kill the processes."""
-    _ = target.distributed.DataParallel
     pools: list[Pool] = []
 
     def start(size: int) -> Pool:
-        pools.append(Pool(target.name, target.mapping, size))
+        pools.append(Pool(size))
         return pools[-1]
 
     yield start

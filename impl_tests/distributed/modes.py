@@ -8,15 +8,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from spec_tests.distributed import probes
-from spec_tests.distributed.calls import copy_to_cpu
-from spec_tests.distributed.pool import RankContext
+from impl import distributed
+from impl_tests.distributed import probes
+from impl_tests.distributed.calls import copy_to_cpu
+from impl_tests.distributed.pool import RankContext
 
 
 def step_with_source(context: RankContext, source: int, rows: int) -> Any:
     """Train one step on the batch of rank ``source``; return output and gradients."""
     net = probes.make_linear()
-    wrapped = context.distributed.DataParallel(net, context.group, source=source)
+    wrapped = distributed.DataParallel(net, context.group, source=source)
     x = make_batch(rows)
     out = wrapped(x * 2) if context.rank == source else wrapped()
     (out**2).sum().backward()
@@ -25,19 +26,19 @@ def step_with_source(context: RankContext, source: int, rows: int) -> Any:
 
 def send_unpicklable_batch(context: RankContext) -> None:
     """Call DataParallel with ``source=1`` and a batch on rank 1 that cannot be pickled."""
-    net = context.distributed.DataParallel(nn.Identity(), context.group, source=1)
+    net = distributed.DataParallel(nn.Identity(), context.group, source=1)
     net(lambda: None)
 
 
 def step_without_gather(context: RankContext, rows: int, **options: Any) -> Any:
     """Train one step with ``gather_output=False``; return local rows, mean loss and gradients."""
     net = probes.make_linear()
-    wrapped = context.distributed.DataParallel(net, context.group, gather_output=False, **options)
+    wrapped = distributed.DataParallel(net, context.group, gather_output=False, **options)
     x = make_batch(rows)
     out = wrapped(x)
     target = wrapped.part(torch.ones(rows, 2, dtype=torch.float64))
     loss = wrapped.mean(((out - target) ** 2).sum(1))
-    loss.backward()
+    torch.autograd.backward(loss)
     return out.size(0), copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
 
 
@@ -57,17 +58,15 @@ def call_function_twice(context: RankContext, dim: int) -> Any:
     """
     net = probes.ScaleByRows()
     x = make_batch(4)
-    first = context.distributed.data_parallel(net, x, context.group, dim=dim)
-    second = context.distributed.data_parallel(
-        net, (), context.group, dim=dim, module_kwargs={"x": x}
-    )
+    first = distributed.data_parallel(net, x, context.group, dim=dim)
+    second = distributed.data_parallel(net, (), context.group, dim=dim, module_kwargs={"x": x})
     (first**2 + second).sum().backward()
     return copy_to_cpu(first), copy_to_cpu(second), copy_to_cpu(net.weight.grad)
 
 
 def call_with_one_rank(context: RankContext) -> Any:
     """Return results of calls on the only rank, and a gradient. One input cannot be pickled."""
-    wrapped = context.distributed.DataParallel(nn.Identity(), context.group)
+    wrapped = distributed.DataParallel(nn.Identity(), context.group)
     x = make_batch(2)
     out, number, function = wrapped([x, 3, len])
     (out * 2).sum().backward()

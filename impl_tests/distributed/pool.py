@@ -10,7 +10,7 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -33,15 +33,11 @@ class RankContext:
         rank: The rank that runs the function.
         size: The number of ranks in the group.
         group: The process group; None for the default group.
-        distributed: The module ``distributed`` of the target.
-        target_package: The target's package, which has the markers ``Whole`` and ``SplitAlong``.
     """
 
     rank: int
     size: int
     group: Any
-    distributed: Any
-    target_package: Any
 
 
 @dataclass(frozen=True)
@@ -61,13 +57,10 @@ class Pool:
     """``size`` processes, which are the ranks of a process group with the backend gloo.
 
     Args:
-        target: The name of the target.
-        mapping: Name of a part of the target, such as ``distributed`` -> its module.
         size: The number of processes.
     """
 
-    def __init__(self, target: str, mapping: Mapping[str, str], size: int) -> None:
-        self._target = target, dict(mapping)
+    def __init__(self, size: int) -> None:
         self._size = size
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
@@ -106,10 +99,10 @@ class Pool:
         Path(self._folder).mkdir(exist_ok=True)
         store = str(Path(self._folder) / f"store{self._generation}")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["spec_tests.distributed.pool"])
+        context.set_forkserver_preload(["impl_tests.distributed.pool"])
         for rank in range(self._size):
             pipe, worker_pipe = context.Pipe()
-            args = rank, self._size, store, worker_pipe, *self._target
+            args = rank, self._size, store, worker_pipe
             process = context.Process(target=_run_worker, args=args, daemon=True)
             process.start()
             worker_pipe.close()
@@ -137,11 +130,7 @@ def _receive(pipe: Connection) -> Any:
         return None
 
 
-def _run_worker(
-    rank: int, size: int, store: str, pipe: Connection, target: str, mapping: dict[str, str]
-) -> None:
-    from spec_tests.harness.environment.target import Target
-
+def _run_worker(rank: int, size: int, store: str, pipe: Connection) -> None:
     torch.set_num_threads(1)
 
     _discard_output()
@@ -154,14 +143,13 @@ def _run_worker(
         timeout=timedelta(seconds=COLLECTIVE_TIMEOUT),
     )
     groups = [dist.new_group(list(range(count))) for count in range(1, size)]
-    parts = Target(target, mapping)
     while True:
         try:
             count, function, args, kwargs = pickle.loads(pipe.recv_bytes())
         except EOFError:
             return
         group = None if count == size else groups[count - 1]
-        context = RankContext(rank, count, group, parts.distributed, parts.package)
+        context = RankContext(rank, count, group)
         pipe.send_bytes(pickle.dumps(_call(function, context, args, kwargs)))
 
 

@@ -1,19 +1,20 @@
-"""distributed: ``source``, ``gather_output=False``, data_parallel, and groups of one rank."""
+"""impl.distributed: ``source``, ``gather_output=False``, data_parallel, and groups of one rank."""
 
 import pytest
 import torch
 import torch.distributed as dist
 
-from spec_tests.distributed import modes, probes
-from spec_tests.distributed.pool import Raised
-from spec_tests.distributed.training import check_close
-from spec_tests.harness.conformance.clauses import clause
+from impl_tests.distributed import modes, probes
+from impl_tests.distributed.pool import Raised
+from impl_tests.distributed.training import check_close
 from spec_tests.harness.environment.scripts import run_script
+from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import not_run
 
 NCCL_SCRIPT = """
 import tempfile
 import torch.distributed as dist
+from impl import distributed
 
 device = topology.device(0)
 torch.accelerator.set_device_index(device.index)
@@ -21,7 +22,7 @@ store = dist.FileStore(tempfile.mktemp(), 1)
 dist.init_process_group("nccl", store=store, rank=0, world_size=1, device_id=device)
 net = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)).to(device)
 x = torch.arange(8.0, device=device).view(4, 2).requires_grad_()
-wrapped = target.distributed.DataParallel(net)
+wrapped = distributed.DataParallel(net)
 grads = []
 for module in (net, wrapped):
     net.zero_grad()
@@ -40,7 +41,6 @@ def require_nccl(topology):
         not_run("needs a CUDA device and NCCL")
 
 
-@clause("distributed.source")
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("source", [0, 1, 2])
 def test_every_rank_gets_the_batch_of_the_source(pool, source, rows):
@@ -53,7 +53,6 @@ def test_every_rank_gets_the_batch_of_the_source(pool, source, rows):
     check_close(pool.run(3, modes.step_with_source, source, rows), expected)
 
 
-@clause("distributed.source")
 def test_an_unpicklable_batch_is_refused_on_every_rank(pool):
     found = pool.run(3, modes.send_unpicklable_batch)
     assert [type(result) for result in found] == [Raised] * 3, found
@@ -61,7 +60,6 @@ def test_an_unpicklable_batch_is_refused_on_every_rank(pool):
     assert "in rank 1" in found[0].text
 
 
-@clause("distributed.own-part")
 @pytest.mark.parametrize(("size", "rows"), [(1, 3), (2, 5), (3, 4), (4, 9)])
 def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, size, rows):
     found = pool.run(size, modes.step_without_gather, rows)
@@ -69,7 +67,6 @@ def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, size, ro
     check_close([result[1:] for result in found], [modes.step_in_one_process(rows)] * size)
 
 
-@clause("distributed.own-part")
 @pytest.mark.parametrize("sizes", [(1, 3, 2), (4, 2, 0)], ids="sizes={}".format)
 def test_each_rank_gets_as_many_rows_as_its_chunk_size(pool, sizes):
     found = pool.run(3, modes.step_without_gather, 6, chunk_sizes=sizes)
@@ -77,7 +74,6 @@ def test_each_rank_gets_as_many_rows_as_its_chunk_size(pool, sizes):
     check_close([result[1:] for result in found], [modes.step_in_one_process(6)] * 3)
 
 
-@clause("distributed.function")
 @pytest.mark.parametrize(("dim", "rows_per_rank"), [(0, 2), (1, 4)], ids=["dim=0", "dim=1"])
 def test_data_parallel_function_returns_the_outputs_of_the_module(pool, dim, rows_per_rank):
     x = modes.make_batch(4).detach() * rows_per_rank
@@ -86,15 +82,13 @@ def test_data_parallel_function_returns_the_outputs_of_the_module(pool, dim, row
     check_close(pool.run(3, modes.call_function_twice, dim), expected)
 
 
-@clause("distributed.one-rank")
 def test_one_rank_returns_the_output_of_its_module(pool):
     x = modes.make_batch(2).detach()
     expected = [(x, 3, True, torch.full_like(x, 2.0), x)]
     check_close(pool.run(1, modes.call_with_one_rank), expected)
 
 
-@clause("distributed.one-rank")
-def test_one_rank_on_a_gpu_computes_the_same_as_its_module(target, topology):
+def test_one_rank_on_a_gpu_computes_the_same_as_its_module(topology):
     require_nccl(topology)
-    done = run_script(NCCL_SCRIPT, target, topology)
+    done = run_script(NCCL_SCRIPT, Target("impl"), topology)
     assert done.stdout == "equal\n", done.stderr

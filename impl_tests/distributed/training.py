@@ -8,9 +8,9 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.distributed.calls import copy_to_cpu
-from spec_tests.distributed.pool import Pool, RankContext
-from spec_tests.harness.environment.target import Target
+from impl import DataParallel, distributed
+from impl_tests.distributed.calls import copy_to_cpu
+from impl_tests.distributed.pool import Pool, RankContext
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import SEPARATE, ModuleSpec, module_specs, move
@@ -81,25 +81,21 @@ def train_on_rank(context: RankContext, training: Training) -> dict[str, Any]:
     """Return the results of ``training`` on one rank."""
     sizes = training.chunk_sizes
     return training.run(
-        lambda net: context.distributed.DataParallel(net, context.group, chunk_sizes=sizes), CPU
+        lambda net: distributed.DataParallel(net, context.group, chunk_sizes=sizes), CPU
     )
 
 
-def train_in_one_process(target: Target, topology: Topology, training: Training) -> dict[str, Any]:
+def train_in_one_process(topology: Topology, training: Training) -> dict[str, Any]:
     """Return the results of ``training`` in one process, on one device for each rank."""
     devices = topology.take(training.ranks)
-    options = {} if training.chunk_sizes is None else {"chunk_sizes": training.chunk_sizes}
-    return training.run(
-        lambda net: target.data_parallel.DataParallel(net, devices, **options), devices[0]
-    )
+    sizes = training.chunk_sizes
+    return training.run(lambda net: DataParallel(net, devices, chunk_sizes=sizes), devices[0])
 
 
-def check_same_training(
-    pool: Pool, target: Target, topology: Topology, training: Training
-) -> None:
+def check_same_training(pool: Pool, topology: Topology, training: Training) -> None:
     """Fail unless every rank has the results of one process. Compare buffers on rank 0 only."""
     __tracebackhide__ = True
-    expected = train_in_one_process(target, topology, training)
+    expected = train_in_one_process(topology, training)
     found = pool.run(training.ranks, train_on_rank, training)
     for rank, result in enumerate(found):
         for key in ["steps", "buffers"] if rank == 0 else ["steps"]:

@@ -6,21 +6,22 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from spec_tests.distributed import probes
-from spec_tests.distributed.calls import copy_to_cpu
-from spec_tests.distributed.pool import RankContext
+from impl import distributed
+from impl_tests.distributed import probes
+from impl_tests.distributed.calls import copy_to_cpu
+from impl_tests.distributed.pool import RankContext
 
 
 def differentiate_twice(context: RankContext) -> None:
     """Run backward with ``create_graph=True``."""
-    net = context.distributed.DataParallel(probes.make_linear(), context.group)
+    net = distributed.DataParallel(probes.make_linear(), context.group)
     x = probes.make_rank_rows(context.size).requires_grad_()
     torch.autograd.grad(net(x).sum(), x, create_graph=True)
 
 
 def differentiate_some_parameters(context: RankContext, api: str) -> None:
     """Compute the gradient of one parameter only, with the function ``api``."""
-    net = context.distributed.DataParallel(probes.make_linear(), context.group)
+    net = distributed.DataParallel(probes.make_linear(), context.group)
     loss = net(probes.make_rank_rows(context.size)).sum()
     parameters = list(net.parameters())[:1]
     if api == "autograd.grad":
@@ -31,7 +32,7 @@ def differentiate_some_parameters(context: RankContext, api: str) -> None:
 
 def differentiate_inputs(context: RankContext, api: str) -> Any:
     """Return the gradient of the input only, computed with the function ``api``."""
-    net = context.distributed.DataParallel(probes.make_linear(), context.group)
+    net = distributed.DataParallel(probes.make_linear(), context.group)
     x = probes.make_rank_rows(context.size).requires_grad_()
     loss = (net(x) ** 2).sum()
     if api == "autograd.grad":
@@ -49,13 +50,13 @@ def wrap_different_module(context: RankContext, different_rank: int, difference:
         "bias is ": nn.Linear(2, 2),
     }
     net = different[difference] if context.rank == different_rank else nn.Linear(2, 2, bias=False)
-    context.distributed.DataParallel(net, context.group)
+    distributed.DataParallel(net, context.group)
 
 
 def wrap_sparse_module(context: RankContext, layer_class: type[nn.Module]) -> None:
     """Wrap a module whose submodule has sparse gradients."""
     net = nn.Sequential(layer_class(4, 2, sparse=True))
-    context.distributed.DataParallel(net, context.group)
+    distributed.DataParallel(net, context.group)
 
 
 def wrap_different_values(context: RankContext, is_frozen: bool) -> Any:
@@ -64,26 +65,26 @@ def wrap_different_values(context: RankContext, is_frozen: bool) -> Any:
     net.weight.data.fill_(context.rank + 1)
     for buffer in net.buffers():
         buffer.fill_(context.rank + 1)
-    context.distributed.DataParallel(net, context.group)
+    distributed.DataParallel(net, context.group)
     return copy_to_cpu(net.weight), copy_to_cpu(net.running_mean)
 
 
 def wrap_without_group(context: RankContext) -> None:
     """Wrap a module after the process group is destroyed."""
     dist.destroy_process_group()
-    context.distributed.DataParallel(nn.Linear(2, 2))
+    distributed.DataParallel(nn.Linear(2, 2))
 
 
 def wrap_outside_group(context: RankContext) -> None:
     """Wrap a module on the last rank, with a group of all other ranks."""
     group = dist.new_group(list(range(context.size - 1)))
     if context.rank == context.size - 1:
-        context.distributed.DataParallel(nn.Linear(2, 2), group)
+        distributed.DataParallel(nn.Linear(2, 2), group)
 
 
 def wrap_with_options(context: RankContext, **options: Any) -> None:
     """Wrap a module with options of the constructor."""
-    context.distributed.DataParallel(nn.Linear(2, 2), context.group, **options)
+    distributed.DataParallel(nn.Linear(2, 2), context.group, **options)
 
 
 def call_with_different_inputs(context: RankContext, different_rank: int, difference: str) -> None:
@@ -91,26 +92,26 @@ def call_with_different_inputs(context: RankContext, different_rank: int, differ
     x = probes.make_rank_rows(4)
     if context.rank == different_rank:
         x = {"shape": x[:, :1], "dtype": x.float(), "elements": x.flip(0)}[difference]
-    net = context.distributed.DataParallel(nn.Identity(), context.group, check_inputs=True)
+    net = distributed.DataParallel(nn.Identity(), context.group, check_inputs=True)
     net(x)
 
 
 def call_with_equal_inputs(context: RankContext) -> Any:
     """Return the output for checked inputs that are equal on all ranks."""
-    net = context.distributed.DataParallel(nn.Identity(), context.group, check_inputs=True)
+    net = distributed.DataParallel(nn.Identity(), context.group, check_inputs=True)
     return copy_to_cpu(net(probes.make_rank_rows(2)))
 
 
 def raise_on_ranks(context: RankContext, action: Any, ranks: tuple[int, ...]) -> None:
     """Call a module whose forward calls ``action`` on ``ranks``. ``action`` raises an error."""
-    net = context.distributed.DataParallel(probes.ActOnRanks(action, ranks), context.group)
+    net = distributed.DataParallel(probes.ActOnRanks(action, ranks), context.group)
     net(probes.make_rank_rows(context.size))
 
 
 def step_after_error(context: RankContext) -> Any:
     """Return the gradient of a step that follows a call that failed on rank 1."""
     module = probes.ActOnRanks(probes.raise_key_error, (1,))
-    net = context.distributed.DataParallel(module, context.group)
+    net = distributed.DataParallel(module, context.group)
     try:
         net(probes.make_rank_rows(context.size))
     except KeyError:
@@ -121,20 +122,20 @@ def step_after_error(context: RankContext) -> Any:
 
 def return_unpicklable(context: RankContext) -> None:
     """Call a module whose output cannot be pickled."""
-    net = context.distributed.DataParallel(nn.Identity(), context.group)
+    net = distributed.DataParallel(nn.Identity(), context.group)
     net([probes.make_rank_rows(context.size), lambda: None])
 
 
 def kill_in_step(context: RankContext, killed_rank: int, *, in_backward: bool) -> None:
     """Run a step that kills the process of one rank in forward or in backward."""
     module = probes.ActOnRanks(probes.kill_process, (killed_rank,), in_backward=in_backward)
-    net = context.distributed.DataParallel(module, context.group)
+    net = distributed.DataParallel(module, context.group)
     net(probes.make_rank_rows(context.size)).sum().backward()
 
 
 def call_twice_after_kill(context: RankContext, killed_rank: int) -> None:
     """Kill the process of one rank, call twice on the others, and raise the second error."""
-    net = context.distributed.DataParallel(probes.make_linear(), context.group)
+    net = distributed.DataParallel(probes.make_linear(), context.group)
     if context.rank == killed_rank:
         probes.kill_process(killed_rank)
     for _ in range(2):

@@ -1,7 +1,6 @@
 """Single calls of a wrapped module, run on every rank of a group and in one process.
 
-The parameters of each call: ``wrap`` wraps a module in DataParallel; ``target_package`` is
-the target's package, which has the markers ``Whole`` and ``SplitAlong``.
+The parameter ``wrap`` of each call is a function that wraps a module in DataParallel.
 """
 
 import copy
@@ -12,36 +11,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from spec_tests.distributed import probes
-from spec_tests.distributed.pool import RankContext
+import impl
+from impl import distributed
+from impl_tests.distributed import probes
+from impl_tests.distributed.pool import RankContext
 
 
 def call_on_rank(
     context: RankContext, function: Callable[..., Any], *args: Any, **options: Any
 ) -> Any:
-    """Return the result of ``function``, called with ``wrap``, the package and ``args``.
+    """Return the result of ``function``, called with ``wrap`` and ``args``.
 
     ``wrap`` wraps a module for the ranks of the group, with ``options``.
     """
     return function(
-        lambda net, **more: context.distributed.DataParallel(
-            net, context.group, **options, **more
-        ),
-        context.target_package,
+        lambda net, **more: distributed.DataParallel(net, context.group, **options, **more),
         *args,
     )
 
 
-def call_with_nested_inputs(wrap: Any, target_package: Any, rows: int) -> Any:
+def call_with_nested_inputs(wrap: Any, rows: int) -> Any:
     """Return outputs and gradients of a call with nested inputs."""
     net = probes.ModuleWithNestedArguments()
     x, state, scale = (
         (torch.arange(size, dtype=torch.float64) + 1).requires_grad_()
         for size in (rows * 2, 3 * rows * 2, 2)
     )
-    args = {"rows": x.view(rows, 2)}, target_package.SplitAlong(state.view(3, rows, 2), 1)
+    args = {"rows": x.view(rows, 2)}, impl.SplitAlong(state.view(3, rows, 2), 1)
     box = probes.Box(x.view(rows, 2) * 2, "in")
-    out = wrap(net)(*args, target_package.Whole(scale), box=box, factor=0.5)
+    out = wrap(net)(*args, impl.Whole(scale), box=box, factor=0.5)
     (out["rows"].sum() + (out["box"].rows ** 2).sum() + out["more"][0].sum()).backward()
     grads = [copy_to_cpu(each.grad) for each in (x, state, scale, *net.parameters())]
     types = [type(out).__name__, type(out["more"]).__name__, type(out["box"]).__name__]
@@ -49,7 +47,7 @@ def call_with_nested_inputs(wrap: Any, target_package: Any, rows: int) -> Any:
     return [types, out["more"][1], out["box"].label, values, grads]
 
 
-def call_with_split_dim(wrap: Any, target_package: Any, dim: int) -> Any:
+def call_with_split_dim(wrap: Any, dim: int) -> Any:
     """Return outputs and gradients of inputs split along ``dim``."""
     net = probes.ScaleByRows()
     x = torch.arange(30, dtype=torch.float64).reshape(5, 6).requires_grad_()
@@ -58,7 +56,7 @@ def call_with_split_dim(wrap: Any, target_package: Any, dim: int) -> Any:
     return [copy_to_cpu(out), copy_to_cpu(x.grad), copy_to_cpu(net.weight.grad)]
 
 
-def call_with_scalar_outputs(wrap: Any, target_package: Any) -> Any:
+def call_with_scalar_outputs(wrap: Any) -> Any:
     """Return the vector of the 0-dim outputs of all ranks, and the gradient of the weight."""
     net = probes.LinearSum()
     out = wrap(net)(probes.make_rank_rows(3))
@@ -66,7 +64,7 @@ def call_with_scalar_outputs(wrap: Any, target_package: Any) -> Any:
     return [copy_to_cpu(out), copy_to_cpu(net.layer.weight.grad)]
 
 
-def call_with_packed_sequence(wrap: Any, target_package: Any) -> Any:
+def call_with_packed_sequence(wrap: Any) -> Any:
     """Return outputs and gradients of a recurrent layer that gets a packed sequence."""
     net = nn.GRU(2, 2).double()
     with torch.no_grad():
@@ -87,7 +85,7 @@ def call_with_packed_sequence(wrap: Any, target_package: Any) -> Any:
     ]
 
 
-def call_with_unused_parameters(wrap: Any, target_package: Any, rows: list[float]) -> Any:
+def call_with_unused_parameters(wrap: Any, rows: list[float]) -> Any:
     """Return the gradients of layers that all ranks, some ranks and no rank use."""
     net = probes.ConditionalLayers()
     x = torch.tensor(rows, dtype=torch.float64)[:, None].expand(-1, 2)
@@ -98,7 +96,7 @@ def call_with_unused_parameters(wrap: Any, target_package: Any, rows: list[float
     return [first, [copy_to_cpu(each.grad) for each in net.parameters()]]
 
 
-def call_with_updated_buffer(wrap: Any, target_package: Any) -> Any:
+def call_with_updated_buffer(wrap: Any) -> Any:
     """Return the outputs of calls that read and change a buffer, and the weight's gradient."""
     net = probes.RunningTotal()
     wrapped = wrap(net)
@@ -110,7 +108,7 @@ def call_with_updated_buffer(wrap: Any, target_package: Any) -> Any:
     return [list(map(copy_to_cpu, outs)), copy_to_cpu(net.layer.weight.grad)]
 
 
-def call_with_hook(wrap: Any, target_package: Any) -> Any:
+def call_with_hook(wrap: Any) -> Any:
     """Return the gradient of a parameter whose hook fails for None. Only rank 0 gets a row.
 
     The hook doubles the gradient.
@@ -122,7 +120,7 @@ def call_with_hook(wrap: Any, target_package: Any) -> Any:
     return copy_to_cpu(net.weight.grad)
 
 
-def accumulate_gradients_with_no_sync(wrap: Any, target_package: Any, batches: int) -> Any:
+def accumulate_gradients_with_no_sync(wrap: Any, batches: int) -> Any:
     """Return the gradient after all batches but the last, in ``no_sync``, and after the last."""
     net = probes.make_linear()
     wrapped = wrap(net)
@@ -134,7 +132,7 @@ def accumulate_gradients_with_no_sync(wrap: Any, target_package: Any, batches: i
     return local, copy_to_cpu(net.weight.grad)
 
 
-def accumulate_gradients(wrap: Any, target_package: Any, batches: int) -> Any:
+def accumulate_gradients(wrap: Any, batches: int) -> Any:
     """Return the gradient accumulated over all batches, without ``no_sync``."""
     net = probes.make_linear()
     wrapped = wrap(net)
@@ -143,7 +141,7 @@ def accumulate_gradients(wrap: Any, target_package: Any, batches: int) -> Any:
     return copy_to_cpu(net.weight.grad)
 
 
-def list_reductions(wrap: Any, target_package: Any, is_training: bool) -> list[str]:
+def list_reductions(wrap: Any, is_training: bool) -> list[str]:
     """Return the names of the reductions in a training step, or in a call without gradients."""
     net = nn.Sequential(probes.make_linear(), nn.BatchNorm1d(2).double()).train(is_training)
     wrapped = wrap(net)
@@ -156,14 +154,14 @@ def list_reductions(wrap: Any, target_package: Any, is_training: bool) -> list[s
     return sorted(name for name in names if name.startswith("c10d::") and "reduce" in name)
 
 
-def apply_dropout(wrap: Any, target_package: Any, ranks: int) -> Any:
+def apply_dropout(wrap: Any, ranks: int) -> Any:
     """Return the output of dropout. The random generators of all ranks get the same seed."""
     torch.manual_seed(5)
     net = nn.Sequential(probes.make_linear(), nn.Dropout())
     return copy_to_cpu(wrap(net)(probes.make_rank_rows(ranks)))
 
 
-def save_and_load_state_dict(wrap: Any, target_package: Any) -> Any:
+def save_and_load_state_dict(wrap: Any) -> Any:
     """Return the names in the state dict, and a parameter after loading zeros."""
     wrapped = wrap(nn.Sequential(probes.make_linear(), nn.BatchNorm1d(2)))
     names = list(wrapped.state_dict())

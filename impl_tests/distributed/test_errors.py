@@ -1,15 +1,13 @@
-"""distributed: an error or a killed process on one rank ends the call on every rank."""
+"""impl.distributed: an error or a killed process on one rank ends the call on every rank."""
 
 import pytest
 
-from spec_tests.distributed import failing_calls, probes
-from spec_tests.distributed.pool import Raised
-from spec_tests.distributed.test_refusals import check_same_error
-from spec_tests.distributed.training import check_close
-from spec_tests.harness.conformance.clauses import clause
+from impl_tests.distributed import failing_calls, probes
+from impl_tests.distributed.pool import Raised
+from impl_tests.distributed.test_refusals import check_same_error
+from impl_tests.distributed.training import check_close
 
 
-@clause("distributed.errors.same")
 @pytest.mark.parametrize(("size", "failing"), [(2, 0), (2, 1), (4, 2), (4, 3)])
 def test_an_error_is_raised_on_every_rank(pool, size, failing):
     found = pool.run(size, failing_calls.raise_on_ranks, probes.raise_key_error, (failing,))
@@ -17,28 +15,24 @@ def test_an_error_is_raised_on_every_rank(pool, size, failing):
     check_same_error(found, "KeyError", text, "raise_key_error", f"of {failing}")
 
 
-@clause("distributed.errors.first")
 @pytest.mark.parametrize("failing", [(1, 2), (0, 1, 2, 3), (3, 2)], ids="ranks={}".format)
 def test_the_error_of_the_lowest_failed_rank_is_raised(pool, failing):
     found = pool.run(4, failing_calls.raise_on_ranks, probes.raise_key_error, failing)
     check_same_error(found, "KeyError", f"in rank {min(failing)} ")
 
 
-@clause("distributed.errors.unsendable")
 def test_an_unpicklable_error_is_raised_as_a_runtime_error(pool):
     found = pool.run(3, failing_calls.raise_on_ranks, probes.raise_local_error, (1,))
     text = "Caught LocalError in rank 1"
     check_same_error(found, "RuntimeError", text, "of 1", "raise_local_error")
 
 
-@clause("distributed.errors.afterwards")
 def test_a_step_after_a_failed_call_has_the_gradients_of_all_ranks(pool):
     net = probes.make_linear()
     net(probes.make_rank_rows(3)).sum().backward()
     check_close(pool.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)
 
 
-@clause("distributed.errors.unsendable-output")
 def test_an_unpicklable_output_is_refused_on_every_rank(pool):
     found = pool.run(3, failing_calls.return_unpicklable)
     assert [type(result) for result in found] == [Raised] * 3, found
@@ -57,7 +51,6 @@ def check_names_killed_rank(found, killed):
     assert not [result for result in others if text not in result.text], found
 
 
-@clause("distributed.lost-ranks.forward")
 @pytest.mark.parametrize(("size", "killed"), [(4, 2)])
 def test_a_process_killed_in_forward_is_named_on_every_other_rank(start_pool, size, killed):
     check_names_killed_rank(
@@ -65,7 +58,6 @@ def test_a_process_killed_in_forward_is_named_on_every_other_rank(start_pool, si
     )
 
 
-@clause("distributed.lost-ranks.backward")
 @pytest.mark.parametrize(("size", "killed"), [(2, 0), (4, 1)])
 def test_a_process_killed_in_backward_is_named_on_every_other_rank(start_pool, size, killed):
     check_names_killed_rank(
@@ -73,6 +65,5 @@ def test_a_process_killed_in_backward_is_named_on_every_other_rank(start_pool, s
     )
 
 
-@clause("distributed.lost-ranks.later")
 def test_later_calls_name_the_lost_rank(start_pool):
     check_names_killed_rank(start_pool(3).run(3, failing_calls.call_twice_after_kill, 1), 1)

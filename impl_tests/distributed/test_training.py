@@ -1,4 +1,4 @@
-"""distributed: every rank computes the same as one process with as many devices."""
+"""impl.distributed: every rank computes the same as one process with as many devices."""
 
 from dataclasses import replace
 
@@ -6,40 +6,33 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.distributed.training import Training, check_same_training, trainings
-from spec_tests.harness.conformance.clauses import clause
+from impl_tests.distributed.training import Training, check_same_training, trainings
 from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.modules import Layer, ModuleSpec
 
 
-@clause("distributed.transparent")
 @given(training=trainings())
-def test_every_rank_trains_like_one_process(pool, target, topology, training):
-    check_same_training(pool, target, topology, training)
+def test_every_rank_trains_like_one_process(pool, topology, training):
+    check_same_training(pool, topology, training)
 
 
-@clause("distributed.idle-ranks")
 @example_count.divide_examples(2)
 @given(training=trainings(rows=st.sampled_from([1, 2])), size=st.integers(3, 4))
-def test_idle_ranks_train_like_one_process(pool, target, topology, training, size):
+def test_idle_ranks_train_like_one_process(pool, topology, training, size):
     more_ranks = replace(training, ranks=size, chunk_sizes=None)
-    check_same_training(pool, target, topology, more_ranks)
+    check_same_training(pool, topology, more_ranks)
 
 
-@clause("distributed.accumulates")
 @example_count.divide_examples(2)
 @given(
     training=trainings(), calls=st.sampled_from([2, 1]), weight_decay=st.sampled_from([0.5, 0.0])
 )
-def test_gradients_accumulate_over_calls_and_steps(
-    pool, target, topology, training, calls, weight_decay
-):
+def test_gradients_accumulate_over_calls_and_steps(pool, topology, training, calls, weight_decay):
     accumulating = replace(training, calls=calls, weight_decay=weight_decay, accumulates=True)
-    check_same_training(pool, target, topology, accumulating)
+    check_same_training(pool, topology, accumulating)
 
 
-@clause("distributed.buffers")
 @example_count.divide_examples(3)
 @given(
     training=trainings(
@@ -47,15 +40,14 @@ def test_gradients_accumulate_over_calls_and_steps(
     ),
     calls=st.sampled_from([1, 2]),
 )
-def test_rank_zero_has_the_buffers_of_one_process(pool, target, topology, training, calls):
-    check_same_training(pool, target, topology, replace(training, chunk_sizes=None, calls=calls))
+def test_rank_zero_has_the_buffers_of_one_process(pool, topology, training, calls):
+    check_same_training(pool, topology, replace(training, chunk_sizes=None, calls=calls))
 
 
-@clause("distributed.training")
-def test_thirty_steps_train_like_one_process(pool, target, topology):
+def test_thirty_steps_train_like_one_process(pool, topology):
     capabilities.require("float64")
     # Without the last layer, the training diverges on devices without an LSTM.
     kinds = ("linear", "tanh", "batch_norm", "lstm", "linear", "tanh")
     used = computed(kinds)
     net = ModuleSpec(tuple(Layer(kind) for kind in kinds if kind in used), torch.float64)
-    check_same_training(pool, target, topology, Training(net, 3, (9, 8, 12) * 10))
+    check_same_training(pool, topology, Training(net, 3, (9, 8, 12) * 10))

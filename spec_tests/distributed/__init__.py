@@ -1,1 +1,0 @@
-"""Chapter distributed: DataParallel over processes, tested with real processes."""
