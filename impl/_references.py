@@ -12,14 +12,15 @@ reference stays the same object. One with a reference is copied once for each re
 shared objects and cycles keep their structure.
 """
 
+import gc
 import warnings
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
-from weakref import WeakMethod, WeakSet, ref
+from weakref import WeakMethod, ref
 
 import torch
 from torch import Tensor, nn
@@ -31,19 +32,26 @@ _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _REBOUND = _FLAT | _MAPPINGS | {MethodType, partial, ref, WeakMethod}
 #: The classes of objects that may call a function.
 _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
+#: The classes of the most frequent attributes that refer to no module.
+_PLAIN = frozenset({type(None), bool, int, float, str, Tensor, nn.Parameter, FunctionType})
 
 
 class References:
     """The references to the modules of one tree, and their counterparts in the replicas.
 
-    ``replicas`` has the replicas of each module of the tree.
+    ``replicas`` has the replicas of each module of the tree. With ``finds_objects``, objects that
+    may refer to a module in other ways are found, too.
     """
 
-    def __init__(self, replicas: Mapping[nn.Module | None, Sequence[Any]]) -> None:
+    def __init__(
+        self, replicas: Mapping[nn.Module | None, Sequence[Any]], *, finds_objects: bool
+    ) -> None:
         self._replicas = replicas
+        self._finds_objects = finds_objects
         self._kinds = _REBOUND.union(map(type, replicas)) - {type(None)}
-        #: The functions of attributes and hooks. They are not rebound.
-        self.functions: list[FunctionType] = []
+        #: The functions in attributes and hooks, and with ``finds_objects`` objects of other
+        #: classes. They are not rebound.
+        self.others: list[Any] = []
         # For the `id` of each object that was searched: the object, which keeps the `id` from
         # coming back, and whether it refers to a module.
         self._known: dict[int, tuple[Any, bool]] = {}
@@ -59,13 +67,15 @@ class References:
             if kind in _FUNCTIONS:
                 function = _function(value)
                 if type(function) is FunctionType:
-                    self.functions.append(function)
+                    self.others.append(function)
             if kind in self._kinds:
                 # Most containers hold numbers and names: `isdisjoint` is faster than a loop.
                 if kind in _FLAT and self._kinds.isdisjoint(map(type, value)):
                     continue
                 if self._refers(value):
                     found.append(name)
+            elif self._finds_objects and kind not in _PLAIN:
+                self.others.append(value)
         return found
 
     def in_replica(self, value: Any, index: int) -> Any:
@@ -166,27 +176,42 @@ _REMEDY = (
 )
 #: The number of steps from an attribute to a held module, at most.
 _DEPTH = 4
-#: The functions that were checked, so that each is warned of once.
-_checked: WeakSet[FunctionType] = WeakSet()
+#: The number of objects that are searched for a held module, at most.
+_MOST_OBJECTS = 10_000
+#: For the `id` and the class of each function and object that was checked, so that each is warned
+#: of once: a reference that removes the entry with the object, if the object can have one.
+_checked: dict[tuple[int, type], Any] = {}
 
 
-def warn_of_functions(functions: Iterable[FunctionType], modules: Iterable[nn.Module]) -> None:
-    """Warn once of each of ``functions`` that refers to one of ``modules``.
+def warn_of_others(others: Iterable[Any], modules: Iterable[nn.Module]) -> None:
+    """Warn once of each function or object among ``others`` that refers to one of ``modules``.
 
-    It refers to a module by a variable of its closure or a global variable.
+    A function refers to a module by a variable of its closure or a global variable.
     """
-    unchecked = [function for function in functions if function not in _checked]
+    unchecked = [each for each in others if not _note_check(each)]
     tree = set(map(id, modules if unchecked else ()))
-    for function in unchecked:
-        _checked.add(function)
-        held = find_held_module(function, lambda module: id(module) in tree)
+    for each in unchecked:
+        held = find_held_module(each, lambda module: id(module) in tree)
         if held is not None:
+            is_function = isinstance(each, FunctionType)
+            name = f"function {each.__qualname__}" if is_function else type(each).__qualname__
             warnings.warn(
-                f"The function {function.__qualname__} is an attribute or a hook of a replicated "
-                f"module and refers to {_describe(held)}. All replicas run it on the "
-                f"original {_describe(held)}, not on its copies. {_REMEDY}.",
+                f"The {name} is an attribute or a hook of a replicated "
+                f"module and refers to {_describe(held)}. All replicas use the "
+                f"original {_describe(held)} through it, not their copies. {_REMEDY}.",
                 stacklevel=2,
             )
+
+
+def _note_check(value: Any) -> bool:
+    """Note that ``value`` is checked; return whether it was checked before."""
+    key = id(value), type(value)
+    was_checked = key in _checked
+    try:
+        _checked[key] = ref(value, lambda _: _checked.pop(key, None))
+    except TypeError:  # An object with slots, or a named tuple, has no weak references.
+        _checked[key] = None
+    return was_checked
 
 
 def device_note(replica: object, device: torch.device, arguments: object) -> str | None:
@@ -229,6 +254,8 @@ def find_held_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.M
     seen: set[int] = set()
     level = [value]
     for _ in range(_DEPTH + 1):
+        if len(seen) + len(level) > _MOST_OBJECTS:
+            return None
         for each in level:
             if isinstance(each, nn.Module) and is_wanted(each):
                 return each
@@ -249,10 +276,12 @@ def _parts(value: Any) -> Iterable[Any]:
         return value
     if isinstance(value, dict):
         return chain(value, value.values())
-    if isinstance(value, (nn.Module, Tensor, type)):
+    if isinstance(value, ref):
+        return (value(),)
+    if isinstance(value, (nn.Module, Tensor, type, ModuleType)):
         return ()
-    attributes: dict[str, Any] = getattr(value, "__dict__", {})
-    return attributes.values()
+    # The attributes, slots or members of an object of any class, without calls of its methods.
+    return gc.get_referents(value)
 
 
 def _variables(function: FunctionType) -> Iterator[Any]:

@@ -25,7 +25,7 @@ from ._compiled import attach_compiled_code
 from ._containers import Leaf
 from ._copies import is_wrapper, with_class_and_attributes, without_grad
 from ._inputs import InputLeaves
-from ._references import References, warn_of_functions
+from ._references import References, warn_of_others
 from ._torch_private import (
     base_of_view,
     compiled_module,
@@ -108,14 +108,16 @@ def build_replicas(
         else:
             replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
-    references = References(replica_map.modules)
+    # On several devices a forward that uses another replica's module raises an error with a note.
+    finds_objects = with_parameters and len({*devices}) < len(devices)
+    references = References(replica_map.modules, finds_objects=finds_objects)
     for module in modules:
         set_members = _write_state if module in written else _assign_members
         set_members(module, replica_map, references, with_parameters=with_parameters)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
-    if with_parameters and len(devices) > 1 and references.functions:
-        warn_of_functions(references.functions, modules)
+    if with_parameters and len(devices) > 1 and references.others:
+        warn_of_others(references.others, modules)
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:

@@ -1,8 +1,10 @@
 """Changed members, references to modules, and hooks: lanes, hold(), replicate and errors."""
 
+from collections import UserDict, UserList
 from functools import partial
 from operator import attrgetter
-from types import MethodType
+from types import MappingProxyType, MethodType, SimpleNamespace
+from weakref import WeakSet
 
 import pytest
 import torch
@@ -187,6 +189,38 @@ def test_lanes_warn_of_a_hook_that_is_a_closure():
 
     with pytest.warns(UserWarning, match="refers to Keeping"):
         impl.DataParallel(Keeping(), LANES)(torch.ones(2, 2))
+
+
+class Slots:
+    __slots__ = ("layer",)
+
+    def __init__(self, layer):
+        self.layer = layer
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        *(lambda layer: SimpleNamespace(x=[layer]), Slots, lambda layer: UserDict(a=layer)),
+        *(lambda layer: MappingProxyType({"a": layer}), lambda layer: WeakSet([layer])),
+        *(lambda layer: Slots(layer.forward), lambda layer: UserList([closure(layer)])),
+    ],
+)
+def test_lanes_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
+    class Holds(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(2, 2)
+            self.held, self.other = make(self.layer), make(nn.Linear(2, 2))
+
+        def forward(self, x):
+            return self.layer(x)
+
+    wrapper = impl.DataParallel(Holds(), LANES)
+    with pytest.warns(UserWarning, match="refers to Linear") as warned:
+        wrapper(torch.ones(2, 2))
+    assert len(warned) == 1
+    wrapper(torch.ones(2, 2))  # A second warning would be an error.
 
 
 @pytest.mark.parametrize(
