@@ -1,9 +1,7 @@
-"""impl.SyncBatchNorm: replicas in different grad modes.
-
-spec_tests/divergences/test_batch_norm.py compares the layer with batch norm of the whole batch.
-"""
+"""impl.SyncBatchNorm: replicas compute with the statistics of the whole batch."""
 
 import copy
+import pickle
 import time
 
 import pytest
@@ -11,11 +9,304 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from impl import DataParallel, SyncBatchNorm
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment import capabilities
+from spec_tests.strategies.computed_modules import computed
 
+KINDS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
+DEVICES = st.sampled_from([2, 3, 4, ["cpu"] * 3])
 MODES = st.lists(st.booleans(), min_size=2, max_size=4)
+
+
+class Pair(nn.Module):
+    """Two layers. ``steps`` are called with the module and the input, each in turn."""
+
+    def __init__(self, *steps):
+        super().__init__()
+        self.first, self.second, self.steps = nn.BatchNorm1d(3), nn.BatchNorm1d(3), steps
+
+    def forward(self, x):
+        for step in self.steps:
+            x = step(self, x)
+        return x
+
+
+def first(module, x):
+    return module.first(x)
+
+
+def second(module, x):
+    return module.second(x)
+
+
+def in_other_order(module, x):
+    return module.second(module.first(x)) if x[-1, 0] else module.first(module.second(x))
+
+
+def only_without_marks(module, x):
+    return x if x[-1, 0] else module.first(x)
+
+
+def fail_if_marked(module, x):
+    if x[-1, 0]:
+        raise KeyError("marked")
+    return x
+
+
+def sleep_then_fail_if_marked(module, x):
+    time.sleep(0.02)
+    return fail_if_marked(module, x)
+
+
+def in_checkpoint(module, x):
+    return checkpoint(module.first, x * module.second.weight, use_reentrant=False)
+
+
+def wrapped(topology, devices, module, **options):
+    """Return a wrapper of a converted module, and its first device."""
+    placed = topology.take(devices) if isinstance(devices, int) else devices
+    module = SyncBatchNorm.convert_sync_batchnorm(module).to(placed[0])
+    return DataParallel(module, placed, **options), placed[0]
+
+
+def marked(rows, device):
+    """Return zeros, but for a mark in the last row, which the last replica gets."""
+    x = torch.zeros(rows, 3)
+    x[-1, 0] = 1
+    return x.to(device)
+
+
+def step(module, x, parts=3):
+    """Return outputs, gradients and buffers after a training step, or the first parts of these."""
+    x = x.detach().requires_grad_()
+    output = module(x)
+    # The gradients of a sum are 0.
+    output.backward(torch.arange(output.numel(), device=x.device).view_as(output).sin().to(x))
+    gradients = [each.grad for each in [x, *module.parameters()]]
+    found = [output.detach(), gradients, list(module.buffers())]
+    return snapshot(copy.deepcopy(found[:parts]), {}, strides=False)
+
+
+def compare(topology, devices, layer, x, steps=2, **options):
+    """Compare training steps of the layer alone with those of a wrapper."""
+    computed(["batch_norm"])
+    tolerance = 0.05 if x.dtype.itemsize < 4 else checks.LAYER
+    wrapper, device = wrapped(topology, devices, copy.deepcopy(layer), **options)
+    alone, x = copy.deepcopy(layer).to(device), x.to(device)
+    for _ in range(steps):
+        checks.same(step(wrapper, x), step(alone, x), layer, tolerance=tolerance)
+    return wrapper, alone, x
+
+
+@given(
+    rows=st.integers(3, 9),
+    dims=st.integers(2, 5),
+    devices=DEVICES,
+    affine=st.booleans(),
+    track=st.booleans(),
+    momentum=st.sampled_from([0.1, None, 0.0, 1.0]),
+)
+def test_training_is_that_of_batch_norm(topology, rows, dims, devices, affine, track, momentum):
+    layer = KINDS[dims](2, affine=affine, track_running_stats=track, momentum=momentum)
+    x = torch.randn([rows, 2, 3, 2, 2][:dims]) * 3 + 5
+    compare(topology, devices, layer, x)
+
+
+@given(rows=st.integers(3, 5), devices=DEVICES, track=st.booleans())
+def test_evaluation_is_that_of_batch_norm(topology, rows, devices, track):
+    layer = nn.BatchNorm2d(2, track_running_stats=track)
+    wrapper, alone, x = compare(topology, devices, layer, torch.randn(rows, 2, 2, 2))
+    checks.same(step(wrapper.eval(), x), step(alone.eval(), x), tolerance=checks.LAYER)
+
+
+@pytest.mark.parametrize("chunk_sizes", [[1, 0, 5], [0, 6, 0], [4, 1, 1]])
+def test_chunks_may_have_any_sizes(topology, chunk_sizes):
+    if 0 in chunk_sizes:  # For an input without rows, torch.batch_norm makes a tensor of float64.
+        capabilities.require("float64")
+    compare(topology, 3, nn.BatchNorm1d(2), torch.randn(6, 2, 2), chunk_sizes=chunk_sizes)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layer_dtype"),
+    [
+        (torch.float16, torch.float16),
+        (torch.float16, torch.float32),
+        (torch.bfloat16, torch.bfloat16),
+        (torch.bfloat16, torch.float32),
+        (torch.float64, torch.float64),
+    ],
+)
+def test_inputs_may_have_other_dtypes(topology, dtype, layer_dtype):
+    layer = nn.BatchNorm2d(2).to(layer_dtype)
+    compare(topology, 2, layer, torch.randn(5, 2, 2, 2).to(dtype), steps=1)
+
+
+def test_a_large_mean_loses_no_digits(topology):
+    compare(topology, 2, nn.BatchNorm1d(2).double(), torch.randn(5, 2).double() + 1e6)
+
+
+def test_outputs_keep_the_memory_format(topology):
+    x = torch.randn(6, 2, 3, 3).to(memory_format=torch.channels_last)
+    wrapper, _, x = compare(topology, 2, nn.BatchNorm2d(2), x)
+    assert wrapper(x).is_contiguous(memory_format=torch.channels_last)
+
+
+def test_a_layer_may_be_called_twice(topology):
+    compare(topology, 3, Pair(first, first, second), torch.randn(7, 3))
+
+
+def test_held_replicas_and_frozen_parameters_give_the_same(topology):
+    computed(["batch_norm"])
+    net = Pair(first, second).requires_grad_(False)
+    wrapper, device = wrapped(topology, 3, net, cache_frozen_parameters=True)
+    alone = copy.deepcopy(wrapper.module)
+    x = torch.randn(7, 3).to(device)
+    with torch.no_grad(), wrapper.hold():
+        for _ in range(2):
+            checks.same(wrapper(x), alone(x), tolerance=checks.LAYER)
+    checks.same(step(wrapper, x), step(alone, x), tolerance=checks.LAYER)
+
+
+def test_gradients_repeat(topology):
+    wrapper, device = wrapped(topology, 4, nn.Sequential(*[nn.BatchNorm1d(3)] * 3))
+    x = torch.randn(9, 3).to(device)
+    found = []
+    for _ in range(5):
+        wrapper.zero_grad()
+        found.append(step(wrapper, x, 2))
+    for each in found[1:]:
+        checks.same(each, found[0])
+
+
+@given(rows=st.integers(2, 5), devices=st.sampled_from([[], ["cpu"]]), train=st.booleans())
+def test_a_module_that_is_no_replica_computes_as_batch_norm(topology, rows, devices, train):
+    layer = nn.BatchNorm2d(2).train(train)
+    converted = SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(layer))
+    module = DataParallel(converted, devices) if devices else converted
+    x = torch.randn(rows, 2, 2, 2)
+    checks.same(step(module, x), step(layer, x))
+
+
+def test_a_single_chunk_is_computed_as_by_batch_norm(topology):
+    x = torch.randn(1, 2, 4)
+    compare(topology, 3, nn.BatchNorm1d(2), x)
+    wrapper, device = wrapped(topology, 3, nn.BatchNorm1d(2))
+    with pytest.raises(ValueError, match="more than 1 value per channel"):
+        wrapper(x[:, :, :1].to(device))
+
+
+@pytest.mark.parametrize("options", [{"in_turn": True}, {}])
+def test_evaluation_needs_no_other_replicas(topology, options):
+    wrapper, device = wrapped(topology, 2, Pair(first, only_without_marks), **options)
+    x = marked(4, device)
+    module = wrapper.eval().module
+    checks.same(wrapper(x), torch.cat([module(x[:2]), module(x[2:])]))
+    with torch.no_grad():
+        checks.same(next(wrapper.map([x])), module(x))
+
+
+def test_conversion_keeps_the_objects_and_their_state(topology):
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(nn.BatchNorm2d(2), nn.BatchNorm3d(2)))
+    net[1].append(net[0])
+    before = [*net.modules()], [*net.parameters()], [*net.state_dict()]
+    kind = SyncBatchNorm
+    assert kind.convert_sync_batchnorm(net) is net
+    for found, expected in zip(net.modules(), before[0], strict=True):
+        assert found is expected
+        assert isinstance(found, (kind, nn.Sequential))
+    assert all(map(lambda x, y: x is y, net.parameters(), before[1]))
+    checks.same([*net.state_dict()], before[2])
+
+
+def test_a_batch_norm_itself_can_be_converted():
+    layer = nn.BatchNorm2d(2, eps=0.5)
+    assert SyncBatchNorm.convert_sync_batchnorm(layer) is layer
+    assert isinstance(layer, SyncBatchNorm)
+    assert layer.eps == 0.5
+
+
+@pytest.mark.parametrize("kind", [nn.LazyBatchNorm1d, nn.SyncBatchNorm])
+def test_other_classes_are_refused_and_nothing_is_converted(kind):
+    net = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(kind(*[2][: kind is nn.SyncBatchNorm])))
+    with pytest.raises(TypeError, match=rf"'1\.0', a {kind.__name__}"):
+        SyncBatchNorm.convert_sync_batchnorm(net)
+    assert type(net[0]) is nn.BatchNorm1d
+
+
+@pytest.mark.parametrize(
+    "duplicate",
+    [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))],
+    ids=["deepcopy", "pickle"],
+)
+def test_copies_of_a_converted_module_are_converted(topology, duplicate):
+    wrapper, device = wrapped(topology, 2, nn.Sequential(nn.BatchNorm1d(3)))
+    x = torch.randn(5, 3).to(device)
+    twin = duplicate(wrapper)
+    checks.same(step(twin, x), step(wrapper, x))
+
+
+@pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])
+@pytest.mark.parametrize("fail", [fail_if_marked, sleep_then_fail_if_marked])
+def test_the_exception_of_a_replica_is_raised(topology, devices, fail):
+    wrapper, device = wrapped(topology, devices, Pair(fail, first))
+    with pytest.raises(KeyError, match="marked"):
+        wrapper(marked(6, device))
+
+
+@pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])
+def test_a_replica_that_does_not_call_a_layer_is_an_error(topology, devices):
+    count = devices if isinstance(devices, int) else len(devices)
+    wrapper, device = wrapped(topology, devices, Pair(only_without_marks))
+    ended = rf"SyncBatchNorm 'first' and replica {count - 1} has ended"
+    with pytest.raises(RuntimeError, match=ended):
+        wrapper(marked(6, device))
+
+
+def test_replicas_in_different_layers_are_an_error(topology):
+    wrapper, device = wrapped(topology, 2, Pair(in_other_order))
+    with pytest.raises(RuntimeError, match=r"in SyncBatchNorm '(first|second)' and replica 1 wai"):
+        wrapper(marked(6, device))
+
+
+def test_the_next_forward_works(topology):
+    wrapper, device = wrapped(topology, 3, Pair(first, fail_if_marked, second))
+    with pytest.raises(KeyError):
+        wrapper(marked(6, device))
+    checks.same(wrapper(marked(6, device) * 0), torch.zeros(6, 3))
+
+
+def test_replicas_in_turn_are_refused(topology):
+    wrapper, device = wrapped(topology, 2, Pair(first), in_turn=True)
+    with pytest.raises(RuntimeError, match=r"SyncBatchNorm .* one after the other.*in_turn"):
+        wrapper(marked(4, device))
+
+
+@pytest.mark.parametrize("devices", [1, 2])
+def test_training_in_map_is_refused(topology, devices):
+    wrapper, device = wrapped(topology, devices, Pair(first))
+    with torch.no_grad(), pytest.raises(RuntimeError, match=r"SyncBatchNorm .*map.*eval"):
+        list(wrapper.map([marked(4, device)]))
+
+
+def test_a_forward_that_backward_repeats_is_refused(topology):
+    wrapper, device = wrapped(topology, 2, Pair(in_checkpoint))
+    with pytest.raises(RuntimeError, match=r"SyncBatchNorm .*checkpoint"):
+        wrapper(marked(4, device)).sum().backward()
+
+
+@pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])
+@pytest.mark.parametrize("affine", [True, False])
+def test_gradients_can_be_differentiated(topology, devices, affine):
+    layer = nn.BatchNorm1d(2, affine=affine).double()
+    wrapper, device = wrapped(topology, devices, layer)
+    x = torch.randn(5, 2, dtype=torch.double, device=device, requires_grad=True)
+    assert pass_gradcheck(wrapper, [x])
+    assert pass_gradgradcheck(wrapper, [x])
 
 
 class InModes(nn.Module):

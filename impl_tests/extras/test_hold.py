@@ -24,6 +24,9 @@ from impl_tests.extras.hold_sequences import (
     run_with_and_without_hold,
 )
 from impl_tests.extras.test_frozen import Doubled
+from spec_tests.divergences.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.divergences.compile_backends import CountingBackend
+from spec_tests.divergences.compiled import COMPILATIONS
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.environment import capabilities
@@ -664,3 +667,27 @@ def test_with_one_device_hold_does_nothing(topology, grad):
             module.module.weight.fill_(2.0)
         module.train()
         checks.same(module(x).detach(), 2 * x)
+
+
+@pytest.mark.parametrize("earlier", ["caller", "forward"])
+def test_held_replicas_cast_the_current_parameters(topology, earlier):
+    net = impl.DataParallel(CastingLinear(topology.device(0)), topology.take(2))
+    for found, expected in casts_of_the_current_parameters(net, earlier, net.hold):
+        checks.same(found, expected)
+
+
+@pytest.mark.parametrize("compilation", COMPILATIONS)
+def test_held_replicas_run_compiled_code(topology, compilation):
+    topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.
+    torch.compiler.reset()  # Code of other tests counts towards PyTorch's recompilation limit.
+    backend = CountingBackend()
+    layer = nn.Sequential(nn.Linear(4, 4), Scaled())
+    module = COMPILATIONS[compilation](layer, backend)
+    placed = topology.take(3)
+    parallel, x = impl.DataParallel(module.to(placed[0]), placed), torch.rand(6, 4).to(placed[0])
+    with torch.no_grad(), parallel.hold():
+        found = torch.stack([parallel(x) for _ in range(3)])
+        with torch.compiler.set_stance("force_eager"):
+            expected = torch.stack([parallel.module(x)] * 3)
+    checks.same(found, expected, tolerance=checks.LAYER)
+    assert len(backend.devices) == len(set(placed))

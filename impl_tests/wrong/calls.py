@@ -91,15 +91,11 @@ def modules_in(value: object) -> list[nn.Module]:
 
 
 def members(value: object) -> Iterator[object]:
-    """Yield a value and its members at all levels, also those of the markers of arguments."""
+    """Yield a value and its members at all levels."""
     try:
-        found = [member for _, member in traverse.walk(value, "")]
+        yield from [member for _, member in traverse.walk(value, "")]
     except Exception:  # an argument may be a container that raises
         return
-    for member in found:
-        yield member
-        if not isinstance(member, (Tensor, nn.Module)) and hasattr(member, "value"):
-            yield from members(member.value)  # the markers Whole and SplitAlong
 
 
 def map_tensors(change: Callable[[Tensor], Tensor], value: Any) -> Any:

@@ -56,8 +56,6 @@ _MEMBER: dict[str, Callable[[Any], bool]] = {
     "dataclass": lambda member: hasattr(member, "__dataclass_fields__"),
     "has-text": lambda member: isinstance(member, str),
     "has-number": lambda member: isinstance(member, (int, float, complex)),
-    "Whole": lambda member: type(member).__name__ == "Whole",
-    "SplitAlong": lambda member: type(member).__name__ == "SplitAlong",
     "has-object": lambda member: _is_other_object(member),
 }
 _DEVICE: dict[str, Callable[[Sequence[Any]], bool]] = {
@@ -183,8 +181,7 @@ def _is_packed(member: Any) -> bool:
 def _is_other_object(member: Any) -> bool:
     known = Tensor, torch.nn.Module, torch.device, torch.Stream, torch.Event
     others = tuple, list, dict, str, int, float, complex, type(None)
-    markers = ("Whole", "SplitAlong")
-    is_known = isinstance(member, (*known, *others)) or type(member).__name__ in markers
+    is_known = isinstance(member, (*known, *others))
     return not is_known and not hasattr(member, "__dataclass_fields__")
 
 

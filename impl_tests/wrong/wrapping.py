@@ -26,10 +26,6 @@ TARGET = "impl"
 
 #: Methods of a wrapper class that are wrapped, too.
 _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
-_OWN_METHODS = ("hold", "map", "convert_sync_batchnorm")
-#: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
-#: wrapped, not the inherited ones.
-_ADDED = ("batch_norm", "extras.loss")
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),
@@ -63,12 +59,6 @@ def wrap(target: str, selected: frozenset[str] | None) -> None:
 
 def functions(target: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the name of each function that can be wrapped, its owner and its attribute."""
-    for name in _ADDED:
-        module = _import(target, name)
-        for attribute in getattr(module, "__all__", ()):
-            owner = getattr(module, attribute)
-            for method in {*_METHODS, *_OWN_METHODS} & vars(owner).keys():
-                yield f"{name.rpartition('.')[2]}.{attribute}.{method}", owner, method
     for part, module in _parts(target):
         public = [*getattr(module, "__all__", ()), *_LEGACY.get(part, ())]
         for attribute in dict.fromkeys(public):
@@ -98,11 +88,10 @@ def _methods(name: str, owner: type) -> Iterator[tuple[str, type, str]]:
         yield name, owner, "apply"
         yield f"{name}.backward", owner, "backward"
     elif issubclass(owner, nn.Module):
-        methods = [*_METHODS, *_OWN_METHODS]
         bases = [base for base in owner.__mro__ if not base.__module__.startswith("torch.")]
         yield from (
             (f"{name}.{method}", owner, method)
-            for method in methods
+            for method in _METHODS
             if any(method in vars(base) for base in bases)
         )
 

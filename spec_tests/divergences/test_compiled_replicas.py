@@ -98,19 +98,6 @@ def test_training_and_evaluation_each_compile_once_per_device(target, topology, 
 
 
 @ONCE_CLAUSE
-@EVERY_COMPILATION
-def test_held_replicas_run_compiled_code(target, topology, compilation):
-    topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.
-    backend = CountingBackend()
-    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
-    with torch.no_grad(), parallel.eval().hold():
-        found = flatten(parallel(rows) for _ in range(3))
-        expected = flatten([run_eagerly(parallel.module, rows)] * 3)
-    checks.same(found, expected, compilation, tolerance=checks.LAYER)
-    checks.same(len(backend.devices), len(set(topology.take(3))), compilation)
-
-
-@ONCE_CLAUSE
 def test_each_compiled_module_has_its_own_code(target, topology):
     backends = [CountingBackend(), CountingBackend()]
     for backend in backends:

@@ -324,15 +324,6 @@ def test_named_tuples_reach_the_module_on_one_device(target, topology):
 
 
 @UNTRACED_CLAUSE
-def test_module_gets_arguments_without_markers(target, topology):
-    wrapper = wrapped(target, topology, 1)
-    x = torch.rand(4, 4)
-    mark = target.package.Whole
-    compiled = torch.compile(lambda x: wrapper(x, factor=mark(x)), backend="eager")
-    checks.same(compiled(x), wrapper(x, factor=x), tolerance=checks.LAYER)
-
-
-@UNTRACED_CLAUSE
 @EVERY_COMPILATION
 def test_output_of_one_device_is_moved_to_the_output_device(target, topology, compilation):
     wrapper = wrapped(target, topology, 1, output_device=-1)

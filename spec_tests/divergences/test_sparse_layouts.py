@@ -1,4 +1,4 @@
-"""Sparse tensors as buffers, parameters and Whole arguments: SG-5 and RE-10."""
+"""Sparse tensors as buffers and parameters: RE-10."""
 
 import pytest
 import torch
@@ -11,7 +11,6 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.tensors import device_slots
 
-WHOLE_CLAUSE = clause("divergences.SG-5.sparse-tensors-are-copied-whole")
 BUFFERS_CLAUSE = clause("divergences.RE-10.compressed-buffers-are-copied")
 REFUSED_CLAUSE = clause("divergences.RE-10.sparse-parameters-are-refused-by-name")
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
@@ -38,19 +37,6 @@ class Graph(nn.Module):
 
     def forward(self, x):
         return x @ self.matrix.to_dense() * self.weight
-
-
-@WHOLE_CLAUSE
-@EVERY_LAYOUT
-@given(rows=st.sampled_from([4, 1, 0]), slots=device_slots())
-def test_sparse_tensors_marked_whole_are_copied(target, topology, layout, rows, slots):
-    matrix = sparse(topology, layout, rows)
-    found = target.scatter_gather.scatter([target.package.Whole(matrix)], topology.take(slots))
-    checks.same([copy.device for [copy] in found], topology.take(slots))
-    checks.same([copy.layout for [copy] in found], [layout] * len(slots))
-    checks.same(
-        [copy.to_dense().tolist() for [copy] in found], [matrix.to_dense().tolist()] * len(slots)
-    )
 
 
 @BUFFERS_CLAUSE

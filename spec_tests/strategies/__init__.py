@@ -17,7 +17,6 @@ Tensors and other arguments:
 * ``packed_sequences``: packed sequences
 * ``arguments``, ``containers``, ``deep_nesting``: containers of tensors and other objects
 * ``stateful_containers``: dataclasses and mappings with extra state
-* ``markers``: arguments marked with ``Whole`` or ``SplitAlong``
 * ``devices``: device arguments
 * ``exceptions``: exceptions with all kinds of constructors
 * ``thread_state``: the state of a calling thread

@@ -21,7 +21,6 @@ from impl_tests.wrong.kinds import (
     rewrapped,
     surroundings,
     tensor_functions,
-    whole_batch,
     wrappers,
 )
 from impl_tests.wrong.kinds.registry import Around
@@ -51,7 +50,6 @@ KINDS: dict[str, Around] = {
     **tensor_functions.KINDS,
     **rewrapped.KINDS,
     **wrappers.KINDS,
-    **whole_batch.KINDS,
     OTHER_SIGNATURE: Call.run,
 }
 #: The kinds that change one argument, which is named after a colon.

@@ -39,7 +39,6 @@ _FIELDS = {
     "says": str,
     "basis": str,
     "source?": str,
-    "extensions?": [str],
     "feature?": str,
     "users?": str,
     "seen?": [str],
@@ -60,9 +59,6 @@ thread, if there is one.
   reference itself.
 * A **divergence** is a recorded violation of a clause by a target. The chapter `divergences` has
   the clauses that the reference violates, and [DIVERGENCES.md](../DIVERGENCES.md) describes them.
-* An **extension** is a name that `impl` has and torch.nn.parallel lacks, such as `hold`. The
-  statement of a clause ends with the extensions that its tests need. If a target lacks one of
-  them, the verdict is *not-offered*.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
@@ -96,7 +92,6 @@ class Clause:
         says: The statement: one sentence in the present tense.
         basis: The evidence: a key of `BASES`.
         source: The link to a page or public thread, if any.
-        extensions: Names that the tests use and torch.nn.parallel lacks, such as ``hold``.
         feature: The optional feature of devices that the clause belongs to, if any.
         users: For a clause about devices: the software that needs it, and why.
         seen: Links to public threads about back ends that violate the clause, or names of such
@@ -107,7 +102,6 @@ class Clause:
     says: str
     basis: str
     source: str = ""
-    extensions: tuple[str, ...] = ()
     feature: str = ""
     users: str = ""
     seen: tuple[str, ...] = ()
@@ -119,10 +113,8 @@ class Clause:
 
     @property
     def statement(self) -> str:
-        """The statement with extensions, feature and users, as the pages show it."""
-        names = " and ".join(f"`{name}`" for name in self.extensions)
-        notes = [f"needs {names}"] if names else []
-        notes += [f"feature `{self.feature}`"] if self.feature else []
+        """The statement with feature and users, as the pages show it."""
+        notes = [f"feature `{self.feature}`"] if self.feature else []
         notes += [f"used by {self.users}"] if self.users else []
         return f"{self.says} ({'; '.join(notes)})" if notes else self.says
 

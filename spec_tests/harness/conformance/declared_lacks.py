@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import pytest
 
 from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.missing_names import missing_name
+from spec_tests.harness.environment.target import missing_name
 
 __all__ = ["LACKS_ENTRY", "find_stale_entries", "judge", "mark"]
 
@@ -41,7 +41,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     Returns:
         Whether the test was skipped.
     """
-    missing = None if call.excinfo is None else missing_name(item, call.excinfo.value)
+    missing = None if call.excinfo is None else missing_name(call.excinfo.value)
     if missing is None or _ENTRY not in item.stash:
         return False
     report.outcome = "skipped"

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance import known_failures
-from spec_tests.harness.conformance.missing_names import missing_name
-from spec_tests.harness.environment.target import NotOffered
+from spec_tests.harness.environment.target import NotOffered, missing_name
 
 __all__ = ["cut_tracebacks", "describe", "drawn_arguments", "fail_not_offered"]
 
@@ -61,7 +60,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
         text = f"{type(error).__name__}: {error}"
-    missing = missing_name(item, error)
+    missing = missing_name(error)
     if missing is not None:
         return [("not-offered", missing)]
     (first, *_) = str(error).splitlines() or [""]

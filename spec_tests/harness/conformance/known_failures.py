@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance.missing_names import missing_name
 from spec_tests.harness.conformance.register import Divergence
+from spec_tests.harness.environment.target import missing_name
 
 __all__ = ["ENDS_PROCESS", "PROCESS_ENDED", "judge", "mark", "stale_text"]
 
@@ -70,7 +70,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         return
     report.outcome = "failed"
     # A test that uses a missing name gets the verdict not-offered.
-    if missing_name(item, call.excinfo.value) is None:
+    if missing_name(call.excinfo.value) is None:
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(failure) for record in records for failure in record.failures)
         found = input_files.shorten(f"{type(call.excinfo.value).__name__}: {call.excinfo.value}")

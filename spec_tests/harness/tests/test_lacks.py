@@ -138,34 +138,6 @@ def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_suite, lacks
     result.stdout.fnmatch_lines("not offered, as the register declares: 1 clause (a.one)")
 
 
-CALL = "target.data_parallel.DataParallel(None{arguments}){attribute}"
-
-
-@pytest.mark.parametrize(
-    ("one", "extensions", "verdict"),
-    [
-        (CALL.format(arguments="", attribute=".hold()"), ["hold"], "not-offered"),
-        (CALL.format(arguments=", in_turn=True", attribute=""), ["in_turn"], "not-offered"),
-        (CALL.format(arguments=", in_turn=True", attribute=""), ["hold"], "fail"),
-        (CALL.format(arguments="", attribute=".hold()"), [], "fail"),
-        ("'hold' == 1", ["hold"], "fail"),
-    ],
-)
-def test_a_missing_extension_of_the_clause_is_not_offered(
-    run_suite, pytester, one, extensions, verdict
-):
-    path = pytester.path / "clauses.toml"
-    extended = 'basis = "law"\nextensions = ' + json.dumps(extensions)
-    body = TWO_TESTS.format(one=one, two="target.comm.no_such_name")
-    path.write_text(path.read_text().replace('basis = "law"', extended, 1))
-    result = run_suite(body, target="torch.nn.parallel")
-    result.stdout.re_match_lines([rf" +{verdict}  a\.one", r" +not-offered  a\.two"])
-    lines = [line for line in result.outlines if line.endswith(": 1 clause")]
-    missing = [f"the target does not define the extension {each}: 1 clause" for each in extensions]
-    others = ["the target does not define comm.no_such_name: 1 clause"]
-    assert sorted(lines) == sorted(others + (missing if verdict == "not-offered" else []))
-
-
 @pytest.mark.parametrize("path", REGISTERS, ids=lambda path: path.stem)
 def test_every_register_declares_clauses_that_exist(path):
     declared = register.load_lacks(path, clauses.load())

@@ -1,7 +1,6 @@
-"""With in_turn=True, modules run one after another. The reference has no in_turn: PA-9."""
+"""impl.parallel_apply and impl.DataParallel with in_turn=True: one module after another."""
 
 import copy
-import inspect
 import pickle
 import threading
 import time
@@ -12,24 +11,18 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
-from torch.overrides import TorchFunctionMode
 
+import impl
+from impl_tests.samples import FunctionMode
+from spec_tests.divergences.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
-from spec_tests.harness.conformance.clauses import clause
-
-ORDER_CLAUSE = clause("divergences.PA-9.one-after-the-other")
-STATE_CLAUSE = clause("divergences.PA-9.state-of-the-caller")
-ERRORS_CLAUSE = clause("divergences.PA-9.errors")
-INTERRUPTS_CLAUSE = clause("divergences.PA-9.interrupts")
-RANDOM_CLAUSE = clause("divergences.PA-9.random-numbers-repeat")
-DATA_PARALLEL_CLAUSE = clause("divergences.PA-9.data-parallel")
 
 
-def in_turn(target, topology, modules, inputs=None):
+def in_turn(topology, modules, inputs=None):
     arguments = [()] * len(modules) if inputs is None else inputs
     devices = topology.take([index % 3 for index in range(len(modules))])
-    return target.parallel_apply.parallel_apply(modules, arguments, devices=devices, in_turn=True)
+    return impl.parallel_apply(modules, arguments, devices=devices, in_turn=True)
 
 
 class Recording:
@@ -50,30 +43,21 @@ class Recording:
         return self.number, torch.accelerator.current_device_index()
 
 
-@ORDER_CLAUSE
 @given(count=st.integers(1, 9))
 @example(count=2)
-def test_each_module_starts_after_the_previous_one_has_ended(target, topology, count):
+def test_each_module_starts_after_the_previous_one_has_ended(topology, count):
     records = []
-    found = in_turn(target, topology, [Recording(records, number) for number in range(count)])
+    found = in_turn(topology, [Recording(records, number) for number in range(count)])
     events = [(event, number) for event, number, _ in records]
     checks.same(events, [(event, number) for number in range(count) for event in ("start", "end")])
     ordinals = [device.index for device in topology.take([0, 1, 2])]
     checks.same(found, [(number, ordinals[number % 3]) for number in range(count)])
 
 
-class NoOpMode(TorchFunctionMode):
-    """A function mode that calls every function unchanged."""
-
-    def __torch_function__(self, function, types, args=(), kwargs=None):
-        return function(*args, **(kwargs or {}))
-
-
-@ORDER_CLAUSE
-def test_modules_run_in_turn_in_another_thread_under_active_modes(target, topology):
+def test_modules_run_in_turn_in_another_thread_under_active_modes(topology):
     records = []
-    with NoOpMode():
-        in_turn(target, topology, [Recording(records, number) for number in range(4)])
+    with FunctionMode():
+        in_turn(topology, [Recording(records, number) for number in range(4)])
     assert [number for _, number, _ in records] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert threading.get_ident() not in {thread for *_, thread in records}
 
@@ -98,13 +82,12 @@ class StateChanging:
         return found
 
 
-@STATE_CLAUSE
 @given(grad=st.booleans(), autocast=st.booleans(), count=st.integers(2, 5))
-def test_each_module_starts_with_the_state_of_the_caller(target, topology, grad, autocast, count):
+def test_each_module_starts_with_the_state_of_the_caller(topology, grad, autocast, count):
     StateChanging.storage.value = "the caller's"
     x = torch.ones(1, device=topology.device(0))
     with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=autocast):
-        found = in_turn(target, topology, [StateChanging()] * count, [(x,)] * count)
+        found = in_turn(topology, [StateChanging()] * count, [(x,)] * count)
         assert torch.is_grad_enabled() is grad
         assert torch.is_autocast_enabled("cpu") is autocast
     ordinals = [device.index for device in topology.take([0, 1, 2])]
@@ -112,59 +95,55 @@ def test_each_module_starts_with_the_state_of_the_caller(target, topology, grad,
     assert StateChanging.storage.value == "the caller's"
 
 
-@ERRORS_CLAUSE
 @given(count=st.integers(2, 5), failing=st.sets(st.integers(0, 4), min_size=1))
-def test_all_modules_run_and_the_first_error_is_raised(target, topology, count, failing):
+def test_all_modules_run_and_the_first_error_is_raised(topology, count, failing):
     records, failing = [], {number % count for number in failing}
     errors = {number: KeyError(f"number {number}") for number in failing}
     modules = [Recording(records, number, errors.get(number)) for number in range(count)]
     with pytest.raises(
         KeyError, match=f"in replica {min(failing)} on(.|\n)*number {min(failing)}"
     ):
-        in_turn(target, topology, modules)
+        in_turn(topology, modules)
     checks.same([number for event, number, _ in records if event == "start"], list(range(count)))
 
 
-@INTERRUPTS_CLAUSE
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit])
 @pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize("fails_before", [False, True], ids="fails_before={}".format)
-def test_an_interrupt_stops_later_modules(target, topology, kind, index, fails_before):
+def test_an_interrupt_stops_later_modules(topology, kind, index, fails_before):
     records, error = [], kind("stop")
     modules = [Recording(records, number) for number in range(3)]
     if fails_before:
         modules[0] = Recording(records, 0, ValueError("failure"))
     modules[index] = Recording(records, index, error)
     with pytest.raises(kind) as raised:
-        in_turn(target, topology, modules)
+        in_turn(topology, modules)
     assert raised.value is error
     assert f"Raised in replica {index} on device" in raised.value.__notes__[0]
     checks.same([number for event, number, _ in records if event == "start"], [*range(index + 1)])
 
 
-@ORDER_CLAUSE
-def test_outputs_of_modules_in_turn_are_freed(target, topology):
+def test_outputs_of_modules_in_turn_are_freed(topology):
     x = torch.ones(2, device=topology.device(0))
     with disable_gc():
-        outputs = in_turn(target, topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
+        outputs = in_turn(topology, [nn.Identity()] * 3, [(x + n,) for n in range(3)])
         references = [weakref.ref(output) for output in outputs]
         del outputs
         assert wait_until_freed(references)
 
 
-def network(target, topology, **options):
+def network(topology, **options):
     torch.manual_seed(0)
     devices = topology.take(3)
     module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).to(devices[0])
-    return target.data_parallel.DataParallel(module, devices, **options)
+    return impl.DataParallel(module, devices, **options)
 
 
-@DATA_PARALLEL_CLAUSE
 @given(rows=st.sampled_from([4, 6, 8, 9, 12]), seed=st.integers(0, 9))
-def test_data_parallel_with_in_turn_gives_the_same_results(target, topology, rows, seed):
+def test_data_parallel_with_in_turn_gives_the_same_results(topology, rows, seed):
     results = []
     for options in ({}, {"in_turn": True}):
-        module = network(target, topology, **options)
+        module = network(topology, **options)
         torch.manual_seed(seed)
         y = module(torch.rand(rows, 2).to(topology.device(0)))
         y.square().sum().backward()
@@ -186,27 +165,18 @@ class ThreadRecorder(nn.Module):
         return x
 
 
-@DATA_PARALLEL_CLAUSE
 @pytest.mark.parametrize(
     "duplicate",
     [lambda module: module, copy.copy, lambda module: pickle.loads(pickle.dumps(module))],
     ids=["itself", "copy", "pickle"],
 )
-def test_replicas_of_data_parallel_run_in_turn(target, topology, duplicate):
-    kind = target.data_parallel.DataParallel
-    module = duplicate(kind(nn.Identity(), topology.take(3), in_turn=True))
+def test_replicas_of_data_parallel_run_in_turn(topology, duplicate):
+    module = duplicate(impl.DataParallel(nn.Identity(), topology.take(3), in_turn=True))
     module.module = ThreadRecorder([])
     module(torch.ones(6, device=topology.device(0)))
     assert len(module.module.records) == 3
     assert len(set(module.module.records)) == 1
-    assert not kind(nn.Identity(), topology.take(3)).in_turn
-
-
-@DATA_PARALLEL_CLAUSE
-def test_reference_has_no_in_turn_argument(reference):
-    apply = reference.parallel_apply.parallel_apply
-    for function in (apply, reference.data_parallel.DataParallel):
-        assert "in_turn" not in inspect.signature(function).parameters
+    assert not impl.DataParallel(nn.Identity(), topology.take(3)).in_turn
 
 
 class LateDropout(nn.Module):
@@ -222,16 +192,23 @@ class LateDropout(nn.Module):
         return nn.functional.dropout(x)
 
 
-def drop(target, late):
+def drop(late):
     """Return the outputs of two replicas on the CPU after a call of ``torch.manual_seed``."""
     rows = torch.tensor([[1.0], [2.0]]).repeat(1, 64)
-    wrapper = target.data_parallel.DataParallel(LateDropout(late), ["cpu", "cpu"], in_turn=True)
+    wrapper = impl.DataParallel(LateDropout(late), ["cpu", "cpu"], in_turn=True)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return wrapper(rows).tolist()
 
 
-@RANDOM_CLAUSE
-def test_random_numbers_on_the_cpu_repeat_in_turn(target):
+def test_random_numbers_on_the_cpu_repeat_in_turn():
     # Replicas that run at the same time draw in another order if the first of them is late.
-    checks.same([drop(target, 1.0), drop(target, 2.0)], [drop(target, None)] * 2)
+    checks.same([drop(1.0), drop(2.0)], [drop(None)] * 2)
+
+
+@pytest.mark.parametrize("earlier", ["caller", "forward"])
+def test_replicas_in_turn_cast_the_current_parameters(topology, earlier):
+    module = CastingLinear(topology.device(0))
+    net = impl.DataParallel(module, topology.take(2), in_turn=True)
+    for found, expected in casts_of_the_current_parameters(net, earlier):
+        checks.same(found, expected)

@@ -1,16 +1,14 @@
-"""With scalar_warning=False scalars are gathered without a warning: SG-15."""
+"""impl.gather and impl.DataParallel with scalar_warning=False: scalars without a warning."""
 
-import inspect
 import warnings
 
 import pytest
 import torch
 from torch import nn
 
+import impl
 from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
 
-SCALARS_CLAUSE = clause("divergences.SG-15.scalars-without-a-warning")
 OUTPUTS = {"tensor": lambda loss: loss, "nested": lambda loss: {"losses": [loss, loss.detach()]}}
 
 
@@ -35,37 +33,26 @@ def no_warnings():
         yield
 
 
-@SCALARS_CLAUSE
 @pytest.mark.usefixtures("no_warnings")
 @pytest.mark.parametrize("contain", OUTPUTS.values(), ids=OUTPUTS)
-def test_losses_of_replicas_become_a_vector(target, topology, contain):
+def test_losses_of_replicas_become_a_vector(topology, contain):
     module = Loss(contain).to(topology.device(0))
-    kind = target.data_parallel.DataParallel
-    wrapper = kind(module, topology.take(2), scalar_warning=False)
+    wrapper = impl.DataParallel(module, topology.take(2), scalar_warning=False)
     out = wrapper(torch.ones(5, device=topology.device(0)))
     loss = out if isinstance(out, torch.Tensor) else out["losses"][0]
     loss.sum().backward()
     checks.same((loss.tolist(), module.weight.grad.item()), ([3.0, 2.0], 5.0))
 
 
-@SCALARS_CLAUSE
 @pytest.mark.usefixtures("no_warnings")
 @pytest.mark.parametrize("count", [1, 3], ids="scalars={}".format)
-def test_gather_makes_a_vector_of_scalars(target, topology, count):
+def test_gather_makes_a_vector_of_scalars(topology, count):
     scalars = [torch.tensor(float(slot), device=topology.device(slot)) for slot in range(count)]
-    gather = target.scatter_gather.gather
-    vector = gather(scalars, topology.device(0), scalar_warning=False)
+    vector = impl.gather(scalars, topology.device(0), scalar_warning=False)
     checks.same(vector, torch.arange(float(count), device=topology.device(0)))
 
 
-@SCALARS_CLAUSE
-def test_scalars_along_another_dimension_are_still_refused(target, topology):
+def test_scalars_along_another_dimension_are_still_refused(topology):
     scalars = [torch.ones((), device=device) for device in topology.take(2)]
     with pytest.raises(IndexError):
-        target.scatter_gather.gather(scalars, topology.device(0), dim=1, scalar_warning=False)
-
-
-@SCALARS_CLAUSE
-def test_reference_always_warns_of_scalars(reference):
-    for function in (reference.scatter_gather.gather, reference.data_parallel.DataParallel):
-        assert "scalar_warning" not in inspect.signature(function).parameters
+        impl.gather(scalars, topology.device(0), dim=1, scalar_warning=False)

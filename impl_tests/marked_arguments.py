@@ -1,15 +1,16 @@
-"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``.
-
-torch.nn.parallel has no such markers (divergence SG-5).
-"""
+"""Arguments marked with ``Whole(value)`` or ``SplitAlong(value, dim)``, and expected results."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
-from spec_tests.harness.environment.target import Part
+import impl
+from spec_tests.harness.compare.outcome import cotangent
+from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 from spec_tests.oracle.chunk_sizes import even_chunks
@@ -53,14 +54,14 @@ class MarkedArguments:
         """The numbers of the replicas."""
         return range(len(even_chunks(self.extent, len(self.slots))))
 
-    def marked(self, inputs: Any, package: Part) -> Any:
-        """Return the arguments with the tensors of ``inputs`` and the markers of ``package``."""
+    def marked(self, inputs: Any) -> Any:
+        """Return the arguments with the tensors of ``inputs`` and impl's markers."""
         leaves = iter(tensors(inputs, ""))
-        return map_tensors(self.arguments, 0, lambda _: next(leaves)[1], package)
+        return _map_tensors(self.arguments, 0, lambda _: next(leaves)[1], marked=True)
 
 
-def map_tensors(
-    value: Any, dim: int | None, make_tensor: Callable[[int | None], object], package: Part | None
+def _map_tensors(
+    value: Any, dim: int | None, make_tensor: Callable[[int | None], object], *, marked: bool
 ) -> Any:
     """Return ``value`` with each tensor replaced by ``make_tensor(dim)``.
 
@@ -68,18 +69,18 @@ def map_tensors(
         value: Nested lists, marks, tensors and constants.
         dim: The dimension along which tensors outside marks are split; None for whole tensors.
         make_tensor: Returns the replacement of the next tensor, given its split dimension.
-        package: The package whose classes replace each `Mark`; None to drop the marks.
+        marked: Whether a marker of impl replaces each `Mark`; otherwise the marks are dropped.
     """
     if isinstance(value, TensorSpec):
         return make_tensor(dim)
     if isinstance(value, list):
-        return [map_tensors(member, dim, make_tensor, package) for member in value]
+        return [_map_tensors(member, dim, make_tensor, marked=marked) for member in value]
     if not isinstance(value, Mark):
         return value
-    inner = map_tensors(value.value, value.dim, make_tensor, package)
-    if package is None:
+    inner = _map_tensors(value.value, value.dim, make_tensor, marked=marked)
+    if not marked:
         return inner
-    return package.Whole(inner) if value.dim is None else package.SplitAlong(inner, value.dim)
+    return impl.Whole(inner) if value.dim is None else impl.SplitAlong(inner, value.dim)
 
 
 @st.composite
@@ -97,3 +98,31 @@ def marked_arguments(draw: st.DrawFn) -> MarkedArguments:
     parts = draw(st.lists(part | st.lists(part, max_size=2), max_size=3))
     slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
     return MarkedArguments([*parts, draw(along[0])], extent, slots)
+
+
+def expected_arguments(
+    case: MarkedArguments, inputs: Any, topology: Topology, replica: int
+) -> Any:
+    """Return the arguments that replica number ``replica`` gets if ``inputs`` are scattered."""
+    leaves = iter(tensors(inputs, ""))
+    device = topology.device(case.slots[replica])
+    rows = even_chunks(case.extent, len(case.slots))
+
+    def take_chunk(dim: int | None) -> Tensor:
+        _, tensor = next(leaves)
+        is_split = dim is not None and tensor.dim() > 0
+        start = sum(rows[:replica])
+        chunk = tensor.narrow(dim or 0, start, rows[replica]) if is_split else tensor
+        return chunk.to(device)
+
+    return _map_tensors(case.arguments, 0, take_chunk, marked=False)
+
+
+def compute_gradients(value: object, inputs: object) -> Any:
+    """Return the gradients of all tensors in ``value`` with respect to ``inputs``."""
+    outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
+    leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]
+    if not outputs:
+        return None
+    grad_outputs = [cotangent(output) for output in outputs]
+    return snapshot(list(torch.autograd.grad(outputs, leaves, grad_outputs)), {}, strides=False)
