@@ -26,6 +26,10 @@ TARGET = "impl"
 
 #: Methods of a wrapper class that are wrapped, too.
 _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
+_OWN_METHODS = ("hold", "map", "no_sync", "part", "mean", "convert_sync_batchnorm")
+#: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
+#: wrapped, not the inherited ones.
+_ADDED = ("batch_norm", "extras.loss")
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),
@@ -59,6 +63,12 @@ def wrap(target: str, selected: frozenset[str] | None) -> None:
 
 def functions(target: str) -> Iterator[tuple[str, Any, str]]:
     """Yield the name of each function that can be wrapped, its owner and its attribute."""
+    for name in _ADDED:
+        module = _import(target, name)
+        for attribute in getattr(module, "__all__", ()):
+            owner = getattr(module, attribute)
+            for method in {*_METHODS, *_OWN_METHODS} & vars(owner).keys():
+                yield f"{name.rpartition('.')[2]}.{attribute}.{method}", owner, method
     for part, module in _parts(target):
         public = [*getattr(module, "__all__", ()), *_LEGACY.get(part, ())]
         for attribute in dict.fromkeys(public):
@@ -71,7 +81,7 @@ def functions(target: str) -> Iterator[tuple[str, Any, str]]:
 
 
 def _parts(target: str) -> Iterator[tuple[str, types.ModuleType]]:
-    for part, candidates in PARTS.items():
+    for part, candidates in {**PARTS, "distributed": ("distributed",)}.items():
         modules = [_import(target, candidate) for candidate in candidates]
         yield from [(part, module) for module in modules if module is not None][:1]
 
@@ -88,10 +98,11 @@ def _methods(name: str, owner: type) -> Iterator[tuple[str, type, str]]:
         yield name, owner, "apply"
         yield f"{name}.backward", owner, "backward"
     elif issubclass(owner, nn.Module):
+        methods = [*_METHODS, *_OWN_METHODS]
         bases = [base for base in owner.__mro__ if not base.__module__.startswith("torch.")]
         yield from (
             (f"{name}.{method}", owner, method)
-            for method in _METHODS
+            for method in methods
             if any(method in vars(base) for base in bases)
         )
 
