@@ -1,6 +1,8 @@
-"""Folders that pytest does not collect by default."""
+"""The race detector, and folders that pytest does not collect by default."""
 
 import pytest
+
+from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.
