@@ -11,8 +11,8 @@ import impl
 from impl import _compiled
 from impl._compiled import has_compiled_code
 from impl._torch_private import next_sequence_nr
-from spec_tests.divergences.compile_backends import CountingBackend
-from spec_tests.divergences.compiled import COMPILATIONS
+from spec_tests.harness.compare.compile_backends import CountingBackend
+from spec_tests.strategies.compiled_modules import COMPILATIONS
 
 
 def test_ancestors_of_a_compiled_module_have_compiled_code():

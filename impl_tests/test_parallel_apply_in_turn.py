@@ -14,9 +14,9 @@ from torch import nn
 
 import impl
 from impl_tests.samples import FunctionMode
-from spec_tests.divergences.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
+from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_parameters
 
 
 def in_turn(topology, modules, inputs=None):

@@ -24,12 +24,12 @@ from impl_tests.extras.hold_sequences import (
     run_with_and_without_hold,
 )
 from impl_tests.extras.test_frozen import Doubled
-from spec_tests.divergences.casts import CastingLinear, casts_of_the_current_parameters
-from spec_tests.divergences.compile_backends import CountingBackend
-from spec_tests.divergences.compiled import COMPILATIONS
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.environment import capabilities
+from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.strategies.compiled_modules import COMPILATIONS
 from spec_tests.strategies.probe_modules import OrdinalColumn, StateUpdater
 
 

@@ -17,8 +17,6 @@ import pytest
 
 from spec_tests.tests.import_order import CHAPTERS, ROOT
 
-#: The folders of the conformance suite.
-CONFORMANCE = (*CHAPTERS, "divergences")
 #: Patterns of the files that test impl's private modules.
 PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
 #: Test files that do not run impl in this process: they test changed copies of impl, read its
@@ -140,7 +138,7 @@ def _file_of(node_id: str) -> str:
 
 def call_with_tests(function: Callable[[CollectedTests], None]) -> None:
     """Collect the conformance tests in a pytest session, and pass them to ``function``."""
-    arguments = [*(f"spec_tests/{chapter}" for chapter in CONFORMANCE), "-qq", "-s"]
+    arguments = [*(f"spec_tests/{chapter}" for chapter in CHAPTERS), "-qq", "-s"]
     plugins = ["-p", "no:cacheprovider", "-p", "no:benchmark"]
     # Each fork enables the accelerator and imports a changed impl.
     plugins += ["-p", "no:spec_tests.harness.pytest_plugin.preflight"]

@@ -36,13 +36,11 @@ CHAPTERS = tuple(
     for name in (
         "devices",
         "comm",
-        "comm_and_functions",
         "functions",
         "scatter_gather",
         "replicate",
         "parallel_apply",
         "data_parallel",
-        "divergences",
         "cpp_front_end/test_buckets.py",
         "cpp_front_end/test_equalities.py",
     )

@@ -24,6 +24,7 @@ Tensors and other arguments:
 Modules:
 
 * ``layers``, ``modules``: layers, and networks of layers
+* ``compiled_modules``: modules that torch.compile compiles
 * ``computed_modules``: selects the modules that the devices compute as the CPU does
 * ``custom_modules``, ``edge_case_modules``: modules that are hard to replicate
 * ``probe_modules``, ``thread_modules``: modules that show how and in which thread they were called

@@ -132,3 +132,7 @@ def masked_specs(
     """Draw descriptions of MaskedTensors. Shrinks to one row."""
     rows = st.integers(1, 7)
     return st.builds(Masked, rows, st.sampled_from(grads), st.sampled_from(slots))
+
+
+class Named(torch.Tensor):
+    """A subclass of Tensor whose tensors have a name."""

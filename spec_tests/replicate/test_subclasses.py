@@ -1,6 +1,5 @@
-"""Subclasses and attributes of tensors. The copies of the reference are plain: RE-11, SG-14."""
+"""Classes and attributes of parameters and buffers. The reference drops them: RE-11."""
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,17 +8,12 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import device_slots
 
 ATTRIBUTES_CLAUSE = clause("divergences.RE-11.attributes-of-tensors-are-kept")
 CLASSES_CLAUSE = clause("divergences.RE-11.classes-of-buffers-are-kept")
 WRAPPERS_CLAUSE = clause("divergences.RE-11.wrapper-parameters-are-copied")
-COPIES_CLAUSE = clause("divergences.SG-14.copies-keep-the-class")
-CHUNKS_CLAUSE = clause("divergences.SG-14.chunks-keep-class-and-attributes")
-
-
-class Named(Tensor):
-    """A subclass of Tensor whose tensors have a name."""
 
 
 class Quantized(nn.Parameter):
@@ -46,34 +40,6 @@ class Net(nn.Module):
     def forward(self, x):
         assert self.quantized.state == ["state"]
         return x * self.plain * self.quantized
-
-
-#: Name of a function of comm -> a function that returns its results for one tensor.
-COPIES = {
-    "scatter": lambda comm, tensor, devices: comm.scatter(tensor, devices),
-    "broadcast": lambda comm, tensor, devices: comm.broadcast(tensor, devices),
-    "broadcast_coalesced": lambda comm, tensor, devices: [
-        copy for row in comm.broadcast_coalesced([tensor], devices) for copy in row
-    ],
-}
-
-
-@COPIES_CLAUSE
-@pytest.mark.parametrize("name", COPIES)
-def test_copies_of_comm_have_the_class_of_their_tensor(target, topology, name):
-    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Named)
-    topology.require(distinct=2)
-    copies = COPIES[name](target.comm, tensor, topology.take(2))
-    checks.same([type(copy) for copy in copies], [Named] * 2, name)
-
-
-@COPIES_CLAUSE
-@pytest.mark.parametrize("name", COPIES)
-def test_reference_copies_are_plain_tensors(reference, topology, name):
-    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Named)
-    topology.require(distinct=2)
-    *_, copy = COPIES[name](reference.comm, tensor, topology.take(2))
-    checks.same(type(copy), Tensor, name)
 
 
 @ATTRIBUTES_CLAUSE
@@ -153,26 +119,3 @@ def test_reference_copies_wrapper_parameters_to_plain_tensors(reference, topolog
     topology.require(distinct=2)
     replicas = reference.replicate.replicate(make_pair(topology), topology.take((0, 1)), True)
     checks.same(type(replicas[1].weight), Tensor)
-
-
-@CHUNKS_CLAUSE
-@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-@given(slots=device_slots(), requires_grad=st.booleans())
-def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
-    target, topology, slot, slots, requires_grad
-):
-    rows = torch.arange(float(len(slots))).to(topology.device(slot)).as_subclass(Named)
-    rows.axis = {"name": "axis"}
-    chunks = target.scatter_gather.scatter(
-        rows.requires_grad_(requires_grad), topology.take(slots)
-    )
-    checks.same([type(chunk) for chunk in chunks], [Named] * len(slots))
-    checks.same([chunk.axis is rows.axis for chunk in chunks], [True] * len(slots))
-
-
-@CHUNKS_CLAUSE
-def test_reference_drops_the_attributes_of_inputs(reference, topology):
-    rows = torch.arange(4.0).to(topology.device(0)).as_subclass(Named)
-    rows.axis = {"name": "axis"}
-    chunks = reference.scatter_gather.scatter(rows, topology.take((0, 1)))
-    checks.same([hasattr(chunk, "axis") for chunk in chunks], [False, False])

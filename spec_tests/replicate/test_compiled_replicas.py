@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.divergences.compile_backends import (
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.compile_backends import (
     SETTING,
     BarrierBackend,
     CountingBackend,
     GraphBreaking,
 )
-from spec_tests.divergences.compiled import COMPILATIONS
-from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.compiled_modules import COMPILATIONS
 from spec_tests.strategies.computed_modules import computed
 
 ONCE_CLAUSE = clause("divergences.RE-1.compiled-once-a-device")

@@ -9,13 +9,13 @@ from torch import nn
 from torch.utils._pytree import tree_leaves
 
 from spec_tests.cuda_stand_ins import STAND_INS
-from spec_tests.divergences.compile_backends import (
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.compile_backends import (
     CountingBackend,
     count_frames,
     list_compiled_files,
     reset_metrics,
 )
-from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_without_accelerator
 

@@ -5,15 +5,15 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.containers import (
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.scatter_gather.containers import (
     as_dicts,
     build_tensors,
     get_member_classes,
     get_metadata,
 )
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import NoFields, Pair
 from spec_tests.strategies.stateful_containers import (
     MAPPINGS,

@@ -5,7 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.backward_passes import (
+from spec_tests.functions.backward_passes import (
     backward_of_penalty,
     backward_of_sum,
     list_gradients,

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.divergences.compiled import CompiledNetwork
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
+from spec_tests.strategies.compiled_modules import CompiledNetwork
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots

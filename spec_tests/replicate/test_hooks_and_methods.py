@@ -8,15 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.divergences.methods import (
-    ModuleWithStoredMethods,
-    get_method_owners,
-    make_linear_with_stored_forward,
-)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.replica_laws import modules_with_paths, named_tensors, replica_tensors
+from spec_tests.replicate.methods import (
+    ModuleWithStoredMethods,
+    get_method_owners,
+    make_linear_with_stored_forward,
+)
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs

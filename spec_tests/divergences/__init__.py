@@ -1,1 +1,0 @@
-"""Chapter divergences: where torch.nn.parallel is wrong."""
