@@ -121,7 +121,7 @@ def _relative(target: str, page: Path) -> str:
 
 def _list_clauses(chapter: str) -> Iterator[str]:
     """Yield the lines of a chapter of the specification, with an anchor for each clause."""
-    known = [each for each in clauses.load().values() if each.id.partition(".")[0] == chapter]
+    known = [each for each in clauses.load().values() if each.chapter == chapter]
     for part, members in groupby(known, key=_part):
         yield f"## {part}\n"
         for clause in members:

@@ -3,7 +3,7 @@
 A perturbation is a line of three words: the *function*, such as ``comm.scatter``; the *kind*, the
 change of the function's behaviour, such as ``swapped``; and the *guard*, the facts of a call, such
 as ``devices:repeated``. Calls without these facts behave as before. The table
-``perturbations.toml`` names, for clauses of spec_tests/clauses.toml, a perturbation that fails a
+``perturbations.toml`` names, for clauses of the suite, a perturbation that fails a
 test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are their
 faults, such as ``fault:device-left``.
 """

@@ -69,9 +69,9 @@ def _describe(change: Callable[..., Any]) -> str:
 def _select(names: Sequence[str]) -> list[str]:
     known = clauses.load()
     for name in names:
-        if not any(clause.has_prefix(name) for clause in known.values()):
+        if not any(clause.is_named_by(name) for clause in known.values()):
             raise SystemExit(f"no clause is called {name}")
-    return [n for n, c in known.items() if not names or any(map(c.has_prefix, names))]
+    return [n for n, c in known.items() if not names or any(map(c.is_named_by, names))]
 
 
 def _record(

@@ -203,7 +203,7 @@ def _print_clauses(options: argparse.Namespace) -> int:
     found = {
         name: each
         for name, each in known.items()
-        if not options.name or any(map(each.has_prefix, options.name))
+        if not options.name or any(map(each.is_named_by, options.name))
     }
     print(clauses.as_text(found))
     return 0

@@ -1,1 +1,1 @@
-"""Chapters cpp and systems: torch::nn::parallel, and its comparison with the Python packages."""
+"""Chapter cpp_front_end: torch::nn::parallel, and its comparison with the Python packages."""

@@ -3,7 +3,7 @@
 The published form is a JSON document:
 
 * ``run``: the metadata of the run,
-* ``pass``: for each chapter the ids of the clauses that pass,
+* ``pass``: the ids of the clauses that pass, by their first word,
 * ``not-offered`` and ``not-run``: for each reason the ids of the clauses,
 * ``tests``: for each clause that fails or is known, one test with the difference and the smallest
   failing call, and in ``others`` the number of other tests with this verdict.

@@ -25,7 +25,7 @@ def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
         known_clauses: All clauses by id.
 
     Raises:
-        pytest.UsageError: a value of ``--clause`` is not the beginning of an id.
+        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id.
     """
     names = config.getoption("--clause")
     unknown = describe_unknown(names, known_clauses)
@@ -35,8 +35,8 @@ def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
 
 
 def _matching(names: Collection[str], known_clauses: Mapping[str, Clause]) -> list[str]:
-    """Return the ids that begin with one of ``names``."""
-    return [each.id for each in known_clauses.values() if any(map(each.has_prefix, names))]
+    """Return the ids of the clauses that one of ``names`` names."""
+    return [each.id for each in known_clauses.values() if any(map(each.is_named_by, names))]
 
 
 def progress_text(
@@ -61,12 +61,12 @@ def progress_text(
 
 
 def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:
-    """Return a sentence with the first name that no id begins with, and with similar names.
+    """Return a sentence with the first name that names no clause, and with similar names.
 
-    Return None if each name is the beginning of an id.
+    Return None if each name is a chapter or the beginning of an id.
     """
     for name in names:
-        if not any(each.has_prefix(name) for each in known_clauses.values()):
+        if not any(each.is_named_by(name) for each in known_clauses.values()):
             return f"{name}: no clause has this name{hint(name, known_clauses)}"
     return None
 

@@ -14,9 +14,21 @@ import pytest
 
 from spec_tests.harness import input_files
 
-SOURCE = Path(__file__).parents[2] / "clauses.toml"
+#: The folder of the suite. Each chapter is a folder with tests and with their clauses.
+SOURCE = Path(__file__).parents[2]
+#: The chapters in the order of the specification.
+CHAPTERS = (
+    "comm",
+    "functions",
+    "scatter_gather",
+    "replicate",
+    "parallel_apply",
+    "data_parallel",
+    "cpp_front_end",
+    "devices",
+)
 #: The last section of SPECIFICATION.md. It compares reference, C++ front end and impl.
-SYSTEMS = SOURCE.parent / "cpp_front_end" / "SYSTEMS.md"
+SYSTEMS = SOURCE / "cpp_front_end" / "SYSTEMS.md"
 #: For each basis: the evidence that it names.
 BASES: Mapping[str, str] = {
     "documented": "the documentation of PyTorch states it; *source* links the page",
@@ -32,8 +44,7 @@ BASES: Mapping[str, str] = {
     "relied on": "programs over several devices rely on it; *source* names back ends that violate "
     "it, or links public threads about them",
 }
-#: Matches the id of a clause: two or more words, separated by dots. The first word, the chapter,
-#: is also the name of a web page.
+#: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _FIELDS = {
     "says": str,
@@ -57,8 +68,9 @@ thread, if there is one.
 * The **reference** is torch.nn.parallel of the installed PyTorch.
 * The **target** is the implementation that the suite checks: `impl`, your package, or the
   reference itself.
-* A **divergence** is a recorded violation of a clause by a target. The chapter `divergences` has
-  the clauses that the reference violates, and [DIVERGENCES.md](../DIVERGENCES.md) describes them.
+* A **divergence** is a recorded violation of a clause by a target. Ids that begin with
+  `divergences` are those of clauses that the reference violates;
+  [DIVERGENCES.md](../DIVERGENCES.md) describes them.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
@@ -70,16 +82,18 @@ thread, if there is one.
 
 ## How to read a clause
 
-The first word of an id is the chapter of the clause. Cite a clause by its id:
-`comm.scatter.slices`.
-`parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`;
+Cite a clause by its id: `comm.scatter.slices`. The id does not change if the clause gets another
+chapter.
+`parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`,
+and `parallel-conformance clauses comm` those of the chapter `comm`;
 `parallel-conformance run TARGET --clause comm.scatter.slices` runs the tests of one clause.
 
 A test compares the result of the target with the result of the reference, with the result of the
 *oracle* (a simple implementation in `oracle/`), with the result that a law requires, or with a
 value or error text in the test.
 
-Generated from `clauses.toml` by `python -m spec_tests.harness.conformance.pages --write`."""
+Generated from the files `clauses.toml` of the chapters by
+`python -m spec_tests.harness.conformance.pages --write`."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
@@ -88,7 +102,7 @@ class Clause:
     """A statement of the specification.
 
     Args:
-        id: The name, which begins with the chapter: ``comm.scatter.slices``.
+        id: The name: ``comm.scatter.slices``.
         says: The statement: one sentence in the present tense.
         basis: The evidence: a key of `BASES`.
         source: The link to a page or public thread, if any.
@@ -96,6 +110,7 @@ class Clause:
         users: For a clause about devices: the software that needs it, and why.
         seen: Links to public threads about back ends that violate the clause, or names of such
             back ends.
+        folder: The folder with the tests of the clause, if it is a chapter of the suite.
     """
 
     id: str
@@ -105,11 +120,12 @@ class Clause:
     feature: str = ""
     users: str = ""
     seen: tuple[str, ...] = ()
+    folder: str = ""
 
     @property
     def chapter(self) -> str:
-        """The first word of the id."""
-        return self.id.split(".", 1)[0]
+        """The folder with the tests; without one, the first word of the id."""
+        return self.folder or self.id.partition(".")[0]
 
     @property
     def statement(self) -> str:
@@ -126,6 +142,10 @@ class Clause:
     def has_prefix(self, prefix: str) -> bool:
         """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
         return f"{self.id}.".startswith(f"{prefix}.")
+
+    def is_named_by(self, name: str) -> bool:
+        """Return whether ``name`` is the chapter, the id or a beginning of the id."""
+        return name == self.chapter or self.has_prefix(name)
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
@@ -150,12 +170,25 @@ def clauses_of_test(item: pytest.Item) -> list[str]:
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:
-    """Return the clauses in the TOML file ``source`` by id, in the order of the file.
+    """Return the clauses by id, in the order of the specification.
+
+    Args:
+        source: The folder of the chapters, or a TOML file with clauses.
 
     Raises:
-        input_files.RefusedError: The file cannot be read, or a clause is not valid.
+        input_files.RefusedError: A file cannot be read, or a clause is not valid.
     """
-    return {found.id: found for found in _parse(input_files.read_text(source), str(source))}
+    folders = CHAPTERS if source.is_dir() else ("",)
+    found: dict[str, Clause] = {}
+    for folder in folders:
+        file = source / folder / "clauses.toml" if folder else source
+        for each in _parse(input_files.read_text(file), str(file), folder):
+            if each.id in found:
+                raise input_files.refuse(
+                    file, f"clause {each.id} stands in {found[each.id].chapter}, too"
+                )
+            found[each.id] = each
+    return found
 
 
 def suite_version(ids: Iterable[str]) -> str:
@@ -166,16 +199,16 @@ def suite_version(ids: Iterable[str]) -> str:
 
 
 @cache
-def _parse(text: str, source: str) -> tuple[Clause, ...]:
+def _parse(text: str, source: str, folder: str) -> tuple[Clause, ...]:
     """Return the clauses in a TOML text. Cached: a run parses the same text repeatedly."""
     tables = input_files.parse_toml(text, source)
     try:
-        return tuple(_flatten_tables(tables, prefix=""))
+        return tuple(_flatten_tables(tables, folder, prefix=""))
     except (TypeError, ValueError) as error:
         raise input_files.refuse(source, error) from None
 
 
-def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
+def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterator[Clause]:
     """Yield the clauses in nested tables. Their ids begin with ``prefix``."""
     for name, table in tables.items():
         if not isinstance(table, dict):
@@ -185,9 +218,9 @@ def _flatten_tables(tables: dict[str, Any], prefix: str) -> Iterator[Clause]:
             fields: dict[str, Any] = {
                 k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
             }
-            yield Clause(id=prefix + name, **fields)
+            yield Clause(id=prefix + name, folder=folder, **fields)
         else:
-            yield from _flatten_tables(table, prefix=f"{prefix}{name}.")
+            yield from _flatten_tables(table, folder, prefix=f"{prefix}{name}.")
 
 
 def as_text(clauses: dict[str, Clause]) -> str:

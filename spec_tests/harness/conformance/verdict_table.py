@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
+from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import VERDICTS, is_error
 
 __all__ = ["missing_names", "table"]
@@ -18,7 +19,7 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
         found: The verdict of each clause.
         declared: The result of `declared_by_clause`.
     """
-    counts = Counter((name.split(".", 1)[0], verdict) for name, verdict in found.items())
+    counts = Counter((_chapter_of(name), verdict) for name, verdict in found.items())
     chapters = sorted({chapter for chapter, _ in counts})
     lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
     for chapter in chapters:
@@ -38,6 +39,12 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
             f"not offered, as the register declares: {len(declared)} {clauses} ({entries})"
         )
     return lines
+
+
+def _chapter_of(name: str) -> str:
+    """Return the chapter of a clause; the first word of its id if the suite has it no longer."""
+    known = clauses.load().get(name)
+    return known.chapter if known else name.partition(".")[0]
 
 
 def missing_names(tests: Iterable[Mapping[str, str]]) -> list[str]:

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from spec_tests.harness.conformance import clauses
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
@@ -89,7 +90,7 @@ def run_clause(fork_server):
     """Return a function that runs a clause's tests and returns the exit status and the output."""
 
     def run(clause, *options):
-        chapter = f"spec_tests/{clause.partition('.')[0]}"
+        chapter = f"spec_tests/{clauses.load()[clause].chapter}"
         command = ["pytest", chapter, "--accelerator=sim", "-q", "-x", "-p", "no:cacheprovider"]
         command += ["--hypothesis-profile=few", f"--clause={clause}", *options]
         done = fork_server.run(*command, cwd=ROOT, env=os.environ)
