@@ -92,6 +92,7 @@ class Life(RuleBasedStateMachine):
         dim=st.sampled_from([0, 1, -1]),
         structure=st.sampled_from(["tensor", "tuple", "dict"]),
         current=st.integers(0, 3),
+        training=st.sampled_from([None, False, True]),
     )
     @recorded
     def wrap(
@@ -102,8 +103,12 @@ class Life(RuleBasedStateMachine):
         dim: int,
         structure: str,
         current: int,
+        training: bool | None,
     ) -> None:
-        """Wrap a network for the devices ``slots``, while another device is current."""
+        """Wrap a network for the devices ``slots``, while another device is current.
+
+        The wrapper is in training mode and the network has its own, unless ``training`` is given.
+        """
         if None in slots and violations.CPU_DEVICES in self.known:
             slots = (0, 1)
         if violations.SHARED_COPIES in self.known and _changes_buffers(net):
@@ -130,6 +135,8 @@ class Life(RuleBasedStateMachine):
             naive.DataParallel(self.new_module(), *given),
         )
         torch.accelerator.set_device_index(self.topology.device(current).index)
+        if training is not None:
+            self.each(lambda side: side.wrapper.train(training).training)
 
     def new_module(self) -> Root:
         """Return a new module on the first device."""
