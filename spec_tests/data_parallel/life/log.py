@@ -14,8 +14,11 @@ from torch.utils import _pytree as pytree
 
 __all__ = ["FLAGS", "KINDS", "Hook", "group", "take"]
 
-#: Thread and entry of each call of a hook since the last `take`. The entry None ends a group.
-_entries: list[tuple[int, Any]] = []
+#: Thread, group and entry of each call of a hook since the last `take`. The entry None stands
+#: before each group.
+_entries: list[tuple[int, object, tuple[Any, ...] | None]] = []
+#: The group of the thread: an object, or None outside of groups.
+_current = threading.local()
 #: Kind of a hook -> the method that registers it, and the flags of this method.
 _METHODS = {
     "forward": ("register_forward_hook", ("prepend", "with_kwargs", "always_call")),
@@ -79,33 +82,41 @@ def _facts(tensor: Tensor) -> tuple[object, ...]:
     return tuple(tensor.shape), str(tensor.device), tensor.dtype
 
 
-def _add(entry: object) -> None:
-    _entries.append((threading.get_ident(), entry))
+def _add(entry: tuple[Any, ...] | None) -> None:
+    _entries.append((threading.get_ident(), getattr(_current, "group", None), entry))
 
 
 @contextmanager
 def group() -> Iterator[None]:
     """Keep the order of the hooks that run in this thread inside the block."""
     _add(None)
+    _current.group = object()
     try:
         yield
     finally:
-        _add(None)
+        _current.group = None
 
 
 def take() -> list[str]:
     """Return the groups since the last call of this function.
 
-    A group is a text of the calls of hooks in one replica, in order. The order of replicas and of
-    calls in backward is that of threads, so the groups are sorted.
+    A group is a text of the calls of hooks in the `group` of one replica, in order, or of
+    consecutive hooks of one kind outside of it: hooks of the replica or of the wrapper. The order
+    of replicas and of calls in backward is that of threads, so the groups are sorted.
     """
-    threads = {ident for ident, _ in _entries}
-    ordered = [entry for each in threads for ident, entry in _entries if ident == each]
+    ordered = sorted(_entries, key=lambda each: each[0])
     _entries.clear()
-    groups = [list(each) for is_end, each in groupby(ordered, lambda e: e is None) if not is_end]
-    return sorted(text for each in groups for text in _texts(each))
+    texts: list[str] = []
+    for _, run in groupby(ordered, _place_of):
+        calls = [entry for _, _, entry in run if entry is not None]
+        in_order = bool(calls) and calls[0][0] in ("forward", "forward_pre")
+        texts += [repr(calls)] if in_order else map(repr, calls)
+    return sorted(texts)
 
 
-def _texts(entries: list[Any]) -> list[str]:
-    is_forward = entries[0][0] in ("forward", "forward_pre")
-    return [repr(entries)] if is_forward else list(map(repr, entries))
+def _place_of(logged: tuple[int, object, tuple[Any, ...] | None]) -> object:
+    thread, place, entry = logged
+    if place is None and entry is not None:
+        kind, _, module, *_ = entry
+        place = kind, module
+    return thread, place
