@@ -31,19 +31,10 @@ __all__ = ["CHAPTERS", "Suite", "collect"]
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = "impl_tests.wrong.target"
 #: The tests of a target in Python.
-CHAPTERS = tuple(
-    f"spec_tests/{name}"
-    for name in (
-        "devices",
-        "comm",
-        "functions",
-        "scatter_gather",
-        "replicate",
-        "parallel_apply",
-        "data_parallel",
-        "cpp_front_end/test_buckets.py",
-        "cpp_front_end/test_equalities.py",
-    )
+CHAPTERS = (
+    *(f"spec_tests/{name}" for name in clauses.CHAPTERS if name != "cpp_front_end"),
+    "spec_tests/cpp_front_end/test_buckets.py",
+    "spec_tests/cpp_front_end/test_equalities.py",
 )
 #: The beginning of a line of the log with a verdict.
 _MARK = "verdict of the suite"

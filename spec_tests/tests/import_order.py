@@ -3,18 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from spec_tests.harness.conformance.clauses import CHAPTERS
 from spec_tests.tests.python_source import imported_modules
 
 ROOT = Path(__file__).resolve().parents[2]
-CHAPTERS = (
-    "devices",
-    "comm",
-    "functions",
-    "scatter_gather",
-    "replicate",
-    "parallel_apply",
-    "data_parallel",
-)
 #: A package imports only packages of earlier levels.
 LEVELS = (
     ("simulator",),
@@ -29,7 +21,7 @@ LEVELS = (
     ("harness.pytest_plugin",),
     ("oracle",),
     ("strategies",),
-    (*CHAPTERS, "cpp_front_end"),
+    CHAPTERS,
     ("site",),
     ("conftest", "cli"),
     ("tests",),
