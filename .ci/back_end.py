@@ -37,14 +37,14 @@ def main(arguments: list[str]) -> int:
         text = {"module": module, "error": error, "prefix": sys.prefix}
         print(_HELP.format(**text, torch=torch.__version__), end="")
         return 2
-    # A call that ends its process ends a worker of pytest-xdist.
-    pytest = [sys.executable, "-m", "pytest", "-n1", "-p", module, f"--accelerator={name}"]
-    features = os.environ["TESTS_OF_FEATURES"].split()
-    statuses = [
-        subprocess.call(command, cwd=_ROOT)
-        for command in ([*_suite(name, module), *options], [*pytest, *features])
-    ]
-    return max(statuses)
+    status = subprocess.call([*_suite(name, module), *options], cwd=_ROOT)
+    files = os.environ.get("TESTS_OF_FEATURES", "").split()
+    if files and "--clause" not in options:
+        # A call that ends its process ends a worker of pytest-xdist.
+        pytest = [sys.executable, "-m", "pytest", "-n1", "-p", module, f"--accelerator={name}"]
+        pytest += options[options.index("--") + 1 :] if "--" in options else []
+        status = max(status, subprocess.call([*pytest, *files], cwd=_ROOT))
+    return status
 
 
 def _suite(name: str, module: str) -> list[str]:

@@ -160,7 +160,7 @@ class Product(nn.Linear):
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 @pytest.mark.filterwarnings("ignore:.* should not be instantiated")
-def test_a_compiled_module_gets_arguments_without_markers(topology):
+def test_compiled_module_gets_arguments_without_markers(topology):
     wrapper = impl.DataParallel(Product(4, 4).to(topology.device(0)), topology.take(1))
     x = torch.rand(4, 4)
     compiled = torch.compile(lambda x: wrapper(x, factor=impl.Whole(x)), backend="eager")

@@ -677,7 +677,7 @@ def test_held_replicas_cast_the_current_parameters(topology, earlier):
 
 
 @pytest.mark.parametrize("compilation", COMPILATIONS)
-def test_held_replicas_run_compiled_code(topology, compilation):
+def test_compiled_modules_run_compiled_code_while_held(topology, compilation):
     topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.
     torch.compiler.reset()  # Code of other tests counts towards PyTorch's recompilation limit.
     backend = CountingBackend()
