@@ -1,7 +1,10 @@
-"""The race detector, and folders that pytest does not collect by default."""
+"""The race detector, tests of missing features, and folders that pytest does not collect."""
+
+from collections.abc import Generator
 
 import pytest
 
+from spec_tests.harness.conformance import missing_features
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
@@ -12,3 +15,13 @@ collect_ignore = ["consumers", "models"]
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Return a line for each folder that is not collected."""
     return [f"not collected: impl_tests/{name} (run tox -e consumers)" for name in collect_ignore]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Skip a failed test that itself uses a feature which the devices lack."""
+    report = yield
+    missing_features.judge(call, report, "impl", "impl_tests")
+    return report

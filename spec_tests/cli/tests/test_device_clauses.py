@@ -213,6 +213,16 @@ def test_only_the_suite_may_use_missing_features(
     assert find_missing(caught.value, offered, target) == expected
 
 
+@pytest.mark.parametrize(("tests", "expected"), [("spec_tests", None), ("other", "float64")])
+def test_tests_of_a_named_package_may_use_missing_features(topology, switch_off, tests, expected):
+    switch_off("double-precision")
+    scope = {"__name__": "other.test_comm", "torch": torch}
+    exec(SOURCE, scope)
+    with pytest.raises(TypeError) as caught:
+        scope["make"](topology.device(0))
+    assert find_missing(caught.value, find(topology), "impl", tests) == expected
+
+
 @pytest.mark.parametrize(
     ("back_end_name", "expected"),
     [("sim", "aten::add"), ("Sparsesim", "aten::add"), ("Meta", None), ("SparseCPU", None)],

@@ -23,7 +23,9 @@ _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+
 _LIBRARIES = {"torch", "_pytest", "pytest", "hypothesis", "numpy", *sys.stdlib_module_names}
 
 
-def judge(call: pytest.CallInfo[None], report: pytest.TestReport, target: str) -> bool:
+def judge(
+    call: pytest.CallInfo[None], report: pytest.TestReport, target: str, tests: str = "spec_tests"
+) -> bool:
     """Skip a failed test whose error says that the devices lack a feature.
 
     The test fails nevertheless if the target itself uses the feature.
@@ -32,6 +34,7 @@ def judge(call: pytest.CallInfo[None], report: pytest.TestReport, target: str) -
         call: The call of a test.
         report: The report of this call, which is changed.
         target: The name of the target.
+        tests: The package of the test, if it is not the suite.
 
     Returns:
         Whether the test was skipped.
@@ -39,7 +42,7 @@ def judge(call: pytest.CallInfo[None], report: pytest.TestReport, target: str) -
     offered = in_use()
     if not report.failed or call.excinfo is None or offered is None:
         return False
-    missing = find_missing(call.excinfo.value, offered, target)
+    missing = find_missing(call.excinfo.value, offered, target, tests)
     if missing is not None:
         report.outcome = "skipped"
         path, line, _ = report.location
@@ -47,8 +50,10 @@ def judge(call: pytest.CallInfo[None], report: pytest.TestReport, target: str) -
     return missing is not None
 
 
-def find_missing(error: BaseException, offered: Capabilities, target: str) -> str | None:
-    """Return the missing feature or operator that the suite used; None for any other error."""
+def find_missing(
+    error: BaseException, offered: Capabilities, target: str, tests: str = "spec_tests"
+) -> str | None:
+    """Return the missing feature or operator that the tests used; None for any other error."""
     while error.__cause__ is not None:
         error = error.__cause__
     text = str(error).partition("\n")[0]
@@ -59,14 +64,14 @@ def find_missing(error: BaseException, offered: Capabilities, target: str) -> st
         missing: str | None = operator[1]
     else:
         missing = offered.errors.get(text)
-    return missing if _is_raised_by_suite(error.__traceback__, target) else None
+    return missing if _is_raised_by_tests(error.__traceback__, target, tests) else None
 
 
-def _is_raised_by_suite(traceback: TracebackType | None, target: str) -> bool:
-    """Return whether the innermost frame outside the libraries is one of the suite."""
+def _is_raised_by_tests(traceback: TracebackType | None, target: str, tests: str) -> bool:
+    """Return whether the innermost frame outside the libraries is one of tests or suite."""
     names = [str(frame.f_globals.get("__name__", "")) for frame, _ in walk_tb(traceback)]
     own = [name for name in names if _is_below(name, target) or not _is_library(name)]
-    return bool(own) and _is_below(own[-1], "spec_tests")
+    return bool(own) and any(_is_below(own[-1], name) for name in ("spec_tests", tests))
 
 
 def _is_library(name: str) -> bool:
