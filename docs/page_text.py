@@ -101,8 +101,9 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
     chapter = f"specification/{fragment[1:]}.md"
     if path == "spec_tests/SPECIFICATION.md" and (ROOT / "docs" / chapter).exists():
         return f"[{label}]({_relative(chapter, page)})"
-    if path in PAGES:
-        return f"[{label}]({_relative(PAGES[path], page)}{fragment})"
+    if path in PAGES or (path.startswith("docs/") and path.endswith(".md")):
+        target = PAGES.get(path, path.removeprefix("docs/"))
+        return f"[{label}]({_relative(target, page)}{fragment})"
     if path.startswith("reports/results/"):  # Sphinx does not know the page as a document
         address = f"results/runs/{runs.name_of(Path(path))}.html"
         return f'<a href="{_relative(address, page)}">{label}</a>'
