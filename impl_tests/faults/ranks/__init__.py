@@ -1,7 +1,7 @@
 """Ranks of impl.distributed that exit, are killed or stopped, raise errors, or stay away.
 
 * ``cases.py``: the ways to lose ranks, the places where they are lost, and random cases.
-* ``faults.py``, ``training.py``, ``program.py``: one rank, which trains until its fault.
+* ``program.py``: one rank, which trains until its fault.
 * ``processes.py``: all ranks of a case, and how they end.
-* ``verdicts.py``, ``trials.py``: the verdicts on these ends, and runs of many cases.
+* ``verdicts.py``: the verdicts on these ends.
 """

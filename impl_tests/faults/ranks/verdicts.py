@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from impl_tests.faults.verdicts import Finding
 
 from .cases import Case
-from .faults import INJECTED
 from .processes import RankEnd
-from .program import TimeLimits
+from .program import INJECTED, TimeLimits
 
-__all__ = ["BAD_ENDS", "ENDS", "LOST", "judge", "judge_case", "named_ranks"]
+__all__ = ["BAD_ENDS", "ENDS", "judge_case"]
 
 #: Verdict -> its meaning. A verdict in ``BAD_ENDS`` makes the run fail.
 ENDS = {
@@ -31,8 +30,6 @@ BAD_ENDS = tuple(ENDS)[4:]
 #: The exit statuses that are not a crash. `run_rank` ends with 0, or with 1 after an error. The
 #: fault "os._exit" ends the process with 3.
 _STATUSES = (0, 1, 3)
-#: The suffix of ``Finding.kind`` for a lost rank.
-LOST = ", the lost rank"
 _NAMES = (
     re.compile(r"rank ([\d, ]+) of \d+ has ended"),
     re.compile(r"\bin rank (\d+)\b"),
@@ -40,34 +37,40 @@ _NAMES = (
 )
 
 
-def named_ranks(text: str) -> set[int]:
-    """Return the ranks that the text of an error reports as lost or as failed."""
-    text = text.partition(" (seen from rank ")[0]
-    lists = [match for pattern in _NAMES for match in pattern.findall(text)]
-    return {int(rank) for ranks in lists for rank in ranks.split(",")}
+def judge_case(case: Case, ends: Sequence[RankEnd], limits: TimeLimits) -> list[Finding]:
+    """Return a finding for each rank of a case. Its kind is how the ranks were lost."""
+    start = max((end.fault_time for end in ends if end.fault_time is not None), default=None)
+    kind = " and ".join(sorted({how for _, how in case.lost}))
+    findings = []
+    for end in ends:
+        verdict = "not reached" if start is None else _judge(end, case, start, limits.error)
+        seconds = 0.0 if start is None or end.end_time is None else end.end_time - start
+        detail = f"rank {end.rank} after {seconds:.1f} s: {end.error}: {end.text}"
+        findings.append(Finding(verdict, kind, f"{detail} (exit status {end.exit_code})"))
+    return findings
 
 
-def judge(end: RankEnd, case: Case, start: float | None, limit: float) -> str:
+def _judge(end: RankEnd, case: Case, start: float, limit: float) -> str:
     """Return the verdict on the end of one rank.
 
     Args:
         end: The end of the rank.
         case: The case.
-        start: The time of the last fault; None if none occurred.
+        start: The time of the last fault.
         limit: Seconds after ``start`` in which the rank must raise an error.
     """
-    how = dict(case.lost).get(end.rank)
-    if not end.is_ready or start is None:
+    is_lost = end.rank in dict(case.lost) and end.fault_time is not None
+    if not end.is_ready:
         return "not reached"
     if end.exit_code is None:
         return "hang"
-    if how == "killed" and end.fault_time is not None:
+    if is_lost and dict(case.lost)[end.rank] == "killed":
         return "own error"
     if end.exit_code not in _STATUSES:
         return "crash"
-    if end.error == "WrongResultError":
+    if end.error == "AssertionError":
         return "wrong result"
-    if how is not None and end.fault_time is not None:
+    if is_lost:
         return "unnoticed" if end.end_time is not None and not end.error else "own error"
     return _judge_error(end, case, start, limit)
 
@@ -80,7 +83,7 @@ def _judge_error(end: RankEnd, case: Case, start: float, limit: float) -> str:
         return "late"
     if end.rank == case.raising and end.text == INJECTED:
         return "own error"
-    names = named_ranks(end.text)
+    names = _named_ranks(end.text)
     if not names and "fails" in dict(case.lost).values() and "ranks respond" in end.text:
         return "all respond"
     if not names:
@@ -88,15 +91,8 @@ def _judge_error(end: RankEnd, case: Case, start: float, limit: float) -> str:
     return "named" if names <= case.culprits else "other rank"
 
 
-def judge_case(case: Case, ends: Sequence[RankEnd], limits: TimeLimits) -> list[Finding]:
-    """Return a finding for each rank of a case."""
-    times = [end.fault_time for end in ends if end.fault_time is not None]
-    start = max(times, default=None)
-    findings = []
-    for end in ends:
-        verdict = judge(end, case, start, limits.error)
-        kind = case.how + (LOST if end.rank in dict(case.lost) else "")
-        seconds = 0.0 if start is None or end.end_time is None else end.end_time - start
-        detail = f"rank {end.rank} after {seconds:.1f} s: {end.error}: {end.text}"
-        findings.append(Finding(verdict, kind, f"{detail} (exit status {end.exit_code})"))
-    return findings
+def _named_ranks(text: str) -> set[int]:
+    """Return the ranks that the text of an error reports as lost or as failed."""
+    text = text.partition(" (seen from rank ")[0]
+    lists = [match for pattern in _NAMES for match in pattern.findall(text)]
+    return {int(rank) for ranks in lists for rank in ranks.split(",")}
