@@ -9,7 +9,8 @@ import pytest
 
 from impl_tests.wrong import DEVICES, FAULT, Perturbation, facts, load, wrapping
 from impl_tests.wrong.__main__ import main
-from impl_tests.wrong.kinds import KINDS, PARAMETERS
+from impl_tests.wrong.kinds import KINDS
+from impl_tests.wrong.kinds.calls import LEFT
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
@@ -17,6 +18,15 @@ ROOT = Path(__file__).resolve().parents[1]
 TABLE = load()
 PERTURBATIONS = sorted({str(p): p for p in TABLE.values()}.items())
 FUNCTIONS = dict(wrapping.signatures("impl"))
+#: The words after the colon of a kind.
+WORDS = {
+    "parameters": KINDS.operators,
+    "buffers": KINDS.operators,
+    "leaves": LEFT,
+    "own": ("scatter", "replicate", "parallel-apply", "gather"),
+}
+#: The kinds with the name of an argument after the colon.
+OF_ARGUMENTS = ("ignored", "reversed", "shortened")
 #: The clauses whose perturbations each test run tries; ``python -m impl_tests.wrong`` tries all.
 SAMPLE = (
     "comm.scatter.own-device-views",
@@ -38,9 +48,10 @@ def test_function_kind_and_facts_of_a_perturbation_exist(perturbation):
         assert perturbation.kind.removeprefix(FAULT) in simulator.FAULTS
         return
     arguments = FUNCTIONS[perturbation.function].parameters
-    kind, _, argument = perturbation.kind.partition(":")
-    assert kind in (PARAMETERS if argument else KINDS)
-    assert not argument or argument in arguments
+    kind, _, word = perturbation.kind.partition(":")
+    assert kind in (KINDS.detailed if word else KINDS)
+    assert not word or kind not in WORDS or word in WORDS[kind]
+    assert kind not in OF_ARGUMENTS or word in arguments
     for fact in perturbation.guard:
         name, _, rest = fact.rpartition(":")
         assert rest in (facts.ARGUMENT if name else facts.CALL), fact

@@ -16,10 +16,13 @@ ROOT = Path(__file__).resolve().parents[2]
 PERTURBATIONS = {
     "parallel_apply.parallel_apply accepted always": ("interrupt", "lost"),
     "data_parallel.data_parallel gradient-doubled always": ("interrupt", "wrong result"),
-    "data_parallel.DataParallel.forward leaves-device always": ("interrupt", "state left"),
-    "data_parallel.data_parallel memory-errors-changed always": ("memory", "other error"),
-    "parallel_apply.parallel_apply other-class always": ("thread", "other error"),
-    "parallel_apply.parallel_apply interrupts-changed always": ("blocked", "other error"),
+    "data_parallel.DataParallel.forward leaves:device always": ("interrupt", "state left"),
+    "data_parallel.data_parallel other-class:OutOfMemoryError always": ("memory", "other error"),
+    "parallel_apply.parallel_apply other-class:RuntimeError always": ("thread", "other error"),
+    "parallel_apply.parallel_apply other-class:KeyboardInterrupt always": (
+        "blocked",
+        "other error",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """Perturbations: wrong behaviour that a program adds to the public functions of a target.
 
 A perturbation is a line of three words: the *function*, such as ``comm.scatter``; the *kind*, the
-change of the function's behaviour, such as ``swapped``; and the *guard*, the facts of a call, such
+change of the function's behaviour, such as ``rotated``; and the *guard*, the facts of a call, such
 as ``devices:repeated``. Calls without these facts behave as before. The table
 ``perturbations.toml`` names, for clauses of the suite, a perturbation that fails a
 test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are their
@@ -31,7 +31,7 @@ class Perturbation:
 
     Args:
         function: The part and the name of the function, such as ``comm.scatter``.
-        kind: A name of `kinds.KINDS`, with an argument's name after a colon if the kind has one.
+        kind: A name of `kinds.KINDS`, with a word after a colon if the kind needs one.
         guard: Facts of a call. The function changes its behaviour only in calls with all facts.
     """
 

@@ -13,7 +13,7 @@ from typing import Any
 from impl_tests.wrong import TABLE, Perturbation, facts, load, state
 from impl_tests.wrong.call_log import CallLog
 from impl_tests.wrong.jobs import EndedJob, Job, Step
-from impl_tests.wrong.kinds import KINDS, PARAMETERS
+from impl_tests.wrong.kinds import KINDS
 from impl_tests.wrong.runs import CHAPTERS, Suite, collect
 from spec_tests.harness.conformance import clauses
 
@@ -52,7 +52,7 @@ def main() -> int:
 
 def _print_kinds_and_facts() -> None:
     kinds: dict[str, Callable[..., Any]] = dict(KINDS)
-    kinds |= {f"{name}:ARGUMENT": change for name, change in PARAMETERS.items()}
+    kinds |= {f"{name}:WORD": change for name, change in KINDS.detailed.items()}
     for name, change in sorted(kinds.items()):
         print(f"{name}  {_describe(change)}")
     print(f"facts of a call: {' '.join(sorted(facts.CALL))}")

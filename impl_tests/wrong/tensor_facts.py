@@ -30,7 +30,6 @@ _TENSOR: dict[str, Callable[[Tensor], bool]] = {
     "strided": lambda tensor: _is_strided(tensor) and not tensor.is_contiguous(),
     "expanded": lambda tensor: _is_strided(tensor) and 0 in tensor.stride(),
     "channels-last": lambda tensor: _is_channels_last(tensor),
-    "rank-5": lambda tensor: tensor.dim() == 5,
     "grad": lambda tensor: tensor.requires_grad,
     "leaf": lambda tensor: tensor.requires_grad and tensor.is_leaf,
     "non-leaf": lambda tensor: tensor.requires_grad and not tensor.is_leaf,

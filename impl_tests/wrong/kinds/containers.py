@@ -1,13 +1,10 @@
 """Kinds that change the containers of a result, or the number or order of their members."""
 
+import copy
 from collections import OrderedDict
 from typing import Any
 
-from impl_tests.wrong.kinds.registry import Registry
-
-__all__ = ["KINDS"]
-
-KINDS = Registry()
+from impl_tests.wrong.kinds.registry import KINDS
 
 
 @KINDS.result
@@ -69,12 +66,6 @@ def rotated(result: Any) -> Any:
 
 
 @KINDS.result
-def members_reversed(result: Any) -> Any:
-    """Reverse each member."""
-    return type(result)([member[::-1] for member in result])
-
-
-@KINDS.result
-def negated(result: Any) -> Any:
-    """Return the opposite of a truth value, and another number."""
-    return not result if isinstance(result, bool) else result + 1
+def deepcopied(result: Any) -> Any:
+    """Return a deep copy."""
+    return copy.deepcopy(result)

@@ -1,82 +1,81 @@
-"""Kinds that change the structure of the modules in a result."""
+"""Kinds that change the modules in a result, or the ``DataParallel`` that a constructor makes."""
 
 import copy
 import threading
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 
 from torch import Tensor, nn
+from torch.autograd import Function
 
 from impl_tests.wrong.calls import Call, modules_in
-from impl_tests.wrong.kinds.registry import Registry
-from impl_tests.wrong.kinds.replica_tensors import buffers_of, change_into
+from impl_tests.wrong.kinds.registry import KINDS
 
-__all__ = ["KINDS"]
-
-KINDS = Registry()
-change = change_into(KINDS)
+#: A dictionary, the name of a tensor in it, and the tensor.
+_Entry = tuple[dict[str, Any], str, Tensor]
 
 
-def _of_source(change: Callable[[nn.Module, nn.Module], object]) -> None:
-    """Register a change of each submodule in the result, given that of the call's module."""
+def _parameters_of(module: nn.Module) -> list[_Entry]:
+    """Return the parameters of a replica, which may be parameters or plain attributes."""
+    owners: list[dict[str, Any]] = [module._parameters, vars(module)]
+    return [(own, k, v) for own in owners for k, v in own.items() if isinstance(v, Tensor)]
+
+
+def _buffers_of(module: nn.Module) -> list[_Entry]:
+    return [(module._buffers, k, v) for k, v in module._buffers.items() if v is not None]
+
+
+@KINDS.detail
+def parameters(call: Call, operator: str) -> Any:
+    """Change each parameter of the replicas by a kind for tensors."""
+    return _change_tensors(call, _parameters_of, KINDS.operators[operator])
+
+
+@KINDS.detail
+def buffers(call: Call, operator: str) -> Any:
+    """Change each buffer of the replicas by a kind for tensors."""
+    return _change_tensors(call, _buffers_of, KINDS.operators[operator])
+
+
+def _change_tensors(
+    call: Call, entries: Callable[[nn.Module], list[_Entry]], change: Callable[[Tensor], Tensor]
+) -> Any:
+    def change_module(module: nn.Module) -> None:
+        for owner, name, tensor in entries(module):
+            owner[name] = change(tensor)
+
+    return _change_replicas(call, change_module)
+
+
+def _change_replicas(call: Call, change: Callable[[nn.Module], object]) -> Any:
+    """Change each module of the result; return the result. A script module stays as it is."""
+    result = call.run()
+    for replica in modules_in(result):
+        for member in list(replica.modules()):
+            try:
+                change(member)
+            except Exception:  # this module cannot be changed in this way
+                continue
+    return result
+
+
+def _replicas(change: Callable[[nn.Module], object]) -> None:
+    """Register a change of each module and submodule in the result."""
 
     def run(call: Call) -> Any:
-        result = call.run()
-        sources = [member for module in call.modules() for member in module.modules()]
-        for replica in modules_in(result):
-            for member, source in zip(list(replica.modules()), sources, strict=False):
-                try:
-                    change(member, source)
-                except Exception:  # this module cannot be changed in this way
-                    continue
-        return result
+        return _change_replicas(call, change)
 
-    KINDS[f"replicas-{change.__name__.replace('_', '-')}-of-source"] = run
+    run.__name__, run.__doc__ = f"replicas_{change.__name__}", change.__doc__
+    KINDS.around(run)
 
 
-@change
+@_replicas
 def switched(module: nn.Module) -> None:
     """Switch between train and eval."""
     module.training = not module.training
 
 
-@change
-def without_buffers(module: nn.Module) -> None:
-    """Remove the buffers."""
-    module._buffers.clear()
-
-
-@change
-def with_cloned_buffers(module: nn.Module) -> None:
-    """Clone the buffers."""
-    for name, buffer in module._buffers.items():
-        module._buffers[name] = buffer if buffer is None else buffer.clone()
-
-
-@change
-def with_changed_buffers(module: nn.Module) -> None:
-    """Change the values of buffers."""
-    for name, buffer in module._buffers.items():
-        if buffer is not None:
-            module._buffers[name] = buffer * 2 + 1
-
-
-@change
-def with_detached_buffers(module: nn.Module) -> None:
-    """Detach the buffers."""
-    for members, name, buffer in buffers_of(module):
-        members[name] = buffer.detach()
-
-
-@change
-def with_buffers_requiring_grad(module: nn.Module) -> None:
-    """Make the buffers require a gradient."""
-    for members, name, buffer in buffers_of(module):
-        members[name] = buffer.detach().requires_grad_()
-
-
-@change
+@_replicas
 def without_hooks(module: nn.Module) -> None:
     """Remove the hooks."""
     for name, value in vars(module).items():
@@ -84,127 +83,71 @@ def without_hooks(module: nn.Module) -> None:
             value.clear()
 
 
-@change
-def with_children_in_reverse(module: nn.Module) -> None:
-    """Reverse the order of the submodules."""
-    items = list(module._modules.items())[::-1]
+@_replicas
+def with_other_children(module: nn.Module) -> None:
+    """Copy the submodules and reverse their order; leave out members that are None."""
+    children = [(name, copy.copy(child)) for name, child in module._modules.items() if child]
     module._modules.clear()
-    module._modules.update(items)
-
-
-@change
-def without_none_members(module: nn.Module) -> None:
-    """Remove the members that are None."""
-    for members in (module._modules, module._parameters, module._buffers):
+    module._modules.update(reversed(children))
+    for members in (module._parameters, module._buffers):
         for name in [name for name, value in members.items() if value is None]:
             del members[name]
 
 
-@change
-def without_attributes(module: nn.Module) -> None:
-    """Remove the attributes that are neither tensors nor private."""
-    for name, value in list(vars(module).items()):
-        if not name.startswith("_") and name != "training" and not isinstance(value, Tensor):
-            delattr(module, name)
+@KINDS.around
+def replicas_sharing_entries(call: Call) -> Any:
+    """Share the hooks, the buffers and the attributes of the modules."""
+    result = call.run()
+    sources = [member for module in call.modules() for member in module.modules()]
+    for replica in modules_in(result):
+        for member, source in zip(list(replica.modules()), sources, strict=False):
+            for name, value in vars(source).items():
+                if name not in ("_modules", "_parameters"):
+                    vars(member)[name] = value
+            for name in getattr(type(source), "__slots__", ()):
+                setattr(member, name, getattr(source, name))
+    return result
 
 
-@change
-def with_copied_children(module: nn.Module) -> None:
-    """Copy the submodules, so that shared ones become separate."""
-    for name, child in module._modules.items():
-        module._modules[name] = child if child is None else copy.copy(child)
+class _Views(Function):
+    """Returns views; gives tensors without a gradient a gradient of zeros."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
+        return tuple(tensor.view_as(tensor) for tensor in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
+        return grads
 
 
-@change
-def unmarked(module: nn.Module) -> None:
-    """Remove the mark of replicas."""
-    vars(module)["_is_replica"] = False
+@KINDS.around
+def parameters_of_one_function(call: Call) -> Any:
+    """Take the parameters of each replica from one function, whose views refuse changes."""
+    result = call.run()
+    for replica in modules_in(result):
+        entries = [entry for member in replica.modules() for entry in _parameters_of(member)]
+        entries = [entry for entry in entries if entry[2].requires_grad]
+        if entries:
+            views: Any = _Views.apply(*(tensor for *_, tensor in entries))  # type: ignore[no-untyped-call] # in torch
+            for (owner, name, _), view in zip(entries, views, strict=True):
+                owner[name] = view
+    return result
 
 
-@change
-def with_attributes_of_new(module: nn.Module) -> None:
-    """Keep the attributes that ``__new__`` of the class sets."""
-    kind = type(module)
-    for name, value in vars(kind.__new__(kind)).items():
-        vars(module).setdefault(name, value)
+@KINDS.around
+def not_copyable(call: Call) -> Any:
+    """Add a lock, which cannot be copied or pickled, to the replicas or to the wrapper."""
+    result = call.run()
+    for module in [*modules_in(result), *modules_in(call.arguments.get("self"))]:
+        vars(module)["perturbed"] = threading.Lock()
+    return result
 
 
-@change
-def with_a_lock(module: nn.Module) -> None:
-    """Add an attribute that cannot be copied or pickled."""
-    vars(module)["perturbed"] = threading.Lock()
-
-
-@change
-def deepcopied_by_reference(module: nn.Module) -> None:
-    """Make a deep copy of the module the module itself."""
-    vars(module)["__deepcopy__"] = lambda memo: module
-
-
-@change
-def without_compiled_code(module: nn.Module) -> None:
-    """Run the code of the module as it is, not compiled."""
-    vars(module)["_compiled_call_impl"] = None
-
-
-@change
-def kept(module: nn.Module) -> None:
-    """Keep a reference."""
-    _KEPT.append(module)
-
-
-_KEPT: list[nn.Module] = []
-
-
-@_of_source
-def with_buffers(module: nn.Module, source: nn.Module) -> None:
-    """Share the buffers."""
-    module._buffers.update(source._buffers)
-
-
-@_of_source
-def with_dictionaries(module: nn.Module, source: nn.Module) -> None:
-    """Share the dictionary of submodules."""
-    vars(module)["_modules"] = source._modules
-
-
-@_of_source
-def with_hooks(module: nn.Module, source: nn.Module) -> None:
-    """Share the dictionaries of hooks."""
-    for name, value in vars(source).items():
-        if name.endswith("_hooks"):
-            vars(module)[name] = value
-
-
-@_of_source
-def with_methods(module: nn.Module, source: nn.Module) -> None:
-    """Share the bound methods among the attributes."""
-    vars(module).update({k: v for k, v in vars(source).items() if isinstance(v, MethodType)})
-
-
-@_of_source
-def with_slots(module: nn.Module, source: nn.Module) -> None:
-    """Copy the attributes outside the module's dictionary."""
-    for name in getattr(type(source), "__slots__", ()):
-        setattr(module, name, getattr(source, name))
-
-
-def _ignore_override(kind_name: str, method: str) -> None:
-    """Register a kind that uses a method of ``nn.Module``, also if a class overrides it."""
-
-    def run(call: Call) -> Any:
-        kinds = {type(member) for module in call.modules() for member in module.modules()}
-        own = {kind: vars(kind)[method] for kind in kinds if method in vars(kind)}
-        for kind in own:
-            setattr(kind, method, getattr(nn.Module, method))
-        try:
-            return call.run()
-        finally:
-            for kind, override in own.items():
-                setattr(kind, method, override)
-
-    KINDS[kind_name] = run
-
-
-_ignore_override("replicas-by-the-base-class", "_replicate_for_data_parallel")
-_ignore_override("setattr-of-the-base-class", "__setattr__")
+@KINDS.around
+def wrapper_with_members(call: Call) -> Any:
+    """Add a child to the wrapper, and the parameters of its module as attributes."""
+    result, wrapper = call.run(), call.arguments["self"]
+    vars(wrapper).update(wrapper.module.named_parameters(recurse=False))
+    wrapper.add_module("perturbed", nn.Linear(1, 1))
+    return result

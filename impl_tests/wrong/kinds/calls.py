@@ -1,0 +1,178 @@
+"""Kinds that change the arguments of a call, its results as a whole, or the state around it."""
+
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from impl_tests.wrong import state
+from impl_tests.wrong.calls import Call, map_tensors, tensors_in
+from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.tensors import differ
+
+__all__ = ["LEFT"]
+
+#: Keeps references to arguments.
+_KEPT: list[Any] = []
+
+
+@KINDS.around
+def arguments_written(call: Call) -> Any:
+    """Change the values of the tensors among the arguments after the call."""
+    result = call.run()
+    with torch.no_grad():
+        for tensor in call.tensors():
+            tensor.detach().mul_(2).add_(1)
+    return result
+
+
+@KINDS.around
+def arguments_kept(call: Call) -> Any:
+    """Keep references to the arguments."""
+    _KEPT.append(dict(call.arguments))
+    return call.run()
+
+
+@KINDS.around
+def arguments_returned(call: Call) -> Any:
+    """Return arguments in place of tensors like them, and the module as the first replica."""
+    result, modules, tensors = call.run(), call.modules(), call.tensors()
+    if modules and isinstance(result, list):
+        return [modules[0], *result[1:]]
+
+    def own(tensor: Tensor) -> Tensor:
+        alike = (t for t in tensors if (t.shape, t.device) == (tensor.shape, tensor.device))
+        return next(alike, tensor)
+
+    return map_tensors(own, result)
+
+
+@KINDS.around
+def outputs_written(call: Call) -> Any:
+    """Write other values to ``out`` after the call."""
+    result = call.run()
+    with torch.no_grad():
+        for tensor in tensors_in(call.arguments.get("out")):
+            tensor.detach().copy_(differ(tensor.detach()))
+    return result
+
+
+@KINDS.detail
+def ignored(call: Call, name: str) -> Any:
+    """Make the call with the default of the argument."""
+    return call.without_argument(name).run() if name in call.arguments else call.run()
+
+
+def _argument(change: Callable[[Any], Any]) -> None:
+    """Register a change of one argument. An argument that cannot be changed is passed."""
+
+    def run(call: Call, name: str) -> Any:
+        try:
+            changed = call.with_arguments(**{name: change(call.arguments[name])})
+        except Exception:  # this argument is missing, or cannot be changed in this way
+            changed = call
+        return changed.run()
+
+    run.__name__, run.__doc__ = change.__name__, change.__doc__
+    KINDS.detail(run)
+
+
+@_argument
+def reversed_(value: Any) -> Any:
+    """Reverse the argument, which is a sequence."""
+    return value[::-1]
+
+
+@_argument
+def shortened(value: Any) -> Any:
+    """Leave out the last member of the argument."""
+    return value[:-1]
+
+
+@KINDS.around
+def first_result_again(call: Call) -> Any:
+    """Return the result of the first call with the same function again."""
+    cache: dict[Any, Any] = call.function.__dict__ if hasattr(call.function, "__dict__") else {}
+    if "_first_result" not in cache:
+        cache["_first_result"] = call.run()
+        state.later(lambda: cache.pop("_first_result", None))
+    return cache["_first_result"]
+
+
+@KINDS.around
+def warning_added(call: Call) -> Any:
+    """Warn."""
+    result = call.run()
+    warnings.warn("perturbed", UserWarning, stacklevel=2)
+    return result
+
+
+@KINDS.around
+def warnings_dropped(call: Call) -> Any:
+    """Drop the warnings."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call.run()
+
+
+@KINDS.around
+def under_default_streams(call: Call) -> Any:
+    """Make the call with the default streams current."""
+    with ExitStack() as stack:
+        for index in range(torch.accelerator.device_count()):
+            kind = torch.accelerator.current_stream(torch.device("sim", index)).device_type
+            stream = torch.Stream(stream_id=0, device_index=index, device_type=kind)
+            stack.enter_context(stream)
+        return call.run()
+
+
+@KINDS.detail
+def leaves(call: Call, changed: str) -> Any:
+    """Change the device, stream, grad-mode or default-device of the thread, or start a thread."""
+    try:
+        return call.run()
+    finally:
+        LEFT[changed]()
+
+
+def _leave_device() -> None:
+    before = torch.accelerator.current_device_index()
+    state.later(lambda: torch.accelerator.set_device_index(before))
+    torch.accelerator.set_device_index(before ^ 1)
+
+
+def _leave_stream() -> None:
+    before = torch.accelerator.current_stream()
+    state.later(lambda: torch.accelerator.set_stream(before))
+    torch.accelerator.set_stream(torch.Stream(before.device))
+
+
+def _leave_grad_mode() -> None:
+    before = torch.is_grad_enabled()
+    state.later(lambda: torch._C._set_grad_enabled(before))
+    torch._C._set_grad_enabled(not before)
+
+
+def _leave_default_device() -> None:
+    torch.set_default_device("meta")
+    state.later(lambda: torch.set_default_device(None))
+
+
+def _leave_thread() -> None:
+    stop = threading.Event()
+    threading.Thread(target=stop.wait, daemon=True).start()
+    state.later(stop.set)
+
+
+#: Word after the colon -> a function that leaves another state.
+LEFT: dict[str, Callable[[], None]] = {
+    "device": _leave_device,
+    "stream": _leave_stream,
+    "grad-mode": _leave_grad_mode,
+    "default-device": _leave_default_device,
+    "thread": _leave_thread,
+}
