@@ -12,16 +12,22 @@ _INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 def _error(change: Callable[[Call, Any], Any]) -> None:
-    """Register a function that gets the exception, and returns or raises."""
+    """Register a function that gets the exception, and returns or raises.
 
-    def run(call: Call) -> Any:
+    With the name of a class after a colon, the kind changes only exceptions of this class.
+    """
+
+    def run(call: Call, name: str = "BaseException") -> Any:
         try:
             return call.run()
         except (Exception, *_INTERRUPTS) as error:
+            if name not in (kind.__name__ for kind in type(error).__mro__):
+                raise
             return change(call, error)
 
     run.__name__, run.__doc__ = change.__name__, change.__doc__
     KINDS.around(run)
+    KINDS.detail(run)
 
 
 @_error
@@ -56,15 +62,10 @@ def _like(error: BaseException, text: str) -> BaseException:
     return found.with_traceback(error.__traceback__)
 
 
-@KINDS.detail
-def other_class(call: Call, name: str) -> Any:
-    """Raise an ArithmeticError with the same text in place of an error of the named class."""
-    try:
-        return call.run()
-    except BaseException as error:
-        if name not in (kind.__name__ for kind in type(error).__mro__):
-            raise
-        raise ArithmeticError(str(error)).with_traceback(error.__traceback__) from error.__cause__
+@_error
+def other_class(call: Call, error: BaseException) -> NoReturn:
+    """Raise an ArithmeticError with the same text."""
+    raise ArithmeticError(str(error)).with_traceback(error.__traceback__) from error.__cause__
 
 
 @KINDS.around
