@@ -21,7 +21,13 @@ from spec_tests.harness.conformance.verdicts import reference_only_text
 from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.pytest_plugin import preflight, program, selection, worker_errors
+from spec_tests.harness.pytest_plugin import (
+    containment,
+    preflight,
+    program,
+    selection,
+    worker_errors,
+)
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
@@ -110,15 +116,22 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
     failure_report.cut_tracebacks(call)
-    report = yield
+    try:
+        report = yield
+        _judge(item, call, report)
+    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
+        report = containment.report_without_details(item, call, fault)
+    return report
+
+
+def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     if declared_lacks.judge(item, call, report):
-        return report
+        return
     if missing_features.judge(call, report, target_of(item.config)):
-        return report
+        return
     failure_report.fail_not_offered(item, call, report)
     known_failures.judge(item, call, report)
     program.describe(item, call, report)
-    return report
 
 
 def _register_path(config: pytest.Config) -> Path | None:

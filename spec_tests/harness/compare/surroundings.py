@@ -1,6 +1,7 @@
 """The state of process and thread that a call must leave as it was."""
 
 import gc
+import os
 import sys
 import threading
 import warnings
@@ -25,6 +26,7 @@ def read(topology: Topology) -> dict[str, Any]:
         "autocast's cache": torch.is_autocast_cache_enabled(),
         "warning filters": list(warnings.filters),
         "garbage collector": (gc.isenabled(), gc.get_threshold()),
+        "current folder": os.getcwd(),
         "recursion limit": sys.getrecursionlimit(),
         "hooks of sys": (sys.excepthook, sys.unraisablehook, sys.gettrace(), sys.getprofile()),
         "hooks of threading": (threading.excepthook, threading.gettrace(), threading.getprofile()),

@@ -16,6 +16,8 @@ from spec_tests.simulator import build
 #: Environment variable: modules, separated by commas, that register a back end. Child processes of
 #: a test inherit it, and import these modules.
 MODULES = "SPEC_TESTS_MODULES"
+#: The beginning of the text of a skip with the verdict not-run.
+NOT_RUN = "not-run: "
 #: The number of simulated devices.
 SIMULATED_DEVICES = 4
 
@@ -90,7 +92,7 @@ class Topology:
 
 def not_run(reason: str) -> None:
     """End the test with the verdict not-run. The run prints the reason."""
-    pytest.skip(f"not-run: {reason}")
+    pytest.skip(f"{NOT_RUN}{reason}")
 
 
 def _say_nothing(_: str) -> None:

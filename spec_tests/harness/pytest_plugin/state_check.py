@@ -10,6 +10,7 @@ import pytest
 
 from spec_tests.harness.compare import surroundings
 from spec_tests.harness.conformance import clauses
+from spec_tests.harness.pytest_plugin import containment
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 
 __all__ = ["pytest_pyfunc_call"]
@@ -17,15 +18,23 @@ __all__ = ["pytest_pyfunc_call"]
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a passing test of a clause that changes the surroundings."""
+    """Fail a test of a clause that changes the surroundings; contain its errors."""
     if not clauses.clauses_of_test(pyfuncitem):
         return (yield)
     topology = topology_of(pyfuncitem.config)
     before, modules = surroundings.read(topology), len(sys.modules)
-    result = yield
-    changed = surroundings.changes(before, surroundings.read(topology))
+    failure: BaseException | None = None
+    changed: tuple[str, ...] = ()
+    with containment.contained() as closed:
+        try:
+            result = yield
+            changed = surroundings.changes(before, surroundings.read(topology))
+        except BaseException as error:
+            failure = containment.as_failure(error)
+    if failure is not None:
+        raise failure
     if len(sys.modules) > modules:  # An import may add filters.
         changed = tuple(name for name in changed if name != "warning filters")
-    if changed:
+    if changed := (*changed, *closed):
         pytest.fail(f"changed: {', '.join(changed)}", pytrace=False)
     return result
