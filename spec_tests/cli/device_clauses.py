@@ -1,5 +1,6 @@
 """The command ``doctor --accelerator NAME``: clauses about devices that a back end violates."""
 
+import functools
 import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -24,7 +25,7 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         modules: Modules to import first, because they register the back end.
     """
     from spec_tests.devices import chapter
-    from spec_tests.harness.environment import capabilities
+    from spec_tests.harness.environment import capabilities, probes
     from spec_tests.harness.environment.dtypes import dtype_name
     from spec_tests.harness.environment.topology import MODULES, make_topology
     from spec_tests.harness.input_files import shorten
@@ -40,8 +41,8 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         if not modules:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1
-    print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}")
-    print("trying the clauses of the chapter devices in another process ...", flush=True)
+    print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}", flush=True)
+    probes.say = functools.partial(print, flush=True)
     offered = capabilities.find(topology)
     failed = 0
     for finding in offered.findings:

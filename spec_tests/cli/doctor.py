@@ -41,10 +41,11 @@ def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
         modules: Modules to import first, because they register the back end.
     """
     # A back end is loaded later, so whether there is an accelerator is not known yet.
-    findings = [each for each in _findings() if accelerator is None or each[0] != "devices"]
-    for name, is_met, text in findings:
-        print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}")
-    failed = not all(is_met for _, is_met, _ in findings)
+    failed = False
+    for name, is_met, text in _findings():
+        if accelerator is None or name != "devices":
+            print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}", flush=True)
+            failed = failed or not is_met
     if failed or accelerator is None:
         return int(failed)
     from spec_tests.cli import device_clauses
@@ -62,6 +63,7 @@ def _findings() -> Iterator[Finding]:
 
 
 def _torch_findings() -> Iterator[Finding]:
+    print("importing PyTorch ...", flush=True)
     try:
         import torch
     except (ImportError, OSError) as error:  # torch is installed, but lacks a library

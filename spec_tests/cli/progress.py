@@ -26,8 +26,8 @@ from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 __all__ = ["Progress", "VerdictCollector"]
 
-#: The number of tests for each line of progress if the output is not a terminal.
-TESTS_PER_LINE = 100
+#: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
+TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
 #: The seconds after which a line names a test that is still running, and then the next one.
 HEARTBEAT = 10
 #: The number of the slowest tests that are printed at the end, and the least duration in seconds.
@@ -117,7 +117,7 @@ class Progress(VerdictCollector):
         self._running: dict[str, float] = {}
         self._seconds: dict[str, float] = {}
         self._total = 0
-        self._start = time.monotonic()
+        self._start = self._last_line = time.monotonic()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
@@ -131,6 +131,7 @@ class Progress(VerdictCollector):
         self._terminal = _terminal_reporter(session.config)
         for line in pytest_report_header(session.config):
             self._terminal.write_line(line)
+        self._terminal.write_line("collecting the tests ...")
         threading.Thread(target=self._name_slow_tests, daemon=True).start()
 
     def _name_slow_tests(self) -> None:
@@ -180,7 +181,7 @@ class Progress(VerdictCollector):
 
     def _start_tests(self, total: int) -> None:
         self._total = max(self._total, total)
-        self._start = time.monotonic()
+        self._start = self._last_line = time.monotonic()
 
     def _print_progress(self, *, is_call_phase: bool) -> None:
         counts = Counter(self._found.values())
@@ -189,7 +190,10 @@ class Progress(VerdictCollector):
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
-        elif is_call_phase and done % TESTS_PER_LINE == 0:
+        elif is_call_phase and (
+            done % TESTS_PER_LINE == 0 or time.monotonic() - self._last_line > SECONDS_PER_LINE
+        ):
+            self._last_line = time.monotonic()
             self._terminal.write_line(line)
 
     def _print_lines(self, lines: list[str]) -> None:

@@ -5,6 +5,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -32,9 +33,13 @@ TIME_LIMIT = 120
 START_LIMIT = 600
 #: Seconds that a process has to end the processes of its devices.
 END_LIMIT = 20
+#: Seconds between two lines of progress.
+HEARTBEAT = 10
 #: The file descriptors of stdout and stderr.
 _OUTPUTS = (1, 2)
 _CONTEXT = multiprocessing.get_context("spawn")
+#: Prints a line of progress. A command or a run sets it.
+say: Callable[[str], object] = str
 
 
 @dataclass(frozen=True)
@@ -120,13 +125,18 @@ def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> 
         process.start()
     sender.close()
     try:
+        say(f"trying {len(names)} clauses and dtypes on the devices ...")
         if not _is_ready(receiver):
             process.kill()
             yield from (try_probe(probe, name, topology) for name in names)
             return
-        for name in names:
+        last = time.monotonic()
+        for place, name in enumerate(names):
+            if time.monotonic() - last > HEARTBEAT:
+                last = time.monotonic()
+                say(f"tried {place} of {len(names)} ...")
             try:
-                if receiver.poll(TIME_LIMIT):
+                if _poll(receiver, TIME_LIMIT, name):
                     yield receiver.recv()
                     continue
                 text = f"does not return within {TIME_LIMIT} s"
@@ -151,10 +161,19 @@ def _send(sender: Connection, probe: Probe, names: Sequence[str], topology: Topo
 def _is_ready(receiver: Connection) -> bool:
     """Return whether the process can use the devices: it sends a first object then."""
     try:
-        is_there = receiver.poll(START_LIMIT)
+        is_there = _poll(receiver, START_LIMIT, "the start of a process")
         return is_there and receiver.recv() is None
     except EOFError:
         return False
+
+
+def _poll(receiver: Connection, seconds: int, name: str) -> bool:
+    """Return whether an object arrives in some seconds. Print a line for every `HEARTBEAT` s."""
+    for passed in range(0, seconds, HEARTBEAT):
+        if receiver.poll(min(HEARTBEAT, seconds - passed)):
+            return True
+        say(f"waiting for {name}: {passed + HEARTBEAT} s")
+    return False
 
 
 def _is_of_suite(error: Exception) -> bool:

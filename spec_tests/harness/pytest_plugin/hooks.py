@@ -19,6 +19,7 @@ from spec_tests.harness.environment import (
     capabilities,
     faults,
     interpreter,
+    probes,
     switched_off_features,
 )
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS
@@ -177,6 +178,7 @@ def topology_of(config: pytest.Config) -> Topology:
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         say = [terminal.write_line] if terminal is not None else []
+        probes.say = say[0] if say else str
         config.stash[_TOPOLOGY] = make_topology(*options, *say)
         faults.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
