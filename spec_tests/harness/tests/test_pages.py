@@ -36,8 +36,8 @@ def test_every_divergence_has_a_title():
     assert {each.id for each in records} == set(register.titles(pages.REGISTER))
 
 
-def test_readme_has_at_most_100_lines():
-    assert len(README.splitlines()) <= 100
+def test_readme_has_at_most_60_lines():
+    assert len(README.splitlines()) <= 60
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
