@@ -1,7 +1,7 @@
 """The command ``draft``: print a register with the failures of a run.
 
 A record is for all failures of one error, if a program shows it without the target, else for the
-failures of one clause.
+tests of one clause in which the same differs.
 """
 
 import json
@@ -12,7 +12,6 @@ from types import MappingProxyType
 import torch
 from packaging.version import Version
 
-from spec_tests.cli import failure_texts
 from spec_tests.cli.inherited import INHERITED, find_inherited
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import causes, clauses
@@ -25,8 +24,9 @@ id = {id}
 kind = {kind}
 clause = {clause}
 tests = {tests}
-failures = {failures}
+differences = {differences}
 observed = {observed}
+reason = {reason}
 {program}versions = {versions}
 """
 
@@ -36,6 +36,8 @@ def draft(
     source: object = "the run",
     kind: str = "target-bug",
     programs: Mapping[str, str] = MappingProxyType({}),
+    *,
+    inherit: bool = False,
 ) -> str:
     """Return the records for the failures of a run as TOML.
 
@@ -46,14 +48,12 @@ def draft(
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records without a program. The others have the kind back-end-bug.
         programs: Programs in plain PyTorch that show the causes of failures.
+        inherit: Whether to inherit the records of torch.nn.parallel.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test.
     """
     named = [test for test in tests if "clause" in test]
-    passed_tests = {
-        _without_parameters(test["test"]) for test in named if test["verdict"] != "fail"
-    }
     failed: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for test in named:
         if test["verdict"] == "fail":
@@ -61,8 +61,8 @@ def draft(
     if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     header = []
-    if inherited := find_inherited(named):
-        repaired, explained = inherited
+    if inherit:
+        repaired, explained = find_inherited(named)
         header = [f"inherits = {_format_toml(INHERITED)}\n"]
         header += [f"repaired = {_format_toml(repaired)}\n"] if repaired else []
         failed = {
@@ -73,17 +73,20 @@ def draft(
     lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
     header += [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
     by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-    by_clause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    by_difference: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     # A wrong value may have another cause in each test.
     known = {causes.key_of(cause): cause for cause in programs if causes.is_error(cause)}
     for name, found in sorted(failed.items()):
         for test in found:
             cause = known.get(_cause_key(test))
-            (by_clause[name] if cause is None else by_cause[cause]).append(test)
+            if cause is None:
+                by_difference[name, _difference(test)].append(test)
+            else:
+                by_cause[cause].append(test)
     of_causes = [("back-end-bug", found, programs[cause]) for cause, found in by_cause.items()]
-    of_clauses = [(kind, found, "") for found in by_clause.values()]
+    of_clauses = [(kind, found, "") for found in by_difference.values()]
     records = [
-        _format_record(f"X-{number}", *each, passed_tests)
+        _format_record(f"X-{number}", *each, named)
         for number, each in enumerate([*of_causes, *of_clauses], start=1)
     ]
     return "\n".join([*header, *records])
@@ -110,23 +113,42 @@ def _beginnings(clause_id: str) -> list[str]:
     return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 
 
+def _difference(test: Mapping[str, str]) -> str:
+    reason = test.get("reason", "").partition("\n")[0]
+    return test.get("differs") or test.get("failure") or reason
+
+
 def _format_record(
     divergence_id: str,
     kind: str,
     failed_tests: list[Mapping[str, str]],
     program: str,
-    passed_tests: Collection[str],
+    tests: Iterable[Mapping[str, str]],
 ) -> str:
-    """Return a record as TOML for failed tests."""
-    failures = [failure_texts.specific(test) for test in failed_tests]
+    """Return a record as TOML for failed tests.
+
+    Args:
+        divergence_id: The id of the record.
+        kind: The kind of the record.
+        failed_tests: The tests of the record.
+        program: A program in plain PyTorch that shows the failure, or an empty text.
+        tests: All tests of the run.
+    """
     names = _deduplicate(test["clause"] for test in failed_tests)
+    differences = _deduplicate(map(_difference, failed_tests))
+    others = {
+        _without_parameters(test["test"])
+        for test in tests
+        if test["verdict"] != "fail" or _difference(test) not in differences
+    }
     fields = {
         "id": divergence_id,
         "kind": kind,
         "clause": names[0] if len(names) == 1 else names,
-        "tests": _deduplicate(_recorded_test(test["test"], passed_tests) for test in failed_tests),
-        "failures": _deduplicate(failure_texts.shorten(text) for text in failures),
-        "observed": failures[0],
+        "tests": _deduplicate(_recorded_test(test["test"], others) for test in failed_tests),
+        "differences": differences,
+        "observed": _observed(failed_tests[0]),
+        "reason": "drafted, not examined",
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
     texts = {key: _format_toml(value) for key, value in fields.items()}
@@ -134,10 +156,17 @@ def _format_record(
     return _RECORD.format(**texts, program=f"program = '''\n{program}'''\n" if program else "")
 
 
-def _recorded_test(node_id: str, passed_tests: Collection[str]) -> str:
-    """Return a test's id for a record. Keep the parameters only if other parameters pass."""
+def _observed(test: Mapping[str, str]) -> str:
+    """Return the difference of the first test, and its smallest failing call."""
+    text = test.get("difference", test.get("reason", ""))
+    call = test.get("call", "").partition("\n")[0]
+    return f"{causes.find_cause(text)}{f' in {call}' if call else ''}"
+
+
+def _recorded_test(node_id: str, others: Collection[str]) -> str:
+    """Return a test's id for a record. Keep the parameters only if others do not fail so."""
     without = _without_parameters(node_id)
-    return node_id.removeprefix("spec_tests/") if without in passed_tests else without
+    return node_id.removeprefix("spec_tests/") if without in others else without
 
 
 def _without_parameters(node_id: str) -> str:

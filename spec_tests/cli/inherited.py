@@ -10,7 +10,7 @@ __all__ = ["INHERITED", "find_inherited"]
 INHERITED = "torch.nn.parallel"
 
 
-def find_inherited(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], set[str]] | None:
+def find_inherited(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], set[str]]:
     """Return what a register needs if it inherits the records of torch.nn.parallel.
 
     Args:
@@ -18,7 +18,6 @@ def find_inherited(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], set[s
 
     Returns:
         The tests to list as ``repaired``, and the failed tests that the inherited records explain.
-        None if the first ones are not fewer, because inheriting does not shorten the register.
     """
     records = register.load(register.FOLDER / f"{INHERITED}.toml")
     recorded = {test for record in records if record.applies for test in record.tests}
@@ -35,7 +34,7 @@ def find_inherited(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], set[s
             repaired.add(name)
         else:
             explained |= failed
-    return (sorted(repaired), explained) if len(explained) > len(repaired) else None
+    return sorted(repaired), explained
 
 
 def _is_repaired(tests: Iterable[Mapping[str, str]], expecting: Collection[Divergence]) -> bool:

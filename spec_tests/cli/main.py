@@ -93,6 +93,11 @@ def _make_parser() -> Parser:
         default="target-bug",
         help="the kind of the records without a program in plain PyTorch (default: target-bug)",
     )
+    draft.add_argument(
+        "--inherits",
+        action="store_true",
+        help="inherit the records of torch.nn.parallel, for a package that is built on it",
+    )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")
     )
@@ -121,7 +126,8 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="run only this clause or chapter; repeatable",
+        help="run only this clause, or those whose ids begin with NAME, such as comm.sc; "
+        "repeatable",
     )
     parser.add_argument(
         "--target-map",
@@ -187,6 +193,7 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_suite(options: argparse.Namespace) -> int:
+    print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
 
     return run.run(options)
@@ -200,12 +207,8 @@ def _print_clauses(options: argparse.Namespace) -> int:
     if unknown is not None:
         print(unknown, file=sys.stderr)
         return 1
-    found = {
-        name: each
-        for name, each in known.items()
-        if not options.name or any(map(each.is_named_by, options.name))
-    }
-    print(clauses.as_text(found))
+    names = clause_filter.matching(options.name, known) if options.name else [*known]
+    print(clauses.as_text({name: known[name] for name in names}))
     return 0
 
 
@@ -226,7 +229,8 @@ def _print_draft(options: argparse.Namespace) -> int:
     if not tests:
         print(f"{options.file} contains no verdicts", file=sys.stderr)
         return REFUSED
-    print(draft(tests, options.file, options.kind, verdicts.read_programs(options.file)))
+    programs = verdicts.read_programs(options.file)
+    print(draft(tests, options.file, options.kind, programs, inherit=options.inherits))
     return 0
 
 

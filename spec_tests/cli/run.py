@@ -14,6 +14,7 @@ import torch
 
 from spec_tests.cli.progress import Progress, VerdictCollector
 from spec_tests.harness.plain_programs import search
+from spec_tests.harness.pytest_plugin.options import PLUGIN
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
@@ -39,6 +40,8 @@ def run(options: argparse.Namespace) -> int:
     for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
         signal.signal(each, counter.interrupt)
     status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        print("no test was selected: no test of the chosen clauses has the options after --")
     if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
         return NOT_OFFERED
     return status
@@ -47,7 +50,9 @@ def run(options: argparse.Namespace) -> int:
 def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     """Return arguments that make pytest run the suite without settings of the current project."""
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
-    settings += ["-p", "spec_tests", "-p", "no:cacheprovider", "-p", "no:benchmark"]
+    # The hooks import torch, which loads the back end of an entry point. A worker that imports the
+    # module of this back end first would load it twice.
+    settings += ["-p", "spec_tests", "-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:benchmark"]
     short = ["-qq", "--no-header", "--no-summary", "-p", "no:faulthandler"]
     output = ["-v"] if options.verbose else short
     return [

@@ -33,8 +33,8 @@ def test_an_error_about_an_argument_ends_with_a_hint(capsys, arguments, text):
     ("name", "hint"),
     [
         ("comm.scater", "; did you mean comm.scatter?"),
-        ("com", "; did you mean comm?"),
-        ("comm.scatter.slice", "; did you mean comm.scatter.slices?"),
+        ("comn", "; did you mean comm?"),
+        ("comm.scatter.slises", "; did you mean comm.scatter.slices?"),
         ("0", ""),
     ],
 )

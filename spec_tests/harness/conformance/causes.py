@@ -1,10 +1,21 @@
-"""Group failures by cause: the error or the difference, without values."""
+"""What fails: the error or the difference without the numbers that a test has drawn."""
 
 import re
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["ENDED", "find_cause", "group_by_cause", "is_error", "key_of", "says_nothing"]
+import pytest
+
+__all__ = [
+    "ENDED",
+    "find_cause",
+    "group_by_cause",
+    "is_error",
+    "key_of",
+    "says_nothing",
+    "what_differs",
+    "what_differs_in",
+]
 
 _Name = TypeVar("_Name")
 
@@ -22,6 +33,16 @@ _BARE = ("assert ", "DID NOT RAISE ", "Regex pattern did not match")
 _ERROR = re.compile(r"^[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
 #: Matches the call and the devices above the difference of two implementations.
 _CALL = re.compile(r".* disagree on\n(?:.*\n)*?with devices = .*\n")
+#: Matches a difference of values, and the names of further differences.
+_TENSORS = re.compile(r"(?P<path>.*) has values (?P<actual>.*), expected (?P<expected>.*)")
+_OTHERS = re.compile(r"^  and (?:another|\d+ more) differences?: (.*)$", re.MULTILINE)
+#: Matches the indices of a path.
+_INDICES = re.compile(r"(?:\[[\w'\"-]+\])+(?= |$)")
+#: Matches other parts that depend on the drawn numbers: containers of numbers, absolute paths, and
+#: words with a digit, such as dtypes, devices, addresses and threads.
+_DRAWN = re.compile(
+    r"[\[{(][^\[\]{}()]*[\d…][^\[\]{}()]*[\]})]|(?<!\w)/[^\s']+|torch\.bool|[\w.:-]*\d[\w.:-]*"
+)
 #: The beginnings of the causes of tests that end their process, or do not end.
 ENDED = ("the test ends the process", "Timeout")
 #: The length in characters to which a cause is cut.
@@ -42,15 +63,63 @@ def group_by_cause(differences: Mapping[_Name, str]) -> dict[str, list[_Name]]:
     return {members[0][0]: [name for _, name in members] for members in ordered}
 
 
+def what_differs_in(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """Return what a failed test found, and the statement of the test that found it."""
+    own = [entry for entry in excinfo.traceback if entry.path == item.path]
+    statement = " ".join(str(own[-1].statement).split()) if own else ""
+    found = what_differs(type(excinfo.value).__name__, str(excinfo.value))
+    return f"{found} in: {_cut(statement)}" if statement else found
+
+
+def what_differs(kind: str, text: str) -> str:
+    """Return the class of an error and its text without drawn numbers.
+
+    Of a comparison, that is the fact that differs, and the names of all others that differ.
+    """
+    line = _find_line(text)
+    if values := _TENSORS.fullmatch(line):
+        found = f"{values['path']} has values {_relation(values['actual'], values['expected'])}"
+    else:
+        found = line
+    parts = [_without_drawn(each) for each in found.split(", expected ")]
+    if others := _OTHERS.search(text):
+        names = {_without_drawn(each) for each in others[1].split(", ")}
+        return f"{kind}: {_cut(', expected '.join(parts))}; also {', '.join(sorted(names))}"
+    return f"{kind}: {_cut(', expected '.join(parts))}"
+
+
+def _without_drawn(text: str) -> str:
+    changed = _DRAWN.sub("…", _INDICES.sub("", text))
+    return text if changed == text else _without_drawn(changed)  # Containers are nested.
+
+
+def _relation(actual: str, expected: str) -> str:
+    """Return how the numbers in a text differ from those in another one."""
+    found, right = (re.findall(r"[\w.+-]+", each) for each in (actual, expected))
+    if sorted(found) == sorted(right):
+        return "in another order"
+    if len(found) != len(right):
+        return "of another number"
+    return "that differ" if any(each.strip("-+0.j") for each in found) else "zero"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LENGTH else text[:_LENGTH].rpartition(" ")[0] or text[:_LENGTH]
+
+
 def find_cause(difference: str) -> str:
-    """Return the line of a difference that says what is wrong."""
-    text = _CALL.sub("", difference.removeprefix("AssertionError: "), count=1).lstrip()
+    """Return the line of a difference that says what is wrong, cut to `_LENGTH`."""
+    return _find_line(difference.removeprefix("AssertionError: "))[:_LENGTH]
+
+
+def _find_line(difference: str) -> str:
+    text = _CALL.sub("", difference, count=1).lstrip()
     errors = _ERROR.findall(text) if "Traceback" in text else []
     line = errors[-1] if errors else text.partition("\n")[0]
     _, is_error, error = line.partition("result is the error builtins.")
     if is_error:  # Its cause is the error, whatever was expected.
         line = error.partition(", expected ")[0]
-    return line.strip()[:_LENGTH]
+    return line.strip()
 
 
 def is_error(cause: str) -> bool:

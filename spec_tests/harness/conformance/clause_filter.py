@@ -4,7 +4,7 @@ A test file contains the full ids of its clauses. A run of one clause therefore 
 files that contain the id of the clause.
 """
 
-from collections.abc import Collection, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -31,12 +31,21 @@ def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
     unknown = describe_unknown(names, known_clauses)
     if unknown is not None:
         raise pytest.UsageError(f"--clause {unknown}")
-    config.stash[_SELECTED] = frozenset(_matching(names, known_clauses))
+    config.stash[_SELECTED] = frozenset(matching(names, known_clauses))
 
 
-def _matching(names: Collection[str], known_clauses: Mapping[str, Clause]) -> list[str]:
-    """Return the ids of the clauses that one of ``names`` names."""
-    return [each.id for each in known_clauses.values() if any(map(each.is_named_by, names))]
+def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[str]:
+    """Return the ids of the clauses that one of ``names`` names, in the order of the clauses.
+
+    ``comm.sc`` is the beginning of ``comm.scatter.slices``. The name of a chapter, or one that
+    consists of whole words, selects only these: ``divergences.RE-1`` does not select
+    ``divergences.RE-10``.
+    """
+    found: set[str] = set()
+    for name in filter(None, names):
+        words = {each.id for each in known_clauses.values() if each.is_named_by(name)}
+        found |= words or {each for each in known_clauses if each.startswith(name)}
+    return [each for each in known_clauses if each in found]
 
 
 def progress_text(
@@ -53,7 +62,7 @@ def progress_text(
         The text; empty if the run selected all clauses, and all have a verdict.
     """
     names = about.get("clauses") or ()
-    selected = _matching(names, known_clauses) if names else [*known_clauses]
+    selected = matching(names, known_clauses) if names else [*known_clauses]
     count = sum(name in decided for name in selected)
     if count == len(known_clauses):
         return ""
@@ -66,7 +75,7 @@ def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) 
     Return None if each name is a chapter or the beginning of an id.
     """
     for name in names:
-        if not any(each.is_named_by(name) for each in known_clauses.values()):
+        if not matching([name], known_clauses):
             return f"{name}: no clause has this name{hint(name, known_clauses)}"
     return None
 

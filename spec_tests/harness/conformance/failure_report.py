@@ -5,11 +5,13 @@ from typing import Any
 
 import pytest
 
-from spec_tests.harness.conformance import known_failures
+from spec_tests.harness.conformance import causes, known_failures
 from spec_tests.harness.environment.target import NotOffered, missing_name
 
-__all__ = ["cut_tracebacks", "describe", "drawn_arguments", "fail_not_offered"]
+__all__ = ["DIFFERS", "cut_tracebacks", "describe", "drawn_arguments", "fail_not_offered"]
 
+#: The key of the text that says what differs, without drawn numbers.
+DIFFERS = "differs"
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 
@@ -51,8 +53,8 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     """Return pairs of key and text that describe a failure, for the report of the test.
 
     The keys are ``difference`` (the text of the exception), ``failure`` (its class and first line,
-    as in ``failures`` of a register) and ``call`` (a line for each drawn argument). If the target
-    lacks a name, the only key is ``not-offered``.
+    as in ``failures`` of a register), `DIFFERS` (as in ``differences`` of a register) and ``call``
+    (a line for each drawn argument). If the target lacks a name, the only key is ``not-offered``.
     """
     if call.excinfo is None:
         return [("difference", known_failures.stale_text(item))]
@@ -68,7 +70,8 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     drawn = drawn_arguments(item, call.excinfo).items()
     # The repr of a call is code; other arguments need their names.
     arguments = [repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn]
-    return [("difference", text), failure, *(("call", each) for each in arguments)]
+    differs = (DIFFERS, causes.what_differs_in(item, call.excinfo))
+    return [("difference", text), failure, differs, *(("call", each) for each in arguments)]
 
 
 def drawn_arguments(

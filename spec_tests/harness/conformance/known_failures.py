@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.harness import input_files
+from spec_tests.harness.conformance import causes
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.environment.target import missing_name
 
@@ -66,15 +67,16 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if call.excinfo is None or not hasattr(report, "wasxfail"):
         return
     records = item.stash.get(_KNOWN, [])
-    if any(record.explains(call.excinfo.value) for record in records):
+    difference = causes.what_differs_in(item, call.excinfo)
+    if any(record.explains(call.excinfo.value, difference) for record in records):
         return
     report.outcome = "failed"
     # A test that uses a missing name gets the verdict not-offered.
     if missing_name(call.excinfo.value) is None:
         names = " and ".join(record.name for record in records)
-        expected = " or ".join(repr(failure) for record in records for failure in record.failures)
-        found = input_files.shorten(f"{type(call.excinfo.value).__name__}: {call.excinfo.value}")
-        text = f"{names} expects {expected}, but the failure is {found!r}"
+        texts = [text for record in records for text in (*record.failures, *record.differences)]
+        expected = " or ".join(map(repr, texts))
+        text = f"{names} expects {expected}, but the failure is {difference!r}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         report.user_properties.append(("difference", text))
     del report.wasxfail

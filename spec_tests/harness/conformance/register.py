@@ -31,6 +31,7 @@ from spec_tests.harness.conformance import clause_filter, versions
 from spec_tests.harness.conformance.clauses import Clause
 
 FOLDER = Path(__file__).parents[2] / "registers"
+_LISTS = ("tests", "failures", "differences", "threads")
 #: Keys that stand before the first record.
 _FIRST_KEYS = ("inherits", "lacks", "repaired")
 #: In a text of ``failures``, the mark for any text without a line break.
@@ -40,7 +41,9 @@ _RECORD = {
     **dict.fromkeys(("id", "kind", "observed"), str),
     "clause": (str, [str]),
     "program?": str,
-    **{key: [str] for key in ("tests", "failures", "threads?")},
+    "reason?": str,
+    "tests": [str],
+    **{f"{key}?": [str] for key in ("failures", "differences", "threads")},
     "versions?": str,
 }
 _SHAPE = {
@@ -68,9 +71,12 @@ class Divergence:
         failures: The expected failures. Each is the exception's class and a part of its text:
             ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
             fail the run.
+        differences: The expected failures as `causes.what_differs` describes them, with which
+            those of the tests must be equal. ``draft`` writes them.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``.
+        reason: Why the target is left as it is, or an empty text.
         program: A program in plain PyTorch that shows a fault of the back end, or an empty text.
         file: The register.
     """
@@ -83,6 +89,8 @@ class Divergence:
     observed: str
     threads: tuple[str, ...]
     versions: str
+    differences: tuple[str, ...] = ()
+    reason: str = ""
     program: str = ""
     file: str = ""
 
@@ -97,8 +105,11 @@ class Divergence:
             raise ValueError(f"kind {kind!r} is none of {KINDS}")
         if not self.clauses:
             raise ValueError("there are no clauses")
-        if not self.failures:
+        if not self.failures and not self.differences:
             raise ValueError("there are no failures")
+        for failure in self.failures:
+            if re.fullmatch(r"\w+(: *(assert)?)?", failure):
+                raise ValueError(f"the failure {failure!r} does not say what differs")
         versions.parse(self.versions)
 
     @functools.cached_property
@@ -106,14 +117,17 @@ class Divergence:
         """Whether the record applies to the installed version."""
         return versions.is_satisfied(self.versions)
 
-    def explains(self, error: BaseException) -> bool:
-        """Return whether ``error`` is one of the expected failures."""
-        return self.explains_text(type(error).__name__, str(error))
+    def explains(self, error: BaseException, difference: str) -> bool:
+        """Return whether ``error``, with what differs in its test, is an expected failure."""
+        name = type(error).__name__
+        return difference in self.differences or self.explains_text(name, str(error))
 
     def explains_text(self, name: str, text: str) -> bool:
         """Return whether an error with this class name and text is an expected failure."""
         expected = [failure.partition(": ") for failure in self.failures]
-        return any(name == kind and _contains(text, part) for kind, _, part in expected)
+        return f"{name}: {text}" in self.differences or any(
+            name == kind and _contains(text, part) for kind, _, part in expected
+        )
 
 
 def _contains(text: str, part: str) -> bool:
@@ -170,9 +184,7 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
             fault = f"{key!r} stands after the record; it belongs before the first record"
             raise input_files.refuse(path, f"divergence {table['id']}: {fault}")
     try:
-        changed: dict[str, Any] = {
-            key: tuple(table.get(key, ())) for key in ("tests", "failures", "threads")
-        }
+        changed: dict[str, Any] = {key: tuple(table.get(key, ())) for key in _LISTS}
         fields = {**table, **changed, "file": str(path)}
         clause = fields.pop("clause")
         return Divergence(

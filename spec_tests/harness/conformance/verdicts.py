@@ -13,8 +13,8 @@ the run. Each other line holds
   matching entry of ``lacks`` in the register,
 * ``not-compared``, the number of calls that were not compared with torch.nn.parallel, if any,
 * ``by``, which is always ``agreement``, if the test only compares with torch.nn.parallel,
-* if the test failed, ``difference``, the ``failure`` in the format of a register, and the smallest
-  failing ``call``.
+* if the test failed, ``difference``, the ``failure`` and what ``differs`` in the format of a
+  register, and the smallest failing ``call``.
 
 After these lines, a line with ``cause`` and ``program`` has a program in plain PyTorch that shows
 the cause of failures, see `causes.find_cause`.
@@ -45,7 +45,7 @@ JUDGED_BY, AGREEMENT = "by", "agreement"
 DECLARED, NOT_COMPARED = declared_lacks.LACKS_ENTRY, "not-compared"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
-_OPTIONAL = ("clause", "reason", "failure", "difference", "call", JUDGED_BY, DECLARED)
+_OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
 _TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in (*_OPTIONAL, NOT_COMPARED)}}
 #: The shape of the line of a program.
@@ -103,7 +103,7 @@ def failure_details(report: pytest.TestReport) -> dict[str, str]:
     """Return difference, failure and smallest call of a failed test; see `failure_report`."""
     found: dict[str, str] = {}
     for key, value in report.user_properties:
-        if key in ("difference", "failure", "call"):
+        if key in ("difference", "failure", "differs", "call"):
             found[key] = f"{found[key]}\n{value}" if key in found else str(value)
     return {key: _shorten(text) for key, text in sorted(found.items())}
 

@@ -39,7 +39,7 @@ def mapping_of(config: pytest.Config) -> list[str]:
 def imported_plugins(config: pytest.Config) -> list[str]:
     """Return the modules that ``-p`` has imported. One of them may register a back end."""
     names: list[str] = config.getoption("plugins")
-    own = ("spec_tests", "spec_tests.conftest", __name__)
+    own = ("spec_tests", "spec_tests.conftest", __name__, PLUGIN)
     return [name for name in names if name in sys.modules and name not in own]
 
 

@@ -4,6 +4,8 @@ If a worker raises an error at collection, pytest-xdist shows only a failed asse
 worker with a usage error collects no tests and sends the text of the error to the controller. The
 controller prints the text.
 
+A worker that ends before it has collected tests ends the run.
+
 A test that ends its worker fails under its clauses, or is known if a record of the register
 expects this. A new worker runs the other tests.
 """
@@ -22,6 +24,8 @@ _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
 #: The clauses of the tests that run, by node id: pairs from the reports of their setup.
 _properties: dict[str, list[tuple[str, object]]] = {}
+#: The workers that have collected tests.
+_started: set[str] = set()
 
 
 @contextmanager
@@ -38,11 +42,24 @@ def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Itera
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Store the usage error of a worker."""
-    error = getattr(node, "workeroutput", {}).get(_KEY)
-    if error is not None:
-        node.config.stash[_ERROR] = error
+def pytest_xdist_node_collection_finished(node: Any) -> None:
+    """Store that a worker has started."""
+    _started.add(node.gateway.id)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Store the usage error of a worker. End the run if a worker cannot start.
+
+    pytest-xdist would replace the worker again and again.
+    """
+    usage_error = getattr(node, "workeroutput", {}).get(_KEY)
+    if usage_error is not None:
+        node.config.stash[_ERROR] = usage_error
+    elif error is not None and node.gateway.id not in _started:
+        reason = f"{error}".strip().rpartition("\n")[2]
+        node.config.stash[_ERROR] = f"a worker process cannot start: {reason}"
+        pytest.exit(node.config.stash[_ERROR], pytest.ExitCode.USAGE_ERROR)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -65,7 +82,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
     report.user_properties += [
         *found,
         ("difference", report.longrepr),
-        ("failure", ": ".join(PROCESS_ENDED)),
+        *((key, ": ".join(PROCESS_ENDED)) for key in ("failure", "differs")),
     ]
     if known := [str(value) for key, value in found if key == ENDS_PROCESS]:
         report.outcome = "skipped"

@@ -19,7 +19,7 @@ RECORD = {
     "kind": "fix",
     "versions": "torch>=2.11",
     "tests": ["a.py::test"],
-    "failures": ["E"],
+    "failures": ["E: text"],
     "threads": ["https://example.org"],
 }
 HEADER = {"format": 1, "target": "t", "torch": "2", "accelerator": "sim", "command": "c"}
