@@ -1,7 +1,6 @@
 """The fixture ``target``, checks of the collected tests, and outcomes of known divergences."""
 
 import pickle
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
     declared_lacks,
-    failure_report,
     known_failures,
-    missing_features,
     register,
 )
 from spec_tests.harness.conformance.verdicts import reference_only_text
@@ -22,13 +19,14 @@ from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import (
-    containment,
     preflight,
-    program,
     selection,
     worker_errors,
 )
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
+from spec_tests.harness.pytest_plugin.judgement import (
+    pytest_runtest_makereport as pytest_runtest_makereport,
+)
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
 from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
@@ -108,30 +106,6 @@ def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
     named = {name for item in conformance for name in clauses.clauses_of_test(item)}
     judged = selection.clauses_judged_without_reference(conformance)
     return reference_only_text(sorted(named - judged)) if named else ""
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Set the outcome of a test whose failure the register records, and describe failures."""
-    failure_report.cut_tracebacks(call)
-    try:
-        report = yield
-        _judge(item, call, report)
-    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
-        report = containment.report_without_details(item, call, fault)
-    return report
-
-
-def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    if declared_lacks.judge(item, call, report):
-        return
-    if missing_features.judge(call, report, target_of(item.config)):
-        return
-    failure_report.fail_not_offered(item, call, report)
-    known_failures.judge(item, call, report)
-    program.describe(item, call, report)
 
 
 def _register_path(config: pytest.Config) -> Path | None:

@@ -10,6 +10,7 @@ A test that ends its worker fails under its clauses, or is known if a record of 
 expects this. A new worker runs the other tests.
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -57,9 +58,11 @@ def pytest_testnodedown(node: Any, error: object | None) -> None:
     if usage_error is not None:
         node.config.stash[_ERROR] = usage_error
     elif error is not None and node.gateway.id not in _started:
-        reason = f"{error}".strip().rpartition("\n")[2]
-        node.config.stash[_ERROR] = f"a worker process cannot start: {reason}"
-        pytest.exit(node.config.stash[_ERROR], pytest.ExitCode.USAGE_ERROR)
+        # The first error of a traceback is the cause of the others.
+        reason = re.search(r"^[\w.]+: .+$", f"{error}", re.MULTILINE)
+        text = f"a worker process cannot start: {reason[0] if reason else error}"
+        node.config.stash[_ERROR] = text
+        pytest.exit("the run ends", pytest.ExitCode.USAGE_ERROR)
 
 
 @pytest.hookimpl(tryfirst=True)
