@@ -32,6 +32,7 @@ exit status of the other commands:
   doctor   1 if a requirement is not met
   clauses  1 if no clause has that name
   draft    4 if the file does not exist or is not valid
+  diff     1 if a clause got worse, 4 if a file is not valid
   report   1 if a required package is not installed, 4 if a file is not valid
 """
 
@@ -85,6 +86,12 @@ def _make_parser() -> Parser:
     _add_report_options(
         commands.add_parser("report", help="print saved verdicts and write a web page")
     )
+    diff = commands.add_parser("diff", help="print the clauses whose verdicts differ in two runs")
+    diff.add_argument(
+        "old", type=Path, help="the file of `run --verdicts FILE`, or a published run"
+    )
+    diff.add_argument("new", type=Path, help="the file of a later run")
+    diff.add_argument("--to", type=Path, metavar="PAGE", help="also write a Markdown page")
     draft = commands.add_parser("draft", help="print a register with the failures of a run")
     draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
     draft.add_argument(
@@ -218,6 +225,12 @@ def _make_report(options: argparse.Namespace) -> int:
     return report.report(options)
 
 
+def _print_diff(options: argparse.Namespace) -> int:
+    from spec_tests.cli.diff import diff
+
+    return diff(options)
+
+
 def _print_draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
     from spec_tests.harness.conformance import verdicts
@@ -238,6 +251,7 @@ _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run_suite,
     "clauses": _print_clauses,
     "report": _make_report,
+    "diff": _print_diff,
     "draft": _print_draft,
     "doctor": lambda options: doctor.main(options.accelerator, options.modules),
 }

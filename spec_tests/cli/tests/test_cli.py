@@ -1,5 +1,6 @@
 """The command parallel-conformance: output, files and exit status in an empty folder."""
 
+import json
 import os
 import re
 import shlex
@@ -153,7 +154,7 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path
     done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = [each for each in done.stdout.splitlines() if "cannot start" in each]
-    assert line.startswith("ERROR: a worker process cannot start: ")
+    assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
 
 
 def test_a_run_without_a_test_says_so(command):
@@ -288,6 +289,38 @@ def test_a_draft_lists_repaired_tests_and_records_other_failures():
     }
 
 
+def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(tmp_path, capsys):
+    header = dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "x")
+    verdicts_of = {
+        "a.worse": ("pass", "fail"),
+        "a.hidden": ("pass", "known"),
+        "a.better": ("fail", "pass"),
+        "a.same": ("pass", "pass"),
+        "a.new": (None, "fail"),
+        "a.old": ("pass", None),
+    }
+    for place, name in enumerate(("old.jsonl", "new.jsonl")):
+        lines = [{"run": {"format": 1, **header}}]
+        for clause, found in verdicts_of.items():
+            if found[place]:
+                lines.append({"test": "t", "clause": clause, "verdict": found[place]})
+        (tmp_path / name).write_text("\n".join(map(json.dumps, lines)))
+    old, new, page = (str(tmp_path / name) for name in ("old.jsonl", "new.jsonl", "page.md"))
+    assert main(["diff", old, new, "--to", page]) == 1
+    *lines, total = capsys.readouterr().out.splitlines()
+    assert [line.split() for line in lines] == [
+        ["regression", "pass", "->", "known", "a.hidden"],
+        ["regression", "pass", "->", "fail", "a.worse"],
+        ["improvement", "fail", "->", "pass", "a.better"],
+        ["appeared", "not-run", "->", "fail", "a.new"],
+        ["disappeared", "pass", "->", "not-run", "a.old"],
+    ]
+    assert total == "2 regressions, 3 other changes, 5 clauses"
+    assert "| regression | a.worse | pass | fail |" in Path(page).read_text()
+    assert main(["diff", old, old]) == 0
+    assert main(["diff", old, "none"]) == 4
+
+
 def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
     known = clauses.load()
     missing = [name for name in known if name.startswith(("replicate.", "comm.gather."))]
@@ -371,37 +404,26 @@ def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
     assert "missing: no_such_name\nremedy: pip install" in done.err
 
 
-def test_doctor_reports_a_missing_compiler_if_the_simulator_is_not_built(
-    monkeypatch, tmp_path, capsys
+@pytest.mark.parametrize(
+    ("name", "value", "missing", "remedy"),
+    [
+        ("CXX", "no-such-c++", "no-such-c++", "install g++"),
+        ("CXX", "false", "false", "C++20"),
+        ("headers", "", "Python.h", "python3-dev"),
+        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "cache", "TORCH_EXTENSIONS_DIR"),
+    ],
+)
+def test_doctor_names_what_the_simulator_lacks(
+    monkeypatch, tmp_path, capsys, name, value, missing, remedy
 ):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    assert doctor.main() == 0
-    assert "not built yet" in capsys.readouterr().out
-    monkeypatch.setenv("CXX", "no-such-c++")
-    assert [line.split()[:2] for line in _doctor_output(capsys) if "MISSING" in line] == [
-        ["MISSING", "no-such-c++"]
-    ]
-
-
-def test_doctor_reports_a_compiler_without_cpp20(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setenv("CXX", "false")
-    assert any("MISSING false" in line and "C++20" in line for line in _doctor_output(capsys))
-
-
-def test_doctor_reports_missing_python_headers(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
-    assert any(
-        "MISSING Python.h" in line and "python3-dev" in line for line in _doctor_output(capsys)
-    )
-
-
-def test_doctor_reports_a_cache_folder_that_cannot_be_written(monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", "/dev/null/below")
-    lines = [line for line in _doctor_output(capsys) if "MISSING" in line]
-    assert [line.split()[1] for line in lines] == ["cache"]
-    assert "TORCH_EXTENSIONS_DIR" in lines[0]
+    assert not any("MISSING" in line for line in _doctor_output(capsys))
+    monkeypatch.setenv(name, value)
+    if name == "headers":
+        monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
+    (line,) = [line for line in _doctor_output(capsys) if "MISSING" in line]
+    assert line.split()[1] == missing
+    assert remedy in line
 
 
 def test_doctor_reports_a_cache_folder_whose_name_is_too_long(monkeypatch, capsys):
