@@ -14,7 +14,7 @@ from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
 from spec_tests.cli.programs import Programs
-from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.harness.conformance import clauses, verdict_table, verdicts
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 from spec_tests.harness.tests.fixtures import ROOT
 
@@ -292,3 +292,12 @@ def test_ctrl_c_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, op
     assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass"
     }
+
+
+def test_the_table_counts_the_clauses_about_the_target_apart():
+    found = dict.fromkeys(clauses.load(), "pass") | {"comm.scatter.slices": "fail"}
+    lines = verdict_table.table(found)
+    (row,) = [line.split() for line in lines if line.startswith("the target")]
+    without = [name for name in found if name.startswith(("cpp.", "devices."))]
+    assert row == ["the", "target", "1", "0", "0", str(len(found) - len(without) - 1), "0"]
+    assert not any("the target" in line for line in verdict_table.table({"comm.a": "pass"}))

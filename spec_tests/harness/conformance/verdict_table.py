@@ -9,24 +9,31 @@ from spec_tests.harness.conformance.verdicts import VERDICTS, is_error
 
 __all__ = ["missing_names", "table"]
 
+#: The first words of clauses about PyTorch's C++ front end, and about the devices.
+_WITHOUT_TARGET = {"cpp", "devices"}
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
     """Return the lines of the summary: counts by chapter, then clauses that did not pass.
 
+    If a run has clauses that no target changes, the row "the target" counts the other ones.
+
     Args:
         found: The verdict of each clause.
         declared: The result of `declared_by_clause`.
     """
-    counts = Counter((_chapter_of(name), verdict) for name, verdict in found.items())
-    chapters = sorted({chapter for chapter, _ in counts})
+    rows: dict[str, list[str]] = {}
+    for name in sorted(found, key=_chapter_of):
+        rows.setdefault(_chapter_of(name), []).append(name)
+    about_target = [name for name in found if name.partition(".")[0] not in _WITHOUT_TARGET]
+    if len(about_target) < len(found):
+        rows["the target"] = about_target
+    rows["all"] = [*found]
     lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
-    for chapter in chapters:
-        numbers = "".join(f"{counts[chapter, verdict]:>12}" for verdict in VERDICTS)
-        lines.append(f"{chapter:<16}{numbers}")
-    totals = Counter(found.values())
-    lines.append(f"{'all':<16}" + "".join(f"{totals[verdict]:>12}" for verdict in VERDICTS))
+    for title, names in rows.items():
+        counts = Counter(found[name] for name in names)
+        lines.append(f"{title:<16}" + "".join(f"{counts[each]:>12}" for each in VERDICTS))
     lines += [
         f"{verdict:>12}  {name}"
         for name, verdict in found.items()
