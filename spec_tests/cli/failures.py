@@ -67,8 +67,7 @@ class Failures:
         text = causes.find_cause(details.get("difference", details["reason"]))
         is_first = not any(name in each.commands for each in self._found.values())
         function = report.nodeid.partition("[")[0]
-        # The assert statements of one test have one cause.
-        key = function if text.startswith("assert ") else causes.key_of(text)
+        key = causes.group_key(name, text)
         test = function.rpartition("::")[2]
         cause = self._found.setdefault(key, Cause(text, test))
         cause.count += 1

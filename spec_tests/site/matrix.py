@@ -73,11 +73,11 @@ class Matrix:
         clauses = self.clauses.values()
         return [clause for clause in clauses if run.verdicts.get(clause.id) == verdict]
 
-    def by_cause(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
-        """Return the clauses with a verdict for each cause, the most frequent cause first."""
+    def by_cause(self, run: Run, verdict: str) -> list[tuple[str, list[Clause]]]:
+        """Return causes with their clauses of a verdict, the most frequent cause first."""
         ids = [clause.id for clause in self.clauses_with(run, verdict)]
         groups = group_by_cause({each: run.evidence[each].difference for each in ids})
-        return {cause: [self.clauses[each] for each in names] for cause, names in groups.items()}
+        return [(cause, [self.clauses[each] for each in names]) for cause, names in groups]
 
     def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
         """Return the clauses with a verdict for each reason."""
