@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if for_pytest and options.command != "run":
         _make_parser().error("only run accepts arguments for pytest after --")
     options.pytest = for_pytest
+    options.ends_process = arguments is None
     if arguments is None:  # This process runs nothing else.
         signals.end_quietly(options.command)
     missing = doctor.missing_modules()
@@ -202,8 +203,13 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 def _run_suite(options: argparse.Namespace) -> int:
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
+    from spec_tests.harness.pytest_plugin import containment
 
-    return run.run(options)
+    status = run.run(options)
+    if options.ends_process:
+        sys.stdout.flush()
+        containment.end_soon(status)
+    return status
 
 
 def _print_clauses(options: argparse.Namespace) -> int:

@@ -14,11 +14,15 @@ import pytest
 from spec_tests.harness.environment.target import NotOffered
 from spec_tests.harness.environment.topology import NOT_RUN
 
-__all__ = ["ContainedError", "as_failure", "contained", "report_without_details"]
+__all__ = ["ContainedError", "as_failure", "contained", "end_soon", "report_without_details"]
 
 #: Errors that end a run or decide a verdict, wherever they are raised.
 _CONTROL = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)
+
+
+#: Seconds that a process has to end by itself.
+_END_LIMIT = 5
 
 
 class ContainedError(Exception):
@@ -53,6 +57,13 @@ def _is_reportable(error: BaseException) -> bool:
         f"{link.__class__}{link}{link!r}".encode()
         link = link.__cause__ or link.__context__
     return True
+
+
+def end_soon(status: int) -> None:
+    """End this process with ``status`` in a few seconds, although a thread may never end."""
+    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
 
 
 def report_without_details(

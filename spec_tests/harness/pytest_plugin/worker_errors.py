@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
+from spec_tests.harness.pytest_plugin import containment
 
 __all__ = ["sent_to_controller"]
 
@@ -96,6 +97,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Set the exit status of a usage error if a worker has sent one."""
     if _ERROR in session.config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End a worker that has sent all reports."""
+    if hasattr(config, "workerinput"):
+        containment.end_soon(0)
 
 
 def pytest_terminal_summary(
