@@ -36,13 +36,13 @@ def run_command(fork_server, tmp_path):
     environment["PYTHONPATH"] = str(ROOT)
 
     def run(program, *arguments, statuses=(0,)):
-        if program == "pytest":
+        command = arguments[1:] if program == "python" else [program.replace("-", "_"), *arguments]
+        if command[0] == "pytest":
             files = {
                 "bench": ROOT / "bench" / BENCHMARK,
                 "spec_bench": f"spec_bench.{BENCHMARK[:-3]}",
             }
-            arguments = [str(files.get(each, each)) for each in arguments] + SHORT
-        command = arguments[1:] if program == "python" else [program.replace("-", "_"), *arguments]
+            command = [str(files.get(each, each)) for each in command] + SHORT
         done = fork_server.run(*command, cwd=tmp_path, env=environment)
         assert done.returncode in statuses, done.stdout + done.stderr
         return done.stdout
