@@ -352,7 +352,8 @@ def test_copies_of_inference_parameters_are_not_kept():
     net = on_lanes(layer)
     storages = [StorageWeakRef(weight.untyped_storage()) for weight in lane_weights(net, layer)]
     layer.seen.clear()
-    assert [storage.expired() for storage in storages] == [False, True]
+    # The replicas have no order.
+    assert sorted(storage.expired() for storage in storages) == [False, True]
 
 
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
