@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reports.tests import samples
+from spec_tests.harness.conformance import clauses
 from spec_tests.site import pages, runs
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,6 +73,7 @@ def test_address_keeps_the_filter_when_the_page_is_reloaded(tab):
 def test_filter_by_two_columns_shows_clauses_with_different_verdicts_in_them(tab):
     published = {run.name: run.verdicts for run in runs.load(ROOT / "reports")}
     first, second = published[REFERENCE], published[IMPL]
-    differ = {clause for clause in first | second if first.get(clause) != second.get(clause)}
+    # Published runs keep clauses that the suite has no more; the page does not show them.
+    differ = {clause for clause in clauses.load() if first.get(clause) != second.get(clause)}
     tab.goto(f"file://{MATRIX}?column={REFERENCE}&other={IMPL}")
     assert set(visible_clauses(tab)) == differ
