@@ -14,7 +14,7 @@ import torch
 from spec_tests.harness.environment.topology import not_run
 
 from .memory import measure_peak_bytes
-from .models import WIDTH, ScaledSum, build_blocks
+from .models import WIDTH, ScaledSum, build_blocks, replica_devices
 
 DEVICES = 4
 BATCH = 64
@@ -33,9 +33,7 @@ def build_modules_and_input(targets, topology, num_blocks=BLOCKS, width=WIDTH, i
         if "impl" not in targets:
             not_run("measures what only impl has")
         options["impl"] = {"in_turn": True}
-    # Use all devices of the run. If there is only one, use it four times.
-    available = len(topology.devices)
-    devices = topology.take(available if available > 1 else DEVICES)
+    devices = replica_devices(topology)
     x = torch.randn(BATCH, width, device=devices[0])
     module = build_blocks(num_blocks, width).to(devices[0])
     modules = {

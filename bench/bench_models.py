@@ -21,11 +21,11 @@ from impl_tests.distributed.pool import Pool
 
 from . import ranks
 from .memory import measure_peak_bytes
+from .models import replica_devices
 from .real_models import MODELS, ROWS
 
 pytest.importorskip("transformers", reason="the models need the dependency group `models`")
 pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
-DEVICES = 4
 RANKS = 2
 MODES = ["training", "evaluation"]
 
@@ -48,9 +48,7 @@ def mode(request):
 @pytest.mark.parametrize("name", MODELS)
 def bench_devices(time_in_turn, targets, benchmark, topology, name, mode):
     benchmark.group = f"{name} {mode}"
-    # If there is only one device, use it four times.
-    available = len(topology.devices)
-    devices = topology.take(available if available > 1 else DEVICES)
+    devices = replica_devices(topology)
     wrappers = {
         "one device": lambda module: module,
         **{

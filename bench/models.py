@@ -5,7 +5,17 @@ import time
 import torch
 from torch import Tensor, nn
 
+from spec_tests.harness.environment.topology import Topology
+
 WIDTH = 16
+#: The number of replicas on a single device.
+_REPLICAS = 4
+
+
+def replica_devices(topology: Topology) -> list[torch.device]:
+    """Return all devices of the run; a single one is used four times."""
+    available = len(topology.devices)
+    return topology.take(available if available > 1 else _REPLICAS)
 
 
 def build_blocks(num_blocks: int, width: int = WIDTH) -> nn.Module:

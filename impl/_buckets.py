@@ -301,14 +301,11 @@ def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[lis
 
 def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     if _are_equal_dense_lists_on(lists, ordinal):
-        *others, root = lists
-        # A bucket of one tensor is large. On a GPU, one kernel for several lists is slower then.
-        device = root[0].device
-        totals = (
-            add_lists([root, *others])
-            if len(root) > 1
-            else [_add([tensors[0] for tensors in (root, *others)], device)]
-        )
+        if len(lists[0]) == 1:  # A large tensor: on a GPU, torch.add is faster for it.
+            totals = [reduce_tensors([tensor for (tensor,) in lists], ordinal)]
+        else:
+            *others, root = lists
+            totals = add_lists([root, *others])
     else:
         totals = _reduce_packed(lists, ordinal)
     # `.data` creates a version counter for each sum (pytorch/pytorch#13594).

@@ -178,8 +178,9 @@ _REMEDY = (
 _DEPTH = 4
 #: The number of objects that are searched for a held module, at most.
 _MOST_OBJECTS = 10_000
-#: For the `id` and the class of each function and object that was checked, so that each is warned
-#: of once: a reference that removes the entry with the object, if the object can have one.
+#: The functions and objects that were checked, by `id` and class, so that each is warned of once.
+#: The value is a weak reference, which removes the entry when the object is freed, or None for an
+#: object that cannot have one.
 _checked: dict[tuple[int, type], Any] = {}
 
 
@@ -194,9 +195,10 @@ def warn_of_others(others: Iterable[Any], modules: Iterable[nn.Module]) -> None:
         held = find_held_module(each, lambda module: id(module) in tree)
         if held is not None:
             is_function = isinstance(each, FunctionType)
-            name = f"function {each.__qualname__}" if is_function else type(each).__qualname__
+            name = each.__qualname__ if is_function else type(each).__qualname__
+            subject = f"The function {name}" if is_function else f"An object of class {name}"
             warnings.warn(
-                f"The {name} is an attribute or a hook of a replicated "
+                f"{subject} is an attribute or a hook of a replicated "
                 f"module and refers to {_describe(held)}. All replicas use the "
                 f"original {_describe(held)} through it, not their copies. {_REMEDY}.",
                 stacklevel=2,

@@ -244,8 +244,8 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("expected", DIFFERENCES)
-def test_what_differs_has_no_drawn_numbers(expected):
-    found = {causes.what_differs("Error", text) for text in DIFFERENCES[expected]}
+def test_a_described_difference_has_no_drawn_numbers(expected):
+    found = {causes.describe_difference("Error", text) for text in DIFFERENCES[expected]}
     assert found == {f"Error: {expected}"}
 
 

@@ -100,9 +100,9 @@ def group() -> Iterator[None]:
 def take() -> list[str]:
     """Return the groups since the last call of this function.
 
-    A group is a text of the calls of hooks in the `group` of one replica, in order, or of
-    consecutive hooks of one kind outside of it: hooks of the replica or of the wrapper. The order
-    of replicas and of calls in backward is that of threads, so the groups are sorted.
+    The text of a group has the calls of hooks in order: the calls inside one block of `group`, or
+    consecutive calls of one kind and one class of module outside of such blocks. Threads decide
+    the order of replicas and of calls in backward, so the groups are sorted.
     """
     ordered = sorted(_entries, key=lambda each: each[0])
     _entries.clear()

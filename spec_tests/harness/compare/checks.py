@@ -35,8 +35,9 @@ def agree(
 ) -> None:
     """Fail unless ``call`` has the same outcome on the target and on all of ``baselines``.
 
-    A call that `early_reads` affects is not compared with torch.nn.parallel, and is counted. Nor
-    is a call whose dtype NCCL lacks, such as int16: torch.nn.parallel uses NCCL on CUDA.
+    A call that `early_reads` affects is not compared with torch.nn.parallel, and is counted. On
+    CUDA, torch.nn.parallel may raise an error for a dtype that NCCL lacks, such as int16. Such a
+    call is not compared with it either.
 
     Args:
         call: The call, made once on each implementation with new inputs.

@@ -1,4 +1,4 @@
-"""What fails: the error or the difference without the numbers that a test has drawn."""
+"""Descriptions of failures without drawn numbers, which group failures and identify records."""
 
 import re
 from collections.abc import Mapping
@@ -7,14 +7,14 @@ import pytest
 
 __all__ = [
     "ENDED",
+    "describe_difference",
+    "describe_failure",
     "find_cause",
     "group_by_cause",
     "group_key",
     "is_error",
     "key_of",
     "says_nothing",
-    "what_differs",
-    "what_differs_in",
 ]
 
 #: Matches the values in a text: indices of a path, containers, numbers, addresses, and texts in
@@ -74,18 +74,19 @@ def group_key(clause: str, cause: str) -> str:
     return f"{part}: {key_of(cause)}"
 
 
-def what_differs_in(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-    """Return what a failed test found, and the statement of the test that found it."""
+def describe_failure(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """Describe the failure of a test: its difference, and the statement that raised it."""
     own = [entry for entry in excinfo.traceback if entry.path == item.path]
     statement = " ".join(str(own[-1].statement).split()) if own else ""
-    found = what_differs(type(excinfo.value).__name__, str(excinfo.value))
+    found = describe_difference(type(excinfo.value).__name__, str(excinfo.value))
     return f"{found} in: {_cut(statement)}" if statement else found
 
 
-def what_differs(kind: str, text: str) -> str:
+def describe_difference(kind: str, text: str) -> str:
     """Return the class of an error and its text without drawn numbers.
 
-    Of a comparison, that is the fact that differs, and the names of all others that differ.
+    The text of a comparison names the first fact that differs, and then all other facts that
+    differ.
     """
     line = _find_line(text)
     if values := _TENSORS.fullmatch(line):

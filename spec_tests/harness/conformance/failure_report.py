@@ -70,7 +70,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     drawn = drawn_arguments(item, call.excinfo).items()
     # The repr of a call is code; other arguments need their names.
     arguments = [repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn]
-    differs = (DIFFERS, causes.what_differs_in(item, call.excinfo))
+    differs = (DIFFERS, causes.describe_failure(item, call.excinfo))
     return [("difference", text), failure, differs, *(("call", each) for each in arguments)]
 
 

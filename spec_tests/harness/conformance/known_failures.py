@@ -67,7 +67,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if call.excinfo is None or not hasattr(report, "wasxfail"):
         return
     records = item.stash.get(_KNOWN, [])
-    difference = causes.what_differs_in(item, call.excinfo)
+    difference = causes.describe_failure(item, call.excinfo)
     if any(record.explains(call.excinfo.value, difference) for record in records):
         return
     report.outcome = "failed"

@@ -71,8 +71,7 @@ class Divergence:
         failures: The expected failures. Each is the exception's class and a part of its text:
             ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
             fail the run.
-        differences: The expected failures as `causes.what_differs` describes them, with which
-            those of the tests must be equal. ``draft`` writes them.
+        differences: The expected texts of `causes.describe_failure`. ``draft`` writes them.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``.
