@@ -117,6 +117,17 @@ def test_copying_does_not_change_the_current_device(target, topology, name, curr
         assert torch.accelerator.current_device_index() == ordinal
 
 
+@clause("comm.devices.current-device-kept")
+@pytest.mark.parametrize("name", DESTINATION_CALLS)
+def test_joining_does_not_change_the_current_device(target, topology, name):
+    arguments = {**DESTINATION_CALLS[name], "destination": DeviceAt(2)}
+    call = PublicCall(f"comm.{name}", arguments)
+    ordinal = topology.device(0).index
+    with torch.accelerator.device_index(ordinal):
+        call.run(target, call.inputs(topology))
+        assert torch.accelerator.current_device_index() == ordinal
+
+
 @clause("comm.devices.current-streams")
 @pytest.mark.parametrize("name", DEVICES_CALLS)
 def test_copies_run_on_the_current_stream_of_the_destination(target, topology, name):
