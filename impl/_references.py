@@ -24,7 +24,10 @@ from weakref import WeakMethod, ref
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
+_hooked = nn.Module()
+_hooked.register_load_state_dict_pre_hook(print)  # type: ignore[no-untyped-call] # untyped
 #: The containers that are rebound: those whose iterator yields all their members, and mappings.
 _FLAT = frozenset({list, tuple, deque, set, frozenset})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
@@ -32,8 +35,11 @@ _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
 _REBOUND = _FLAT | _MAPPINGS | {MethodType, partial, ref, WeakMethod}
 #: The classes of objects that may call a function.
 _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
-#: The classes of the most frequent attributes that refer to no module.
-_PLAIN = frozenset({type(None), bool, int, float, str, Tensor, nn.Parameter, FunctionType})
+#: The classes of the most frequent objects that refer to no module, and of PyTorch's objects that
+#: refer to a module and are not called in a forward.
+_PLAIN = frozenset(
+    {type(None), bool, int, float, str, Tensor, nn.Parameter, RemovableHandle}
+).union(map(type, _hooked._load_state_dict_pre_hooks.values()))
 
 
 class References:
@@ -49,8 +55,8 @@ class References:
         self._replicas = replicas
         self._finds_objects = finds_objects
         self._kinds = _REBOUND.union(map(type, replicas)) - {type(None)}
-        #: The functions in attributes and hooks, and with ``finds_objects`` objects of other
-        #: classes. They are not rebound.
+        #: The functions in attributes and hooks, and with ``finds_objects`` those in containers,
+        #: and objects of other classes. They are not rebound.
         self.others: list[Any] = []
         # For the `id` of each object that was searched: the object, which keeps the `id` from
         # coming back, and whether it refers to a module.
@@ -64,19 +70,22 @@ class References:
         for name in names:
             value = values[name]
             kind = type(value)
-            if kind in _FUNCTIONS:
-                function = _function(value)
-                if type(function) is FunctionType:
-                    self.others.append(function)
+            function = _function(value) if kind in _FUNCTIONS else None
+            if type(function) is FunctionType:
+                self.others.append(function)
             if kind in self._kinds:
-                # Most containers hold numbers and names: `isdisjoint` is faster than a loop.
-                if kind in _FLAT and self._kinds.isdisjoint(map(type, value)):
+                # Most containers hold numbers and names: this is faster than a loop.
+                if kind in _FLAT and self._is_irrelevant({*map(type, value)}):
                     continue
                 if self._refers(value):
                     found.append(name)
-            elif self._finds_objects and kind not in _PLAIN:
+            elif self._finds_objects and value is not function and kind not in _PLAIN:
                 self.others.append(value)
         return found
+
+    def _is_irrelevant(self, kinds: set[type]) -> bool:
+        """Return whether no object of a class among ``kinds`` is rebound or warned of."""
+        return kinds <= _PLAIN if self._finds_objects else kinds.isdisjoint(self._kinds)
 
     def in_replica(self, value: Any, index: int) -> Any:
         """Return the counterpart of ``value`` in the replica ``index``."""
@@ -119,19 +128,25 @@ class References:
         """Return whether ``root`` refers to a module of the tree."""
         if id(root) in self._known:
             return self._known[id(root)][1]
+        refers = False
         searched: dict[int, Any] = {}
         pending = [root]
         while pending:
             value = pending.pop()
             if type(value) not in _REBOUND:
-                if value in self._replicas:
-                    self._known[id(root)] = root, True
-                    return True
+                refers = refers or value in self._replicas
             elif id(value) not in searched:
                 searched[id(value)] = value
-                pending += [each for each in _members(value) if type(each) in self._kinds]
-        self._known.update((key, (value, False)) for key, value in searched.items())
-        return False
+                for each in _members(value):
+                    if type(each) in self._kinds:
+                        pending.append(each)
+                    elif self._finds_objects and type(each) not in _PLAIN:
+                        self.others.append(each)
+        if refers:
+            self._known[id(root)] = root, True
+        else:
+            self._known.update((key, (value, False)) for key, value in searched.items())
+        return refers
 
 
 def _function(value: Any) -> Any:
@@ -172,7 +187,8 @@ def _members(value: Any) -> Sequence[Any] | set[Any]:
 #: The remedy that warnings and notes name.
 _REMEDY = (
     "Replicas rebind methods, partials, lists and dictionaries, not closures and other objects: "
-    "make the function a method of the module, or bind it with types.MethodType(function, module)"
+    "make the function a method of the module, or bind it with types.MethodType(function, module);"
+    " in place of an object, use a list, a dictionary or an attribute of the module"
 )
 #: The number of steps from an attribute to a held module, at most.
 _DEPTH = 4
@@ -195,10 +211,11 @@ def warn_of_others(others: Iterable[Any], modules: Iterable[nn.Module]) -> None:
         held = find_held_module(each, lambda module: id(module) in tree)
         if held is not None:
             is_function = isinstance(each, FunctionType)
-            name = each.__qualname__ if is_function else type(each).__qualname__
+            # The code has the function's own name, which a decorator may have replaced.
+            name = each.__code__.co_qualname if is_function else type(each).__qualname__
             subject = f"The function {name}" if is_function else f"An object of class {name}"
             warnings.warn(
-                f"{subject} is an attribute or a hook of a replicated "
+                f"{subject} is held by an attribute or a hook of a replicated "
                 f"module and refers to {_describe(held)}. All replicas use the "
                 f"original {_describe(held)} through it, not their copies. {_REMEDY}.",
                 stacklevel=2,

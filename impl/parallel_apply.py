@@ -180,6 +180,10 @@ def _reraise(
         raise
 
 
+#: The beginning of notes about the parameters of replicas.
+_COPIES = "The parameters of a replica are copies with a history."
+
+
 def _explain(
     error: Exception, index: int, module: object, device: torch.device, arguments: Any
 ) -> None:
@@ -197,9 +201,11 @@ def _explain(
             )
         elif "(torch.nn.Parameter or None expected)" in text:
             note = (
-                "The parameters of a replica are copies with a history. Only an nn.Parameter can "
-                "replace one: pass nn.Parameter values to load_state_dict(assign=True)."
+                f"{_COPIES} Only an nn.Parameter can replace one: pass nn.Parameter values to "
+                "load_state_dict(assign=True), and tie parameters in __init__."
             )
+        elif "requires_grad flags of leaf variables" in text:
+            note = f"{_COPIES} Freeze the parameters of the module outside of the forward."
         elif "same device" in text:
             note = device_note(module, device, arguments)
         if note is not None:

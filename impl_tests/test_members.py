@@ -204,6 +204,8 @@ class Slots:
         *(lambda layer: SimpleNamespace(x=[layer]), Slots, lambda layer: UserDict(a=layer)),
         *(lambda layer: MappingProxyType({"a": layer}), lambda layer: WeakSet([layer])),
         *(lambda layer: Slots(layer.forward), lambda layer: UserList([closure(layer)])),
+        *(lambda layer: [layer, Slots(layer)], lambda layer: {"a": [1, (Slots(layer),)]}),
+        *(lambda layer: [closure(layer)], lambda layer: partial(print, Slots(layer))),
     ],
 )
 def test_lanes_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
@@ -223,6 +225,23 @@ def test_lanes_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
     wrapper(torch.ones(2, 2))  # A second warning would be an error.
 
 
+def test_lanes_do_not_warn_of_objects_that_a_forward_does_not_call():
+    class Initialized(nn.Linear):
+        def __init__(self):
+            super().__init__(2, 2)
+            self.handles = [self.register_forward_pre_hook(self.initialize)]
+            self.register_load_state_dict_pre_hook(self.rename)
+
+        def initialize(self, *_):
+            self.handles[0].remove()
+
+        @staticmethod
+        def rename(*_):
+            pass
+
+    impl.DataParallel(Initialized(), LANES)(torch.ones(2, 2))  # A warning would be an error.
+
+
 @pytest.mark.parametrize(
     "function", [torch.tanh, lambda x: x, closure(nn.functional.relu), nn.Linear(2, 2).forward]
 )
@@ -230,6 +249,17 @@ def test_other_functions_stay_the_same_object_without_a_warning(function):
     module = Calls(lambda layer: function)
     for replica in impl.replicate(module, LANES, with_parameters=True):
         assert replica.function is module.function
+
+
+def test_a_forward_that_freezes_parameters_is_refused_with_a_note():
+    class Freezing(nn.Linear):
+        def forward(self, x):
+            self.weight.requires_grad = False
+            return super().forward(x)
+
+    with pytest.raises(RuntimeError, match="leaf") as caught:
+        impl.DataParallel(Freezing(2, 2), LANES)(torch.ones(2, 2))
+    assert "outside of the forward" in caught.value.__notes__[-1]
 
 
 def test_a_tensor_that_is_loaded_as_a_parameter_is_refused_with_a_note():
