@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 from impl_tests.samples import run_python
 from spec_tests.tests.python_source import (
     comparisons_with,
@@ -51,17 +49,14 @@ def name_of(path):
     return path.relative_to(ROOT / "impl").as_posix()
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_impl_does_not_use_the_reference(path):
-    used = [*imported_modules(path), *dotted_names(path)]
-    allowed = ("torch.nn.parallel", DDP) if name_of(path) == DDP_USER else ()
-    assert not [name for name in used if name.startswith(FORBIDDEN) and name not in allowed]
-    assert FORBIDDEN_C_FUNCTIONS.isdisjoint(used)
-
-
-def test_gradients_imports_only_distributed_data_parallel():
-    imported = [name for name in imported_modules(ROOT / "impl" / DDP_USER) if "parallel" in name]
-    assert imported == ["torch.nn.parallel", DDP]
+def test_only_one_file_uses_the_reference_and_only_its_public_class():
+    used = {
+        (name_of(path), name)
+        for path in IMPL
+        for name in [*imported_modules(path), *dotted_names(path)]
+        if name.startswith(FORBIDDEN) or name in FORBIDDEN_C_FUNCTIONS
+    }
+    assert used == {(DDP_USER, "torch.nn.parallel"), (DDP_USER, DDP)}
 
 
 def test_importing_impl_starts_no_thread_and_loads_no_optional_module():
@@ -74,19 +69,20 @@ assert threading.active_count() == 1
     assert completed.returncode == 0, completed.stderr
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_only_the_installation_contains_strings_with_names_of_the_reference(path):
+def test_only_the_installation_contains_strings_with_names_of_the_reference():
     # Code could pass such a string to `import_module`. impl_tests/test_installation.py
     # checks that the installation calls no object of the reference.
-    found = [text for text in strings(path) if text.startswith(FORBIDDEN)]
-    assert bool(found) == (name_of(path) == "extras/install.py")
+    found = {name_of(path) for path in IMPL if any(map(is_forbidden, strings(path)))}
+    assert found == {"extras/install.py"}
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_impl_imports_only_torch_and_the_standard_library(path):
-    allowed = {"torch", *sys.stdlib_module_names}
-    names = imported_modules(path)
-    assert not [n for n in names if not n.startswith(".") and n.split(".")[0] not in allowed]
+def is_forbidden(text):
+    return text.startswith(FORBIDDEN)
+
+
+def test_impl_imports_only_torch_and_the_standard_library():
+    names = {name for path in IMPL for name in imported_modules(path) if name[0] != "."}
+    assert {name.split(".")[0] for name in names} <= {"torch", *sys.stdlib_module_names}
 
 
 def test_impl_can_be_imported_without_the_reference():
@@ -95,13 +91,15 @@ def test_impl_can_be_imported_without_the_reference():
     assert completed.returncode == 0, completed.stderr
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_only_the_device_module_compares_device_types(path):
-    found = [name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES)]
-    found += [text for value in TYPE_VALUES for text in comparisons_with(path, value)]
-    assert bool(found) == (name_of(path) == "_devices.py")
+def test_only_the_device_module_compares_device_types():
+    assert {name_of(path) for path in IMPL if any(type_comparisons(path))} == {"_devices.py"}
 
 
-@pytest.mark.parametrize("path", IMPL, ids=name_of)
-def test_files_have_at_most_700_lines(path):
-    assert len(path.read_text().splitlines()) <= 700
+def type_comparisons(path):
+    yield from (name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES))
+    for value in TYPE_VALUES:
+        yield from comparisons_with(path, value)
+
+
+def test_files_have_at_most_700_lines():
+    assert [path for path in IMPL if len(path.read_text().splitlines()) > 700] == []

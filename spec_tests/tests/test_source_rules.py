@@ -36,20 +36,23 @@ def path_id(path):
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", SUITE, ids=path_id)
-def test_suite_imports_no_implementation(path):
-    assert not {name.split(".")[0] for name in imported_modules(path)} & set(FORBIDDEN)
+def test_suite_imports_no_implementation():
+    packages = {path_id(path): first_parts(imported_modules(path)) for path in SUITE}
+    assert [path for path, names in packages.items() if not names.isdisjoint(FORBIDDEN)] == []
 
 
-@pytest.mark.parametrize("path", SUITE, ids=path_id)
-def test_packages_import_packages_of_earlier_levels_only(path):
-    assert not misplaced_imports(path)
+def first_parts(names):
+    return {name.split(".")[0] for name in names}
 
 
-@pytest.mark.parametrize("path", SUITE, ids=path_id)
-def test_imports_from_other_packages_are_absolute(path):
+def test_packages_import_packages_of_earlier_levels_only():
+    assert [path for path in SUITE if misplaced_imports(path)] == []
+
+
+def test_imports_from_other_packages_are_absolute():
     # misplaced_imports ignores relative imports.
-    assert not [name for name in imported_modules(path) if name.startswith("..")]
+    found = [(path, name) for path in SUITE for name in imported_modules(path)]
+    assert [(path, name) for path, name in found if name.startswith("..")] == []
 
 
 def test_every_package_has_a_level():
@@ -86,12 +89,15 @@ def test_index_of_strategies_is_complete():
     assert sorted(indexed) == sorted(path.stem for path in files)
 
 
-@pytest.mark.parametrize("path", FILES_WITHOUT_TESTS, ids=path_id)
-def test_files_have_at_most_700_lines(path):
-    limit = 150 if path.name == "conftest.py" else 700
-    assert len(path.read_text().splitlines()) <= limit
+def test_files_have_at_most_700_lines():
+    lengths = {path: len(path.read_text().splitlines()) for path in FILES_WITHOUT_TESTS}
+    assert [path for path, length in lengths.items() if length > limit_of(path)] == []
 
 
-@pytest.mark.parametrize("path", ALL_FILES, ids=path_id)
-def test_functions_have_at_most_50_lines(path):
-    assert not [name for name, lines in function_lengths(path) if lines > 50]
+def limit_of(path):
+    return 150 if path.name == "conftest.py" else 700
+
+
+def test_functions_have_at_most_50_lines():
+    lengths = [(path, *each) for path in ALL_FILES for each in function_lengths(path)]
+    assert [each for each in lengths if each[-1] > 50] == []
