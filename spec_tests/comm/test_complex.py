@@ -6,7 +6,6 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities
 from spec_tests.oracle.tensors import concatenate_on_cpu, stack_on_cpu
 from spec_tests.strategies.comm import (
     broadcast_calls,
@@ -78,25 +77,6 @@ def test_gather_fills_a_complex_output(target, topology, call):
     inputs = call.inputs(topology)
     out = call.run(target, inputs)
     checks.same(out, concatenate_on_cpu(inputs["tensors"], inputs["dim"]), call)
-
-
-@clause("divergences.CO-1.complex-stays-complex")
-def test_reference_returns_real_views_of_complex_tensors(reference, topology):
-    tensor = counting((2, 3), torch.complex64, topology.device(0))
-    devices = topology.take(2)
-    found = [
-        reference.comm.scatter(tensor, devices, dim=1)[0],
-        reference.comm.broadcast(tensor, devices)[0],
-        reference.comm.broadcast_coalesced([tensor], devices)[0][0],
-        reference.comm.gather([tensor]),
-    ]
-    assert {tensor.dtype for tensor in found} == {torch.float32}
-    assert [tuple(tensor.shape) for tensor in found] == [
-        (2, 2, 2),
-        (2, 3, 2),
-        (2, 3, 2),
-        (2, 3, 2),
-    ]
 
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")
@@ -174,38 +154,3 @@ def test_complex_channels_last_chunks_stay_channels_last(target, topology):
     chunks = [spec.build(topology) for _ in range(2)]
     joined = target.functions.Gather.apply(topology.device(0), 0, *chunks)
     assert joined.is_contiguous(memory_format=torch.channels_last)
-
-
-@clause("divergences.CO-2.dims-are-the-tensors-own")
-def test_reference_splits_real_from_imaginary_parts(reference, topology):
-    tensor = counting((2, 3), torch.complex64, topology.device(0))
-    real, imaginary = reference.comm.scatter(tensor, topology.take(2), dim=-1)
-    assert [real.squeeze(-1).tolist(), imaginary.squeeze(-1).tolist()] == [
-        tensor.real.tolist(),
-        tensor.imag.tolist(),
-    ]
-    with pytest.raises(RuntimeError, match="last dimension of size 2"):
-        reference.functions.Scatter.apply(topology.take(2), None, -1, tensor)
-
-
-@clause("divergences.CO-2.every-input-by-itself")
-@pytest.mark.parametrize("dtypes", MIXED, ids=["complex-second", "complex-first"])
-def test_reference_refuses_real_beside_complex_chunks(reference, topology, dtypes):
-    chunks = [counting((2, 3), dtype, topology.device(0)) for dtype in dtypes]
-    with pytest.raises(RuntimeError, match="same number of dimensions"):
-        reference.functions.Gather.apply("cpu", 0, *chunks)
-
-
-@clause("divergences.CO-2.channels-last-stays")
-def test_reference_makes_complex_channels_last_row_major(reference, topology):
-    spec = TensorSpec((2, 3, 2, 2), torch.complex64, layout="channels_last")
-    chunks = [spec.build(topology) for _ in range(2)]
-    joined = reference.functions.Gather.apply(topology.device(0), 0, *chunks)
-    assert joined.is_contiguous()
-
-
-@clause("divergences.CO-2.real-beside-complex")
-def test_reference_refuses_complex_tensors_beside_real_ones(reference, topology):
-    capabilities.require("complex64")
-    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
-        _sum_real_and_complex(reference, topology.take(3))

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import failure_of
-from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
@@ -54,23 +53,6 @@ def test_tensors_without_dimensions_raise_value_error(target, topology, name):
         NO_DIMENSION[name].run(target, NO_DIMENSION[name].inputs(topology))
 
 
-@clause("divergences.CO-3.nothing-given")
-@pytest.mark.parametrize(
-    ("call", "error", "text"),
-    [
-        (NO_INPUT, IndexError, "list index out of range"),
-        (
-            NO_DIMENSION["gather"],
-            IndexError,
-            "Dimension specified as 0 but tensor has no dimensions",
-        ),
-    ],
-    ids=["reduce_add", "gather"],
-)
-def test_reference_raises_index_error_for_empty_calls(reference, topology, call, error, text):
-    refused(call, reference, topology, error, text)
-
-
 def _copies(target, topology, count, buffer_size):
     tensors = [counting((2, 2), torch.float32, topology.device(0)) for _ in range(count)]
     devices = [topology.device(0)] * 3
@@ -94,20 +76,6 @@ def test_broadcast_function_copies_for_a_repeated_device(target, topology):
     assert find_overlaps(address_ranges([tensor, copy])) == []
 
 
-@clause("divergences.CO-4.repeated-devices-get-copies")
-@pytest.mark.parametrize(("count", "aliased"), [(1, True), (2, False)], ids=["one", "two"])
-def test_reference_aliases_a_tensor_broadcast_alone(reference, topology, count, aliased):
-    tensors, (_, second, _) = _copies(reference, topology, count, BUFFER_SIZES[0])
-    assert (find_overlaps(address_ranges([tensors, second])) != []) == aliased
-
-
-@clause("divergences.CO-4.repeated-devices-get-copies")
-def test_reference_alias_has_a_separate_version_counter(reference, topology):
-    (tensor,), (_, (alias,), _) = _copies(reference, topology, 1, BUFFER_SIZES[0])
-    alias.zero_()
-    assert (tensor._version, int(tensor.count_nonzero())) == (0, 0)
-
-
 def _cpu_chunk_error(target, topology, index, **options):
     """Return the error of gather if chunk number ``index`` is on the CPU."""
     chunks = [dense(), dense()]
@@ -124,13 +92,3 @@ def test_error_for_a_cpu_chunk_is_the_same_with_and_without_out(target, topology
     without_out = _cpu_chunk_error(target, topology, index)
     with_out = _cpu_chunk_error(target, topology, index, out=dense((8, 3)))
     checks.same(without_out, with_out)
-
-
-@clause("divergences.CO-5.one-text")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-@pytest.mark.parametrize(
-    ("options", "device"), [({}, "cpu"), ({"out": dense((8, 3))}, "'cpu'")], ids=["new", "out"]
-)
-def test_reference_quotes_the_device_only_with_out(reference, topology, index, options, device):
-    text = _cpu_chunk_error(reference, topology, index, **options).text
-    assert text.endswith(f"tensor at index {index} has device {device}")

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import Tensor
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
@@ -26,12 +25,3 @@ def test_copies_of_comm_have_the_class_of_their_tensor(target, topology, name):
     topology.require(distinct=2)
     copies = COPIES[name](target.comm, tensor, topology.take(2))
     checks.same([type(copy) for copy in copies], [Named] * 2, name)
-
-
-@COPIES_CLAUSE
-@pytest.mark.parametrize("name", COPIES)
-def test_reference_copies_are_plain_tensors(reference, topology, name):
-    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Named)
-    topology.require(distinct=2)
-    *_, copy = COPIES[name](reference.comm, tensor, topology.take(2))
-    checks.same(type(copy), Tensor, name)

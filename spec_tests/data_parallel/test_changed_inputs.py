@@ -140,12 +140,3 @@ def test_the_version_of_an_input_that_no_replica_changes_stays(target, lanes):
     parallel(x).sum().backward()
     saved.backward()
     checks.same(weight.grad, x.sum(0))
-
-
-@clause("divergences.DP-7.changed-inputs-train")
-def test_reference_reports_the_version_of_a_changed_input(reference, topology):
-    device = topology.device(0)
-    module = ChangesInputs("relu").to(device)
-    parallel = one_after_the_other(reference)(module, [device] * 2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        run(parallel, module, device)

@@ -342,22 +342,3 @@ def test_fullgraph_with_several_devices_is_refused(target, topology, compilation
     )
     with pytest.raises(Exception, match=r"compile the module itself"):
         compiled(rows(topology, 4))
-
-
-@SEVERAL_CLAUSE
-@SURROUNDING_CLAUSE
-@pytest.mark.filterwarnings("ignore:Dynamo does not know how to trace")
-def test_torch_compile_traces_the_code_of_the_reference(reference, topology):
-    wrapper = wrapped(reference, topology, 2)
-    train_step(torch.compile(wrapper, backend=CountingBackend()), wrapper, rows(topology, 4))
-    assert count_frames() > 10
-
-
-@ONE_CLAUSE
-@UNTRACED_CLAUSE
-@FULLGRAPH_CLAUSE
-@pytest.mark.parametrize("devices", [1, 2])
-def test_reference_refuses_fullgraph(reference, topology, devices):
-    wrapper = wrapped(reference, topology, devices)
-    with pytest.raises(Exception, match="marked as skipped"):
-        torch.compile(wrapper, backend="eager", fullgraph=True)(rows(topology, 4))

@@ -83,14 +83,3 @@ def test_a_trace_of_several_devices_is_refused(target, topology, make, grad):
         torch.jit.trace(traced, torch.rand(4, 4).to(topology.device(0)), check_trace=False)
     assert "trace the module itself, which is `wrapper.module`" in str(raised.value)
     checks.same(module.calls, [])
-
-
-@REFUSED_CLAUSE
-@EVERY_CALL
-def test_reference_traces_the_results_of_several_devices_as_constants(reference, topology, name):
-    module, x = CallRecorder().to(topology.device(0)), torch.rand(4, 4).to(topology.device(0))
-    call = CALLS[name](reference, module, topology.take(2))
-    with torch.no_grad():
-        traced = torch.jit.trace(call, x, check_trace=False)
-        found, expected = traced(x + 1), call(x)
-    checks.same(found, expected, name)

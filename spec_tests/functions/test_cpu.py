@@ -1,6 +1,5 @@
 """CPU outputs and sums that the reference's Functions refuse: FN-3 to FN-5."""
 
-import sys
 import warnings
 
 import pytest
@@ -8,16 +7,13 @@ import torch
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.topology import not_run
 from spec_tests.oracle.gradients import gradient_snapshot
-from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
+from spec_tests.strategies.calls import build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
 CPUS = {"string": "cpu", "string-with-index": "cpu:0", "device": torch.device("cpu")}
-NO_CPU = "Gather function not implemented for CPU tensors"
 
 
 class OnCpu(nn.Module):
@@ -57,24 +53,6 @@ def test_backward_to_a_cpu_input_emits_no_warning(target, topology):
     assert (gradient.device.type, gradient.unique().tolist()) == ("cpu", [3.0])
 
 
-@pytest.mark.parametrize("cpu", CPUS.values(), ids=CPUS.keys())
-@clause("divergences.FN-3.any-spelling-of-the-cpu")
-def test_reference_refuses_the_cpu_as_an_output_device(reference, topology, cpu):
-    module = nn.Linear(2, 2, device=topology.device(0))
-    with pytest.raises(ValueError, match="Expected a non cpu device"):
-        reference.data_parallel.DataParallel(module, topology.take(2), output_device=cpu)
-
-
-@clause("divergences.FN-3.no-warning-without-minus-one")
-def test_reference_warns_in_the_backward_of_a_cpu_input(reference, topology):
-    if getattr(sys.flags, "context_aware_warnings", False):
-        not_run("this Python does not record warnings of other threads")
-    rows = torch.ones((4, 2), requires_grad=True)
-    chunks = reference.functions.Scatter.apply(topology.take(2), None, 0, rows)
-    with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
-        torch.autograd.grad(chunks, rows, list(chunks))
-
-
 @clause("divergences.FN-4.cpu-outputs-are-gathered")
 def test_outputs_on_the_cpu_are_gathered_on_the_cpu(target, topology):
     rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
@@ -98,12 +76,6 @@ def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
     )
 
 
-@clause("divergences.FN-4.cpu-outputs-are-gathered")
-def test_reference_refuses_chunks_on_the_cpu(reference, topology):
-    call = ApplyCall("Gather", (DeviceAt(0), 0), (dense(slot=None), dense(slot=None)))
-    refused(call, reference, topology, AssertionError, NO_CPU)
-
-
 def _sum_on_second_device(library, topology):
     addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
     (total,) = library.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
@@ -117,10 +89,3 @@ def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
     assert [first.device, second.device] == topology.take(2)
     checks.same(first.cpu(), second.cpu())
     checks.same(first, 2 * dense().build(topology))
-
-
-@clause("divergences.FN-5.sums-anywhere-have-gradients")
-def test_reference_refuses_backward_of_a_sum_on_another_device(reference, topology):
-    topology.require(distinct=2)
-    with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]"):
-        _sum_on_second_device(reference, topology)

@@ -50,10 +50,3 @@ def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, cr
         outputs.sum(), parameters, create_graph=create_graph, allow_unused=True
     )
     assert [gradient is None for gradient in found] == [False, True]
-
-
-@clause("divergences.FN-1.unused-stay-without-gradient")
-def test_reference_gives_an_unused_parameter_a_zero_gradient(reference, topology):
-    module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
-    backward_of_sum(reference.data_parallel.DataParallel(module, topology.take(2)), rows(topology))
-    assert module.layers[1].weight.grad.unique().tolist() == [0.0]

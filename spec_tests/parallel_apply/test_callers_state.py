@@ -4,8 +4,6 @@ PA-1: autocast. PA-2: inference mode. PA-7: missing devices. PA-8: context varia
 default device.
 """
 
-import sys
-
 import pytest
 import torch
 from hypothesis import example, given
@@ -16,7 +14,6 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_modules import state_probes
 from spec_tests.strategies.thread_state import (
     CURRENT_DEVICE,
@@ -91,12 +88,6 @@ def test_modules_compute_in_the_callers_autocast_dtype(target, topology):
         assert apply_to_squares(target, topology, ProductDtype()) == [torch.bfloat16] * 2
 
 
-@clause("divergences.PA-1.autocast-reaches-the-modules")
-def test_reference_drops_the_autocast_dtype(reference, topology):
-    with torch.autocast(topology.accelerator, dtype=torch.bfloat16):
-        assert torch.bfloat16 not in apply_to_squares(reference, topology, ProductDtype())
-
-
 @clause("divergences.PA-2.inference-mode-reaches-the-modules")
 @example(count=2)
 @given(count=COUNTS)
@@ -123,12 +114,6 @@ def test_replicas_make_inference_tensors_if_grad_mode_is_on_too(target, topology
     assert states == [True] * 3
 
 
-@clause("divergences.PA-2.inference-mode-reaches-the-modules")
-def test_reference_makes_no_inference_tensors(reference, topology):
-    with torch.inference_mode():
-        assert apply_to_squares(reference, topology, IsInference()) == [False, False]
-
-
 @clause("divergences.PA-7.devices-follow-the-inputs")
 @pytest.mark.parametrize("devices", [None, [None] * 3], ids="devices={}".format)
 @pytest.mark.parametrize("keywords", [False, True], ids="keywords={}".format)
@@ -141,14 +126,6 @@ def test_a_module_without_device_runs_on_the_device_of_its_first_tensor(
     named = [{"x": tensor} if keywords else {} for tensor in tensors]
     found = target.parallel_apply.parallel_apply([CurrentDevice()] * 3, inputs, named, devices)
     assert found == [tensor.device.index for tensor in tensors]
-
-
-@clause("divergences.PA-7.devices-follow-the-inputs")
-def test_reference_runs_modules_without_device_on_the_current_one(reference, topology):
-    topology.require(distinct=2)
-    inputs = [torch.ones(1, device=topology.device(1)), "no tensor"]
-    found = reference.parallel_apply.parallel_apply([CurrentDevice()] * 2, inputs)
-    assert found == [torch.accelerator.current_device_index()] * 2
 
 
 @clause("divergences.PA-8.context-reaches-the-modules")
@@ -178,14 +155,3 @@ def test_modules_see_the_callers_settings_of_the_compiler(target, topology):
     with torch._dynamo.config.patch(suppress_errors=True):
         found = run(target, topology, [SuppressesErrors(), SuppressesErrors()])
     assert found == [True, True]
-
-
-@clause("divergences.PA-8.context-reaches-the-modules")
-@pytest.mark.parametrize("state", [IN_CONTEXT, ON_DEVICE], ids=repr)
-def test_reference_does_not_pass_on_context_and_default_device(reference, topology, state):
-    if state is IN_CONTEXT and getattr(sys.flags, "thread_inherit_context", False):
-        not_run("new threads of this Python inherit the context variables")
-    default_state = visible_states(topology.take(2))
-    found, expected = found_and_expected(reference, topology, state, 2)
-    assert found == default_state
-    assert found != expected

@@ -50,13 +50,6 @@ def test_replicas_cast_the_current_parameters(target, topology, earlier):
 
 
 @VALUES_CLAUSE
-def test_reference_uses_earlier_casts_in_the_first_replica(reference, topology):
-    _, (found, expected) = casts_of_the_current_parameters(wrapped(reference, topology))
-    checks.same(found[:2], expected[:2] / 2)
-    checks.same(found[2:], expected[2:])
-
-
-@VALUES_CLAUSE
 def test_modules_flush_the_same_denormal_numbers(target, topology):
     before = products(target, topology, 0.5)  # Threads that are kept have begun before the change.
     if not torch.set_flush_denormal(True):

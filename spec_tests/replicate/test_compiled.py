@@ -113,22 +113,3 @@ def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
         (gradient,) = torch.autograd.grad(found.sum(), module[0].weight)
         checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
-
-
-@UNCHANGED_CLAUSE
-@EVERY_COMPILATION
-def test_reference_removes_the_parameters_of_a_compiled_module(reference, topology, compilation):
-    module = CompiledNetwork(LINEAR, compilation, "eager").build(topology)
-    reference.replicate.replicate(module, topology.take(1))
-    names = [name for name, _ in module.named_parameters() if "_orig_mod" in name]
-    checks.same(names, [], compilation)
-
-
-@OUTPUTS_CLAUSE
-@GRADIENTS_CLAUSE
-def test_reference_replica_uses_the_weights_of_the_module_compiled_in_place(reference, topology):
-    module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology)
-    rows = torch.ones(2, 4, device=topology.device(0))
-    [replica] = reference.replicate.replicate(module, topology.take(1))
-    replica[0].weight = torch.zeros_like(replica[0].weight)
-    checks.same(replica(rows), module(rows))

@@ -1,6 +1,5 @@
 """Complex parameters and buffers, which the reference mishandles: RE-5 and RE-6."""
 
-import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -9,7 +8,6 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
 
@@ -41,16 +39,6 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     assert first.buffer is module.buffer
 
 
-@OBJECTS_CLAUSE
-@given(count=st.integers(1, 3))
-def test_reference_first_replica_has_views_of_complex_parameters(reference, topology, count):
-    capabilities.require("complex64")
-    module = EdgeCaseModule("complex").build(topology)
-    first, *_ = reference.replicate.replicate(module, topology.take(count), True)
-    checks.same(list(first.parameters()), [])
-    checks.same(first.scale.data_ptr(), module.scale.data_ptr())
-
-
 @OFFSETS_CLAUSE
 @given(specs=SPECS, slots=device_slots(), detach=st.booleans())
 @example(specs=[TensorSpec((1,)), TensorSpec((2,), torch.complex64)], slots=(0, 1), detach=False)
@@ -63,15 +51,3 @@ def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs,
     ]
     expected = [[tensor.detach().cpu() for tensor in built]] * len(slots)
     checks.same(snapshot(found, {}), snapshot(expected, {}), specs)
-
-
-@OFFSETS_CLAUSE
-@given(slots=device_slots(min_size=2))
-def test_reference_fails_on_complex_parameters_after_an_odd_number_of_reals(
-    reference, topology, slots
-):
-    capabilities.require("complex64")
-    tensors = [torch.ones(1), torch.ones(2, dtype=torch.complex64)]
-    module = nn.ParameterList(tensors).to(topology.device(slots[0]))
-    with pytest.raises(RuntimeError, match="storage_offset divisible by 2"):
-        reference.replicate.replicate(module, topology.take(slots))

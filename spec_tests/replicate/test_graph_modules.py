@@ -68,11 +68,3 @@ def test_graph_modules_are_trained_like_the_unwrapped_module(target, topology, m
     wrapper = target.data_parallel.DataParallel(module, topology.take(devices))
     checks.same(wrapper(rows).tolist(), module(rows).tolist())
     checks.same(gradients(module, wrapper(rows)), gradients(module, module(rows)))
-
-
-@TRAINED_CLAUSE
-@EVERY_MAKER
-def test_reference_cannot_assign_the_parameters_of_graph_modules(reference, topology, make):
-    module = make(ClassToken()).to(topology.device(0))
-    with pytest.raises(TypeError, match=r"cannot assign '.*' as parameter '(token|weight)'"):
-        reference.replicate.replicate(module, topology.take((0, 1)))

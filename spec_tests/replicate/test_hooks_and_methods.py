@@ -50,15 +50,6 @@ def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-@METHODS_CLAUSE
-@given(slots=device_slots())
-def test_reference_leaves_methods_bound_to_the_module(reference, topology, slots):
-    module = ModuleWithStoredMethods().to(topology.device(slots[0]))
-    for replica in reference.replicate.replicate(module, topology.take(slots)):
-        expected = {"own_method": module, "child_method": module.child, "forward": replica}
-        checks.same(get_method_owners(replica), expected, slots)
-
-
 def _dictionaries(module):
     """Return the hook dictionaries of ``module`` and of all its submodules."""
     return [
@@ -100,15 +91,6 @@ def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     checks.same(found, [expected] * len(slots))
 
 
-@HOOKS_CLAUSE
-@given(slots=device_slots())
-def test_reference_shares_hook_dictionaries(reference, topology, slots):
-    module = LINEAR.build(topology, slots[0])
-    replicas = reference.replicate.replicate(module, topology.take(slots))
-    shared = [[*map(id, _dictionaries(replica))] for replica in replicas]
-    checks.same(shared, [[*map(id, _dictionaries(module))]] * len(slots), slots)
-
-
 @DEEPCOPY_CLAUSE
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 @example(spec=LINEAR, slots=(0, 1), detach=False)
@@ -138,12 +120,3 @@ def test_changes_of_a_deepcopied_replica_do_not_change_the_module(target, topolo
 
 def _require_grad(tensors):
     return {name: tensor.requires_grad for name, tensor in tensors.items()}
-
-
-@DEEPCOPY_CLAUSE
-@given(spec=module_specs(kinds=("linear", "tanh")), slots=device_slots())
-def test_reference_refuses_to_deepcopy_replicas(reference, topology, spec, slots):
-    module = spec.append(Layer("linear")).build(topology, slots[0])
-    for replica in reference.replicate.replicate(module, topology.take(slots)):
-        with pytest.raises(RuntimeError, match="Only Tensors created explicitly by the user"):
-            copy.deepcopy(replica)

@@ -104,13 +104,3 @@ def test_replicas_are_trained_or_refused_as_the_module(target, topology, name):
 @pytest.mark.parametrize("name", sorted(VIEWED))
 def test_gradients_of_viewed_parameters_are_those_of_the_module(target, topology, name):
     assert_replicas_compute_as_the_module(target, topology, name, torch.enable_grad)
-
-
-@INFERENCE_CLAUSE
-def test_reference_returns_the_gradient_of_a_part_of_the_batch(reference, topology):
-    topology.require(distinct=2)
-    device = topology.device(0)
-    module, x = build([[linear]], device), torch.ones(4, 4, device=device)
-    compute(reference.data_parallel.DataParallel(module, topology.take([0, 1])), x)
-    assert module[0].bias.grad.tolist() == [4.0] * 4
-    assert set(module[0].weight.grad.flatten().tolist()) == {2.0}

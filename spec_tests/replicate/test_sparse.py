@@ -63,14 +63,6 @@ def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
     checks.same(module.weight.grad.tolist(), rows.sum(0).tolist())
 
 
-@BUFFERS_CLAUSE
-@EVERY_COMPRESSED_LAYOUT
-def test_reference_cannot_copy_compressed_buffers(reference, topology, layout):
-    module = Graph(sparse(topology, layout, 4))
-    with pytest.raises(RuntimeError, match="tensors do not have is_contiguous"):
-        reference.replicate.replicate(module, topology.take((0, 1)))
-
-
 @REFUSED_CLAUSE
 @EVERY_LAYOUT
 def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topology, layout):
@@ -78,12 +70,3 @@ def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topolo
     module[0].sparse_weight = nn.Parameter(sparse(topology, layout, 4))
     with pytest.raises(NotImplementedError, match=rf"^0\.sparse_weight .*{layout}"):
         target.replicate.replicate(module, topology.take((0, 1)))
-
-
-@REFUSED_CLAUSE
-@EVERY_LAYOUT
-def test_reference_refuses_a_sparse_parameter_without_its_name(reference, topology, layout):
-    module = nn.Module()
-    module.sparse_weight = nn.Parameter(sparse(topology, layout, 4))
-    with pytest.raises(RuntimeError, match=r"^(?!.*sparse_weight)"):
-        reference.replicate.replicate(module, topology.take((0, 1)))

@@ -60,16 +60,6 @@ def test_a_module_reads_the_attributes_of_its_parameters_in_every_replica(target
     checks.same(net.plain.grad.tolist(), [4.0, 4.0, 4.0])
 
 
-@ATTRIBUTES_CLAUSE
-@given(slots=device_slots(min_size=2))
-def test_reference_drops_the_attributes_of_parameters(reference, topology, slots):
-    net = Net(topology.device(slots[0]))
-    for replica in reference.replicate.replicate(net, topology.take(slots)):
-        checks.same(
-            [hasattr(replica.plain, "axis"), hasattr(replica.quantized, "state")], [False] * 2
-        )
-
-
 @CLASSES_CLAUSE
 @given(slots=device_slots(), detach=st.booleans())
 def test_copies_of_buffers_have_their_own_class(target, topology, slots, detach):
@@ -77,12 +67,6 @@ def test_copies_of_buffers_have_their_own_class(target, topology, slots, detach)
     for replica in target.replicate.replicate(net, topology.take(slots), detach):
         found = [type(replica.before), type(replica.named), type(replica.after)]
         checks.same(found, [Tensor, Named, Tensor])
-
-
-@CLASSES_CLAUSE
-def test_reference_copies_a_buffer_of_a_subclass_to_a_plain_tensor(reference, topology):
-    replicas = reference.replicate.replicate(Net(topology.device(0)), topology.take((0, 1)))
-    checks.same([type(replica.named) for replica in replicas][1], Tensor)
 
 
 def make_pair(topology):
@@ -112,10 +96,3 @@ def test_gradients_of_wrapper_parameters_are_summed(target, topology):
     for replica in target.replicate.replicate(net, topology.take((0, 1))):
         (replica.weight * 2).sum().backward()
     checks.same((net.weight.grad.a.tolist(), net.weight.grad.b.tolist()), ([4.0] * 3,) * 2)
-
-
-@WRAPPERS_CLAUSE
-def test_reference_copies_wrapper_parameters_to_plain_tensors(reference, topology):
-    topology.require(distinct=2)
-    replicas = reference.replicate.replicate(make_pair(topology), topology.take((0, 1)), True)
-    checks.same(type(replicas[1].weight), Tensor)

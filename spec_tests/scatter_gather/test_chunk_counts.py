@@ -69,21 +69,6 @@ def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
     checks.same([len(inputs), len(kwargs)], [case.chunk_count] * 2, case)
 
 
-@FOLLOW_CLAUSE
-@given(case=few_rows())
-def test_reference_pads_the_inputs_with_empty_tuples(reference, topology, case):
-    arguments = (case.tensor(topology),), {"flag": 3}
-    inputs, kwargs = reference.scatter_gather.scatter_kwargs(
-        *arguments, topology.take(case.devices)
-    )
-    checks.same(kwargs, ({"flag": 3},) * case.devices, case)
-    checks.same(
-        [len(args) for args in inputs],
-        [1] * case.chunk_count + [0] * (case.devices - case.chunk_count),
-        case,
-    )
-
-
 @UNEVEN_CLAUSE
 @given(case=unequal_chunk_counts())
 @example(case=UnequalChunkCounts((8, 2), 4))
@@ -100,14 +85,6 @@ def test_arguments_with_different_chunk_counts_are_refused(target, topology, cas
     )
 
 
-@UNEVEN_CLAUSE
-@given(case=unequal_chunk_counts())
-def test_reference_drops_rows_of_arguments_with_more_chunks(reference, topology, case):
-    found = reference.scatter_gather.scatter(case.tensors(topology), topology.take(case.devices))
-    kept = [sum(len(chunk) for chunk in chunks) for chunks in zip(*found, strict=True)]
-    assert kept != list(case.rows)
-
-
 @UNEVEN_KEYWORD_CLAUSE
 @given(case=unequal_chunk_counts(), positional=st.integers(1, 4))
 @example(case=UnequalChunkCounts((8, 2), 4), positional=1)
@@ -120,17 +97,6 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
     checks.same(
         missing_texts(caught.value, ["args[0]", "kwargs['y'][0]", *case.error_texts()]), []
     )
-
-
-@UNEVEN_KEYWORD_CLAUSE
-@pytest.mark.parametrize(("positional", "lengths"), [(1, [4, 2]), (2, [4, 2]), (3, [4, 4])])
-def test_reference_result_depends_on_the_positional_count(
-    reference, topology, positional, lengths
-):
-    first, second = UnequalChunkCounts((8, 2), 4).tensors(topology)
-    arguments = (first,) * positional, {"y": second}
-    found = reference.scatter_gather.scatter_kwargs(*arguments, topology.take(4))
-    checks.same([len(arguments) for arguments in found], lengths)
 
 
 @SCALARS_CLAUSE
@@ -159,11 +125,3 @@ def test_gradients_of_the_copies_of_a_scalar_are_summed(target, topology, slots)
     copies = target.scatter_gather.scatter(scalar, topology.take(slots))
     torch.autograd.backward(list(copies), [cotangent(copy) * 3 for copy in copies])
     checks.same(scalar.grad.item(), 3.0 * len(slots), slots)
-
-
-@SCALARS_CLAUSE
-@given(slots=device_slots())
-def test_reference_refuses_scalars(reference, topology, slots):
-    scalar = torch.tensor(7, device=topology.device(0))
-    with pytest.raises(RuntimeError, match="chunk expects at least a 1-dimensional tensor"):
-        reference.scatter_gather.scatter([scalar], topology.take(slots))

@@ -20,10 +20,6 @@ from spec_tests.strategies.stateful_containers import (
     Batch,
     Frozen,
     batches,
-    config,
-    counter,
-    default_dict,
-    named_table,
 )
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
@@ -54,14 +50,6 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     )
 
 
-@DATACLASSES_CLAUSE
-@given(slots=device_slots())
-def test_reference_passes_the_same_dataclass_to_every_replica(reference, topology, slots):
-    batch = build_tensors(Batch(ROWS), topology)
-    found = reference.scatter_gather.scatter([batch], topology.take(slots))
-    checks.same([result is batch for [result] in found], [True] * len(slots))
-
-
 @JOINED_DATACLASSES_CLAUSE
 @given(spec=batches(PARTS), slots=device_slots())
 @example(spec=Batch(ROWS), slots=(0, 1))
@@ -70,14 +58,6 @@ def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
     replicas = target.scatter_gather.scatter([batch, ROWS.build(topology)], topology.take(slots))
     found = target.scatter_gather.gather([replica for replica, _ in replicas], topology.device(0))
     checks.same(snapshot(found, {}), snapshot(batch, {}), spec)
-
-
-@JOINED_DATACLASSES_CLAUSE
-@given(slots=device_slots())
-def test_reference_cannot_join_dataclasses(reference, topology, slots):
-    outputs = [Batch(torch.ones(1, device=device)) for device in topology.take(slots)]
-    with pytest.raises(TypeError, match="'Batch' object is not iterable"):
-        reference.scatter_gather.gather(outputs, topology.device(0))
 
 
 @EMPTY_CLAUSE
@@ -90,13 +70,6 @@ def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows,
     checks.same([result.first for result in found], [{"nothing": NoFields()}] * len(chunks), slots)
 
 
-@EMPTY_CLAUSE
-@given(slots=device_slots())
-def test_reference_returns_no_chunks_for_an_empty_named_tuple(reference, topology, slots):
-    tensor = torch.arange(4).to(topology.device(0))
-    checks.same(reference.scatter_gather.scatter((tensor, NoFields()), topology.take(slots)), [])
-
-
 @SCATTERED_MAPPINGS_CLAUSE
 @EVERY_MAPPING
 @given(slots=device_slots())
@@ -107,32 +80,6 @@ def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topolo
     checks.same([get_metadata(result) for [result] in found], [get_metadata(mapping)] * len(slots))
     members = [(list(result), result["b"].tolist(), result["a"]) for [result] in found]
     checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
-
-
-@SCATTERED_MAPPINGS_CLAUSE
-@pytest.mark.parametrize("kind", [config, named_table], ids="{0.__name__}".format)
-@given(slots=device_slots())
-def test_reference_loses_attributes_of_a_mapping(reference, topology, kind, slots):
-    mapping = kind(b=torch.arange(len(slots)).to(topology.device(0)), a=3)
-    found = reference.scatter_gather.scatter([mapping], topology.take(slots))
-    assert get_metadata(mapping) not in [get_metadata(result) for [result] in found]
-
-
-@SCATTERED_MAPPINGS_CLAUSE
-@given(slots=device_slots())
-def test_reference_counts_the_entries_of_a_counter(reference, topology, slots):
-    found = reference.scatter_gather.scatter([counter(b=2, a=3)], topology.take(slots))
-    checks.same(found, [[{("b", 2): 1, ("a", 3): 1}]] * len(slots), slots)
-
-
-@SCATTERED_MAPPINGS_CLAUSE
-@given(slots=device_slots())
-def test_reference_cannot_rebuild_a_default_dict(reference, topology, slots):
-    outputs = [default_dict(b=torch.ones(1, device=device)) for device in topology.take(slots)]
-    with pytest.raises(TypeError, match="first argument must be callable or None"):
-        reference.scatter_gather.scatter(outputs[0], topology.take(slots))
-    with pytest.raises(TypeError, match="first argument must be callable or None"):
-        reference.scatter_gather.gather(outputs, topology.device(0))
 
 
 @JOINED_MAPPINGS_CLAUSE

@@ -87,13 +87,6 @@ def test_strings_in_containers_are_gathered_into_a_list(target, topology, values
     checks.same(found, {"name": [values, ["same"] * len(values)]}, outputs)
 
 
-@STRINGS_CLAUSE
-@given(values=texts)
-def test_reference_gathers_strings_into_the_repr_of_a_map_object(reference, topology, values):
-    found = reference.scatter_gather.gather(values, topology.device(0))
-    checks.same(found.startswith("<map object at 0x"), True, values)
-
-
 @NUMBERS_CLAUSE
 @given(values=numbers)
 @example(values=[1, 2])
@@ -113,26 +106,12 @@ def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, value
     checks.same((type(found), len(found.left), found.right), (Typed, len(values), values), values)
 
 
-@NUMBERS_CLAUSE
-@given(values=numbers)
-def test_reference_refuses_numbers(reference, topology, values):
-    with pytest.raises(TypeError, match="object is not iterable"):
-        reference.scatter_gather.gather(values, topology.device(0))
-
-
 @OTHERS_CLAUSE
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
 def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
     found = target.scatter_gather.gather([(value,) for value in values], topology.device(0))
     checks.same([*map(id, found[0])], [*map(id, values)], values)
-
-
-@OTHERS_CLAUSE
-@given(count=st.integers(1, 4))
-def test_reference_refuses_an_object_that_is_not_iterable(reference, topology, count):
-    with pytest.raises(TypeError, match="'Opaque' object is not iterable"):
-        reference.scatter_gather.gather([Opaque()] * count, topology.device(0))
 
 
 @FAILING_CLAUSE
@@ -152,14 +131,6 @@ def test_failing_iterables_are_gathered_into_a_list(target, topology, make, coun
     assert type(listed) is list
     checks.same([*map(id, listed)], [*map(id, values)], values)
     checks.same(joined, torch.cat([tensor.to(devices[0]) for tensor in tensors]))
-
-
-@FAILING_CLAUSE
-@given(make=failing, count=st.integers(1, 4))
-def test_reference_propagates_the_errors_of_iterables(reference, topology, make, count):
-    values = [make(device) for device in topology.take(count)]
-    with pytest.raises((AttributeError, TypeError), match=values[0].error_text):
-        reference.scatter_gather.gather(values, topology.device(0))
 
 
 def _pair(value, tensor, depth, first):
@@ -200,18 +171,3 @@ def test_none_beside_tensors_is_refused(target, topology, mask, nested):
         target.scatter_gather.gather(outputs, topology.device(0))
     texts = [_replica_list(mask, True), _replica_list(mask, False), *["['x'][1]"] * nested]
     checks.same(missing_texts(caught.value, texts), [], mask)
-
-
-@NONE_CLAUSE
-@given(mask=masks)
-def test_reference_drops_the_tensors_after_none(reference, topology, mask):
-    outputs = [output["x"][1] for output in _outputs(topology, [True, *mask])]
-    checks.same(reference.scatter_gather.gather(outputs, topology.device(0)), None, mask)
-
-
-@NONE_CLAUSE
-@given(mask=masks)
-def test_reference_fails_on_none_after_tensors(reference, topology, mask):
-    outputs = [output["x"][1] for output in _outputs(topology, [False, *mask])]
-    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'device'"):
-        reference.scatter_gather.gather(outputs, topology.device(0))

@@ -110,15 +110,6 @@ def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
     checks.same(wrapper(batch).tolist(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0], kind)
 
 
-@SPLIT_CLAUSE
-@EVERY_KIND
-@given(slots=device_slots(min_size=2))
-def test_reference_passes_the_same_mapping_to_every_replica(reference, topology, kind, slots):
-    mapping = kind({"x": torch.arange(4).to(topology.device(0))})
-    found = reference.scatter_gather.scatter([mapping], topology.take(slots))
-    checks.same([chunk is mapping for [chunk] in found], [True] * len(slots), slots)
-
-
 @REFUSED_CLAUSE
 @pytest.mark.parametrize("kind", [Rows, sized], ids=["arguments", "size"])
 @given(slots=device_slots())
@@ -126,11 +117,3 @@ def test_a_mapping_that_cannot_be_rebuilt_is_refused_by_its_path(target, topolog
     inputs = [{"batch": kind(4, topology.device(0))}]
     with pytest.raises(TypeError, match=r"inputs\[0\]\['batch'\]: a (Rows|Sized) with tensors"):
         target.scatter_gather.scatter(inputs, topology.take(slots))
-
-
-@REFUSED_CLAUSE
-@given(slots=device_slots())
-def test_reference_passes_a_mapping_that_cannot_be_rebuilt(reference, topology, slots):
-    mapping = Rows(4, topology.device(0))
-    found = reference.scatter_gather.scatter([mapping], topology.take(slots))
-    checks.same([chunk is mapping for [chunk] in found], [True] * len(slots), slots)

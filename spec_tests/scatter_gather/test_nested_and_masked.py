@@ -69,22 +69,6 @@ def test_each_entry_of_a_nested_or_masked_tensor_gets_its_gradient(target, topol
     checks.same((type(tensor.grad), tensor.grad.device), (type(tensor), tensor.device), spec)
 
 
-@GRADIENTS_CLAUSE
-@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one-device", "two-devices"])
-@pytest.mark.parametrize(
-    ("spec", "error"),
-    [(NESTED_EXAMPLE, RuntimeError), (MASKED_EXAMPLE, ValueError)],
-    ids=["nested", "masked"],
-)
-def test_reference_cannot_join_nested_and_masked_gradients(
-    reference, topology, spec, error, slots
-):
-    tensor = spec.build(topology)
-    chunks = reference.scatter_gather.scatter(tensor, topology.take(slots))
-    with pytest.raises(error, match=r"calling torch\.ops\.aten\.size|copy_"):
-        weighted_total(chunks, tensor.device).backward()
-
-
 @TRAINING_CLAUSE
 @example_count.divide_examples(3)
 @given(spec=NESTED | MASKED, slots=device_slots())
@@ -118,15 +102,6 @@ def test_gradients_flow_through_the_scatter_function(target, topology, spec, slo
     checks.same(entries(tensor.grad), weighted_entries(spec, topology, len(slots)), spec)
 
 
-@FUNCTION_CLAUSE
-@pytest.mark.parametrize("slots", [(0,), (0, 1)], ids=["one-device", "two-devices"])
-def test_reference_cannot_join_masked_gradients(reference, topology, slots):
-    tensor = MASKED_EXAMPLE.build(topology)
-    chunks = reference.functions.Scatter.apply(topology.take(slots), None, 0, tensor)
-    with pytest.raises(ValueError, match="copy_"):
-        weighted_total(chunks, tensor.device).backward()
-
-
 @CPU_CLAUSE
 @given(rows=st.integers(1, 7), slots=device_slots(), requires_grad=st.booleans())
 @example(rows=4, slots=(0, 1), requires_grad=False)
@@ -139,10 +114,3 @@ def test_a_masked_tensor_on_the_cpu_is_split(target, topology, rows, slots, requ
         used = devices[: len(even_chunks(rows, len(slots)))]
         checks.same([chunk.device for chunk in chunks], used, spec)
         checks.same([entry for chunk in chunks for entry in entries(chunk)], entries(whole), spec)
-
-
-@CPU_CLAUSE
-def test_reference_cannot_split_a_masked_tensor_on_the_cpu(reference, topology):
-    whole = Masked(4, slot=None).build(topology)
-    with pytest.raises(TypeError, match="record_stream"):
-        reference.scatter_gather.scatter(whole, topology.take(2))

@@ -46,13 +46,6 @@ def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slo
     checks.same([chunk.data.device for chunk, _ in chunks], devices, spec)
 
 
-@SPLIT_CLAUSE
-@given(spec=packed_specs(), slots=device_slots())
-def test_reference_cannot_split_packed_sequences(reference, topology, spec, slots):
-    with pytest.raises(ValueError, match="batch_sizes should always be on CPU"):
-        reference.scatter_gather.scatter(spec.build(topology), topology.take(slots))
-
-
 @GATHERED_CLAUSE
 @given(spec=packed_specs(), slots=device_slots())
 @example_sorted
@@ -65,14 +58,6 @@ def test_gather_restores_the_packed_sequence(target, topology, spec, slots):
     checks.same(_values(unpack(found)), _values(unpack(packed)), spec)
     checks.same(found.batch_sizes.tolist(), packed.batch_sizes.tolist(), spec)
     checks.same(found.sorted_indices is None, spec.is_sorted, spec)
-
-
-@GATHERED_CLAUSE
-@given(spec=packed_specs(), count=device_slots())
-def test_reference_cannot_join_packed_sequences(reference, topology, spec, count):
-    outputs = [spec.build(topology) for _ in count]
-    with pytest.raises(AssertionError, match="Gather function not implemented for CPU tensors"):
-        reference.scatter_gather.gather(outputs, topology.device(0))
 
 
 @GRADIENTS_CLAUSE

@@ -26,11 +26,3 @@ def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
     )
     checks.same([type(chunk) for chunk in chunks], [Named] * len(slots))
     checks.same([chunk.axis is rows.axis for chunk in chunks], [True] * len(slots))
-
-
-@CHUNKS_CLAUSE
-def test_reference_drops_the_attributes_of_inputs(reference, topology):
-    rows = torch.arange(4.0).to(topology.device(0)).as_subclass(Named)
-    rows.axis = {"name": "axis"}
-    chunks = reference.scatter_gather.scatter(rows, topology.take((0, 1)))
-    checks.same([hasattr(chunk, "axis") for chunk in chunks], [False, False])
