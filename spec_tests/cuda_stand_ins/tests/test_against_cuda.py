@@ -1,7 +1,4 @@
-"""On CUDA, each stand-in agrees with the function of ``torch._C`` that it replaces.
-
-Without CUDA there is no such function. The tests then only run every call of the stand-ins.
-"""
+"""On CUDA, each stand-in agrees with the function of ``torch._C`` that it replaces."""
 
 import pytest
 import torch
@@ -173,32 +170,15 @@ def message_of(error):
     return str(error).split("\n", 1)[0].replace(" ", "")
 
 
-def require_cuda_primitive(name, topology):
+@every_call
+@pytest.mark.parametrize("second", [0, 1], ids=["repeated-device", "two-devices"])
+def test_stand_in_agrees_with_cuda(topology, name, call, second):
     if getattr(torch._C, name) is STAND_INS[name] or topology.accelerator != "cuda":
         not_run(f"torch._C.{name} needs a CUDA build of PyTorch and a CUDA device")
-
-
-@every_call
-def test_stand_in_agrees_with_cuda_on_a_repeated_device(topology, name, call):
-    require_cuda_primitive(name, topology)
-    devices = topology.device(0), topology.device(0)
-    real = run(getattr(torch._C, name), call, *devices)
-    assert run(STAND_INS[name], call, *devices) == real
-
-
-@every_call
-def test_stand_in_agrees_with_cuda_on_two_devices(topology, name, call):
-    require_cuda_primitive(name, topology)
-    topology.require(distinct=2)
-    devices = topology.device(0), topology.device(1)
-    dropped = NCCL_FACTS if name in ("_broadcast", "_broadcast_out") else ()
+    topology.require(distinct=1 + second)
+    devices = topology.device(0), topology.device(second)
+    is_nccl_possible = second and name in ("_broadcast", "_broadcast_out")
+    dropped = NCCL_FACTS if is_nccl_possible else ()
     real = run(getattr(torch._C, name), call, *devices)
     stand_in = run(STAND_INS[name], call, *devices)
     assert drop_facts(stand_in, dropped) == drop_facts(real, dropped)
-
-
-@every_call
-def test_stand_in_is_deterministic(topology, name, call):
-    devices = topology.device(0), topology.device(1)
-    first = run(STAND_INS[name], call, *devices)
-    assert run(STAND_INS[name], call, *devices) == first

@@ -69,3 +69,10 @@ def test_stand_in_without_an_accelerator_raises(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     with pytest.raises(RuntimeError, match="no accelerator: enable the simulator"):
         cuda_stand_ins.STAND_INS["_gather"]([torch.ones(2)], 0, 0)
+
+
+def test_parallel_apply_refuses_the_cpu_and_names_the_accelerator(topology):
+    cuda_stand_ins.enable()
+    text = f"Expected a {topology.accelerator} device, but got: cpu"
+    with pytest.raises(ValueError, match=text):
+        torch.nn.parallel.parallel_apply([torch.nn.Identity()], [torch.ones(1)], devices=["cpu"])
