@@ -91,6 +91,28 @@ def as_int(name: str, value: Any) -> int:
         return operator.index(value)
 
 
+def as_buffer_size(size: Any) -> int:
+    """Return ``size`` as an int. Raise TypeError if it is not an integer from 0."""
+    kind = type(size)
+    with argument("buffer_size"):
+        if not hasattr(kind, "__index__"):
+            raise TypeError(f"buffer_size must be an integer from 0, not {kind.__name__}")
+        number = operator.index(size)
+        if number < 0:
+            raise TypeError(f"buffer_size must be an integer from 0, not {number}")
+        return number
+
+
+def check_gradient_layout(tensor: Tensor, name: str) -> None:
+    """Raise NotImplementedError if no gradients can flow back from copies of ``tensor``."""
+    layout = tensor.layout
+    if layout in SPARSE_LAYOUTS and tensor.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            f"{name} requires grad and has the layout {layout}, for which PyTorch passes no "
+            "gradients between devices: detach it, or make it dense"
+        )
+
+
 def is_tensor(value: object) -> bool:
     """Return whether the class of ``value`` is Tensor or a subclass.
 

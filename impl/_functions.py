@@ -1,9 +1,11 @@
 """Alias of the module ``functions``, which torch.nn.parallel calls ``_functions``."""
 
-from torch.autograd.function import Function as Function
+import torch
+from torch.autograd.function import Function as Function  # nncore imports it from this module.
 
-from ._legacy_names import _get_stream
-from ._legacy_names import _streams as _streams
-from .functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
+from .functions import Broadcast, Gather, ReduceAddCoalesced, Scatter, _get_stream
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter", "_get_stream"]
+
+#: Always None, as in torch.nn.parallel before its first copy. torch_npu stores its streams in it.
+_streams: list[torch.Stream | None] | None = None

@@ -9,20 +9,13 @@ devices, ``n`` the number of tensors per device.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
 
+import torch
 from torch import Tensor
 
-from ._arguments import argument, as_tensors, check_tensor
+from ._arguments import argument, as_buffer_size, as_tensors, check_tensor
 from ._buckets import DEFAULT_BUFFER_SIZE, detached_copies, reduce_lists, reduce_tensors
-from ._chunks import (
-    as_buffer_size,
-    check_broadcast_outputs,
-    check_chunk_count,
-    check_gather_inputs,
-    check_gather_output,
-    check_scatter_outputs,
-    check_sum_buffer_size,
-)
 from ._copies import (
     Streams,
     cat_on_device,
@@ -33,10 +26,18 @@ from ._copies import (
     copy_into_slices,
     row_major_copy,
     split_into_views,
+    wrap_dim,
 )
-from ._devices import DeviceLike, as_target, call_on_device, device_at, device_index
-from ._legacy_names import _get_device_index as _get_device_index
-from ._legacy_names import _handle_complex as _handle_complex
+from ._devices import (
+    DeviceLike,
+    accelerator_type,
+    as_target,
+    call_on_device,
+    device_at,
+    device_index,
+    is_on_accelerator,
+)
+from ._devices import device_index as _get_device_index  # noqa: F401 - a test elsewhere replaces it
 from ._torch_private import exclude_from_compilation
 
 __all__ = [
@@ -84,7 +85,7 @@ def broadcast(
     if out is not None:
         out = as_tensors("out", out)
         with argument("tensor or out"):
-            check_broadcast_outputs(tensor, out)
+            _check_broadcast_outputs(tensor, out)
             return [output.copy_(tensor, non_blocking=True) for output in out]
     with argument("devices"):
         targets = [device_at(ordinal) for ordinal in map(device_index, devices)]  # type: ignore[arg-type] # not None
@@ -193,7 +194,7 @@ def reduce_add_coalesced(
         TypeError: An object is not a tensor, ``destination`` is no device, or ``buffer_size`` is
             not a number.
     """
-    check_sum_buffer_size(buffer_size)
+    _check_sum_buffer_size(buffer_size)
     with argument("inputs"):
         rows = [as_tensors(f"inputs[{index}]", row) for index, row in enumerate(inputs)]
         columns = list(zip(*rows, strict=True))
@@ -251,7 +252,7 @@ def scatter(
         _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         out = as_tensors("out", out)
         with argument("tensor, dim, out or streams"):
-            dim = check_scatter_outputs(tensor, out, dim)
+            dim = _check_scatter_outputs(tensor, out, dim)
             chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
             return copy_chunks(chunks, out, streams)
     with argument("devices"):
@@ -260,7 +261,7 @@ def scatter(
         if isinstance(chunk_sizes, Iterator):
             chunk_sizes = list(chunk_sizes)
     with argument("devices or chunk_sizes"):
-        check_chunk_count(chunk_sizes, len(ordinals))
+        _check_chunk_count(chunk_sizes, len(ordinals))
     with argument("tensor, chunk_sizes or dim"):
         chunks = split_into_views(tensor, len(ordinals), chunk_sizes, dim)
     with argument("tensor, devices or streams"):
@@ -305,13 +306,13 @@ def gather(
         with argument("destination"):
             device = as_target(destination)
         with argument("tensors, dim or destination"):
-            dim = check_gather_inputs(tensors, dim)
+            dim = _check_gather_inputs(tensors, dim)
             return cat_on_device(tensors, dim, device)
     _check_not_given_with_out(destination=destination)
     check_tensor("out", out)
     with argument("tensors, dim or out"):
-        dim = check_gather_inputs(tensors, dim)
-        check_gather_output(out, cat_shape(tensors, dim))
+        dim = _check_gather_inputs(tensors, dim)
+        _check_gather_output(out, cat_shape(tensors, dim))
         return copy_into_slices(out, tensors, dim)
 
 
@@ -341,3 +342,140 @@ def _check_not_given_with_out(**kwargs: object) -> None:
             raise RuntimeError(
                 f"'{name}' must not be specified when 'out' is specified, but got {name}={value}"
             )
+
+
+# Checks with the error messages of torch.nn.parallel.
+
+
+def _check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
+    """Check that all outputs are on the accelerator and have the shape of ``tensor``."""
+    for index, output in _enumerate_on_accelerator(outputs, "output"):
+        if output.shape != tensor.shape:
+            raise RuntimeError(
+                "Expected all output tensors to have same shape as the source tensor "
+                f"{list(tensor.shape)}, but output tensor at index {index} has shape "
+                f"{list(output.shape)}"
+            )
+
+
+def _check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -> int:
+    """Check that chunks of ``tensor`` fit the outputs. Return ``dim`` as a non-negative number."""
+    if not outputs:
+        raise RuntimeError("Expected at least one output tensor to scatter to")
+    dim = wrap_dim(dim, tensor.dim())
+    total = 0
+    for index, output in _enumerate_on_accelerator(outputs, "output"):
+        if _sizes_except(output, dim) != _sizes_except(tensor, dim):
+            raise RuntimeError(
+                f"Output tensor at index {index} has incorrect shape: {list(output.shape)}. "
+                f"Expected same shape except for scatter dim {dim} as the source tensor: "
+                f"{list(tensor.shape)}"
+            )
+        _check_dimension(output, index, "scatter to")
+        total += output.size(dim)
+    if total != tensor.size(dim):
+        raise RuntimeError(
+            f"Total size for output tensors along scatter dim {dim} does not match the source "
+            f"tensor size at dim {dim}. Expected {tensor.size(dim)}, but got total size {total}"
+        )
+    return dim
+
+
+def _check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
+    """Check that inputs can be concatenated. Return ``dim`` as a non-negative number.
+
+    Unless ``any_device`` is true, all inputs must be on the accelerator.
+    """
+    if not tensors:
+        raise RuntimeError("Expected at least one tensor to gather from")
+    dims = tensors[0].dim()
+    dim = wrap_dim(dim, dims)
+    on_accelerator = _enumerate_on_accelerator(tensors, "input")
+    for index, tensor in enumerate(tensors) if any_device else on_accelerator:
+        if tensor.dim() != dims:
+            raise RuntimeError(
+                "Expected all input tensors to have the same number of dimensions, but tensor at "
+                f"index {index} has {tensor.dim()} dimensions, (expected {dims})"
+            )
+        _check_slice_shape(tensors, index, dim)
+    return dim
+
+
+def _check_slice_shape(tensors: Sequence[Tensor], index: int, dim: int) -> None:
+    """Check that ``tensors[index]`` has the shape of the first tensor, except along ``dim``."""
+    tensor = tensors[index]
+    _check_dimension(tensor, index, "gather")
+    expected = list(tensors[0].shape)
+    expected[dim] = tensor.size(dim)
+    if list(tensor.shape) != expected:
+        raise RuntimeError(
+            f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, "
+            f"but expected {expected}"
+        )
+
+
+def _check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
+    """Check that ``out`` has the shape of the concatenated inputs."""
+    if list(out.shape) != list(shape):
+        raise RuntimeError(
+            f"Expected out tensor to have shape {list(shape)}, but got {list(out.shape)}"
+        )
+
+
+def _check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
+    """Check that the number of devices, ``count``, is positive and is the number of chunk sizes.
+
+    ``chunk_sizes`` may be None.
+    """
+    if count == 0:
+        raise RuntimeError("Expected at least one device to scatter to")
+    if chunk_sizes is not None and len(chunk_sizes) != count:
+        raise RuntimeError(
+            "Expected devices and chunk_sizes to be of same length, but got len(devices) = "
+            f"{count} and len(chunk_sizes) = {len(chunk_sizes)}"
+        )
+
+
+def _check_sum_buffer_size(size: object) -> None:
+    """Raise TypeError if ``size`` is not a number. torch.nn.parallel takes any number for sums."""
+    if not issubclass(type(size), Real):
+        raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
+
+
+def _enumerate_on_accelerator(
+    tensors: Sequence[Tensor], role: str
+) -> Iterator[tuple[int, Tensor]]:
+    """Check that each tensor is on an accelerator, then yield its index and the tensor.
+
+    This function is a generator, so that callers finish the checks of one tensor before the next
+    tensor is checked, as in torch.nn.parallel.
+    """
+    for index, tensor in enumerate(tensors):
+        if not is_on_accelerator(tensor):
+            name = "output tensor" if role == "output" else "tensor"
+            kind = (accelerator_type() or "accelerator").upper()
+            raise RuntimeError(
+                f"Expected all {role} tensors to be {kind} tensors, "
+                f"but {name} at index {index} has device '{tensor.device}'"
+            )
+        yield index, tensor
+
+
+def _sizes_except(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
+    """Return the number of dimensions of ``tensor``, and its sizes except along ``dim``."""
+    sizes = list(tensor.shape)
+    return tensor.dim(), sizes[:dim] + sizes[dim + 1 :]
+
+
+def _check_dimension(tensor: Tensor, index: int, purpose: str) -> None:
+    if tensor.dim() == 0:
+        raise ValueError(
+            f"Expected tensors of at least one dimension to {purpose}, "
+            f"but tensor at index {index} has none"
+        )
+
+
+# Code that copies torch.nn.parallel imports this undocumented name.
+def _handle_complex(tensor: Tensor) -> Tensor:
+    """Return a real view of a complex tensor; return any other tensor itself."""
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor

@@ -20,8 +20,11 @@ from ._devices import (
     is_cuda,
     warn_of_ignored_devices,
 )
+
+# Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
+# and tests replace both. `DataParallel` calls `_check_balance`.
+from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
 from ._devices import check_balance as _check_balance
-from ._legacy_names import _get_available_device_type as _get_available_device_type
 from ._replicas import check_source
 from ._torch_private import exclude_from_compilation
 from ._wrapper import Wrapper, move_output, scatter_to_one

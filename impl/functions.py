@@ -18,22 +18,30 @@ from torch.autograd.function import Function
 
 from ._arguments import argument, as_int, as_tensors, check_tensor, is_tensor
 from ._buckets import attached_copies
-from ._chunks import SplitTensor, check_chunk_count, check_gather_inputs, move_from_cpu
+from ._chunks import SplitTensor, move_from_cpu
 from ._copies import cat_on_device, is_wrapper, split_into_views, to_device
 from ._devices import (
     CPU,
     DeviceLike,
+    accelerator_type,
     as_device_or_current,
     as_target,
+    check_device_type,
     current_stream_by_device,
+    is_cpu,
     is_on_cpu,
     save_streams,
+    side_stream,
     wait_for_grad,
     with_saved_streams,
 )
-from ._legacy_names import _get_stream as _get_stream
 from ._torch_private import exclude_from_compilation
-from .comm import broadcast_coalesced, reduce_add_coalesced
+from .comm import (
+    _check_chunk_count,
+    _check_gather_inputs,
+    broadcast_coalesced,
+    reduce_add_coalesced,
+)
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
@@ -195,7 +203,7 @@ class Scatter(_CheckedFunction):
             devices = [as_device_or_current(device) for device in target_gpus]
         ctx.dim, ctx.device = dim, input.device
         with argument("target_gpus or chunk_sizes"):
-            check_chunk_count(chunk_sizes, len(devices))
+            _check_chunk_count(chunk_sizes, len(devices))
         with argument("input, chunk_sizes or dim"):
             chunks = split_into_views(input, len(devices), chunk_sizes, dim)
         used = devices[: len(chunks)]
@@ -295,7 +303,7 @@ class Gather(_CheckedFunction):
         with argument("target_device"):
             target = CPU if any(on_cpu) else as_target(target_device)
         with argument("inputs, dim or target_device"):
-            dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
+            dim = _check_gather_inputs(inputs, dim, any_device=all(on_cpu))
             return cat_on_device(inputs, dim, target)
 
     @staticmethod
@@ -312,3 +320,17 @@ class Gather(_CheckedFunction):
 
 def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:
     return grad.real if grad.is_complex() and not is_complex else grad
+
+
+# mmcv, torch.distributed, and modified copies of DataParallel import this undocumented name. They
+# copy from the CPU on this stream during the computation.
+def _get_stream(device: torch.device) -> torch.Stream | None:
+    """Return the stream of ``device`` for copies from the CPU; None if ``device`` has no streams.
+
+    Raise AssertionError if ``device`` is of another type than the accelerator.
+    """
+    kind = accelerator_type()
+    if kind is None or is_cpu(device):
+        return None
+    check_device_type(device, kind)
+    return side_stream(as_device_or_current(device))

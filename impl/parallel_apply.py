@@ -12,8 +12,8 @@ from torch import Tensor
 from ._arguments import argument
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
+from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
 from ._errors import CapturedError, capture, reraise
-from ._legacy_names import _get_device_index as _get_device_index
 from ._recording import check_not_traced
 from ._references import device_note
 from ._thread_state import call_in, clear_old_casts, thread_states

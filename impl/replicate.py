@@ -11,13 +11,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._arguments import SPARSE_LAYOUTS, argument
+from ._arguments import SPARSE_LAYOUTS, argument, as_buffer_size, check_gradient_layout
 from ._buckets import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
-from ._chunks import as_buffer_size, check_gradient_layout
 from ._devices import DeviceLike, as_device_or_current, is_cpu
-from ._legacy_names import _get_device_index as _get_device_index
-from ._legacy_names import _init_script_module as _init_script_module
-from ._legacy_names import _is_script_method as _is_script_method
+from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
 from ._replicas import ReplicaMap, Tree, build_replicas, collect_tree
 from ._replicas import is_script_module as _is_script_module
 from ._settings import pause_gc
@@ -161,39 +158,6 @@ def replicate_with(
     return [*replica_map.modules[network]]
 
 
-def _broadcast_coalesced_reshape(
-    tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
-) -> list[list[Tensor]]:
-    """Copy tensors to each of ``devices``. Unless ``detach`` is True, gradients flow back.
-
-    Return a list of copies for each device, or an empty list if ``tensors`` is empty.
-
-    This is a legacy name, and the only use of ``functions`` and ``comm`` in this module.
-    :func:`replicate` calls ``attached_copies``, which has one autograd node for each bucket.
-    """
-    count = len(tensors)
-    if count == 0:
-        return []
-    if detach:
-        return broadcast_coalesced(tensors, devices)
-    copies = Broadcast.apply(devices, *tensors)
-    return [list(copies[start : start + count]) for start in range(0, len(copies), count)]
-
-
-def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
-    """Return whether the tree of ``module`` can be replicated.
-
-    The result is False if TorchScript is enabled and a script module has a Python child. Modules
-    in ``memo`` are not checked, except ``module``. The function adds the modules of the tree to
-    ``memo``. This is a legacy name; :func:`replicate` calls ``_are_replicatable``.
-    """
-    memo = set() if memo is None else memo
-    modules = set(collect_tree(module).modules)
-    unchecked = {module} | (modules - memo)
-    memo |= modules
-    return _are_replicatable(unchecked)
-
-
 def _are_replicatable(modules: Iterable[nn.Module]) -> bool:
     return not (_is_jit_enabled() and any(map(_has_python_child, modules)))
 
@@ -233,3 +197,48 @@ def _check_tensors(
             "Attempted to use an uninitialized parameter in replicate. Call `forward` with a "
             "dummy batch first, so that lazy modules initialize their parameters"
         )
+
+
+# Undocumented names of torch.nn.parallel. torchmeta imports `_broadcast_coalesced_reshape`, and
+# copies of replicate import all names. A replacement of `_is_jit_enabled` or `_is_script_module`
+# changes `replicate`, a replacement of another name does not.
+
+
+def _broadcast_coalesced_reshape(
+    tensors: Sequence[Tensor], devices: Sequence[DeviceLike], detach: bool = False
+) -> list[list[Tensor]]:
+    """Copy tensors to each of ``devices``. Unless ``detach`` is True, gradients flow back.
+
+    Return a list of copies for each device, or an empty list if ``tensors`` is empty.
+
+    :func:`replicate` calls ``attached_copies``, which has one autograd node for each bucket.
+    """
+    count = len(tensors)
+    if count == 0:
+        return []
+    if detach:
+        return broadcast_coalesced(tensors, devices)
+    copies = Broadcast.apply(devices, *tensors)
+    return [list(copies[start : start + count]) for start in range(0, len(copies), count)]
+
+
+def _replicatable_module(module: nn.Module, memo: set[nn.Module] | None = None) -> bool:
+    """Return whether the tree of ``module`` can be replicated.
+
+    The result is False if TorchScript is enabled and a script module has a Python child. Modules
+    in ``memo`` are not checked, except ``module``. The function adds the modules of the tree to
+    ``memo``.
+    """
+    memo = set() if memo is None else memo
+    modules = set(collect_tree(module).modules)
+    unchecked = {module} | (modules - memo)
+    memo |= modules
+    return _are_replicatable(unchecked)
+
+
+def _is_script_method(module: object) -> bool:
+    return isinstance(module, torch.ScriptMethod)
+
+
+def _init_script_module() -> torch.jit.ScriptModule:
+    return torch.jit.ScriptModule()

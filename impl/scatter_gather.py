@@ -14,17 +14,20 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ._arguments import argument, as_int
+from ._arguments import argument, as_int, check_gradient_layout
 from ._buckets import attached_copies, detached_copies
 from ._chunks import (
     SplitTensor,
-    check_gather_inputs,
-    check_gradient_layout,
     check_weights,
     chunk_lengths,
     split_and_move,
 )
 from ._containers import Leaf, PackedChunk, Pieces, cat_packed, format_path, split_packed
+
+# Undocumented names: nncore and torch.distributed import the first one, and copies of scatter the
+# older second one.
+from ._containers import is_named_tuple as _is_namedtuple  # noqa: F401
+from ._containers import is_named_tuple as is_namedtuple  # noqa: F401
 from ._copies import (
     PLAIN_CLASSES,
     cat_on_device,
@@ -45,11 +48,10 @@ from ._devices import (
     is_on_cpu,
 )
 from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
-from ._legacy_names import _is_namedtuple as _is_namedtuple
-from ._legacy_names import is_namedtuple as is_namedtuple
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._recording import check_not_traced
 from ._torch_private import exclude_from_compilation
+from .comm import _check_gather_inputs
 from .functions import Gather, ScatteredChunks
 from .functions import Scatter as Scatter  # Other packages import it from this module.
 
@@ -314,7 +316,7 @@ def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Ten
     if is_minus_one(device) or needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)
         return whole
-    dim = check_gather_inputs(tensors, dim)
+    dim = _check_gather_inputs(tensors, dim)
     return cat_on_device(tensors, dim, as_device_or_current(device))
 
 

@@ -155,3 +155,21 @@ def test_default_bucket_of_a_replica_holds_2_mib(topology):
     _, replica = replicate(module, topology.take(2))
     addresses = [each.untyped_storage().data_ptr() for each in replica.buffers()]
     assert addresses.count(addresses[0]) == 8
+
+
+SHAPE = (2, 3, 4)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(None, "ACCELERATOR"), ("sim", "SIM")])
+def test_error_names_the_expected_accelerator(monkeypatch, kind, name):
+    monkeypatch.setattr(comm, "accelerator_type", lambda: kind)
+    with pytest.raises(RuntimeError, match=f"input tensors to be {name} tensors, .* device 'cpu'"):
+        comm._check_gather_inputs([torch.ones(1)], 0)
+
+
+@pytest.mark.parametrize(("dim", "other"), [(0, 1), (0, 2), (1, 0), (1, 2), (2, 1)])
+def test_scatter_outputs_of_wrong_extent_in_another_dimension_raise(topology, dim, other):
+    wrong = [7 if index == other else extent for index, extent in enumerate(SHAPE)]
+    outputs = [torch.ones(shape, device=topology.device(0)) for shape in (SHAPE, wrong)]
+    with pytest.raises(RuntimeError, match="at index 1 has incorrect shape"):
+        comm._check_scatter_outputs(torch.ones(SHAPE), outputs, dim)

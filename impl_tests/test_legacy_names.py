@@ -1,4 +1,4 @@
-"""impl._legacy_names: private names that other packages import from torch.nn.parallel."""
+"""Private names that other packages import from torch.nn.parallel."""
 
 import importlib
 import inspect
@@ -75,5 +75,5 @@ def test_scatter_from_the_cpu_uses_the_streams_of_get_stream(topology):
 
 
 def test_without_an_accelerator_get_stream_returns_none(monkeypatch):
-    monkeypatch.setattr(impl._legacy_names, "accelerator_type", lambda: None)
+    monkeypatch.setattr(functions, "accelerator_type", lambda: None)
     assert functions._get_stream(torch.device("cuda:0")) is None
