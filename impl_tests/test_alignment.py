@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from impl import _buckets, comm, replicate
-from impl._buckets import add_buckets, attached_copies, copy_bucket, packed_alignment
+from impl._buckets import attached_copies, copy_bucket, packed_alignment
 from impl._devices import CPU, alignment_on
 from impl.distributed.serialization import (
     TensorMeta,
@@ -118,11 +118,6 @@ def test_sums_of_lists_with_different_dtypes_or_shapes_are_aligned(topology, sha
     sums = comm.reduce_add_coalesced([first, second], topology.device(0))
     assert misaligned(sums) == []
     assert [total.unique().tolist() for total in sums] == [[2.0]] * 3
-
-
-def test_sums_of_buckets_are_aligned(topology):
-    lists = [ones(device) for device in topology.take([1, 0, 2])]
-    assert misaligned(add_buckets(lists, topology.device(0))) == []
 
 
 def test_copies_have_the_alignment_of_their_device(topology, monkeypatch):

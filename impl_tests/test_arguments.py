@@ -161,21 +161,6 @@ def test_errors_of_public_functions_name_the_argument(name):
     assert caught.value.__notes__ == [f"Argument: {name.split(' of ')[0]}"]
 
 
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("tensor", partial(impl.comm.broadcast, 5, [0])),
-        ("tensor", partial(impl.comm.scatter, 5, [0])),
-        ("out", partial(impl.comm.gather, [X], out=5)),
-        ("input", partial(Scatter.apply, [0], None, 0, 5)),
-    ],
-)
-@pytest.mark.usefixtures("topology")
-def test_an_object_that_is_no_tensor_is_refused_by_its_name(name, call):
-    with pytest.raises(TypeError, match=f"^{name} must be a tensor, not int"):
-        call()
-
-
 @pytest.mark.usefixtures("topology")
 def test_scatter_kwargs_reads_an_iterator_of_devices_once():
     x = torch.ones(2)

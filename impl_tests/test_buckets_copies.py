@@ -12,9 +12,6 @@ from impl._buckets import attached_copies, detached_copies
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.strategies.tensor_subclasses import WARNINGS
 
-BOTH = pytest.mark.parametrize(
-    "copy", [attached_copies, detached_copies], ids=["attached", "detached"]
-)
 SOURCES = {"leaves": lambda leaf: leaf, "views": lambda leaf: leaf.clone()[:1]}
 
 
@@ -26,69 +23,9 @@ def leaves(device):
     return [leaf(device, 1.0, 2.0) for _ in range(4)]
 
 
-def address(tensor):
-    return tensor.untyped_storage().data_ptr()
-
-
 def distinct(topology, count):
     topology.require(distinct=count)
     return list(dict.fromkeys(topology.devices))[:count]
-
-
-def grads_of_squares(rows, roots):
-    """Differentiate the sum of all squared copies; return the first element of each gradient."""
-    device = roots[0].device
-    total = sum((copy.to(device) * copy.to(device)).sum() for row in rows for copy in row)
-    return [grad[0].item() for grad in torch.autograd.grad(total, roots)]
-
-
-@BOTH
-@pytest.mark.parametrize("buffer_size", [0, 8, 1 << 20], ids="bytes={}".format)
-def test_copies_of_different_dtypes_and_shapes_have_the_order_of_their_sources(
-    topology, copy, buffer_size
-):
-    device = topology.device(0)
-    sources = [
-        leaf(device, 1.0),
-        torch.tensor([2], device=device),
-        torch.tensor(3.0, device=device),
-        leaf(device, 4.0 + 1j, dtype=torch.complex64),
-        torch.empty(0, 3, device=device),
-        leaf(device, 5.0),
-        torch.zeros(1 << 19, device=device),
-    ]
-    _, row = copy(sources, [device, topology.device(1)], buffer_size=buffer_size)
-    assert [(t.dtype, t.shape) for t in row] == [(t.dtype, t.shape) for t in sources]
-    assert all(map(torch.equal, (t.cpu() for t in row), (t.cpu() for t in sources)))
-
-
-@BOTH
-def test_only_the_first_copy_on_the_source_device_shares_memory(topology, copy):
-    device = topology.device(0)
-    source = leaf(device, 1.0)
-    rows = copy([source, leaf(device, 2.0)], [device] * 3)
-    assert [address(row[0]) == address(source) for row in rows] == [True, False, False]
-    assert address(rows[1][0]) != address(rows[2][0])
-
-
-@BOTH
-@pytest.mark.parametrize("grad_mode", [True, False], ids="grad_mode={}".format)
-def test_copies_on_other_devices_are_not_views(topology, copy, grad_mode):
-    first, second = distinct(topology, 2)
-    sources = [leaf(first, 1.0), leaf(first, 2.0)]
-    with torch.set_grad_enabled(grad_mode):
-        rows = copy(sources, [second, second])
-    assert [[tensor.tolist() for tensor in row] for row in rows] == [[[1.0], [2.0]]] * 2
-    assert not any(tensor._is_view() for row in rows for tensor in row)
-
-
-@BOTH
-def test_sparse_tensors_are_copied(topology, copy):
-    device = topology.device(0)
-    source = torch.eye(3).to_sparse().to(device)
-    for row in copy([source, source], [device, topology.device(1)]):
-        assert [tensor.layout for tensor in row] == [torch.sparse_coo, torch.sparse_coo]
-        assert torch.equal(row[0].to_dense().cpu(), torch.eye(3))
 
 
 @pytest.mark.parametrize("elements", [1, 1 << 19], ids=["packed", "unpacked"])
@@ -173,25 +110,6 @@ def test_gradients_of_a_bucket_with_a_changed_copy_are_summed_before_backward_en
     results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
     sum(results).sum().backward()
     assert seen == [True]
-
-
-@pytest.mark.parametrize("buffer_size", [0, 8, 16, 1 << 20], ids="bytes={}".format)
-@pytest.mark.parametrize("make_source", SOURCES.values(), ids=SOURCES.keys())
-@pytest.mark.parametrize("index", range(4))
-@pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2), (0, 0, 0, 1)], ids=str)
-def test_copy_changed_in_place_under_no_grad_changes_only_its_source(
-    topology, buffer_size, make_source, index, slots
-):
-    roots = leaves(topology.device(0))
-    sources = list(map(make_source, roots))
-    rows = attached_copies(sources, topology.take(slots), buffer_size=buffer_size)
-    with torch.no_grad():
-        rows[slots.index(0)][index].mul_(3)
-    expected = [2.0 * len(slots)] * 4
-    expected[index] += 4.0
-    values = [source[0].item() for source in sources]
-    assert values == [3.0 if position == index else 1.0 for position in range(4)]
-    assert grads_of_squares(rows, roots) == expected
 
 
 @pytest.mark.parametrize("index", range(4))

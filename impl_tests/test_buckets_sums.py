@@ -1,22 +1,12 @@
-"""impl._buckets: the order of addition, and the device and other properties of sums."""
+"""impl._buckets: sums of lists that differ in dtypes or shapes."""
 
 import pytest
 import torch
 
-from impl._buckets import add_buckets, reduce_lists
+from impl._buckets import reduce_lists
 
 #: Addends whose float32 sum depends on the order: 1 + 2**25 rounds to 2**25.
 WEIGHTS = (1.0, 2.0**25, -(2.0**25), 1.0)
-#: The number of float32 elements of a tensor that is copied without packing.
-LARGE = 2**18 + 1
-SHAPES = [(2,), (2, 3), (LARGE,), ()]
-
-
-def ordered_sum(weights):
-    total = torch.tensor(weights[0])
-    for weight in weights[1:]:
-        total = total + torch.tensor(weight)
-    return total.item()
 
 
 def weighted_lists(topology, slots, shapes, dtype=torch.float32):
@@ -41,23 +31,6 @@ def values(sums):
     return [sorted({*total.flatten().tolist()}) for total in sums]
 
 
-@pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 1, 1), (1, 0, 1, 0), (1, 1)], ids=str)
-@pytest.mark.parametrize("shapes", [[(2,)], SHAPES], ids=["one", "all"])
-def test_buckets_are_added_in_the_given_order(topology, slots, shapes):
-    lists = weighted_lists(topology, slots, shapes)
-    sums = add_buckets(lists, topology.device(0))
-    assert values(sums) == [[ordered_sum(WEIGHTS[: len(slots)])]] * len(shapes)
-    assert [total.shape for total in sums] == [torch.Size(shape) for shape in shapes]
-    assert {total.device for total in sums} == {topology.device(0)}
-
-
-@pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
-def test_add_buckets_does_not_change_the_addends(topology, slots):
-    lists = weighted_lists(topology, slots, SHAPES)
-    add_buckets(lists, topology.device(0))
-    assert [values(tensors) for tensors in lists] == [[[WEIGHTS[index]]] * 4 for index in range(2)]
-
-
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
 def test_sums_of_lists_with_different_dtypes_have_the_promoted_dtype(topology, slots):
     first, second = weighted_lists(topology, slots, [(2,), (2,)])
@@ -65,15 +38,6 @@ def test_sums_of_lists_with_different_dtypes_have_the_promoted_dtype(topology, s
     sums = reduce_lists(lists, topology.device(0).index, 999)
     assert [total.dtype for total in sums] == [torch.float64] * 2
     assert values(sums) == [[WEIGHTS[0] + WEIGHTS[1]]] * 2
-
-
-@pytest.mark.parametrize("slots", [(0, 0), (0, 1)], ids=["local", "packed"])
-def test_gradients_pass_through_sums_of_buckets(topology, slots):
-    lists = weighted_lists(topology, slots, SHAPES)
-    leaves = [tensor.requires_grad_() for tensors in lists for tensor in tensors]
-    sums = add_buckets(lists, topology.device(0))
-    grads = torch.autograd.grad(sums, leaves, [torch.full_like(total, 3.0) for total in sums])
-    assert values(grads) == [[3.0]] * 8
 
 
 def test_reduce_lists_raises_for_lists_with_different_shapes(topology):
@@ -93,12 +57,3 @@ def test_each_list_is_bucketed_by_its_own_dtypes(topology):
     assert [total.dtype for total in sums] == [tensor.dtype for tensor in first]
     with pytest.raises(ValueError, match="got 4, but expected 6"):
         reduce_lists([first[:1] * 3, second], topology.device(0).index, 999)
-
-
-def test_reduce_lists_raises_for_lists_with_different_numbers_of_buckets(topology):
-    first = ones(topology, 0, torch.float32, torch.float32)
-    second = ones(topology, 1, torch.float32, torch.float64)
-    with pytest.raises(ValueError, match="argument 2 is longer"):
-        reduce_lists(
-            [[first[0], first[1][:0]], [second[0], second[1][:0]]], first[0].get_device(), 999
-        )

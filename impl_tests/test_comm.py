@@ -31,14 +31,6 @@ def test_host_does_not_wait_for_copies_to_the_accelerator(topology, call):
     assert set(log.host_waits()) == {False}
 
 
-def test_error_names_the_devices_of_the_stream_and_the_chunk(topology):
-    topology.require(distinct=2)
-    device, other = topology.take(2)
-    text = rf"at index 0 \(was {other.index}\) .* \(expected {device.index}\)"
-    with pytest.raises(RuntimeError, match=text):
-        comm.scatter(torch.ones(2), [device], streams=[torch.Stream(other)])
-
-
 def test_a_buffer_size_of_sums_that_is_no_number_is_refused(topology):
     x = torch.ones(2, device=topology.device(0))
     with pytest.raises(TypeError, match="buffer_size must be a number of bytes, not str"):
@@ -77,19 +69,6 @@ def test_a_buffer_size_that_is_no_integer_from_0_is_refused(topology, call, size
 @pytest.mark.parametrize("size", [0, np.int64(1), torch.tensor(2), 2**64], ids=repr)
 def test_a_buffer_size_may_be_any_integer_from_0(topology, call, size):
     assert len(call(topology.device(0), size)) == 1
-
-
-def test_an_ordinal_that_does_not_fit_into_an_index_is_refused(topology):
-    # torch.device("cuda", 256) is torch.device("cuda", 0).
-    x = torch.ones(2, device=topology.device(0))
-    with pytest.raises(RuntimeError, match="no device with the index 256"):
-        comm.reduce_add([x, x], 256)
-
-
-@pytest.mark.parametrize("devices", [0, False])
-def test_devices_that_are_no_iterable_are_refused(topology, devices):
-    with pytest.raises(TypeError):
-        comm.broadcast(torch.ones(2, device=topology.device(0)), devices)
 
 
 @pytest.mark.parametrize("inputs", [[], [[], []]])
@@ -157,19 +136,8 @@ def test_default_bucket_of_a_replica_holds_2_mib(topology):
     assert addresses.count(addresses[0]) == 8
 
 
-SHAPE = (2, 3, 4)
-
-
 @pytest.mark.parametrize(("kind", "name"), [(None, "ACCELERATOR"), ("sim", "SIM")])
 def test_error_names_the_expected_accelerator(monkeypatch, kind, name):
     monkeypatch.setattr(comm, "accelerator_type", lambda: kind)
     with pytest.raises(RuntimeError, match=f"input tensors to be {name} tensors, .* device 'cpu'"):
         comm._check_gather_inputs([torch.ones(1)], 0)
-
-
-@pytest.mark.parametrize(("dim", "other"), [(0, 1), (0, 2), (1, 0), (1, 2), (2, 1)])
-def test_scatter_outputs_of_wrong_extent_in_another_dimension_raise(topology, dim, other):
-    wrong = [7 if index == other else extent for index, extent in enumerate(SHAPE)]
-    outputs = [torch.ones(shape, device=topology.device(0)) for shape in (SHAPE, wrong)]
-    with pytest.raises(RuntimeError, match="at index 1 has incorrect shape"):
-        comm._check_scatter_outputs(torch.ones(SHAPE), outputs, dim)

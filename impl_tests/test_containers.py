@@ -10,7 +10,6 @@ import torch
 from impl import SplitAlong, Whole
 from impl._containers import Constant, MappingBranch, format_path
 from impl._inputs import InputLeaves
-from impl._outputs import OutputLeaves
 from impl_tests.samples import Pair
 
 
@@ -85,36 +84,12 @@ def test_containers_keep_their_class(build, tensor):
     assert str(value) == str(build(tensor))
 
 
-def test_dataclass_is_copied_without_a_call_of_its_constructor(tensor):
-    value = Record(tensor)
-    found = negated(value)
-    assert found.value.tolist() == (-tensor).tolist()
-    assert found.count == 1
-    assert not hasattr(found, "missing")
-    assert value.value is tensor
-
-
 def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     value = SelfReferring(tensor)
     value.reference = value
     found = negated(value)
     assert found is not value
     assert found.reference is value
-
-
-@pytest.mark.parametrize(
-    ("values", "text", "replicas", "others"),
-    [
-        ([{"a": [None]}, {"a": [1]}], "output['a'][0] is None", [0], [1]),
-        ([(1,), (torch.ones(1),), (2,)], "output[0] is a tensor", [1], [0, 2]),
-        ([Pair(1, torch.ones(1)), Pair(2, None)], "output.right is None", [1], [0]),
-    ],
-    ids=["none", "tensor", "both"],
-)
-def test_error_names_the_replicas_that_differ(values, text, replicas, others):
-    with pytest.raises(ValueError) as raised:
-        OutputLeaves().flatten(values, "output")
-    assert str(raised.value) == f"{text} in replicas {replicas}, but not in replicas {others}"
 
 
 class SharedMapping(MutableMapping):

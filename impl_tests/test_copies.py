@@ -1,22 +1,14 @@
 """impl._copies: copies of single tensors and of buckets, and the streams of copies."""
 
-import itertools
-
 import pytest
 import torch
 
 from impl._buckets import copy_bucket, partition_by_size
-from impl._copies import copy_chunks, row_major_copy, to_device, wrapper_to_device
+from impl._copies import copy_chunks, to_device, wrapper_to_device
 from impl_tests.samples import OperatorLog
-from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
 
 #: The size in bytes from which a tensor is copied without packing.
 LARGE = 2**20
-CPU = torch.device("cpu")
-
-
-def storages(tensors):
-    return {tensor.untyped_storage()._cdata for tensor in tensors}
 
 
 def two_tensors(topology, **options):
@@ -55,16 +47,6 @@ def test_tensor_on_the_target_device_is_copied_only_with_copy_true(topology, opt
     assert (sent.stride(), sent.tolist()) == (tensor.stride(), tensor.tolist())
 
 
-@pytest.mark.parametrize("sparse", [False, True], ids="sparse={}".format)
-def test_row_major_copy_is_a_new_equal_tensor(topology, sparse):
-    tensor = torch.arange(6.0, device=topology.device(0)).view(2, 3).t()
-    tensor = tensor.to_sparse() if sparse else tensor
-    copy = row_major_copy(tensor, topology.device(0))
-    assert (copy is tensor, copy.layout) == (False, tensor.layout)
-    assert copy.to_dense().tolist() == tensor.to_dense().tolist()
-    assert sparse or copy.is_contiguous()
-
-
 def narrowed_tensor():
     """Return a jagged tensor with gaps between its rows."""
     starts, lengths = torch.tensor([0, 1]), torch.tensor([2, 3])
@@ -101,47 +83,6 @@ def test_copy_bucket_without_devices_runs_no_operator(topology):
     with OperatorLog() as log:
         assert copy_bucket(bucket, []) == []
     assert log.recorded_operators() == []
-
-
-def test_each_device_receives_the_bucket_in_order(topology):
-    shapes = [(3, 1), (2,), (), (2,), (LARGE,)]
-    device = topology.device(0)
-    bucket = [torch.full(shape, float(i), device=device) for i, shape in enumerate(shapes)]
-    targets = topology.take([1, 0, 1])
-    for row, target in zip(copy_bucket(bucket, targets), targets, strict=True):
-        assert [tensor.device for tensor in row] == [target] * 5
-        assert [tensor.shape for tensor in row] == [tensor.shape for tensor in bucket]
-        assert [tensor.flatten()[0].item() for tensor in row] == [0, 1, 2, 3, 4]
-
-
-def test_copies_of_a_bucket_share_no_memory(topology):
-    bucket = two_tensors(topology)
-    rows = copy_bucket(bucket, topology.take([0, 1, 0, 1]))
-    for first, second in itertools.combinations([bucket, *rows], 2):
-        assert not storages(first) & storages(second)
-
-
-def test_copies_of_small_tensors_share_one_storage_and_require_no_grad(topology):
-    (row,) = copy_bucket(two_tensors(topology, requires_grad=True), [topology.device(1)])
-    assert len(storages(row)) == 1
-    assert [tensor.requires_grad for tensor in row] == [False, False]
-
-
-@pytest.mark.parametrize("copy", [to_device, row_major_copy])
-def test_copy_to_the_cpu_can_be_read_immediately(topology, copy):
-    tensor = queued_arange(topology, 0, 3)
-    with late_copies(topology):
-        assert copy(tensor, CPU).tolist() == [1, 2, 3]
-
-
-@pytest.mark.parametrize("copy", [to_device, row_major_copy])
-def test_host_waits_only_for_copies_to_the_cpu(topology, copy):
-    topology.require(distinct=2)
-    tensor = torch.ones(2, device=topology.device(0))
-    with OperatorLog() as log:
-        copy(tensor, topology.device(1))
-        copy(tensor, CPU)
-    assert log.host_waits() == [False, True]
 
 
 class RecordingOutput:

@@ -1,4 +1,4 @@
-"""impl._copies: dtype and memory format of joined tensors."""
+"""impl._copies: memory format of joined tensors."""
 
 import itertools
 
@@ -9,21 +9,6 @@ from torch._prims_common import suggest_memory_format
 from impl._copies import cat_on_device
 
 CPU = torch.device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("first", "second", "joined"),
-    [
-        (torch.float64, torch.complex64, torch.complex128),
-        (torch.float32, torch.complex64, torch.complex64),
-        (torch.complex64, torch.complex128, torch.complex64),
-        (torch.float64, torch.float32, torch.float64),
-    ],
-    ids=str,
-)
-def test_joined_dtype_is_the_first_dtype_made_complex_if_needed(first, second, joined):
-    found = cat_on_device([torch.ones(1, dtype=first), torch.ones(1, dtype=second)], 0, CPU)
-    assert found.dtype is joined
 
 
 def tensors(dims):

@@ -47,15 +47,6 @@ def test_forward_gets_the_value_inside_whole_without_an_accelerator(monkeypatch)
     assert kwargs["y"] is x
 
 
-def test_only_outputs_on_the_first_device_are_moved_to_the_output_device(topology):
-    topology.require(distinct=2)
-    first, second = list(dict.fromkeys(topology.devices))[:2]
-    on_cpu = torch.ones(2)
-    moved, kept = DataParallel(Constant(on_cpu), [first], second)(torch.ones(2, device=first))
-    assert moved.device == second
-    assert kept is on_cpu
-
-
 def test_output_list_is_not_copied_if_its_tensors_need_no_move(topology):
     output = [torch.ones(2, device=topology.device(0)), torch.ones(2)]
     assert DataParallel(Constant(output), topology.take(1))(torch.ones(2))[1] is output
@@ -162,12 +153,6 @@ def parallel(topology):
 @pytest.fixture
 def x(topology):
     return torch.ones(3, 2, device=topology.device(0))
-
-
-def test_a_forward_is_recorded_by_the_profiler(parallel, x):
-    with torch.profiler.profile(acc_events=True) as profile:
-        parallel(x)
-    assert "DataParallel.forward" in {event.name for event in profile.events()}
 
 
 @pytest.mark.parametrize("kind", ["attribute", "subclass"])

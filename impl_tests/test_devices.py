@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from impl import DataParallel, _devices, comm, scatter
-from impl._devices import choose_devices, runtime, type_to_use
+from impl._devices import choose_devices, type_to_use
 from impl.functions import Broadcast, Scatter, _get_stream
 
 
@@ -45,13 +45,6 @@ def test_back_end_without_is_available_is_asked_for_its_device_count(topology, m
         _devices._is_usable.cache_clear()
         assert _devices.accelerator_type() == expected
     _devices._is_usable.cache_clear()
-
-
-def test_devices_keep_their_type_and_index(topology):
-    device = topology.devices[-1]
-    assert _devices.as_device_or_current(device) == device
-    assert _devices.as_device_or_current(str(device)) == device
-    assert _devices.as_device_or_current("cpu") == torch.device("cpu")
 
 
 @pytest.mark.parametrize(("name", "expected"), [("cuda", 512), ("cpu", 64), ("xpu", 64)])
@@ -165,10 +158,6 @@ def test_devices_of_apple_have_no_streams(monkeypatch):
     monkeypatch.setattr(_devices, "_is_usable", lambda _: True)
     assert not _devices.has_streams(torch.device("mps", 0))
     assert _devices.has_streams(torch.device("xpu", 0))
-
-
-def test_without_a_type_the_runtime_is_that_of_the_accelerator():
-    assert runtime(None) is torch.accelerator
 
 
 def test_the_type_of_a_device_string_is_used(topology):

@@ -40,13 +40,6 @@ def balance_warnings(device_ids):
     return [str(warning.message) for warning in caught]
 
 
-@pytest.mark.parametrize("spelling", ["cpu", "cpu:0", CPU], ids=repr)
-def test_every_spelling_of_the_cpu_is_accepted(topology, spelling):
-    assert as_device_or_current(spelling) == CPU
-    assert _devices.choose_devices([spelling] * 2, spelling) == ([CPU, CPU], CPU, CPU)
-    assert _devices.choose_devices([0], spelling).output_device == CPU
-
-
 def test_cpu_beside_other_devices_raises(topology):
     with pytest.raises(ValueError) as caught:
         _devices.choose_devices([0, "cpu"], None)
@@ -73,24 +66,6 @@ def test_check_balance_takes_a_device_without_index_for_the_current_device(set_s
         (text,) = balance_warnings([0, topology.accelerator])
     assert "exclude GPU 0 which" in text
     assert "of GPU 1." in text
-
-
-def test_unequal_devices_that_are_not_cuda_do_not_warn(set_sizes):
-    ordinals = set_sizes(SMALL, LARGE)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        DataParallel(nn.Tanh(), ordinals)
-
-
-def test_warning_of_imbalance_names_the_line_of_the_caller(set_sizes):
-    def construct():
-        _devices.check_balance(ordinals)
-
-    ordinals = set_sizes(LARGE, SMALL)
-    with pytest.warns(UserWarning, match="imbalance") as caught:
-        construct()
-    line = inspect.currentframe().f_lineno - 1
-    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
 
 
 @pytest.fixture

@@ -29,13 +29,6 @@ class FailingMessageError(Exception, metaclass=FailingMessageType):
         self.received = message
 
 
-class IgnoringError(Exception):
-    """An exception whose constructor ignores its argument."""
-
-    def __init__(self, _=None):
-        super().__init__("constant text")
-
-
 class UnprintableError(Exception):
     """An exception whose ``__str__`` raises an error."""
 
@@ -145,12 +138,6 @@ def test_captured_exception_can_be_popped_only_once():
     failure.pop()
     with pytest.raises(AttributeError):
         failure.pop()
-
-
-def test_reraised_error_has_the_report_although_its_constructor_ignores_text():
-    caught = reraised(IgnoringError("bad"))
-    assert type(caught) is IgnoringError
-    assert str(caught).startswith(REPORT.format("IgnoringError"))
 
 
 def test_exception_group_keeps_its_members():
@@ -304,12 +291,6 @@ class PrefixingError(Exception):
 def test_message_of_a_constructor_that_keeps_the_text_is_not_replaced():
     with pytest.raises(PrefixingError, match=r"^prefix: Caught PrefixingError"):
         reraise(PrefixingError("first"), LOCATION)
-
-
-def test_argument_of_a_rebuilt_exception_is_a_plain_text():
-    with pytest.raises(ValueError) as caught:
-        reraise(ValueError("first"), LOCATION)
-    assert type(caught.value.args[0]) is str
 
 
 def test_an_error_whose_traceback_cannot_be_read_is_captured_and_reported():

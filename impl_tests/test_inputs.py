@@ -49,11 +49,6 @@ def test_remove_markers_returns_a_value_without_markers_uncopied():
     assert remove_markers(inputs) is inputs
 
 
-def test_num_markers_is_the_number_of_markers_in_the_value(leaves):
-    leaves.flatten([Whole(torch.ones(2)), SplitAlong(torch.ones(2), 0)], 0, "x")
-    assert leaves.num_markers == 2
-
-
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -1,24 +1,15 @@
 """impl._outputs: recognition of containers, and outputs that cannot be joined."""
 
 import dataclasses
-from types import SimpleNamespace
-from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
-from impl._containers import is_dataclass_instance, is_named_tuple
+from impl._containers import is_dataclass_instance
 from impl._inputs import InputLeaves
 from impl._outputs import OutputLeaves
 from impl.scatter_gather import gather
-from impl_tests.samples import FakeNamedTuple, Pair
-
-
-class Triple(NamedTuple):
-    left: Any
-    right: Any
-    third: Any
 
 
 @dataclasses.dataclass
@@ -67,14 +58,6 @@ class Uniterable(list):
         raise UnprintableError
 
 
-class Fields(tuple):
-    _fields = ()
-
-
-class AsDict(tuple):
-    _asdict = dict
-
-
 class Sized:
     """An object with ``__len__``, but without ``__getitem__``."""
 
@@ -104,15 +87,6 @@ def test_values_without_tensors_are_gathered_into_a_list(values):
     assert gathered(*values) == values
 
 
-@pytest.mark.parametrize(
-    "value",
-    [SimpleNamespace(_fields=(), _asdict=dict), SimpleNamespace(), (), Fields(), AsDict()],
-    ids=["no tuple", "no fields", "tuple", "only _fields", "only _asdict"],
-)
-def test_only_a_tuple_with_named_fields_is_a_named_tuple(value):
-    assert not is_named_tuple(value)
-
-
 def test_is_dataclass_instance_is_false_for_a_dataclass_type():
     assert is_dataclass_instance(Point(1))
     assert not is_dataclass_instance(Point)
@@ -128,22 +102,6 @@ def test_tensors_of_sets_are_gathered_in_iteration_order():
     outputs = OutputLeaves()
     outputs.flatten([{torch.ones(1)}, {torch.zeros(1)}], "output")
     assert [leaf.tensors for leaf in outputs.gathered] == [(torch.ones(1), torch.zeros(1))]
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        (Pair(1, 2), Triple(1, 2, 3)),
-        (Triple(1, 2, 3), Pair(1, 2)),
-        (FakeNamedTuple([1, 2]), FakeNamedTuple([3, 4])),
-        ((1, 2), (3,)),
-        ([1], [2, 3]),
-    ],
-    ids=["longer", "shorter", "fake named tuple", "tuples", "lists"],
-)
-def test_sequences_of_different_lengths_raise(values):
-    with pytest.raises(ValueError, match="argument 2"):
-        gathered(*values)
 
 
 def test_mapping_whose_items_method_omits_keys_raises():
@@ -193,11 +151,6 @@ def test_warning_has_the_type_of_an_error_that_cannot_be_printed():
         UserWarning, match=r"Uniterable .*UnprintableError: <exception str\(\) failed>"
     ):
         assert gather(outputs, "cpu") == outputs
-
-
-def test_none_beside_a_tensor_raises_at_the_outermost_level():
-    with pytest.raises(ValueError, match=r"output is None in replicas \[0\], but not in .* \[1\]"):
-        OutputLeaves().flatten([None, torch.ones(1)], "output")
 
 
 def test_tensors_of_two_classes_are_one_leaf():

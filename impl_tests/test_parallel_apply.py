@@ -9,7 +9,6 @@ from torch import nn
 
 from impl import parallel_apply
 from impl_tests.samples import FunctionMode
-from spec_tests.strategies.exceptions import ExceptionSpec
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 MODULE = importlib.import_module("impl.parallel_apply")
@@ -18,17 +17,6 @@ MODULE = importlib.import_module("impl.parallel_apply")
 def run_on_the_cpu(*functions, **options):
     count = len(functions)
     return MODULE.parallel_apply(functions, [()] * count, devices=["cpu"] * count, **options)
-
-
-def test_an_error_whose_text_exits_names_its_replica():
-    error = ExceptionSpec(constructor="inherited", prints="exits").make("text")
-
-    def fail(_):
-        raise error
-
-    with pytest.raises(type(error)) as caught:
-        MODULE.parallel_apply([fail], [torch.ones(1)], devices=["cpu"])
-    assert caught.value.args[0].startswith("Caught Generated in replica 0 on device cpu")
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids="in_turn={}".format)

@@ -1,8 +1,7 @@
-"""impl._replicas: members, construction, copies with deepcopy, and pickling of replicas."""
+"""impl._replicas: members, construction and copies of replicas."""
 
 import collections
 import copy
-import io
 
 import pytest
 import torch
@@ -80,14 +79,6 @@ def tensors(replica):
     ]
 
 
-def test_tree_lists_each_member_once_with_parents_first():
-    module = MixedModule()
-    tree = collect_tree(module)
-    assert tree.modules == list(module.modules())
-    assert [*map(id, tree.parameters)] == [*map(id, module.parameters())]
-    assert [*map(id, tree.buffers)] == [*map(id, module.buffers())]
-
-
 def test_module_in_many_places_is_listed_once():
     net = nn.Linear(1, 1)
     for _ in range(40):
@@ -108,31 +99,6 @@ def test_replicas_of_a_module_with_custom_setattr_have_the_same_structure(detach
     assert found == [[(t.requires_grad, t.is_leaf) for t in tensors(r)] for r in assigned]
 
 
-@pytest.mark.parametrize("kind", [MixedModule, with_setattr(MixedModule)])
-@BOTH
-def test_replicas_can_be_deepcopied(kind, detach):
-    x = torch.rand(3, 2)
-    for replica in replicate(kind(), CPUS, detach):
-        found = copy.deepcopy(replica)
-        assert structure(found) == structure(replica)
-        assert all(tensor.is_leaf for tensor in tensors(found))
-        addresses = {tensor.data_ptr() for tensor in tensors(replica)}
-        assert addresses.isdisjoint(tensor.data_ptr() for tensor in tensors(found))
-        assert found.tied.weight is found.first[0].weight
-        assert torch.equal(found(x), replica(x))
-        assert type(copy.deepcopy(found)) is kind
-
-
-def test_pickled_replica_does_not_refer_to_impl():
-    file = io.BytesIO()
-    torch.save(replicate(nn.Linear(2, 2), CPUS), file)
-    assert b"impl" not in file.getvalue()
-    file.seek(0)
-    first, _ = torch.load(file, weights_only=False)
-    assert type(first._former_parameters) is collections.OrderedDict
-    assert list(first._former_parameters) == ["weight", "bias"]
-
-
 def test_replica_of_an_lstm_can_be_deepcopied():
     # nn.LSTM also keeps its parameters in the list _flat_weights.
     lstm = copy.deepcopy(replicate(nn.LSTM(2, 2), CPUS)[1])
@@ -145,13 +111,6 @@ def test_buffer_that_is_a_parameter_becomes_a_parameter_of_replica_0_only():
     first, second = replicate(module, CPUS, detach=True)
     assert (list(first._parameters), list(first._buffers)) == (["odd"], [])
     assert (list(second._parameters), list(second._buffers)) == ([], ["odd"])
-
-
-def test_replicate_for_data_parallel_set_on_an_instance_is_called():
-    module = nn.Sequential(nn.ReLU(), nn.ReLU())
-    vars(module[1])["_replicate_for_data_parallel"] = lambda: nn.Tanh()
-    replica, _ = replicate(module, CPUS)
-    assert [type(child) for child in replica] == [nn.ReLU, nn.Tanh]
 
 
 def test_global_registration_hooks_are_called_with_the_children_of_replicas():
@@ -306,9 +265,3 @@ def test_deepcopy_of_a_leaf_keeps_its_gradient():
     copied = copy.deepcopy(FormerParameters(weight=leaf))["weight"]
     assert copied is not leaf
     assert copied.grad.tolist() == [1, 1]
-
-
-def test_deepcopy_of_a_non_leaf_is_a_leaf():
-    tensor = 2 * torch.ones(2, requires_grad=True)
-    copied = copy.deepcopy(FormerParameters(weight=tensor))["weight"]
-    assert (copied.tolist(), copied.is_leaf, copied.requires_grad) == ([2, 2], True, True)

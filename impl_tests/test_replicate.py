@@ -1,4 +1,4 @@
-"""impl.replicate: errors for invalid modules, gradients, script modules, the paused collector."""
+"""impl.replicate: errors for invalid modules, script modules, the paused collector."""
 
 import gc
 
@@ -7,10 +7,7 @@ import torch
 from torch import nn
 
 from impl import replicate
-from impl._replicas import collect_tree
 from impl.replicate import (
-    _broadcast_coalesced_reshape,
-    _partition_tensors,
     _replicatable_module,
 )
 
@@ -39,13 +36,6 @@ def test_error_for_an_uninitialized_tensor_says_to_call_forward(topology, make, 
             replicate(module, devices, detach)
 
 
-@DETACH
-def test_replicas_on_the_cpu_of_a_module_on_an_accelerator_raise(topology, detach):
-    module = nn.Linear(1, 1).to(topology.device(0))
-    with pytest.raises(RuntimeError, match=r"All tensors must be on devices\[0\]: cpu"):
-        replicate(module, ["cpu", "cpu"], detach)
-
-
 def test_garbage_collector_is_paused_while_replicas_are_built():
     enabled = []
 
@@ -58,13 +48,6 @@ def test_garbage_collector_is_paused_while_replicas_are_built():
     assert enabled == [False]
 
 
-def test_buffers_without_grad_receive_no_gradients():
-    module = nn.BatchNorm1d(2)
-    attached, detached = _partition_tensors(collect_tree(module), detach=False)
-    assert [*map(id, attached)] == [*map(id, module.parameters())]
-    assert [*map(id, detached)] == [*map(id, module.buffers())]
-
-
 def scripted():
     return torch.jit.script(nn.Sequential(nn.Linear(2, 2)))
 
@@ -73,13 +56,6 @@ def test_a_child_that_is_none_is_no_python_child():
     module = scripted()
     module._modules = {"child": None}
     assert _replicatable_module(module)
-
-
-def test_copies_have_gradients_by_default(topology):
-    x = torch.ones(2, device=topology.device(0), requires_grad=True)
-    for (copy,) in _broadcast_coalesced_reshape([x], topology.take(2)):
-        copy.sum().backward()
-    assert torch.equal(x.grad, torch.full_like(x, 2))
 
 
 def test_the_first_copy_of_a_wrapper_parameter_is_no_parameter(topology):

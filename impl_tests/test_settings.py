@@ -71,12 +71,6 @@ def test_forked_child_keeps_the_pause_of_the_forking_thread(enabled, pauses, pau
     assert gc.isenabled() == enabled
 
 
-def test_fork_without_active_pauses_does_not_enable_the_collector(pauses):
-    with pause_gc():
-        pauses.reset_after_fork()
-        assert not gc.isenabled()
-
-
 @pytest.mark.usefixtures("enabled")
 def test_fork_after_the_end_of_a_pause_does_not_enable_the_collector(pauses, pause):
     pauses.begin(pause)
@@ -180,12 +174,6 @@ def test_a_signal_handler_may_pause_the_collector(pauses, pause, name, is_enable
     assert gc.isenabled() == is_enabled
 
 
-def test_the_end_of_a_pause_that_did_not_begin_changes_nothing(pauses, pause):
-    gc.disable()
-    pauses.end(pause)
-    assert not gc.isenabled()
-
-
 def test_the_end_of_a_pause_that_did_not_begin_changes_nothing_after_a_pause(pauses, pause):
     gc.enable()
     assert pause_in_thread(pauses, _settings._Pause())
@@ -230,8 +218,3 @@ def test_fork_handler_runs_only_in_the_child_process():
     armed = False
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == CHILD_STATUS
     assert seen == []
-
-
-def test_register_fork_handler_does_nothing_on_a_system_without_forks(monkeypatch):
-    monkeypatch.delattr(os, "register_at_fork", raising=False)
-    register_fork_handler(lambda: None)

@@ -2,7 +2,6 @@
 
 import contextvars
 import gc
-import sys
 import threading
 import weakref
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from impl import _devices, _thread_state, _threads, parallel_apply
+from impl import _devices, _thread_state
 from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.strategies.thread_state import thread_states, visible_states
 
@@ -87,13 +86,6 @@ def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
     with torch.accelerator.device_index(last):
         state = state_for(CPU)
     assert call_in_thread(run_in, state, torch.accelerator.current_device_index) == last
-
-
-def test_each_replica_has_its_own_context_variables():
-    VARIABLE.set("of the caller")
-    first, second = _thread_state.thread_states([CPU, CPU])
-    run_in(first, VARIABLE.set, "of the first")
-    assert run_in(second, VARIABLE.get) == "of the caller"
 
 
 def test_worker_inherits_the_number_of_intra_op_threads():
@@ -187,74 +179,3 @@ def test_baseline_flags_are_read_again_if_the_devices_change(topology):
 
     assert call_in_thread(read) == [0, len(large.ordinals)]
     assert len(large.ordinals) > 0
-
-
-class SetDefaultDevice(nn.Module):
-    """A module that sets the default device."""
-
-    def __init__(self, device):
-        super().__init__()
-        self.device = device
-
-    def forward(self, x):
-        torch.set_default_device(self.device)
-        return x
-
-
-@pytest.mark.parametrize("own", [None, "meta"])
-@pytest.mark.parametrize("replicas", [1, 2])
-def test_the_default_device_of_the_caller_is_restored(own, replicas):
-    modules = [SetDefaultDevice(own) for _ in range(replicas)]
-    torch.set_default_device("cpu:0")
-    try:
-        parallel_apply(modules, [torch.ones(1)] * replicas, in_turn=True)
-        assert torch.empty(1).device.type == "cpu"
-        assert torch.get_default_device() == torch.device("cpu", 0)
-    finally:
-        torch.set_default_device(None)
-
-
-def ignore_event(frame, event, argument):
-    """A profile function without effect."""
-
-
-def test_a_worker_has_the_profile_function_of_new_threads():
-    _threads.start(int).wait()  # The worker that becomes idle here runs the next function, too.
-    threading.setprofile(ignore_event)
-    try:
-        assert _threads.start(sys.getprofile).wait() is ignore_event
-    finally:
-        threading.setprofile(None)
-    assert _threads.start(sys.getprofile).wait() is None
-
-
-@pytest.mark.parametrize("name", ["meta", None])
-def test_a_default_device_that_a_replica_sets_is_undone(name):
-    torch.set_default_device(name)
-    try:
-        before = torch.get_default_device()
-        (state,) = _thread_state.thread_states([CPU])
-        _thread_state.call_in(state, torch.set_default_device, ["cpu"], {})
-        assert torch.get_default_device() == before
-    finally:
-        torch.set_default_device(None)
-
-
-@pytest.mark.parametrize("count", [1, 2])
-def test_a_worker_is_reused_only_if_its_operators_used_one_openmp_thread(count):
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        (state,) = _thread_state.thread_states([CPU])
-        found = []
-        thread = threading.Thread(
-            target=lambda: (
-                _thread_state.call_in(state, int, [], {}),
-                found.append(_thread_state.is_pristine()),
-            )
-        )
-        thread.start()
-        thread.join()
-    finally:
-        torch.set_num_threads(before)
-    assert found == [count == 1]

@@ -3,23 +3,17 @@
 import os
 import signal
 import threading
-import weakref
-from functools import partial
 
 import pytest
 import torch
 
 from impl import _threads
-from impl_tests.samples import FunctionMode, fail_with
-from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
+from impl_tests.samples import FunctionMode
+from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20
-
-
-class Value:
-    """An object that weak references can refer to."""
 
 
 @pytest.fixture
@@ -67,25 +61,6 @@ def test_ended_threads_are_removed_when_a_new_one_starts(pool, monkeypatch):
     assert all_end([pool.start(threading.current_thread).wait()])
     assert pool.start(threading.current_thread).wait() is pool._threads[0]
     assert len(pool._threads) == 1
-
-
-@pytest.mark.parametrize(
-    "ending", [len, lambda _: fail_with(ValueError())], ids=["result", "error"]
-)
-def test_idle_thread_keeps_no_argument_of_its_last_function_alive(pool, ending):
-    pool.start(int).wait()
-    with disable_gc():
-        argument = [Value()]
-        reference = weakref.ref(argument[0])
-        outcome = pool.start(partial(ending, argument)).wait()
-        del argument, outcome
-        assert reference() is None
-
-
-def test_pool_keeps_no_result_alive(pool):
-    pending = pool.start(Value)
-    reference = weakref.ref(pending.wait())
-    assert wait_until(lambda: reference() is None)
 
 
 def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):

@@ -64,17 +64,6 @@ def test_the_caller_waits_for_the_end_of_the_thread_to_join():
     assert not pending.thread_to_join.is_alive()
 
 
-def test_thread_local_values_are_freed_when_the_caller_resumes(outcomes):
-    local = threading.local()
-
-    def set_value():
-        local.value = Value()
-        outcomes.reference = weakref.ref(local.value)
-
-    _threads.start(set_value).wait()
-    assert outcomes.reference() is None
-
-
 def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):
     monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", True)
     monkeypatch.setattr(_threads, "_pool", _threads._Pool())

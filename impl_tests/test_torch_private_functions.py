@@ -10,23 +10,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
 from impl import _torch_private
-from impl_tests.samples import FunctionMode, OperatorLog
-
-
-def test_function_and_dispatch_modes_are_distinguished():
-    with FunctionMode():
-        assert _torch_private.function_mode_count() == 1
-        assert not _torch_private.has_modes_hooks_or_transforms()
-    with OperatorLog():
-        assert _torch_private.has_modes_hooks_or_transforms()
-        assert _torch_private.function_mode_count() == 0
-    assert not _torch_private.has_modes_hooks_or_transforms()
-
-
-def test_saved_tensor_hooks_are_detected():
-    assert not _torch_private.has_modes_hooks_or_transforms()
-    with saved_tensors_hooks(lambda x: x, lambda x: x):
-        assert _torch_private.has_modes_hooks_or_transforms()
 
 
 def test_saved_tensor_hooks_are_detected_during_tracing():
@@ -44,12 +27,6 @@ def test_functorch_transforms_are_detected():
         torch.ones(2)
     )
     assert [*seen, _torch_private.has_modes_hooks_or_transforms()] == [True, False]
-
-
-def test_disabled_overrides_are_detected():
-    with torch._C.DisableTorchFunctionSubclass():
-        assert not _torch_private.calls_torch_functions()
-    assert _torch_private.calls_torch_functions()
 
 
 @pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
@@ -73,21 +50,6 @@ def test_is_compiled_is_true_only_for_optimized_modules(monkeypatch):
     assert not _torch_private.is_compiled(nn.Module)
     monkeypatch.delitem(sys.modules, "torch._dynamo.eval_frame")
     assert not _torch_private.is_compiled(Compiled)
-
-
-def test_compiled_module_returns_the_module_that_torch_compile_wraps():
-    plain, wrapper = nn.Linear(1, 1), nn.Module()
-    assert _torch_private.compiled_module(plain) is None
-    wrapper._orig_mod = plain
-    assert _torch_private.compiled_module(wrapper) is None
-    wrapper.__dict__["_torchdynamo_orig_callable"] = plain
-    assert _torch_private.compiled_module(wrapper) is plain
-
-
-@pytest.mark.parametrize("enabled", [True, False])
-def test_is_torchscript_enabled_returns_torchs_flag(monkeypatch, enabled):
-    monkeypatch.setattr(torch.jit._state, "_enabled", enabled)
-    assert _torch_private.is_torchscript_enabled() is enabled
 
 
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
