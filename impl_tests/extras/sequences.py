@@ -172,6 +172,10 @@ def _replace_parameter(state: State) -> None:
     )
 
 
+def _replace_child(state: State) -> None:
+    state.net.norm = nn.Tanh() if isinstance(state.net.norm, nn.BatchNorm1d) else nn.ReLU()
+
+
 def _toggle_hook(state: State) -> None:
     if state.net.handles:
         state.net.handles.pop().remove()
@@ -240,7 +244,8 @@ def _replace_buffers(state: State) -> None:
 
 def _write_buffers(state: State) -> None:
     state.net.mean.data += 1
-    state.net.norm.running_mean.data += 1
+    if isinstance(state.net.norm, nn.BatchNorm1d):
+        state.net.norm.running_mean.data += 1
 
 
 #: For each name: a change of the state.
@@ -268,6 +273,7 @@ CHANGES: dict[str, Callable[[State], Any]] = {
     "merge": lambda state: _merge(state, visible=True),
     "merge in silence": lambda state: _merge(state, visible=False),
     "replace parameter": _replace_parameter,
+    "replace child": _replace_child,
     "hook": _toggle_hook,
     "forward": _toggle_forward,
     "scale": _set("scale", lambda scale: scale * 2),
