@@ -8,7 +8,7 @@ import pytest
 from impl_tests.changed_copy import IMPL
 from impl_tests.mutation import changes, operators
 from impl_tests.mutation.executed_lines import ExecutedLines
-from impl_tests.mutation.trials import Kills
+from impl_tests.mutation.trials import order_tests
 
 MARKERS = changes.find_changes(("_containers.py",))
 #: The name of the change that removes the decorator of the class Whole.
@@ -58,7 +58,6 @@ CHANGED_CODES = {
     ("drop keyword", "f(a, strict=True)"): [],
     ("drop keyword", 'T = TypeVar("T", bound=A)'): [],
     ("drop keyword", 'f"{g(a, b=c)}"'): [],
-    ("drop unary operator", "not a + -b"): ["a + -b", "not a + b"],
     ("drop iterations", "for a in b(c): d"): ["for a in []: d"],
     ("fix condition", "if a: b"): ["if True: b", "if False: b", "if not a: b"],
     ("fix condition", "a if not b else c"): ["a if True else c", "a if False else c"],
@@ -73,16 +72,11 @@ CHANGED_CODES = {
     ("replace operator", "a and b"): ["a or b"],
     ("replace constant", "f(1, True, 'a')"): ["f(2, True, 'a')", "f(1, False, 'a')"],
     ("replace constant", "a: Literal[1] = 1"): ["a: Literal[1] = 2"],
-    ("replace jump", "for a in b: break"): ["for a in b: continue"],
     ("replace exception", "try: a\nexcept B: c"): ["try: a\nexcept FloatingPointError: c"],
     ("unwrap call", "a = wait_for_grad(b)"): ["a = b"],
     ("unwrap call", "call_on_streams(a, b, c, d)"): ["b(c, d)"],
     ("make non-blocking", "a.copy_(b, non_blocking=c)"): ["a.copy_(b, non_blocking=True)"],
 }
-
-
-def line_of(file, text):
-    return (IMPL / file).read_text().splitlines().index(text) + 1
 
 
 def record(lines=(), file="_chunks.py"):
@@ -142,34 +136,18 @@ def test_only_the_changed_file_differs(tmp_path):
     assert (differ, len(written)) == ({"_containers.py"}, len(list(IMPL.rglob("*.py"))))
 
 
-IF = line_of("_chunks.py", "    if extent == 0:")
-
-
 @pytest.mark.parametrize(
     ("records", "expected"),
     [
-        ({"here": record([IF]), "near": record([IF + 1])}, {"here"}),
-        ({"near": record([IF + 1]), "far": record([1])}, {"near"}),
-        ({"far": record([1]), "elsewhere": record([IF], "comm.py")}, {"far"}),
-        ({"here": record([IF]), "far": record([1]), "none": record()}, {"here", "none"}),
+        ({"here": record([7]), "near": record([8])}, {"here"}),
+        ({"far": record([1]), "elsewhere": record([7], "comm.py")}, {"far"}),
+        ({"here": record([7]), "far": record([1]), "none": record()}, {"here", "none"}),
+        ({"elsewhere": record([7], "comm.py"), "none": record()}, {"elsewhere", "none"}),
     ],
-    ids=["the line", "the statement around it", "the file", "tests without lines are added"],
+    ids=["the line", "the file", "tests without lines are added", "all"],
 )
-def test_find_tests_returns_tests_of_the_line_or_of_code_around_it(records, expected):
-    assert ExecutedLines(records).find_tests("_chunks.py", IF) == expected
-
-
-def test_find_tests_returns_all_tests_for_a_file_that_only_runs_at_import():
-    file = "_containers.py"
-    lines = ExecutedLines({"a": record([1]), "b": record()})
-    assert lines.find_tests(file, line_of(file, "class Whole(Generic[T]):")) == {"a", "b"}
-
-
-def test_find_tests_returns_the_tests_of_a_function_for_its_decorator():
-    file = "_settings.py"
-    line = line_of(file, "@contextmanager")
-    lines = ExecutedLines({"inside": record([line + 10], file), "far": record([1])})
-    assert lines.find_tests(file, line) == {"inside"}
+def test_find_tests_returns_tests_of_the_line_or_of_the_file(records, expected):
+    assert ExecutedLines(records).find_tests("_chunks.py", 7) == expected
 
 
 def test_impl_distributed_is_not_changed():
@@ -178,19 +156,8 @@ def test_impl_distributed_is_not_changed():
     assert not names & {"distributed/__init__.py", "distributed/gradients.py"}
 
 
-def test_tests_that_detected_a_nearby_change_come_first():
-    lines = ExecutedLines({name: record([1]) for name in ["a", "b", "c"]})
-    first, second = MARKERS[NO_DATACLASS], MARKERS[NO_DATACLASS.replace("Whole", "SplitAlong")]
-    kills = Kills()
-    assert kills.order_tests(first, lines) == ["a", "b", "c"]
-    kills.add(second, "b")
-    kills.add(first, "c")
-    assert kills.order_tests(first, lines) == ["c", "b", "a"]
-    assert kills.order_tests(second, lines) == ["b", "c", "a"]
-
-
 def test_tests_of_the_changed_module_come_first():
     change = next(iter(MARKERS.values()))
     own = f"impl_tests/test_{change.file.removeprefix('_')}::slow"
     lines = ExecutedLines({own: record([1]), "a": record([1])})
-    assert Kills().order_tests(change, lines) == [own, "a"]
+    assert order_tests(change, lines) == [own, "a"]

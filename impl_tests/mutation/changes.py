@@ -16,7 +16,7 @@ from impl_tests.mutation.operators import (
     replaced_text,
 )
 
-__all__ = ["Change", "find_changes", "first_line_of", "list_sources", "remove_locks"]
+__all__ = ["Change", "find_changes", "list_sources", "remove_locks"]
 
 #: Classes of syntax-tree nodes that define a function or a class.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -123,16 +123,11 @@ def _scope_names_by_line(tree: ast.AST, prefix: str = "") -> dict[int, str]:
     for node in ast.iter_child_nodes(tree):
         name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
         if isinstance(node, _SCOPES):
+            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             last = node.end_lineno or node.lineno
-            scope_names |= dict.fromkeys(range(first_line_of(node), last + 1), name)
+            scope_names |= dict.fromkeys(range(first, last + 1), name)
         scope_names |= _scope_names_by_line(node, f"{name}." if name else "")
     return scope_names
-
-
-def first_line_of(node: ast.stmt) -> int:
-    """Return the number of a statement's first line, decorators included."""
-    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
-    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 def remove_locks(code: str) -> str:

@@ -5,7 +5,6 @@ test. Lines that are executed by other processes of a test are not recorded. A f
 torch.compile fail under coverage. Their lines are recorded, too: the tests pass without coverage.
 """
 
-import ast
 import functools
 import hashlib
 import importlib
@@ -21,7 +20,6 @@ from torch.autograd import Function
 
 from impl_tests import forks
 from impl_tests.changed_copy import IMPL
-from impl_tests.mutation.changes import first_line_of
 from impl_tests.mutation.session import CollectedTests, import_impl_from
 from spec_tests.tests.import_order import ROOT
 
@@ -44,45 +42,22 @@ class ExecutedLines:
     def __init__(self, records: Mapping[str, Record]) -> None:
         self.seconds = {name: float(record["seconds"]) for name, record in records.items()}
         self.unrecorded = {name for name, record in records.items() if not record["lines"]}
-        self._tests: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        self._by_line: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+        self._by_file: defaultdict[str, set[str]] = defaultdict(set)
         for name, record in records.items():
             for file, lines in record["lines"].items():
+                self._by_file[file].add(name)
                 for line in lines:
-                    self._tests[file, line].add(name)
+                    self._by_line[file, line].add(name)
 
     def find_tests(self, file: str, line: int) -> set[str]:
-        """Return the tests that execute a line, or else the tests of a statement around the line.
+        """Return the tests that execute a line, else those of its file, else all tests.
 
-        For example, default arguments are evaluated at import and not by a test, so the tests that
-        execute the function's body are returned. If no test executes a line of the file, all tests
-        are returned. Tests without recorded lines are always included.
+        For example, default arguments are evaluated at import and not by a test. Tests without
+        recorded lines are always included.
         """
-        for first, last in _find_spans(file, line):
-            tests = self._tests_between(file, first, last)
-            if tests:
-                return tests | self.unrecorded
-        return set(self.seconds)
-
-    def _tests_between(self, file: str, first: int, last: int) -> set[str]:
-        """Return the tests that execute a line from ``first`` to ``last``."""
-        return set().union(
-            *(
-                tests
-                for (tested_file, line), tests in self._tests.items()
-                if tested_file == file and first <= line <= last
-            )
-        )
-
-
-def _find_spans(file: str, line: int) -> list[tuple[int, int]]:
-    """Return the line, the statements around the line, and the file, as (first, last) lines."""
-    nodes = ast.walk(ast.parse((IMPL / file).read_text(encoding="utf-8")))
-    spans = [
-        (first_line_of(node), node.end_lineno or 0) for node in nodes if isinstance(node, ast.stmt)
-    ]
-    around = [span for span in spans if span[0] <= line <= span[1]]
-    around.sort(key=lambda span: span[1] - span[0])
-    return [(line, line), *around, (1, sys.maxsize)]
+        tests = self._by_line[file, line] or self._by_file[file]
+        return tests | self.unrecorded if tests else set(self.seconds)
 
 
 def record_lines(tests: CollectedTests, *, processes: int, folder: Path) -> ExecutedLines:

@@ -177,11 +177,6 @@ def _is_bool(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, bool)
 
 
-def _drop_unary(node: ast.AST) -> Iterator[Edit]:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not | ast.USub):
-        yield _replace(node, node, _unparse_operand(node.operand))
-
-
 def _drop_iterations(node: ast.AST) -> Iterator[Edit]:
     if isinstance(node, ast.For):
         yield _replace(node.iter, node.iter, "[]")
@@ -224,11 +219,6 @@ def _replace_constant(node: ast.AST) -> Iterator[Edit]:
         yield _replace(node, node, str(node.value + 1))
 
 
-def _replace_jump(node: ast.AST) -> Iterator[Edit]:
-    if isinstance(node, ast.Break | ast.Continue):
-        yield _replace(node, node, "continue" if isinstance(node, ast.Break) else "break")
-
-
 def _replace_exception(node: ast.AST) -> Iterator[Edit]:
     """Catch an exception that nothing raises."""
     if isinstance(node, ast.ExceptHandler) and node.type is not None:
@@ -257,12 +247,10 @@ OPERATORS: dict[str, Callable[[ast.AST], Iterator[Edit]]] = {
     "drop decorator": _drop_decorator,
     "drop operand": _drop_operand,
     "drop keyword": _drop_keyword,
-    "drop unary operator": _drop_unary,
     "drop iterations": _drop_iterations,
     "fix condition": _fix_condition,
     "replace operator": _replace_operator,
     "replace constant": _replace_constant,
-    "replace jump": _replace_jump,
     "replace exception": _replace_exception,
     "unwrap call": _unwrap_call,
     "make non-blocking": _make_non_blocking,

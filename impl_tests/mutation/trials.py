@@ -2,7 +2,6 @@
 
 import functools
 import importlib
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from impl_tests.mutation.changes import Change
 from impl_tests.mutation.executed_lines import ExecutedLines
 from impl_tests.mutation.session import CollectedTests, import_impl_from
 
-__all__ = ["Kills", "Trial", "find_failing_tests", "run"]
+__all__ = ["Trial", "find_failing_tests", "order_tests", "run"]
 
 
 @dataclass(frozen=True)
@@ -37,35 +36,18 @@ class Trial:
         return f"[{self.position}] {self.change.name}  {verdict} ({self.seconds:.1f} s)"
 
 
-class Kills:
-    """The number of changes that each test has detected, in each file and function."""
+def order_tests(change: Change, lines: ExecutedLines) -> list[str]:
+    """Return the tests that may detect a change, in the order in which they should run.
 
-    def __init__(self) -> None:
-        self._counts: Counter[tuple[str, str]] = Counter()
+    The tests of the changed module come first, then the fast ones. Tests without recorded lines
+    come last: they rarely execute the line.
+    """
 
-    def add(self, change: Change, killer: str) -> None:
-        """Count a change that the test ``killer`` detected."""
-        self._counts.update((key, killer) for key in _location_keys(change))
+    def order(node_id: str) -> tuple[bool, bool, float, str]:
+        is_own = node_id.startswith(_own_tests(change))
+        return node_id in lines.unrecorded, not is_own, lines.seconds[node_id], node_id
 
-    def order_tests(self, change: Change, lines: ExecutedLines) -> list[str]:
-        """Return the tests that may detect a change, in the order in which they should run.
-
-        Tests that have detected nearby changes come first, then those of the changed module, then
-        the fast ones. Tests without recorded lines come last: they rarely execute the line.
-        """
-
-        def order(node_id: str) -> tuple[bool, int, bool, float, str]:
-            kills = sum(self._counts[key, node_id] for key in _location_keys(change))
-            is_own = node_id.startswith(_own_tests(change))
-            rest = not is_own, lines.seconds[node_id], node_id
-            return node_id in lines.unrecorded and not kills, -kills, *rest
-
-        return sorted(lines.find_tests(change.file, change.line), key=order)
-
-
-def _location_keys(change: Change) -> tuple[str, str]:
-    """Return keys for the file and the function of a change."""
-    return change.file, f"{change.file} {change.place}"
+    return sorted(lines.find_tests(change.file, change.line), key=order)
 
 
 def _own_tests(change: Change) -> tuple[str, str]:
@@ -79,19 +61,15 @@ def run(
     tests: CollectedTests, lines: ExecutedLines, selected: Sequence[Change], *, processes: int
 ) -> Iterator[Trial]:
     """Try each selected change; yield each trial when it ends."""
-    kills = Kills()
     jobs = (
         forks.Job(
-            change,
-            functools.partial(_find_killer, tests, change, kills.order_tests(change, lines)),
+            change, functools.partial(_find_killer, tests, change, order_tests(change, lines))
         )
         for change in selected
     )
     for count, ended in enumerate(forks.run(jobs, processes=processes), 1):
         change = ended.job.subject
         killer = "a hang or a crash" if ended.result is None else ended.result["killer"]
-        if killer is not None:
-            kills.add(change, killer)
         yield Trial(change, killer, ended.seconds, f"{count}/{len(selected)}")
 
 
