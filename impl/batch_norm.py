@@ -4,6 +4,7 @@ Letters used in this file: ``N`` is the number of rows of the batch, ``C`` the n
 """
 
 from collections.abc import Sequence
+from threading import Condition
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -13,7 +14,8 @@ from torch.nn import functional
 
 from ._arguments import argument, check_tensor
 from ._copies import to_device
-from ._threads import ModuleGroup, module_group
+from ._errors import mark_consequence
+from ._threads import ModuleCall, running_call
 from ._torch_private import BatchNorm
 
 __all__ = ["SyncBatchNorm"]
@@ -21,7 +23,7 @@ __all__ = ["SyncBatchNorm"]
 _M = TypeVar("_M", bound=nn.Module)
 
 #: The reason why a replica has no other replicas.
-_NO_GROUP = "outside of parallel_apply, as in threads of a replica and in torch.utils.checkpoint"
+_NO_CALL = "outside of parallel_apply, as in threads of a replica and in torch.utils.checkpoint"
 
 
 class SyncBatchNorm(BatchNorm):
@@ -83,19 +85,20 @@ class SyncBatchNorm(BatchNorm):
             RuntimeError: The replicas cannot wait for each other, one does not reach the layer, or
                 their grad modes differ.
         """
-        found = self._find_group()
+        found = self._find_call()
         if found is None:
             return super().forward(input)
         self._check_input_dim(input)
-        group, index = found
+        call, index = found
         part = _Part(
             torch.stack(_Moments.apply(input)),  # type: ignore[no-untyped-call] # in torch
             input.numel() // max(1, input.size(1)),
             torch.is_grad_enabled(),
         )
-        (mean, variance), count, with_grad = group.exchange(index, self, part, _combine)
+        exchange: _Exchange = call.shared(_Exchange)
+        (mean, variance), count, with_grad = exchange.swap(index, self, part)
         if len(set(with_grad)) > 1:
-            raise RuntimeError(_describe_grad_modes(group.name_of(index, self), with_grad))
+            raise RuntimeError(_describe_grad_modes(exchange.name_of(index, self), with_grad))
         if count == 1:
             size = input.size()
             raise ValueError(f"Expected more than 1 value per channel when training, got {size}")
@@ -111,14 +114,17 @@ class SyncBatchNorm(BatchNorm):
         constants = mean.detach(), variance.detach()
         return functional.batch_norm(input, *constants, weight, bias, eps=self.eps)
 
-    def _find_group(self) -> tuple[ModuleGroup, int] | None:
-        """Return the replicas that share statistics, and the index of this one; None if alone."""
+    def _find_call(self) -> tuple[ModuleCall, int] | None:
+        """Return the call of the replicas that share statistics, and the index of this one.
+
+        Return None if there is only one.
+        """
         if not self.training and self.running_mean is not None:
             return None
-        found = module_group()
+        found = running_call()
         if found is None and "_is_replica" not in self.__dict__:
             return None
-        obstacle = _NO_GROUP if found is None else found[0].obstacle
+        obstacle = _NO_CALL if found is None else found[0].obstacle
         if obstacle:
             raise RuntimeError(f"SyncBatchNorm cannot share statistics of replicas {obstacle}")
         return found if found is not None and len(found[0].modules) > 1 else None
@@ -173,12 +179,15 @@ class _Part(NamedTuple):
     with_grad: bool  # The grad mode of the replica.
 
 
-def _combine(parts: Sequence[_Part]) -> list[tuple[Tensor, int, list[bool]]]:
-    """Return for each part the moments of the batch on its device, and facts of all parts.
+#: The moments of the batch, its number of values per channel, and the grad modes of all replicas.
+_Result = tuple[Tensor, int, list[bool]]
 
-    The facts are the number of values per channel, and the grad modes. This runs in the grad mode
-    of the replica that comes last. If the grad modes differ, all replicas raise an error, so that
-    it does not depend on their order.
+
+def _combine(parts: Sequence[_Part]) -> list[_Result]:
+    """Return for each part the result, with the moments on its device.
+
+    This runs in the grad mode of the replica that comes last. If the grad modes differ, all
+    replicas raise an error, so that it does not depend on their order.
     """
     with_grad = [part.with_grad for part in parts]
     total = sum(part.num_values for part in parts)
@@ -195,6 +204,83 @@ def _combine(parts: Sequence[_Part]) -> list[tuple[Tensor, int, list[bool]]]:
         (to_device(result, part.moments.device), total, with_grad)
         for result, part in zip(results, parts, strict=True)
     ]
+
+
+class _Round:
+    """For each replica that has come to a layer: the layer, its part and its result."""
+
+    def __init__(self) -> None:
+        self.layers: dict[int, SyncBatchNorm] = {}
+        self.parts: dict[int, _Part] = {}
+        self.results: Sequence[_Result] = ()
+
+
+class _Exchange:
+    """The exchange of statistics between the replicas of one call, one layer after the other."""
+
+    def __init__(self, call: ModuleCall) -> None:
+        # A reference to the call would make a cycle.
+        self._modules, self._ended = call.modules, call.ended
+        self._changed = Condition()
+        self._next = _Round()
+        #: The text of the error of all later rounds.
+        self._failure = ""
+
+    def swap(self, index: int, layer: SyncBatchNorm, part: _Part) -> _Result:
+        """Wait until all replicas have passed a part, and return the result of replica ``index``.
+
+        Raise RuntimeError if another replica has ended, or waits in another layer.
+        """
+        with self._changed:
+            current = self._next
+            current.layers[index], current.parts[index] = layer, part
+            identities = {id(each.identity) for each in current.layers.values()}
+            if self._ended or len(identities) > 1:
+                self._fail()
+            elif len(current.parts) == len(self._modules):
+                self._next = _Round()
+                try:
+                    current.results = _combine([part for _, part in sorted(current.parts.items())])
+                except BaseException:
+                    self._failure = f"{self.name_of(index, layer)} has failed in replica {index}"
+                    raise
+                finally:
+                    self._changed.notify_all()
+            while not (current.results or self._failure):
+                self._changed.wait()
+            if not current.results:
+                error = RuntimeError(self._failure)
+                mark_consequence(error)
+                raise error
+            return current.results[index]
+
+    def note_end(self) -> None:
+        """Make rounds fail that wait or begin later, because a replica will not come."""
+        # A round adds a layer before it reads `ended`, so the lock is seldom needed.
+        if self._next.layers:
+            with self._changed:
+                if self._next.layers:
+                    self._fail()
+
+    def _fail(self) -> None:
+        if not self._failure:
+            layers = sorted(self._next.layers.items())
+            facts = [f"replica {i} waits in {self.name_of(i, layer)}" for i, layer in layers]
+            if self._ended:
+                ended = self._ended[0]
+                facts.append(
+                    "the call has ended" if ended is None else f"replica {ended} has ended"
+                )
+            rule = "All replicas must call the same layers in the same order"
+            self._failure = f"{rule}, but {' and '.join(facts)}"
+        self._changed.notify_all()
+
+    def name_of(self, index: int, layer: nn.Module) -> str:
+        """Return the class of ``layer`` and its name in replica ``index``, if it has one."""
+        root = self._modules[index]
+        names = root.named_modules() if isinstance(root, nn.Module) else ()
+        name = next((name for name, module in names if module is layer), "")
+        return f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
 
 
 def _describe_grad_modes(name: str, with_grad: Sequence[bool]) -> str:

@@ -17,7 +17,7 @@ from ._errors import CapturedError, capture, reraise
 from ._recording import check_not_traced
 from ._references import device_note
 from ._thread_state import call_in, clear_old_casts, thread_states
-from ._threads import ModuleGroup, start
+from ._threads import ModuleCall, start
 from ._torch_private import exclude_from_compilation
 
 __all__ = ["get_a_var", "parallel_apply"]
@@ -140,9 +140,9 @@ def parallel_apply(
         targets = _find_devices(inputs, all_kwargs, devices)
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
-    group = ModuleGroup(modules, _IN_TURN if in_turn else "")
+    call = ModuleCall(modules, _IN_TURN if in_turn else "")
     calls = [
-        partial(state.context.run, group.call, index, call_in, state, module, args, kwargs)
+        partial(state.context.run, call.run, index, call_in, state, module, args, kwargs)
         for index, (state, module, args, kwargs) in enumerate(
             zip(thread_states(targets), modules, map(_as_args, inputs), all_kwargs, strict=True)
         )
@@ -151,7 +151,7 @@ def parallel_apply(
     try:
         outcomes = _run_calls(calls, in_turn=in_turn)
     finally:
-        group.end()  # The system may have refused to start a thread.
+        call.end()  # The system may have refused to start a thread.
     failed = [index for index, each in enumerate(outcomes) if isinstance(each, CapturedError)]
     if failed:
         # If a module waits for one that fails, both fail: raise the error of the latter.

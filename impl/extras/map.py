@@ -12,7 +12,7 @@ from .._compiled import has_compiled_code
 from .._devices import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
 from .._errors import CapturedError, reraise
 from .._thread_state import call_in, clear_old_casts, thread_states
-from .._threads import ModuleGroup, PendingCall, start
+from .._threads import ModuleCall, PendingCall, start
 from .._wrapper import move_output, scatter_to_one
 
 
@@ -53,9 +53,9 @@ class ReplicaPool:
         (state,) = thread_states([self._devices[index]])
         clear_old_casts()
         compute = partial(self._compute, replicas[index], index)
-        group = ModuleGroup([replicas[index]], "in DataParallel.map: call eval() before")
-        call = partial(state.context.run, group.call, 0, call_in, state, compute, (batch,), {})
-        self._calls[number] = index, start(partial(self._run, number, call))
+        call = ModuleCall([replicas[index]], "in DataParallel.map: call eval() before")
+        run = partial(state.context.run, call.run, 0, call_in, state, compute, (batch,), {})
+        self._calls[number] = index, start(partial(self._run, number, run))
 
     def _run(self, number: int, call: Callable[[], Any]) -> Any:
         try:

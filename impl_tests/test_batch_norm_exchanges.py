@@ -1,4 +1,4 @@
-"""impl._threads: exchanges end if a module will not come."""
+"""impl.SyncBatchNorm: exchanges of statistics end if a replica will not come."""
 
 import contextlib
 import sys
@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import SyncBatchNorm, _threads, parallel_apply
+from impl import SyncBatchNorm, parallel_apply
 from impl._threads import start
 from impl_tests.samples import run_python
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
@@ -38,13 +38,6 @@ try:
 except KeyboardInterrupt:
     os._exit(0)
 """
-
-
-class Layer:
-    """An object with the identity of a layer."""
-
-    def __init__(self):
-        self.identity = self
 
 
 def layers():
@@ -126,26 +119,10 @@ def test_a_failed_exchange_keeps_no_tensor_alive():
         assert reference() is None
 
 
-def test_the_result_of_the_last_module_reaches_all():
-    found = parallel_apply([exchange_indices] * 3, [0, 1, 2])
-    assert found == [[0, 1, 2]] * 3
+def test_an_error_of_the_combination_is_raised(monkeypatch):
+    def fail(parts):
+        raise ZeroDivisionError(len(parts))
 
-
-LAYER = Layer()
-
-
-def exchange_indices(value):
-    modules, index = _threads.module_group()
-    return modules.exchange(index, LAYER, value, lambda values: [list(values)] * len(values))
-
-
-def test_an_error_of_the_combination_is_raised():
-    def combine(values):
-        raise ZeroDivisionError(len(values))
-
-    def call(_):
-        modules, index = _threads.module_group()
-        return modules.exchange(index, LAYER, None, combine)
-
+    monkeypatch.setattr(sys.modules["impl.batch_norm"], "_combine", fail)
     with pytest.raises(ZeroDivisionError):
-        parallel_apply([call] * 3, [0, 1, 2])
+        parallel_apply(layers(), [torch.ones(2, 2)] * 2)
