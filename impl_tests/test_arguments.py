@@ -1,16 +1,17 @@
 """impl._arguments: errors that name the argument."""
 
-from functools import partial
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import impl
 from impl._arguments import argument, as_int, as_tensors
-from impl.functions import Broadcast, Gather, ReduceAddCoalesced, Scatter
-from impl.scatter_gather import scatter_kwargs
+from impl_tests.faults.cases import CASES
+from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
+from spec_tests.harness.environment.target import Target
 
 
 class NoNotesError(ValueError):
@@ -85,80 +86,82 @@ def test_as_tensors_names_the_index_of_an_object_that_is_no_tensor():
     assert caught.value.__notes__ == ["Argument: inputs"]
 
 
-X = torch.ones(4, 2)
-NET = torch.nn.Linear(2, 1)
-#: Calls whose error's note has several names, and calls with other wrong values than the gate's
-#: test of all arguments (impl_tests/faults/test_bad_input.py): the names in the note -> the call.
-CALLS = {
-    "target_gpus of scatter, a float": partial(impl.scatter, X, [1.5]),
-    "target_gpus of scatter, empty": partial(impl.scatter, X, []),
-    "inputs or dim of scatter": partial(impl.scatter, X, [0, 1], 2),
-    "inputs or kwargs of scatter_kwargs": partial(scatter_kwargs, X, None, [0, 1]),
-    "args or dim of scatter_kwargs": partial(scatter_kwargs, (X,), None, ["cpu", "cpu"], 2),
-    "kwargs['x'] or target_gpus of scatter": partial(
-        scatter_kwargs, (), {"x": X.to("meta")}, ["cpu"]
+X, META = torch.ones(4, 2), torch.ones(4, 2, device="meta")
+#: Wrong values that ``faults/wrong_values.py`` lacks, and calls whose error's note has several
+#: names: the case, the changed arguments, and the names.
+WRONG = [
+    ("scatter", {"target_gpus": [1.5]}, "target_gpus"),
+    ("scatter", {"target_gpus": []}, "target_gpus"),
+    ("scatter", {"dim": 2}, "inputs or dim"),
+    (
+        "scatter",
+        {"inputs": impl.Whole(META), "target_gpus": ["cpu"]},
+        "inputs, kwargs or target_gpus",
     ),
-    "inputs, kwargs or target_gpus of scatter": partial(
-        impl.scatter, impl.Whole(X.to("meta")), ["cpu"]
+    ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs or kwargs"),
+    ("scatter_kwargs", {"dim": 2}, "args or dim"),
+    (
+        "scatter_kwargs",
+        {"inputs": (), "kwargs": {"x": META}, "target_gpus": ["cpu"]},
+        "kwargs['x'] or target_gpus",
     ),
-    "scalar_warning of gather": partial(impl.gather, [X], "cpu", scalar_warning=X),
-    "outputs, target_device or dim of gather": partial(impl.gather, [X, X], "cpu", 2),
-    "detach of replicate": partial(impl.replicate, NET, [0, 1], X),
-    "with_parameters of replicate": partial(impl.replicate, NET, [0], with_parameters=X),
-    "network or devices of replicate": partial(impl.replicate, NET, [0, 1]),
-    "modules of parallel_apply, a set": partial(impl.parallel_apply, {abs}, [1]),
-    "inputs of parallel_apply": partial(impl.parallel_apply, [abs], 1),
-    "in_turn of parallel_apply": partial(impl.parallel_apply, [abs], [1], in_turn=X),
-    "inputs, kwargs_tup or devices of parallel_apply": partial(
-        impl.parallel_apply, [abs], [1], devices=[1.5]
+    ("gather with options", {"scalar_warning": X}, "scalar_warning"),
+    ("gather", {"dim": 2}, "outputs, target_device or dim"),
+    ("replicate", {"detach": X}, "detach"),
+    ("replicate", {"network": nn.Linear(2, 1)}, "network or devices"),
+    ("replicate with options", {"with_parameters": X}, "with_parameters"),
+    ("parallel_apply", {"modules": {abs}}, "modules"),
+    ("parallel_apply", {"inputs": 1}, "inputs"),
+    ("parallel_apply", {"devices": [1.5, 0]}, "inputs, kwargs_tup or devices"),
+    ("parallel_apply with options", {"in_turn": X}, "in_turn"),
+    ("DataParallel", {"device_ids": [1.5]}, "device_ids"),
+    ("DataParallel", {"device_ids": []}, "device_ids"),
+    ("DataParallel", {"device_ids": ["cpu"], "output_device": 1.5}, "output_device"),
+    ("DataParallel", {"module": abs, "device_ids": [0]}, "module or device_ids"),
+    ("DataParallel with options", {"in_turn": X}, "in_turn"),
+    ("DataParallel with options", {"scalar_warning": X}, "scalar_warning"),
+    ("DataParallel with options", {"module_attributes": X}, "module_attributes"),
+    ("DataParallel with options", {"cache_frozen_parameters": "all"}, "cache_frozen_parameters"),
+    ("DataParallel.map", {"ordered": X}, "ordered"),
+    ("data_parallel", {"inputs": X, "module_kwargs": None, "dim": 2}, "args or dim"),
+    ("comm.broadcast", {"devices": None}, "devices or out"),
+    ("comm.broadcast", {"tensor": META}, "tensor or devices"),
+    ("comm.broadcast into out", {"out": [X]}, "tensor or out"),
+    ("comm.broadcast_coalesced", {"tensors": 5}, "tensors"),
+    ("comm.broadcast_coalesced", {"tensors": [], "devices": []}, "devices"),
+    ("comm.reduce_add", {"inputs": [X, X]}, "inputs or destination"),
+    ("comm.reduce_add_coalesced", {"inputs": [[X], [X]]}, "inputs or destination"),
+    ("comm.scatter", {"devices": [0]}, "devices or chunk_sizes"),
+    ("comm.scatter", {"chunk_sizes": [1, 1]}, "tensor, chunk_sizes or dim"),
+    ("comm.scatter", {"devices": [-2, -2]}, "tensor, devices or streams"),
+    ("comm.scatter into out", {"out": [X]}, "tensor, dim, out or streams"),
+    ("comm.gather", {"tensors": [X]}, "tensors, dim or destination"),
+    ("comm.gather into out", {"tensors": [X]}, "tensors, dim or out"),
+    ("functions.Broadcast", {"input": X}, "inputs"),
+    ("functions.ReduceAddCoalesced", {"num_inputs": 0}, "num_inputs"),
+    (
+        "functions.ReduceAddCoalesced",
+        {"first": X, "second": X},
+        "grads, num_inputs or destination",
     ),
-    "device_ids of DataParallel, a float": partial(impl.DataParallel, NET, [1.5]),
-    "device_ids of DataParallel, empty": partial(impl.DataParallel, NET, []),
-    "output_device of DataParallel, on the CPU": partial(impl.DataParallel, NET, ["cpu"], 1.5),
-    "in_turn of DataParallel": partial(impl.DataParallel, NET, [0, 1], in_turn=X),
-    "scalar_warning of DataParallel": partial(impl.DataParallel, NET, [0, 1], scalar_warning=X),
-    "module_attributes of DataParallel": partial(
-        impl.DataParallel, NET, [0, 1], module_attributes=X
+    ("functions.Scatter", {"target_gpus": [0]}, "target_gpus or chunk_sizes"),
+    ("functions.Scatter", {"chunk_sizes": [1, 1]}, "input, chunk_sizes or dim"),
+    ("functions.Gather", {"dim": 2}, "inputs or dim"),
+    (
+        "functions.Gather",
+        {"first": X, "second": X[0], "target_device": "cpu"},
+        "inputs, dim or target_device",
     ),
-    "cache_frozen_parameters of DataParallel, another text": partial(
-        impl.DataParallel, NET, [0, 1], cache_frozen_parameters="all"
-    ),
-    "module or device_ids of DataParallel": partial(impl.DataParallel, abs, [0]),
-    "ordered of DataParallel.map": partial(impl.DataParallel(NET).map, [], ordered=X),
-    "args or dim of data_parallel": partial(impl.data_parallel, NET, X, ["cpu", "cpu"], dim=2),
-    "devices or out of comm.broadcast": partial(impl.comm.broadcast, X),
-    "tensor or out of comm.broadcast": partial(impl.comm.broadcast, X, out=[X]),
-    "tensor or devices of comm.broadcast": partial(impl.comm.broadcast, X.to("meta"), [0]),
-    "tensors of comm.broadcast_coalesced": partial(impl.comm.broadcast_coalesced, 5, [0]),
-    "devices of comm.broadcast_coalesced, empty": partial(impl.comm.broadcast_coalesced, [], []),
-    "inputs or destination of comm.reduce_add": partial(impl.comm.reduce_add, [X, X], 0),
-    "inputs or destination of comm.reduce_add_coalesced": partial(
-        impl.comm.reduce_add_coalesced, [[X], [X]], 0
-    ),
-    "tensor, dim, out or streams of comm.scatter": partial(impl.comm.scatter, X, out=[X]),
-    "devices or chunk_sizes of comm.scatter": partial(impl.comm.scatter, X, [0], [1, 3]),
-    "tensor, chunk_sizes or dim of comm.scatter": partial(impl.comm.scatter, X, [0], [1]),
-    "tensor, devices or streams of comm.scatter": partial(impl.comm.scatter, X, [-2]),
-    "tensors, dim or destination of comm.gather": partial(impl.comm.gather, [X], 0),
-    "tensors, dim or out of comm.gather": partial(impl.comm.gather, [X], 0, out=X),
-    "inputs of functions.Broadcast": partial(Broadcast.apply, [0], X),
-    "num_inputs of functions.ReduceAddCoalesced": partial(ReduceAddCoalesced.apply, 0, 0, X),
-    "grads, num_inputs or destination of functions.ReduceAddCoalesced": partial(
-        ReduceAddCoalesced.apply, 0, 1, X, X
-    ),
-    "target_gpus or chunk_sizes of functions.Scatter": partial(Scatter.apply, [0], [1, 3], 0, X),
-    "input, chunk_sizes or dim of functions.Scatter": partial(Scatter.apply, [0], [1], 0, X),
-    "inputs or dim of functions.Gather": partial(Gather.apply, "cpu", 2, X),
-    "inputs, dim or target_device of functions.Gather": partial(Gather.apply, "cpu", 0, X, X[0]),
-}
+]
 
 
-@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("case", "changed", "names"), WRONG)
 @pytest.mark.usefixtures("topology")
-def test_errors_of_public_functions_name_the_argument(name):
+def test_errors_of_public_functions_name_the_argument(case, changed, names):
+    tried = (CASES | CASES_OF_IMPL)[case]
     with pytest.raises(Exception) as caught:
-        CALLS[name]()
-    assert caught.value.__notes__ == [f"Argument: {name.split(' of ')[0]}"]
+        tried.call(Target("impl"), **(tried.arguments() | changed))
+    assert caught.value.__notes__ == [f"Argument: {names}"]
 
 
 @pytest.mark.usefixtures("topology")

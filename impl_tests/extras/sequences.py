@@ -244,8 +244,8 @@ def _replace_buffers(state: State) -> None:
 
 def _write_buffers(state: State) -> None:
     state.net.mean.data += 1
-    if isinstance(state.net.norm, nn.BatchNorm1d):
-        state.net.norm.running_mean.data += 1
+    for buffer in state.net.norm.buffers():
+        buffer.data += 1
 
 
 #: For each name: a change of the state.

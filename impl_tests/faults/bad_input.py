@@ -1,12 +1,11 @@
 """Every argument of every public function, replaced by each wrong value.
 
-``python -m impl_tests.faults.bad_input`` runs impl and torch.nn.parallel. It prints the counts of
-the outcomes, each bad outcome, and the values that one accepts and the other refuses. It
-returns 1 if an outcome of impl is bad: also if an error does not name the argument. The arguments
-that only impl has are tried with impl only.
+``python -m impl_tests.faults.bad_input`` prints the counts of the outcomes, and each bad outcome.
+It returns 1 if an outcome is bad: also if an error does not name the argument. With ``--target
+torch.nn.parallel`` only the arguments that it has are tried, and ``--accepted`` also prints the
+accepted values.
 
-A process tries all values of one argument. If the process hangs or dies at a value, a new process
-tries all other values of the argument.
+A process tries all values of one argument. If it hangs or dies, only this outcome is reported.
 """
 
 import argparse
@@ -71,16 +70,6 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-class _Task(NamedTuple):
-    case: str
-    argument: str
-    values: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        return f"{self.case}({self.argument})"
-
-
 def try_values(
     target: Target, cases: Sequence[str], values: Sequence[str], processes: int
 ) -> Iterator[Outcome]:
@@ -88,49 +77,39 @@ def try_values(
     # Another process lists the arguments, which include tensors on devices: a process that has
     # used a device cannot fork.
     (listed,) = forks.run([forks.Job("arguments", partial(_list_arguments, cases))], processes=1)
-    arguments: dict[str, list[str]] = listed.result
-    tasks = [
-        _Task(name, argument, tuple(values)) for name in cases for argument in arguments[name]
+    jobs = [
+        forks.Job((name, argument), partial(_run, target, name, argument, values))
+        for name, argument in listed.result
     ]
-    while tasks:
-        unfinished: list[_Task] = []
-        jobs = [forks.Job(task, partial(_run, target, task)) for task in tasks]
-        for result in forks.run(jobs, processes=processes):
-            task: _Task = result.job.subject
-            if result.result is not None:
-                yield from (Outcome(*each) for each in result.result)
-                continue
-            last = _last_value(result.log)
+    for result in forks.run(jobs, processes=processes):
+        if result.result is not None:
+            yield from (Outcome(*each) for each in result.result)
+        else:
             verdict = "hang" if result.exit_code == TIME_IS_UP else "crash"
-            yield Outcome(task.title, last, verdict, result.log[-3000:])
-            # The process has not returned the outcomes of the earlier values: try them again.
-            unfinished.append(
-                task._replace(values=tuple(each for each in task.values if each != last))
-            )
-        tasks = unfinished
+            yield Outcome(_title(*result.job.subject), "", verdict, result.log[-3000:])
 
 
-def _list_arguments(cases: Sequence[str], _: Path) -> dict[str, list[str]]:
-    return {name: [*_ALL_CASES[name].arguments()] for name in cases}
+def _list_arguments(cases: Sequence[str], _: Path) -> list[tuple[str, str]]:
+    return [(name, argument) for name in cases for argument in _ALL_CASES[name].arguments()]
 
 
-def _last_value(log: str) -> str:
-    """Return the name of the value that the process tried last."""
-    names = [line.removeprefix("value: ") for line in log.splitlines() if line[:7] == "value: "]
-    return names[-1]
+def _title(case: str, argument: str) -> str:
+    return f"{case}({argument})"
 
 
-def _run(target: Target, task: _Task, _: Path) -> list[Outcome]:
+def _run(
+    target: Target, name: str, argument: str, values: Sequence[str], _: Path
+) -> list[Outcome]:
     faulthandler.enable(2)
     warnings.simplefilter("ignore")
-    case = _ALL_CASES[task.case]
+    case = _ALL_CASES[name]
     expected = _compute(target, case, case.arguments())
     outcomes = []
-    for name in task.values:
-        print(f"value: {name}", flush=True)
+    for value in values:
+        print(f"value: {value}", flush=True)
         faulthandler.dump_traceback_later(_LIMIT, exit=True, file=2)
-        verdict, detail = _try_value(target, case, {task.argument: VALUES[name]()}, expected)
-        outcomes.append(Outcome(task.title, name, verdict, detail))
+        verdict, detail = _try_value(target, case, {argument: VALUES[value]()}, expected)
+        outcomes.append(Outcome(_title(name, argument), value, verdict, detail))
     faulthandler.cancel_dump_traceback_later()
     return outcomes
 
@@ -172,49 +151,27 @@ def _compute(target: Target, case: Case, arguments: dict[str, Any]) -> list[torc
 
 
 def main() -> int:
-    """Try all values with impl and torch.nn.parallel. Return 1 if an outcome of impl is bad."""
+    """Try all values. Return 1 if an outcome is bad."""
     options = _parser().parse_args()
-    cases = [*_ALL_CASES] if options.cases is None else options.cases.split(",")
+    known = CASES if options.target == "torch.nn.parallel" else _ALL_CASES
+    cases = [*known] if options.cases is None else options.cases.split(",")
     values = [*VALUES][:: options.every]
-    outcomes = {}
-    for name in ("impl", "torch.nn.parallel"):
-        known = [each for each in cases if name == "impl" or each in CASES]
-        found = [*try_values(prepare(name), known, values, options.processes)]
-        outcomes[name] = {(each.argument, each.value): each for each in found}
-        _print_outcomes(name, found)
-    _print_accepted(outcomes, "impl", "torch.nn.parallel")
-    _print_accepted(outcomes, "torch.nn.parallel", "impl")
-    return int(any(each.verdict in BAD for each in outcomes["impl"].values()))
-
-
-def _print_outcomes(name: str, outcomes: Sequence[Outcome]) -> None:
-    counts = Counter(each.verdict for each in outcomes)
-    print(f"{name}: {len(outcomes)} calls: {dict(counts)}")
-    for each in outcomes:
-        if each.verdict in BAD:
-            print(f"  {each.argument} = {each.value}: {each.verdict}\n    {each.detail}")
-    sys.stdout.flush()
-
-
-def _print_accepted(
-    outcomes: dict[str, dict[tuple[str, str], Outcome]], name: str, other_name: str
-) -> None:
-    """Print for each argument the values that ``name`` accepts and ``other_name`` refuses."""
-    found: dict[str, list[str]] = {}
-    for (argument, value), outcome in outcomes[name].items():
-        other = outcomes[other_name].get((argument, value))
-        is_refused = other is not None and other.verdict in ("refused", "no name")
-        if outcome.verdict == "accepted" and other is not None and is_refused:
-            found.setdefault(argument, []).append(f"{value} [{other.detail[:80]}]")
-    print(f"accepted by {name}, refused by {other_name} [its error]:")
-    for argument, values in found.items():
-        print(f"  {argument}: {len(values)}\n    " + "\n    ".join(values))
+    shown = {*BAD, "accepted"} if options.accepted else {*BAD}
+    counts = Counter[str]()
+    for each in try_values(prepare(options.target), cases, values, options.processes):
+        counts[each.verdict] += 1
+        if each.verdict in shown:
+            print(f"{each.argument} = {each.value}: {each.verdict}\n  {each.detail}", flush=True)
+    print(f"{options.target}: {counts.total()} calls: {dict(counts)}")
+    return int(any(verdict in BAD for verdict in counts))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.faults.bad_input")
+    parser.add_argument("--target", default="impl", help="default: impl")
     parser.add_argument("--cases", help="functions, with commas (default: all)")
     parser.add_argument("--every", type=int, default=1, help="try every n-th value (default: 1)")
+    parser.add_argument("--accepted", action="store_true", help="print the accepted values, too")
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     return parser
 

@@ -1,11 +1,9 @@
 """The kinds of faults: interrupts, refused allocations, refused threads, and blocked replicas."""
 
 import itertools
-import os
 import random
 import signal
 import statistics
-import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -73,21 +71,20 @@ class _Interrupt(Fault):
     """KeyboardInterrupts that a signal handler raises, as Python's own handler of SIGINT does.
 
     Args:
-        start: A function that makes the signal arrive later.
-        is_repeated: Whether each signal, not only the first one, raises KeyboardInterrupt.
+        delay: Seconds until the first signal.
+        interval: Seconds between two signals; 0 for only one signal.
     """
 
-    def __init__(self, start: Callable[[], object], *, is_repeated: bool = False) -> None:
+    def __init__(self, delay: float, interval: float = 0.0) -> None:
         super().__init__()
-        self._start, self._is_repeated = start, is_repeated
+        self._times = max(delay, 1e-6), interval
         self._is_armed = False
         self._count = 0
 
     def __enter__(self) -> None:
-        signal.signal(signal.SIGINT, self._handle)
         signal.signal(signal.SIGALRM, self._handle)
         self._is_armed = True
-        self._start()
+        signal.setitimer(signal.ITIMER_REAL, *self._times)
 
     def __exit__(self, *_: object) -> None:
         self._is_armed = False
@@ -98,7 +95,7 @@ class _Interrupt(Fault):
         # `copyreg._slotnames` discards all exceptions, also KeyboardInterrupt. So does Python in
         # callbacks of weak references, which `_weakrefset` has.
         if self._is_armed and frame.f_globals["__name__"] not in ("copyreg", "_weakrefset"):
-            self._is_armed = self._is_repeated
+            self._is_armed = self._times[1] > 0
             self._count += 1
             self.has_occurred = True
             self.place = f"{self._count} at {frame.f_code.co_filename}:{frame.f_lineno}"
@@ -109,8 +106,7 @@ class _Interrupt(Fault):
 
 
 def _interrupts(call: Call, rng: random.Random) -> Iterator[Fault]:
-    """Interrupt the call at random instants, by a timer or by a child process."""
-    source = _start_timer if rng.random() < 0.5 else _fork_sender()
+    """Interrupt the call at random instants."""
     durations = []
     for _ in range(_TIMED_CALLS):
         start = time.perf_counter()
@@ -119,29 +115,7 @@ def _interrupts(call: Call, rng: random.Random) -> Iterator[Fault]:
     call.drop_grads()
     for _ in range(_INTERRUPTED_CALLS):
         delay = rng.uniform(0, 1.2 * statistics.median(durations))
-        yield _Interrupt(lambda delay=delay: source(delay))  # type: ignore[misc] # the default
-
-
-def _start_timer(delay: float) -> None:
-    signal.setitimer(signal.ITIMER_REAL, max(delay, 1e-6))
-
-
-def _fork_sender() -> Callable[[float], None]:
-    """Fork a child process. Return a function that makes the child send SIGINT after a delay."""
-    read_end, write_end = os.pipe()
-    parent = os.getpid()
-    if os.fork() == 0:
-        os.close(write_end)
-        while text := os.read(read_end, struct.calcsize("d")):
-            time.sleep(struct.unpack("d", text)[0])
-            os.kill(parent, signal.SIGINT)
-        os._exit(0)
-    os.close(read_end)
-
-    def send(delay: float) -> None:
-        os.write(write_end, struct.pack("d", delay))
-
-    return send
+        yield _Interrupt(delay)
 
 
 class _BlockingModule(nn.Module):
@@ -167,9 +141,7 @@ class _BlockedReplicas(_Interrupt):
     """Replicas that block until the caller is interrupted."""
 
     def __init__(self, ordinals: Iterable[int]) -> None:
-        super().__init__(
-            lambda: signal.setitimer(signal.ITIMER_REAL, _INTERVAL, _INTERVAL), is_repeated=True
-        )
+        super().__init__(_INTERVAL, _INTERVAL)
         self._ordinals = frozenset(ordinals)
         # Use a lock: an interrupt of `threading.Event.wait` may break the event.
         self._gate = threading.Lock()
