@@ -9,7 +9,7 @@ from torch import Tensor, nn
 __all__ = ["members", "storage_id", "tensors", "walk"]
 
 #: The number of members that are read of a sequence: one may be endless.
-_MAX_MEMBERS = 1_000_000
+_MAX_MEMBERS = 10_000
 
 
 def walk(value: object, path: str) -> Iterator[tuple[str, object]]:

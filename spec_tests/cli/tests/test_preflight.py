@@ -42,6 +42,10 @@ def run(tmp_path, fork_server):
             {"comm": "def load():\n    raise OSError('no library')\nload()"},
             "cannot be imported: OSError: no library (*comm.py, line 2)",
         ),
+        (
+            {"comm": "import os\nos._exit(0)"},
+            "cannot be imported: SystemExit: os._exit(0) (*comm.py, line 2)",
+        ),
     ],
 )
 def test_a_target_that_cannot_be_imported_ends_the_run(run, files, text):
@@ -49,7 +53,7 @@ def test_a_target_that_cannot_be_imported_ends_the_run(run, files, text):
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = done.stderr.strip().splitlines()
     assert fnmatch(line, f"ERROR: the target mine {text}")
-    assert not done.stdout
+    assert done.stdout == "importing PyTorch ...\n"
 
 
 def test_a_mapped_name_is_a_part(run):

@@ -14,13 +14,20 @@ import pytest
 from spec_tests.harness.environment.target import NotOffered
 from spec_tests.harness.environment.topology import NOT_RUN
 
-__all__ = ["ContainedError", "as_failure", "contained", "end_soon", "report_without_details"]
+__all__ = [
+    "ContainedError",
+    "as_failure",
+    "contained",
+    "end_soon",
+    "report_without_details",
+    "without_exit",
+]
 
 #: Errors that end a run or decide a verdict, wherever they are raised.
 _CONTROL = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)
-
-
+#: The modules that may end the process: the time limit of tests, and the handler of Ctrl-C.
+_ENDS_PROCESS = ("pytest_timeout", "spec_tests.cli.progress")
 #: Seconds that a process has to end by itself.
 _END_LIMIT = 5
 
@@ -57,6 +64,24 @@ def _is_reportable(error: BaseException) -> bool:
         f"{link.__class__}{link}{link!r}".encode()
         link = link.__cause__ or link.__context__
     return True
+
+
+@contextmanager
+def without_exit() -> Iterator[None]:
+    """Make ``os._exit`` raise SystemExit, so that the target cannot end this process with 0."""
+    process, end = os.getpid(), os._exit
+
+    def refuse(status: int) -> None:
+        caller = sys._getframe(1).f_globals.get("__name__")
+        if os.getpid() == process and caller not in _ENDS_PROCESS:
+            raise SystemExit(f"os._exit({status})")
+        end(status)
+
+    os._exit = refuse  # type: ignore[assignment]  # it may return in a test
+    try:
+        yield
+    finally:
+        os._exit = end
 
 
 def end_soon(status: int) -> None:
@@ -110,7 +135,8 @@ def contained() -> Iterator[list[str]]:
     sys.stdout, sys.stderr = kept
     closed: list[str] = []
     try:
-        yield closed
+        with without_exit():
+            yield closed
     finally:
         sys.setrecursionlimit(limit)
         sys.excepthook, threading.excepthook = hooks
