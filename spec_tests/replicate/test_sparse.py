@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import missing_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.tensors import device_slots
@@ -68,5 +69,6 @@ def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
 def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topology, layout):
     module = nn.Sequential(Graph(sparse(topology, layout, 4)))
     module[0].sparse_weight = nn.Parameter(sparse(topology, layout, 4))
-    with pytest.raises(NotImplementedError, match=rf"^0\.sparse_weight .*{layout}"):
+    with pytest.raises(NotImplementedError) as caught:
         target.replicate.replicate(module, topology.take((0, 1)))
+    checks.same(missing_texts(caught.value, ["0.sparse_weight", f"{layout}"]), [])

@@ -115,5 +115,5 @@ def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
 @given(slots=device_slots())
 def test_a_mapping_that_cannot_be_rebuilt_is_refused_by_its_path(target, topology, kind, slots):
     inputs = [{"batch": kind(4, topology.device(0))}]
-    with pytest.raises(TypeError, match=r"inputs\[0\]\['batch'\]: a (Rows|Sized) with tensors"):
+    with pytest.raises(TypeError, match=r"inputs\[0\]\['batch'\]"):
         target.scatter_gather.scatter(inputs, topology.take(slots))
