@@ -4,8 +4,9 @@
 of the ratios of single turns: the time of torch.nn.parallel divided by that of the target. The
 command measures a row of impl below its floor up to twice more, each time in a new process. The
 exit status is 1 if a row is below its floor every time. A row is noisy, and not judged, if other
-processes used the processors during its measurement. The command also prints the number of judged
-rows, and the three rows that differ most from the last published run.
+processes used the processors during its measurement. A row without a floor is not judged.
+If no row is judged, the exit status is 3. The command also prints the number of judged rows, and
+the three rows that differ most from the last published run.
 
 With ``--before OLD`` the floors are 85 % of the ratios in another saved run, for any target.
 """
@@ -15,6 +16,7 @@ import math
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -48,6 +50,9 @@ KEPT = 0.85
 #: The number of printed rows whose ratios differ most from the published ones.
 MOVES = 3
 
+#: The exit status if no row is judged.
+NOTHING_JUDGED = 3
+
 #: The length of a bar in characters for a ratio of 1, and the largest length.
 BAR, MAX_BAR = 8, 32
 
@@ -58,11 +63,14 @@ class Verdict(Enum):
     OK = "ok"
     BELOW = "BELOW"
     NOISY = "noisy"
+    FREE = "-"
 
 
 def _judge(ratio: Ratio) -> Verdict:
     if ratio.is_noisy:
         return Verdict.NOISY
+    if ratio.floor is None:
+        return Verdict.FREE
     return Verdict.OK if ratio.passes else Verdict.BELOW
 
 
@@ -171,11 +179,13 @@ def largest_moves(run: Mapping[str, Any], published: Mapping[str, Any]) -> list[
 
 def _print_verdicts(verdicts: Mapping[str, Verdict]) -> None:
     """Print the number of judged rows, and the rows that were below their floors every time."""
-    noisy = [row for row, verdict in verdicts.items() if verdict is Verdict.NOISY]
-    print(f"\njudged {len(verdicts) - len(noisy)} of {len(verdicts)} rows")
-    if noisy:
+    counts = Counter(verdicts.values())
+    print(f"\njudged {counts[Verdict.OK] + counts[Verdict.BELOW]} of {len(verdicts)} rows")
+    if noisy := counts[Verdict.NOISY]:
         reason = "other processes used the processors"
-        print(_in_yellow(f"too noisy to judge: {len(noisy)} row(s), because {reason}"))
+        print(_in_yellow(f"too noisy to judge: {noisy} row(s), because {reason}"))
+    if free := counts[Verdict.FREE]:
+        print(f"without a floor: {free} row(s); --before OLD takes the floors from another run")
     if below := [row for row, verdict in verdicts.items() if verdict is Verdict.BELOW]:
         print(f"below their floors every time: {', '.join(below)}")
 
@@ -214,7 +224,7 @@ def _run_benchmarks(benchmark_names: Collection[str]) -> Mapping[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the ratios of a saved run; return 1 if a ratio is below its floor every time."""
+    """Print the ratios; return 1 if one is below its floor every time, 3 if none is judged."""
     parser = argparse.ArgumentParser(prog="python -m bench.compare", description=main.__doc__)
     parser.add_argument("file", type=Path, help="JSON written by pytest --benchmark-json")
     parser.add_argument(
@@ -240,6 +250,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError) as error:
         parser.exit(2, f"{path}: {error}\n")
     _print_verdicts(verdicts)
+    if not {Verdict.OK, Verdict.BELOW} & {*verdicts.values()}:
+        print(f"nothing was judged: exit status {NOTHING_JUDGED}")
+        return NOTHING_JUDGED
     return int(Verdict.BELOW in verdicts.values())
 
 

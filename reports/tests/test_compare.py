@@ -128,7 +128,11 @@ def test_noisy_row_is_yellow_on_a_terminal_only(monkeypatch):
     [
         ((0.99, 0.99), 1, ["judged 2 of 2 rows", "below their floors every time: work"]),
         ((0.6, 0.99), 0, ["judged 1 of 2 rows", "too noisy to judge: 1 row(s)"]),
-        ((0.6, 0.6), 0, ["judged 0 of 2 rows", "too noisy to judge: 2 row(s)"]),
+        (
+            (0.6, 0.6),
+            3,
+            ["nothing was judged", "judged 0 of 2 rows", "too noisy to judge: 2 row(s)"],
+        ),
     ],
     ids="shares={}".format,
 )
