@@ -18,6 +18,7 @@ from torch import nn
 from spec_tests.data_parallel.life import log
 from spec_tests.data_parallel.life.known import CYCLES
 from spec_tests.data_parallel.life.machine import TOLERANCES, Life, step
+from spec_tests.data_parallel.life.root import STRUCTURES
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import seed_generators
 from spec_tests.harness.compare.snapshot import snapshot
@@ -34,6 +35,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 #: Draws a position in a list, modulo its length.
 PLACES = st.integers(0, 9)
+ERRORS = [ValueError, KeyError, StopIteration, NotImplementedError]
 COPIES = {
     "deepcopy": copy.deepcopy,
     "copy": copy.copy,
@@ -52,6 +54,11 @@ def known_clauses(request):
 
 def at(values, place):
     return values[place % len(values)]
+
+
+def some(values, place):
+    """Return a list of one value, or an empty list if there are no values."""
+    return values and [at(values, place)]
 
 
 def live(machine, target, topology, known, *, divisor=3):
@@ -115,7 +122,7 @@ class Buffers(Life):
     @step(place=PLACES, in_place=st.booleans())
     def change_buffer(self, place, in_place):
         def change(module):
-            for owner, name, buffer in tensors_of(module, "buffers")[place:][:1]:
+            for owner, name, buffer in some(tensors_of(module, "buffers"), place):
                 changed = buffer.detach().add_(1) if in_place else buffer.detach() + 1
                 setattr(owner, name, buffer if in_place else changed)
 
@@ -138,7 +145,7 @@ class Parameters(Life):
     @step(place=PLACES, how=st.sampled_from(["in place", "data", "new"]))
     def change_parameter(self, place, how):
         def change(module):
-            for owner, name, tensor in tensors_of(module, "parameters")[place:][:1]:
+            for owner, name, tensor in some(tensors_of(module, "parameters"), place):
                 if how == "new":
                     setattr(owner, name, nn.Parameter(tensor.detach() + 0.25))
                 else:
@@ -146,26 +153,29 @@ class Parameters(Life):
 
         self.change(change)
 
-    @step(place=PLACES, requires_grad=st.booleans())
-    def freeze(self, place, requires_grad):
+    @step(place=PLACES)
+    def freeze_or_unfreeze(self, place):
+        def change(side):
+            for each in at(side.modules, place).parameters():
+                each.requires_grad_(not each.requires_grad)
+
         self.drop()
-        self.each(lambda side: bool(at(side.modules, place).requires_grad_(requires_grad)))
+        self.each(change)
 
     @step(place=PLACES, other=PLACES)
     def tie(self, place, other):
         def change(module):
             named = tensors_of(module, "parameters")
-            for (owner, name, old), (*_, new) in zip(
-                named[place:][:1], named[other:], strict=False
-            ):
-                setattr(owner, name, new if new.shape == old.shape else old)
+            for owner, name, old in some(named, place):
+                equal = [new for *_, new in named if new.shape == old.shape]
+                setattr(owner, name, at(equal, other))
 
         self.change(change)
 
     @step(place=PLACES)
     def add_name(self, place):
         def change(module):
-            for *_, parameter in tensors_of(module, "parameters")[place:][:1]:
+            for *_, parameter in some(tensors_of(module, "parameters"), place):
                 module.alias = parameter
 
         self.change(change)
@@ -219,13 +229,29 @@ class Attributes(Life):
     def set_attribute(self, factor):
         self.change(lambda module: setattr(module, "factor", factor))
 
-    @step()
-    def change_list(self):
-        self.change(lambda module: module.sizes.append(0))
+    @step(structure=st.sampled_from([*STRUCTURES]))
+    def set_structure(self, structure):
+        self.change(lambda module: setattr(module, "structure", structure))
 
     @step()
     def replace_list(self):
-        self.change(lambda module: setattr(module, "sizes", []))
+        self.change(lambda module: setattr(module, "seen", []))
+
+    @step(slots=device_slots(), output=st.integers(0, 3))
+    def set_devices(self, slots, output):
+        if self.devices[0].type != "cpu":
+            others = map(self.topology.device, slots)
+            self.set_places(list(dict.fromkeys([self.devices[0], *others])), output)
+            self.each(self.set_attributes)
+
+    def set_attributes(self, side):
+        side.drop()
+        devices, joined, _ = self.places
+        ordinals = [each.index for each in devices]
+        attributes = {"device_ids": ordinals, "output_device": joined.index}
+        if side is self.expected:
+            attributes = {"devices": devices, "output": joined}
+        vars(side.wrapper).update(attributes)
 
 
 @clause("data_parallel.life.attributes")
@@ -247,9 +273,9 @@ def test_a_converted_module_computes_in_its_dtype(target, topology, known_clause
 
 
 class Errors(Life):
-    @step(row=st.integers(0, 7) | st.none())
-    def refuse(self, row):
-        self.change(lambda module: setattr(module, "refused", row))
+    @step(row=st.integers(0, 7) | st.none(), error=st.sampled_from(ERRORS))
+    def refuse(self, row, error):
+        self.change(lambda module: vars(module).update(refused=row, error=error))
 
 
 @clause("data_parallel.life.errors")

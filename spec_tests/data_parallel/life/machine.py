@@ -13,7 +13,7 @@ from torch import Tensor
 from spec_tests.data_parallel.life import known as violations
 from spec_tests.data_parallel.life import log
 from spec_tests.data_parallel.life.program import as_program
-from spec_tests.data_parallel.life.root import Root, take_called
+from spec_tests.data_parallel.life.root import STRUCTURES, Root, take_called
 from spec_tests.data_parallel.life.side import Side
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import seed_generators
@@ -33,6 +33,11 @@ KINDS = (
     *("linear", "batch_norm", "linear_without_bias", "layer_norm", "none_entries", "grad_buffer"),
     *("shared_buffer", "counter", "lists", "dicts", "scalar", "tanh"),
 )
+#: Orders of forwards (``f``, or ``n`` without grad mode) and of backwards of the last result
+#: (``l``), the oldest (``o``) or all (``a``). Capital letters pass a keyword tensor, or retain the
+#: graph.
+ORDERS = ("fan", "FaN", "fflo", "FFol", "fAa", "FfLaN")
+_RESULTS = {"l": (-1, None), "o": (0, 1), "a": (0, None)}
 #: The tolerance for each dtype of a network, whose gradients may be summed in another order.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: checks.LAYER, torch.float16: 3e-2}
 
@@ -40,23 +45,23 @@ TOLERANCES = {torch.float64: 1e-8, torch.float32: checks.LAYER, torch.float16: 3
 def step(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
     """Return the decorator of a rule that draws ``arguments`` and changes the modules.
 
-    After the rule, both wrappers run forward and backward, and are compared. If the rule fails,
-    the text of the error ends with a program of all rules so far.
+    After the rule, both wrappers run forward and backward in one of `ORDERS`, and are compared. If
+    the rule fails, the text of the error ends with a program of all rules so far.
     """
+    arguments = arguments | {"order": st.sampled_from(ORDERS)}
     decorate: Callable[..., Any] = rule(**arguments)  # type: ignore[call-overload]  # no overload has only **kwargs
-    return lambda function: decorate(recorded(function, trains=True))
+    return lambda function: decorate(recorded(function))
 
 
-def recorded(function: Callable[..., None], *, trains: bool = False) -> Callable[..., None]:
+def recorded(function: Callable[..., None]) -> Callable[..., None]:
     """Return a rule that compares both wrappers afterwards."""
 
     @functools.wraps(function)
     def compared(life: "Life", **arguments: Any) -> None:
         life.steps.append((function.__name__, arguments))
         try:
-            function(life, **arguments)
-            if trains:
-                life.train()
+            function(life, **{name: arguments[name] for name in arguments.keys() - {"order"}})
+            life.train(arguments.get("order", ""))
             life.compare()
         except Exception as error:
             name = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
@@ -76,6 +81,7 @@ class Life(RuleBasedStateMachine):
     """
 
     devices: list[torch.device]
+    places: tuple[list[torch.device], torch.device, int]
     found: Side
     expected: Side
 
@@ -90,7 +96,7 @@ class Life(RuleBasedStateMachine):
         slots=device_slots(min_size=2) | device_slots() | st.just((None, None)),
         output=st.none() | st.integers(0, 3),
         dim=st.sampled_from([0, 1, -1]),
-        structure=st.sampled_from(["tensor", "tuple", "dict"]),
+        structure=st.sampled_from([*STRUCTURES]),
         current=st.integers(0, 3),
         training=st.sampled_from([None, False, True]),
     )
@@ -111,32 +117,37 @@ class Life(RuleBasedStateMachine):
         """
         if None in slots and violations.CPU_DEVICES in self.known:
             slots = (0, 1)
-        if violations.SHARED_COPIES in self.known and _changes_buffers(net):
-            slots = tuple({self.topology.device(slot): slot for slot in slots[::-1]}.values())[
-                ::-1
-            ]
-        if None in slots or (len(slots) == 1 and violations.OUTPUT_OF_ONE_DEVICE in self.known):
-            output = None  # Outputs on the CPU are joined on the CPU.
         devices = [self.topology.device(slot) for slot in slots]
-        joined = devices[0] if output is None else self.topology.device(output)
+        if violations.SHARED_COPIES in self.known and _changes_buffers(net):
+            devices = list(dict.fromkeys(devices))
         wrap, function = self.target.data_parallel.DataParallel, self.target.data_parallel
         self.net, self.slot, self.dim, self.structure = net, slots[0], dim, structure
-        self.devices, given = devices, (devices, joined, dim)
+        self.set_places(devices, output)
         self.dtype, self.tolerance = net.dtype, TOLERANCES[net.dtype]
         seed_generators()
         self.found = Side(
-            lambda module: wrap(module, *given),
-            lambda module, args, kwargs: function.data_parallel(module, args, *given, kwargs),
-            wrap(self.new_module(), *given),
+            lambda module: wrap(module, *self.places),
+            lambda module, args, kwargs: function.data_parallel(
+                module, args, *self.places, kwargs
+            ),
+            wrap(self.new_module(), *self.places),
         )
         self.expected = Side(
-            lambda module: naive.DataParallel(module, *given),
-            lambda module, args, kwargs: naive.DataParallel(module, *given)(*args, **kwargs),
-            naive.DataParallel(self.new_module(), *given),
+            lambda module: naive.DataParallel(module, *self.places),
+            lambda module, args, kwargs: naive.DataParallel(module, *self.places)(*args, **kwargs),
+            naive.DataParallel(self.new_module(), *self.places),
         )
         torch.accelerator.set_device_index(self.topology.device(current).index)
         if training is not None:
             self.each(lambda side: side.wrapper.train(training).training)
+
+    def set_places(self, devices: list[torch.device], output: int | None) -> None:
+        """Set the devices and the device number ``output`` of the joined outputs."""
+        one = len(devices) == 1 and violations.OUTPUT_OF_ONE_DEVICE in self.known
+        # Outputs on the CPU are joined on the CPU.
+        first = output is None or one or devices[0].type == "cpu"
+        joined = devices[0] if first else self.topology.device(output)
+        self.devices, self.places = devices, (devices, joined, self.dim)
 
     def new_module(self) -> Root:
         """Return a new module on the first device."""
@@ -154,9 +165,9 @@ class Life(RuleBasedStateMachine):
         self.each(lambda side: change(side.wrapper.module))
 
     def drop(self) -> None:
-        """Drop the results of forwards whose backward has not run."""
-        self.found.pending.clear()
-        self.expected.pending.clear()
+        """Drop the results of forwards whose backward has not run; change the keyword tensors."""
+        self.found.drop()
+        self.expected.drop()
 
     def compare(self) -> None:
         """Raise an AssertionError if the sides differ."""
@@ -173,8 +184,8 @@ class Life(RuleBasedStateMachine):
 
     @rule(
         rows=st.sampled_from([4, 2, 3, 1, 5, 6, 8, 9]),
-        mode=st.sampled_from(["grad", "no_grad", "inference", "autocast"]),
-        keywords=st.sampled_from([(), ("weight",), ("offset",), ("weight", "offset")]),
+        mode=st.sampled_from(["grad", "grad", "no_grad", "inference", "autocast"]),
+        keywords=st.sampled_from([(), ("weight",), ("offset",), ("weight", "offset"), ("x",)]),
         functional=st.booleans(),
         on_cpu=st.booleans(),
         requires_grad=st.booleans(),
@@ -190,20 +201,28 @@ class Life(RuleBasedStateMachine):
         requires_grad: bool,
     ) -> None:
         """Call the wrapper, or the function, with a new batch."""
-        given: dict[str, Any] = {name: self.batch(rows) for name in keywords if name == "weight"}
-        if "offset" in keywords and violations.CONSTANTS not in self.known:
-            given["offset"] = 0.5
+        offset = {"offset": 0.5}
+        if "offset" not in keywords or violations.CONSTANTS in self.known:
+            offset = {}
 
         def call(side: Side) -> Any:
             x = self.batch(rows).to("cpu" if on_cpu else self.devices[0])
+            x.requires_grad_(requires_grad)
+            given = offset | (self.kept(side, rows) if "weight" in keywords else {})
+            given |= {"weight": x} if "x" in keywords else {}
             with self.use_mode(mode):
-                return side.forward(x.requires_grad_(requires_grad), given, functional=functional)
+                return side.forward(x, given, functional=functional)
 
         self.each(call)
 
+    def kept(self, side: Side, rows: int) -> dict[str, Tensor]:
+        """Return a keyword tensor for a batch: the same one in each call."""
+        weight = side.kept.setdefault((rows, self.dtype), self.batch(rows).to(self.devices[0]))
+        return {"weight": weight}
+
     def batch(self, rows: int) -> Tensor:
-        """Return rows along the dimension of the life. Row ``i`` begins with ``i``."""
-        x = torch.arange(float(rows * WIDTH)).sin().reshape(rows, WIDTH)
+        """Return new rows along the dimension of the life. Row ``i`` begins with ``i``."""
+        x = torch.arange(float(rows * WIDTH)).add(len(self.steps)).sin().reshape(rows, WIDTH)
         x[:, 0] = torch.arange(rows)
         return x.movedim(0, self.dim).to(self.dtype)
 
@@ -242,15 +261,23 @@ class Life(RuleBasedStateMachine):
 
         self.change(change)
 
-    def train(self) -> None:
-        """Drop earlier results; run forward and backward, and a forward without grad mode."""
-        self.drop()
-        rows = 2 * len(self.devices)
-        self.each(lambda side: side.forward(self.batch(rows), {}, functional=False))
-        self.each(lambda side: side.backward(0, None, retain=False))
-        with torch.no_grad():
-            self.each(lambda side: side.forward(self.batch(rows), {}, functional=False))
-        self.drop()
+    def train(self, order: str) -> None:
+        """Drop earlier results, and run forwards and backwards in one of `ORDERS`."""
+        for place, letter in enumerate(order):
+            if place == 0 or letter in "nN":
+                self.drop()
+            self.each(functools.partial(self.train_side, letter=letter, place=place))
+        if order:
+            self.drop()
+
+    def train_side(self, side: Side, *, letter: str, place: int) -> Any:
+        """Run the forward or backward that is at ``place`` in an order."""
+        if letter.lower() in _RESULTS:
+            return side.backward(*_RESULTS[letter.lower()], retain=letter.isupper())
+        rows = 2 * len(self.devices) - place % 2
+        given = self.kept(side, rows) if letter.isupper() else {}
+        with torch.set_grad_enabled(letter not in "nN"):
+            return side.forward(self.batch(rows), given, functional=False)
 
 
 def _changes_buffers(net: ModuleSpec) -> bool:

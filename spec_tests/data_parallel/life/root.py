@@ -1,12 +1,29 @@
 """The module of a wrapper whose life is tested."""
 
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from spec_tests.data_parallel.life import log
 
+
+class Pair(NamedTuple):
+    """A container of outputs."""
+
+    first: Any
+    second: Any
+
+
+#: Name of a container -> returns the outputs, for a tensor and a mode.
+STRUCTURES: dict[str, Callable[[Tensor, bool], Any]] = {
+    "tensor": lambda y, _: y,
+    "list": lambda y, _: [y, (y, y * 2)],
+    "named tuple": lambda y, _: Pair(y.detach(), {"y": y}),
+    "dict": lambda y, training: {"y": y, "z": -y} if training else {"z": y, "p": (y.tanh(),)},
+}
 #: The modules on which `Root.forward` was called since the last `take_called`.
 _called: list[weakref.ref[nn.Module]] = []
 
@@ -17,7 +34,7 @@ class Root(nn.Module):
     Args:
         net: The network.
         dim: The dimension of the rows in inputs and outputs.
-        structure: The container of the outputs: ``tensor``, ``tuple`` or ``dict``.
+        structure: The container of the outputs, one of `STRUCTURES`.
     """
 
     net: nn.Module
@@ -35,8 +52,9 @@ class Root(nn.Module):
         self.register_buffer("added", None)
         self.factor = 1.0
         self.refused: float | None = None
+        self.error: type[Exception] = ValueError
         self.calls = 0
-        self.sizes: list[int] = []
+        self.seen: list[tuple[Any, ...]] = []
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return the outputs. The log has the calls of the hooks of each call in one group."""
@@ -44,21 +62,26 @@ class Root(nn.Module):
             return super().__call__(*args, **kwargs)
 
     def forward(self, x: Tensor, *, weight: Tensor | None = None, offset: float = 0.0) -> Any:
-        """Return the rows in the container. Raise a ValueError if a row begins with `refused`."""
+        """Return the rows in the container. Raise `error` if a row begins with `refused`."""
         _called.append(weakref.ref(self))
         self.calls += 1
         x = x.movedim(self.dim, 0)
-        self.sizes.append(len(x))
+        self.seen.append((len(x), x.requires_grad, torch.is_grad_enabled(), self.names()))
         y = self.net(x)
         if self.refused is not None and (x.detach()[:, 0] == self.refused).any():
-            raise ValueError(f"a row begins with {self.refused}")
+            raise self.error(f"a row begins with {self.refused}")
         y = self.dropout(y) * self.factor + offset
         y = y if self.again is None else y + self.again(x)
         for extra in (self.alias, self.added):
             y = y if extra is None else y + extra.sum()
         y = y if weight is None else y * weight.movedim(self.dim, 0)
         y = y.movedim(0, self.dim)
-        return {"tensor": y, "tuple": (y, y * 2), "dict": {"y": y, "z": -y}}[self.structure]
+        return STRUCTURES[self.structure](y, self.training)
+
+    def names(self) -> tuple[Any, ...]:
+        """Return the names and modes of the modules, and the names of the buffers."""
+        modes = tuple((name, each.training) for name, each in self.named_modules())
+        return modes, tuple(name for name, _ in self.named_buffers())
 
 
 def take_called() -> list[weakref.ref[nn.Module]]:

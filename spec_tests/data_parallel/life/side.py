@@ -26,6 +26,7 @@ class Side:
         wrap: Returns a wrapper of a module.
         function: Returns the outputs for a module, positional and keyword arguments.
         wrapper: The wrapper.
+        kept: Keyword tensors of all calls, by number of rows and dtype.
     """
 
     wrap: Callable[[nn.Module], Any]
@@ -34,6 +35,7 @@ class Side:
     pending: list[tuple[Tensor, Any]] = field(default_factory=list)
     watched: list[weakref.ref[Any]] = field(default_factory=list)
     handles: list[Any] = field(default_factory=list)
+    kept: dict[Any, Tensor] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -48,7 +50,7 @@ class Side:
         self.calls = log.take()
         return result
 
-    def forward(self, x: Tensor, keywords: dict[str, Tensor], *, functional: bool) -> Any:
+    def forward(self, x: Tensor, keywords: dict[str, Any], *, functional: bool) -> Any:
         """Return the outputs for the batch ``x``, and keep them for a backward."""
         module = self.wrapper.module
         self.watched.append(weakref.ref(x))
@@ -75,6 +77,12 @@ class Side:
             torch.autograd.backward(outputs, list(map(cotangent, outputs)), retain)
         return [x.grad for x, _ in results]
 
+    def drop(self) -> None:
+        """Drop the results, and change the keyword tensors in place, which no graph needs now."""
+        self.pending.clear()
+        for each in self.kept.values():
+            each.add_(1).remainder_(5)
+
     @property
     def modules(self) -> list[nn.Module]:
         """The wrapper and the modules in it."""
@@ -86,6 +94,8 @@ class Side:
 
     def state(self, *, zero_gradients: bool) -> Any:
         """Return everything about the wrapper and its module that a caller can see.
+
+        Delete the list of calls of the module.
 
         Args:
             zero_gradients: Whether a missing gradient is the same as zeros.
@@ -100,6 +110,8 @@ class Side:
                 for name, each in gradients.items()
             }
         modules = dict(self.wrapper.named_modules(remove_duplicate=False))
+        seen = sorted(module.seen)
+        module.seen.clear()
         return {
             "hooks": self.calls,
             "parameters": parameters,
@@ -108,6 +120,6 @@ class Side:
             "same tensors": first_names(parameters | buffers),
             "keys": list(self.wrapper.state_dict()),
             "modes": {name: each.training for name, each in modules.items()},
-            "attributes": (module.factor, module.calls, sorted(module.sizes)),
+            "attributes": (module.factor, module.calls, str(seen)),
             "new attributes of the wrapper": sorted(set(vars(self.wrapper)) - self._names),
         }
