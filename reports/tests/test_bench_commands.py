@@ -54,8 +54,8 @@ def test_two_runs_are_compared_by_ratio_and_by_time(run_command):
     *runs, compare, times = commands_of("Compare two runs")
     for each in runs:
         run_command(*each)
-    # The ratios of such short runs may differ by more than 15 %.
-    assert " of 2 rows" in run_command(*compare, statuses=(0, 1))
+    # The ratios of such short runs may differ by more than 15 %. On a busy machine none is judged.
+    assert " of 2 rows" in run_command(*compare, statuses=(0, 1, 3))
     assert "bench_parallel_apply[modules=2] (reference)" in run_command(*times)
 
 
@@ -63,4 +63,5 @@ def test_package_is_compared_with_the_reference_in_a_checkout_and_without_it(run
     checkout, compare, installed, compare_installed = commands_of("Benchmark your own package")
     for run, show in ((checkout, compare), (installed, compare_installed)):
         run_command(*run)
-        assert "reference / mine" in run_command(*show)
+        # A package has no floors, so no row is judged.
+        assert "reference / mine" in run_command(*show, statuses=(3,))
