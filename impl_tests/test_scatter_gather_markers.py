@@ -21,10 +21,8 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 ROWS = TensorSpec((4, 2), requires_grad=True)
 with_mixed = example(
     case=MarkedArguments(

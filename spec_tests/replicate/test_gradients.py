@@ -1,6 +1,5 @@
 """replicate: outputs of replicas and gradients of the module."""
 
-import pytest
 import torch
 from hypothesis import given
 
@@ -13,11 +12,10 @@ from spec_tests.harness.compare.numerical_gradients import (
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
-from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING, ROW_WISE
+from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import law_calls, replicate_calls
 
-pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: Kinds of layers whose gradients are summed in float32 or float64.
 PRECISE = tuple(kind for kind in ROW_WISE if kind != "half")
 #: Kinds of layers that are smooth, so that second derivatives can be checked numerically.

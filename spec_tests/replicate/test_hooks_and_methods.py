@@ -2,7 +2,6 @@
 
 import copy
 
-import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,11 +17,9 @@ from spec_tests.replicate.methods import (
     make_linear_with_stored_forward,
 )
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
-from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
-pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 METHODS_CLAUSE = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
 KEPT_HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-kept")

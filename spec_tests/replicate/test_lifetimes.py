@@ -15,11 +15,10 @@ from spec_tests.harness.compare.lifetimes import leaked_objects
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import DistinctDevices, PublicCall
-from spec_tests.strategies.layers import KINDS, RNN_WEIGHTS_WARNING
+from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.replicate import slot_lists
 
-pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 #: Kinds of layers without parametrizations. A parametrized layer gets a class of its own, which
 #: cannot be pickled and is part of a reference cycle.
 PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))

@@ -1,6 +1,5 @@
 """Packed sequences, which the reference cannot split: SG-12."""
 
-import pytest
 import torch
 from hypothesis import example, given
 from torch import nn
@@ -12,11 +11,9 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.layers import RNN_WEIGHTS_WARNING
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
 from spec_tests.strategies.tensors import device_slots
 
-pytestmark = pytest.mark.filterwarnings(RNN_WEIGHTS_WARNING)
 SPLIT_CLAUSE = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 GATHERED_CLAUSE = clause("divergences.SG-12.packed-sequences-come-back")
 GRADIENTS_CLAUSE = clause("divergences.SG-12.gradients-of-packed-sequences")

@@ -5,6 +5,7 @@ buffer that requires a gradient, a ParameterList, a channels-last weight.
 """
 
 from collections.abc import Callable, Mapping
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -12,11 +13,6 @@ from torch.nn.utils import parametrizations
 
 #: Number of features in each row of the input and of the output of every layer.
 WIDTH = 4
-#: A filter for the warning of cuDNN that the weights of a replica's recurrent layer are not
-#: contiguous: https://github.com/allenai/allennlp/issues/2793.
-RNN_WEIGHTS_WARNING = (
-    "ignore:RNN module weights are not part of single contiguous chunk:UserWarning"
-)
 
 
 class Scaled(nn.Module):
@@ -243,11 +239,18 @@ class Recurrent(nn.Module):
         super().__init__()
         self.layer = layer
 
+    def train(self, mode: bool = True) -> Self:
+        """Set the mode of this layer. The recurrent layer stays in training, and has no dropout.
+
+        The backward of cuDNN's recurrent layers refuses modules in evaluation mode.
+        """
+        super().train(mode)
+        self.layer.train()
+        return self
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the output of the recurrent layer. Each row is a sequence of length 1."""
-        # The backward of cuDNN's recurrent layers refuses modules in evaluation mode.
-        with torch.backends.cudnn.flags(enabled=self.training):
-            result: Tensor = self.layer(x[:, None, :])[0][:, 0]
+        result: Tensor = self.layer(x[:, None, :])[0][:, 0]
         return result
 
 

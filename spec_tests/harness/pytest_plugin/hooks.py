@@ -79,6 +79,9 @@ WARNINGS = (
     # A back end runs an operator on the CPU: slow, but right.
     r"ignore:.*(will fall|is falling|falls) back to",
     "ignore:.*is not currently supported on the",
+    # cuDNN copies the weights of a replica's recurrent layer in each call:
+    # https://github.com/allenai/allennlp/issues/2793.
+    "ignore:RNN module weights are not part of single contiguous chunk",
     *cuda_stand_ins.IGNORED_WARNINGS,
 )
 
