@@ -93,6 +93,14 @@ class Branch(Node):
         """Return a pair for each member of ``value``: its key or index, and the member."""
         return enumerate(value)
 
+    @staticmethod
+    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        """Return a pair for each member: its key or index, and the member of each of ``values``.
+
+        ``values`` are containers of the same kind. Raise ValueError if they differ in length.
+        """
+        return enumerate(zip(*values, strict=True))
+
     def unflatten(self, count: int, pieces: Pieces) -> Sequence[Any]:
         columns = []
         # Use a loop: before Python 3.12 a comprehension adds a stack frame per level of nesting.
@@ -134,6 +142,10 @@ class NamedTupleBranch(Branch):
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
         return zip(value._fields, value, strict=True)
 
+    @staticmethod
+    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        return zip(values[0]._fields, zip(*values, strict=True), strict=True)
+
     def build(self, parts: tuple[Any, ...]) -> Any:
         return type(self.template)(*parts)
 
@@ -146,6 +158,13 @@ class MappingBranch(Branch):
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
         return value.items()  # type: ignore[no-any-return] # `value` is untyped
+
+    @staticmethod
+    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        if len({len(value) for value in values}) > 1:
+            raise ValueError("All dicts must have the same number of keys")
+        keys = values[0].keys()
+        return ((key, [value[key] for value in values]) for key in keys)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a mapping of the template's class with the template's keys.
@@ -173,6 +192,11 @@ class FieldsBranch(Branch):
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
         return ((name, getattr(value, name)) for name in field_names(value))
+
+    @staticmethod
+    def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
+        names = field_names(values[0])
+        return ((name, [getattr(value, name) for value in values]) for name in names)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Copy the template without calling its class, and set the copy's fields."""

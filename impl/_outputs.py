@@ -6,7 +6,7 @@ The output of the first replica determines the structure.
 import enum
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,10 @@ from ._containers import (
     FieldsBranch,
     KeyPath,
     Leaf,
-    ListBranch,
     MappingBranch,
     NamedTupleBranch,
     Node,
     RegisteredBranch,
-    TupleBranch,
-    field_names,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
@@ -132,7 +129,7 @@ class OutputLeaves:
         # Use one stack frame per level, as in `InputLeaves`.
         branch = _find_branch(values[0])
         children: list[Node] = []
-        for step, row in _ITEMS[branch](values):
+        for step, row in branch.rows(values):
             part = (path, branch.step_format, step)
             _check_uniform(row, part)
             handler = _HANDLERS.get(type(row[0])) or _find_handler(row)
@@ -174,39 +171,6 @@ class OutputLeaves:
         """Return a constant: the list of the values that are not gathered."""
         return Constant(list(values))
 
-
-#: For each part of a container: its index, key or field name, and the part in each replica.
-_Items = Iterable[tuple[Any, Sequence[Any]]]
-
-
-def _sequence_items(values: Sequence[Any]) -> _Items:
-    return enumerate(zip(*values, strict=True))
-
-
-def _named_tuple_items(values: Sequence[Any]) -> _Items:
-    return zip(values[0]._fields, zip(*values, strict=True), strict=True)
-
-
-def _mapping_items(values: Sequence[Mapping[Any, Any]]) -> _Items:
-    if len({len(value) for value in values}) > 1:
-        raise ValueError("All dicts must have the same number of keys")
-    keys = values[0].keys()
-    return ((key, [value[key] for value in values]) for key in keys)
-
-
-def _field_items(values: Sequence[Any]) -> _Items:
-    names = field_names(values[0])
-    return ((name, [getattr(value, name) for value in values]) for name in names)
-
-
-#: For each class of node: the function that returns the parts of the containers of all replicas.
-_ITEMS: dict[type[Branch], Callable[[Sequence[Any]], _Items]] = {
-    TupleBranch: _sequence_items,
-    ListBranch: _sequence_items,
-    MappingBranch: _mapping_items,
-    _MakeNamedTupleBranch: _named_tuple_items,
-    FieldsBranch: _field_items,
-}
 
 _Handler = Callable[[OutputLeaves, Sequence[Any], KeyPath], Node]
 
