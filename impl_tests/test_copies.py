@@ -1,10 +1,13 @@
-"""impl._copies: copies of single tensors and of buckets, and the streams of copies."""
+"""impl._copies: copies of tensors and buckets, their streams, and the format of joined tensors."""
+
+import itertools
 
 import pytest
 import torch
+from torch._prims_common import suggest_memory_format
 
 from impl._buckets import copy_bucket, partition_by_size
-from impl._copies import copy_chunks, to_device, wrapper_to_device
+from impl._copies import cat_on_device, copy_chunks, to_device, wrapper_to_device
 from impl_tests.samples import OperatorLog
 
 #: The size in bytes from which a tensor is copied without packing.
@@ -104,3 +107,51 @@ def test_outputs_without_a_stream_are_written_on_the_stream_before(topology, mis
     chunks = [torch.ones(1)] * 2
     copy_chunks(chunks, outputs, [stream, None] if missing is None else [stream])
     assert [output.stream for output in outputs] == [stream, stream]
+
+
+CPU = torch.device("cpu")
+
+
+def tensors(dims):
+    """Yield tensors with extents of 1 or 2, and with their strides in every order."""
+    for order in itertools.permutations(range(dims)):
+        for shape in itertools.product((1, 2), repeat=dims):
+            yield torch.ones(shape).permute(order)
+
+
+def expanded_and_spaced(tensor):
+    """Yield variants of ``tensor``: along one dimension, elements are repeated or have gaps."""
+    for dim in range(tensor.dim()):
+        yield tensor.narrow(dim, 0, 1).expand_as(tensor)
+        yield tensor.repeat_interleave(2, dim).narrow(dim, 0, tensor.size(dim))
+
+
+def strides_suggested_for(tensor):
+    memory_format = suggest_memory_format(tensor)
+    return torch.empty(tensor.shape, memory_format=memory_format).stride()
+
+
+@pytest.mark.parametrize("dims", [3, 4, 5])
+def test_joined_tensor_has_the_memory_format_that_torch_suggests(dims):
+    for tensor in tensors(dims):
+        found = cat_on_device([tensor], 0, CPU)
+        assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
+
+
+def test_expanded_and_spaced_tensors_have_the_suggested_memory_format():
+    for tensor in itertools.chain.from_iterable(map(expanded_and_spaced, tensors(4))):
+        found = cat_on_device([tensor], 0, CPU)
+        assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 2, 2), (2, 0, 2, 2), (2, 2, 0, 2)], ids=str)
+def test_empty_tensors_are_joined_row_major(shape):
+    tensor = torch.ones(shape).contiguous(memory_format=torch.channels_last)
+    assert cat_on_device([tensor], 0, CPU).stride() == strides_suggested_for(tensor)
+
+
+@pytest.mark.parametrize("dim", range(4))
+def test_images_with_one_pixel_and_channel_are_joined_row_major(dim):
+    images = [torch.ones(2, 1, 1, 1) for _ in range(2)]
+    found = cat_on_device(images, dim, CPU)
+    assert found.stride() == torch.empty(found.shape).stride()
