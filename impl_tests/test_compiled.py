@@ -140,18 +140,6 @@ def test_nodes_created_under_enable_grad_use_their_own_contexts(own_contexts):
     assert len(own_contexts) == 1
 
 
-class Arguments(nn.Module):
-    """A module that returns its arguments."""
-
-    def forward(self, *args, **kwargs):
-        return args, kwargs
-
-
-@pytest.mark.parametrize("function", [_compiled._call_wrapped, _compiled._call_in_place])
-def test_functions_to_compile_pass_all_arguments_to_the_replica(function):
-    assert function(Arguments(), (1,), {"key": 2}) == ((1,), {"key": 2})
-
-
 def test_a_module_can_be_replicated_while_another_thread_imports_the_compiler(monkeypatch):
     name = "torch._dynamo.eval_frame"
     monkeypatch.setitem(sys.modules, name, ModuleType(name))  # The class is not yet defined.

@@ -411,12 +411,3 @@ def test_a_model_is_an_instance_of_the_class_of_torch_only_while_impl_is_install
     assert not isinstance(model, nn.DataParallel)
     with impl.installed():
         assert isinstance(model, nn.DataParallel)
-
-
-def test_functional_call_refuses_a_model_only_while_impl_is_installed():
-    model = impl.DataParallel(nn.Linear(2, 1), ["cpu", "cpu"])
-    weights = {"module.weight": torch.zeros(1, 2), "module.bias": torch.ones(1)}
-    found = torch.func.functional_call(model, weights, torch.ones(4, 2))
-    assert found.tolist() == [[1.0]] * 4
-    with impl.installed(), pytest.raises(RuntimeError, match=r"nn\.DataParallel module"):
-        torch.func.functional_call(model, weights, torch.ones(4, 2))
