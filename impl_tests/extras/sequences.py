@@ -32,6 +32,9 @@ class Net(nn.Module):
 
     mean: Tensor
     variance: Tensor
+    total: Tensor
+    alias: Tensor
+    last_total: Tensor
     offset: Tensor | None
 
     def __init__(self) -> None:
@@ -42,25 +45,43 @@ class Net(nn.Module):
         self.norm = nn.BatchNorm1d(SIZE)
         self.last = nn.Linear(SIZE, SIZE, bias=False)
         self.last.weight = self.base.weight  # One parameter with two names.
-        for name in ("mean", "variance"):
+        for name in ("mean", "variance", "total", "last_total"):
             self.register_buffer(name, torch.ones(SIZE))
+        self.register_buffer("alias", self.total)  # One buffer with two names.
         self.register_buffer("offset", None)
         self.merged, self.adapts, self.scale = False, False, 1.0
-        self.settings: dict[str, Any] = {"shift": 0.0, "parts": [1.0]}
+        self.settings: dict[str, Any] = {"shift": 0.0, "parts": [1.0], "writes": 0}
         self.handles: list[Any] = []
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the rows. With ``adapts``, write statistics in eval mode afterwards."""
+        """Return the rows.
+
+        With ``adapts``, write statistics in eval mode afterwards. With the setting ``writes``,
+        replace a buffer, change one in place, or compute a gradient in addition.
+        """
         y: Tensor = self.base(x)
+        if self.settings["writes"] == 3 and not torch.is_inference_mode_enabled():
+            y = y + self.gradient(x)
         if not self.merged:
             y = y + x @ self.delta().mT
         y = self.last(self.norm(y)) * self.scale + self.settings["shift"] + self.mean
         y = y + self.variance + sum(self.settings["parts"])
+        y = y + self.total + 2 * self.alias + 3 * self.last_total
         if self.offset is not None:
             y = y + self.offset
         if self.adapts:
             functional.batch_norm(y.detach(), self.mean, self.variance, training=True)
+        if self.settings["writes"] == 1:
+            self.last_total = self.total + 1
+        elif self.settings["writes"] == 2:
+            self.total += x.detach().sum(0)
         return y
+
+    def gradient(self, x: Tensor) -> Tensor:
+        """Return a gradient with respect to the input, also without grad mode."""
+        with torch.enable_grad():
+            x = x.detach().clone().requires_grad_()
+            return torch.autograd.grad(self.base(x).square().sum(), x)[0]
 
     def delta(self) -> Tensor:
         """Return the product that merging adds to the weight."""
@@ -199,6 +220,10 @@ def _change_settings(state: State) -> None:
     state.net.settings["parts"].append(2.0)
 
 
+def _next_write(state: State) -> None:
+    state.net.settings["writes"] = (state.net.settings["writes"] + 1) % 4
+
+
 def _other_class(state: State) -> None:
     state.net.__class__ = type("Other", (type(state.net),), {"forward": _negated})
 
@@ -211,7 +236,7 @@ def _duplicate(state: State, duplicate: Callable[[Any], Any]) -> None:
     if type(state.net) is Net and not state.net.handles and "forward" not in vars(state.net.norm):
         copied = duplicate(state.wrapper)
         x = _rows(state)
-        expected = copy.deepcopy(copied.module)(x)
+        expected = _fresh(copied.module)(x)
         torch.testing.assert_close(copied(x), expected)
 
 
@@ -278,6 +303,8 @@ CHANGES: dict[str, Callable[[State], Any]] = {
     "forward": _toggle_forward,
     "scale": _set("scale", lambda scale: scale * 2),
     "settings": _change_settings,
+    "writes": _next_write,
+    "train": lambda state: state.net.train(not state.net.training),
     "new settings": _set("settings", lambda each: {**copy.deepcopy(each), "shift": 3.0}),
     "class": _other_class,
     "deepcopy": lambda state: _duplicate(state, copy.deepcopy),
@@ -292,8 +319,11 @@ _HIDDEN = {
     *("average", "store or restore", "data", "numpy", "dlpack", "vector", "merge in silence"),
     *("data of buffers", "adapt", "set_ of data"),
 }
-#: The names of changes, and None for a forward.
+#: Changes that have no defined results if a replica computes the whole batch.
+_OF_CHUNKS = {"writes", "train"}
+#: The names of changes, None for a forward, and INFERENCE for one in inference mode.
 Sequence = list[str | None]
+INFERENCE = "inference"
 MODES = ("hold", "map", "frozen", "frozen in training", "frozen in hold")
 
 
@@ -307,7 +337,13 @@ def has_hidden_change(sequence: Sequence) -> bool:
 
 def sequences() -> st.SearchStrategy[Sequence]:
     """Draw sequences. They shrink towards few forwards."""
-    return st.lists(st.none() | st.sampled_from([*CHANGES]), min_size=1, max_size=8)
+    step = st.none() | st.sampled_from([INFERENCE, *CHANGES])
+    return st.lists(step, min_size=1, max_size=8)
+
+
+def _fresh(net: nn.Module) -> Any:
+    """Return a wrapper of a copy of ``net`` that keeps nothing."""
+    return impl.DataParallel(copy.deepcopy(net), ["cpu"] * 2)
 
 
 def _rows(state: State) -> Tensor:
@@ -344,13 +380,17 @@ def run(sequence: Sequence, mode: str) -> bool:
             state.wrapper.hold() if held or mode == "map" else nullcontext(),
         ):
             for change in [None, *sequence, None]:
-                if change is not None:
-                    with torch.no_grad():
-                        CHANGES[change](state)
+                if change in CHANGES:
+                    if outputs is None or change not in _OF_CHUNKS:
+                        with torch.no_grad():
+                            CHANGES[change](state)
                     continue
-                expected += _with_gradient(copy.deepcopy(state.net), _rows(state))
+                fresh = _fresh(state.net)
                 call = state.wrapper if outputs is None else lambda _: next(outputs)
-                found += _with_gradient(call, _rows(state))
+                inference = change == INFERENCE and mode in ("hold", "frozen", "frozen in hold")
+                with torch.inference_mode() if inference else nullcontext():
+                    expected += _with_gradient(fresh, _rows(state))
+                    found += _with_gradient(call, _rows(state))
             if outputs is not None:
                 outputs.close()
     except RuntimeError as error:

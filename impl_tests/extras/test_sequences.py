@@ -9,15 +9,25 @@ import time
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from torch import nn
 
 import impl
-from impl_tests.extras.sequences import CHANGES, MODES, has_hidden_change, run, sequences
+from impl_tests.extras.sequences import (
+    CHANGES,
+    INFERENCE,
+    MODES,
+    has_hidden_change,
+    run,
+    sequences,
+)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @given(sequence=sequences())
+@example(sequence=["writes", None, "writes", None])  # Replace a buffer, then change another one.
+@example(sequence=[INFERENCE, "writes", "writes", "writes", None])  # Then compute gradients.
+@example(sequence=["train", None, "train", None])
 def test_outputs_are_those_of_the_module_or_an_error_is_raised(mode, sequence):
     assert not run(sequence, mode) or has_hidden_change(sequence)
 
