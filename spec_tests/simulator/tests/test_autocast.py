@@ -11,21 +11,15 @@ DEVICE = "sim:2"
 half_dtypes = pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
 LOWER_PRECISION = {
     "matmul": lambda x: x @ x.t(),
-    "linear": lambda x: nn.Linear(4, 3).to(DEVICE)(x),
     "conv1d": lambda x: nn.Conv1d(3, 2, 2).to(DEVICE)(x[None]),
-    "conv_transpose1d": lambda x: nn.ConvTranspose1d(3, 2, 2).to(DEVICE)(x[None]),
-    "einsum": lambda x: torch.einsum("ij,kj->ik", x, x),
     "attention": lambda x: functional.scaled_dot_product_attention(x, x, x),
-    "bmm": lambda x: x[None].bmm(x.t()[None]),
     "LSTM": lambda x: nn.LSTM(4, 3).to(DEVICE)(x)[0],
     "GRUCell": lambda x: nn.GRUCell(4, 3).to(DEVICE)(x),
 }
 FLOAT32 = {
     "softmax": lambda x: x.half().softmax(0),
     "sum": lambda x: x.half().sum(),
-    "exp": lambda x: x.half().exp(),
     "norm": lambda x: x.half().norm(),
-    "layer_norm": lambda x: functional.layer_norm(x.half(), (4,)),
     "mse_loss": lambda x: functional.mse_loss(x.half(), x.half()),
     "promotion": lambda x: torch.addcmul(x, x.half(), x.half()),
     "add": lambda x: x + 1,
@@ -73,16 +67,6 @@ def test_cpu_autocast_does_not_affect_matmul_inside_sim_kernels():
     expected = torch.ops.aten._cdist_forward(x, x.flip(0), 2.0, None)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert torch.ops.aten._cdist_forward(x, x.flip(0), 2.0, None).equal(expected)
-
-
-def test_autocast_nests_and_can_be_disabled():
-    x = torch.ones(3, 3, device=DEVICE)
-    assert not torch.is_autocast_enabled("sim")
-    with torch.autocast("sim", dtype=torch.bfloat16):
-        assert torch.get_autocast_dtype("sim") == torch.bfloat16
-        with torch.autocast("sim", enabled=False):
-            assert (x @ x).dtype == torch.float32
-        assert (x @ x).dtype == torch.bfloat16
 
 
 def test_autocast_rejects_binary_cross_entropy():

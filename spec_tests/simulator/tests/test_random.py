@@ -16,31 +16,15 @@ def _binomial_parameters(device):
 
 
 SAMPLERS = {
-    "rand": lambda device: torch.rand(20, device=device),
     "randn": lambda device: torch.randn(20, device=device),
-    "randint": lambda device: torch.randint(9, (20,), device=device),
     "randperm": lambda device: torch.randperm(20, device=device),
-    "rand_like": lambda device: torch.rand_like(torch.ones(20, device=device)),
-    "normal": lambda device: torch.normal(0.0, torch.ones(20, device=device)),
-    "bernoulli": lambda device: torch.bernoulli(torch.full((20,), 0.5, device=device)),
-    "multinomial": lambda device: torch.multinomial(torch.ones(20, device=device), 5),
-    "poisson": lambda device: torch.poisson(torch.ones(20, device=device)),
     "binomial": lambda device: torch.binomial(*_binomial_parameters(device)),
-    "exponential_": lambda device: torch.empty(20, device=device).exponential_(),
     "uniform_": lambda device: torch.empty(20, device=device).uniform_(),
-    "cauchy_": lambda device: torch.empty(20, device=device).cauchy_(),
-    "geometric_": lambda device: torch.empty(20, device=device).geometric_(0.5),
     "dropout": lambda device: functional.dropout(torch.ones(20, device=device)),
-    "alpha_dropout": lambda device: functional.alpha_dropout(
-        torch.ones(20, device=device), 0.5, True
-    ),
     "native_dropout": lambda device: torch.native_dropout(
         torch.ones(20, device=device), 0.5, True
     )[0],
-    "rrelu": lambda device: functional.rrelu(-torch.ones(20, device=device), training=True),
     "gamma": lambda device: torch._standard_gamma(torch.ones(20, device=device)),
-    "kaiming": lambda device: nn.init.kaiming_uniform_(torch.empty(4, 5, device=device)),
-    "trunc_normal": lambda device: nn.init.trunc_normal_(torch.empty(20, device=device)),
 }
 
 

@@ -44,13 +44,6 @@ def test_moving_a_scripted_module_moves_parameters_and_gradients():
     assert str(net.weight.device) == str(net.weight.grad.device) == DEVICE
 
 
-def test_traced_module_agrees_with_the_module():
-    net = convolutional().to(DEVICE).eval()
-    traced = torch.jit.trace(net, images().to(DEVICE))
-    for _ in range(3):
-        assert traced(images().to(DEVICE)).equal(net(images().to(DEVICE)))
-
-
 def test_frozen_module_agrees_with_the_cpu():
     net = convolutional().eval()
     frozen = torch.jit.freeze(torch.jit.script(copy.deepcopy(net).to(DEVICE)))
@@ -78,19 +71,6 @@ def test_script_creates_tensors_on_the_named_device():
         assert function(torch.ones(2, device=DEVICE)).tolist() == [2, 2]
 
 
-def test_scripted_arithmetic_agrees_with_the_cpu():
-    @torch.jit.script
-    def function(x, y):
-        return ((x * y + x).relu().sigmoid() * 2).sum()
-
-    for _ in range(4):
-        x = images().requires_grad_()
-        y = images().to(DEVICE).requires_grad_()
-        function(x, x).backward()
-        function(y, y).backward()
-        assert_same(x.grad, y.grad)
-
-
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_module_agrees_with_the_module(backend):
     net = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU()).to(DEVICE)
@@ -103,11 +83,6 @@ def test_compiled_module_agrees_with_the_module(backend):
     actual.sum().backward()
     torch.testing.assert_close(actual, expected)
     torch.testing.assert_close(net[0].weight.grad, grad)
-
-
-def test_symbolic_trace_agrees_with_the_module():
-    net = convolutional().to(DEVICE).eval()
-    assert torch.fx.symbolic_trace(net)(images().to(DEVICE)).equal(net(images().to(DEVICE)))
 
 
 TRANSFORMS = {
@@ -128,10 +103,3 @@ def test_functional_transforms_agree_with_the_cpu(name):
     expected, actual = TRANSFORMS[name](x), TRANSFORMS[name](x.to(DEVICE))
     for want, got in zip(expected, actual, strict=True):
         torch.testing.assert_close(got.cpu(), want)
-
-
-def test_functional_call_replaces_parameters():
-    net = nn.Linear(3, 2, bias=False).to(DEVICE)
-    weight = torch.ones(2, 3, device=DEVICE)
-    output = torch.func.functional_call(net, {"weight": weight}, torch.ones(1, 3, device=DEVICE))
-    assert output.tolist() == [[3, 3]]

@@ -16,26 +16,17 @@ pytestmark = [
 DEVICE = "sim:2"
 INDICES = torch.tensor([[0, 1, 1], [2, 0, 0]])
 VALUES = torch.tensor([1.0, 2.0, 3.0])
+#: Functions that the operator sweep does not run on sparse tensors.
 FUNCTIONS = {
     "coalesce": lambda s: s.coalesce(),
-    "double": lambda s: s + s,
-    "scaled": lambda s: s * 2,
-    "negative": lambda s: -s,
-    "transposed": lambda s: s.t(),
-    "squared": lambda s: s * s,
     "cloned": lambda s: s.clone(),
     "selected": lambda s: s.index_select(0, torch.tensor([1], device=s.device)),
     "row sums": lambda s: torch.sparse.sum(s, 1),
     "concatenated": lambda s: torch.cat([s, s]),
-    "zeros": torch.zeros_like,
-    "detached": lambda s: s.detach(),
     "to float64": lambda s: s.to(torch.float64),
     "product": lambda s: torch.sparse.mm(s, torch.ones(3, 2, device=s.device)),
     "added to dense": lambda s: torch.ones(2, 3, device=s.device).add_(s),
-    "masked": lambda s: torch.ones(2, 3, device=s.device).sparse_mask(s.coalesce()),
-    "softmax": lambda s: torch.sparse.softmax(s.coalesce(), 1),
     "changed in place": lambda s: s.clone().mul_(2),
-    "added in place": lambda s: s.clone().add_(s),
     "zeroed in place": lambda s: s.clone().zero_(),
 }
 
@@ -117,13 +108,6 @@ def test_copied_and_saved_tensors_are_equal(method):
     else:
         y = copy.deepcopy(x)
     assert_same(sparse("cpu"), y)
-
-
-def test_detached_tensor_keeps_layout_and_number_of_elements():
-    x = sparse().detach()
-    assert x.is_sparse
-    assert x._nnz() == 3
-    assert not x.is_coalesced()
 
 
 @pytest.mark.parametrize("destination", ["cpu", "sim:2", "sim:3"])
