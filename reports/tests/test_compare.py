@@ -65,12 +65,6 @@ def test_rows_at_or_above_their_floors_are_not_measured_again():
     assert measure.calls == []
 
 
-def test_only_the_row_below_its_floor_is_measured_again():
-    measure = FakeMeasure(make_run({"slow": 2.1}))
-    assert rows_below(make_run({"slow": 1.9, "fast": 3.0}), measure) == []
-    assert measure.calls == [["slow"]]
-
-
 def test_row_below_its_floor_in_every_measurement_is_returned():
     measure = FakeMeasure(*[make_run({"slow": 1.9})] * (ATTEMPTS - 1))
     assert rows_below(make_run({"slow": 1.9, "fast": 3.0}), measure) == ["slow"]
@@ -86,13 +80,6 @@ def test_time_measured_beside_busy_processes_is_noisy_and_its_memory_is_judged(r
         "fast (bytes)": Verdict.OK,
     }
     assert measure.calls == []
-
-
-def test_row_whose_second_measurement_is_noisy_is_not_below():
-    measure = FakeMeasure(make_run({"slow": 1.0}, share=0.6))
-    verdicts = judge_rows(make_run({"slow": 1.9, "fast": 3.0}), FLOORS, measure)
-    assert verdicts["slow"] is Verdict.NOISY
-    assert len(measure.calls) == 1
 
 
 def test_row_of_bytes_is_measured_again_with_the_benchmark_of_its_group():
@@ -114,13 +101,6 @@ def test_rows_end_with_a_bar_on_a_terminal_only(monkeypatch, is_terminal, end):
     monkeypatch.setattr(compare.sys.stdout, "isatty", lambda: is_terminal, raising=False)
     ratio = Ratio(group="scatter", value=1.5, low=1.4, high=1.6, floor=1.0)
     assert format_row(ratio).endswith(end)
-
-
-def test_noisy_row_is_yellow_on_a_terminal_only(monkeypatch):
-    ratio = Ratio("scatter", value=1.5, low=1.4, high=1.6, floor=2.0, processor_share=0.5)
-    assert format_row(ratio).endswith("noisy")
-    monkeypatch.setattr(compare.sys.stdout, "isatty", lambda: True, raising=False)
-    assert format_row(ratio).startswith("\x1b[33mscatter ")
 
 
 @pytest.mark.parametrize(
@@ -224,17 +204,6 @@ def test_a_file_that_is_no_benchmark_is_not_executed(compare_run, tmp_path, name
         each["fullname"] = name.format(folder=tmp_path)
     assert "is no benchmark of this checkout" in compare_run(run)
     assert sorted(os.listdir(tmp_path)) == ["evil.py", "floors.toml", "run.json"]
-
-
-@pytest.mark.parametrize("text", ["<html>", "[" * 100_000, "null", "[]", '{"benchmarks": 1e999}'])
-def test_a_file_of_another_format_is_refused_in_one_line(compare_run, text):
-    compare_run(text)
-
-
-def test_a_run_on_a_machine_without_a_version_of_python_has_no_floors(capsys):
-    info = {"cpu": {}, "python_version": " "}
-    assert compare._find_floors(info)
-    assert "unknown processor" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("median", "status"), [(1.1, 0), (1.3, 1)], ids="median={}".format)

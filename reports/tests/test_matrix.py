@@ -78,10 +78,3 @@ def test_add_command_publishes_a_run_and_builds_the_pages(tmp_path, capsys):
     assert "| theirs 1.0 | 2.12 | sim |" in (folder / "MATRIX.md").read_text(encoding="utf-8")
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == str(folder / "results" / "theirs" / "torch-2.12_sim.json")
-
-
-def test_add_command_prints_one_line_about_a_broken_file(tmp_path, capsys):
-    (tmp_path / "sent.jsonl").write_text('{"run": {"format": 7}}\n')
-    assert command.main(["add", str(tmp_path / "sent.jsonl")], folder=tmp_path / "reports") == 1
-    assert len(capsys.readouterr().err.splitlines()) == 1
-    assert not (tmp_path / "reports").exists()

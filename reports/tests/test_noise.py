@@ -10,10 +10,7 @@ import pytest
 
 from bench import noise
 from bench.noise import ProcessorShare
-from bench.ratios import QUIET_SHARE
 
-#: A program that uses one processor until a file is deleted.
-BUSY = "import pathlib, sys; file = pathlib.Path(sys.argv[1])\nwhile file.exists(): pass"
 #: A program that has computed for some seconds of processor time when it prints a line.
 COMPUTED_SECONDS = 0.5
 COMPUTING = f"""
@@ -58,19 +55,3 @@ def test_computation_of_this_process_and_its_children_is_not_that_of_others():
     assert own > start
     # /proc counts hundredths of a second.
     assert min(with_child, with_ended_child) - own > COMPUTED_SECONDS - 0.1
-
-
-def test_share_beside_busy_processes_is_noisy(tmp_path):
-    file = tmp_path / "busy"
-    file.touch()
-    # The shell ends at once, so that the program is no child of this process.
-    orphan = ["sh", "-c", '"$0" -c "$1" "$2" &', sys.executable, BUSY, str(file)]
-    try:
-        for _ in range(2 * (os.cpu_count() or 1)):
-            subprocess.run(orphan, check=True)
-        share = ProcessorShare()
-        for _ in range(5):
-            compute()
-    finally:
-        file.unlink()
-    assert share.value < QUIET_SHARE

@@ -72,13 +72,3 @@ def test_unknown_name_on_the_command_line_is_refused(tmp_path):
     done = subprocess.run(command, cwd=catalogue.ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "there is no nonesuch; there are torch-2.11.0, " in done.stderr
-
-
-def test_readme_says_how_each_implementation_differs():
-    text = (catalogue.HERE / "README.md").read_text(encoding="utf-8")
-    assert [name for name in KNOWN if f"`{name}`" not in text] == []
-
-
-def test_reports_of_all_releases_of_torch_nn_parallel_have_one_target():
-    assert KNOWN["torch-2.15.0"].report_target == "torch.nn.parallel"
-    assert KNOWN["mmcv"].report_target == "mmcv"

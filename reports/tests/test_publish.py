@@ -9,7 +9,7 @@ from bench import benchmark_files
 from reports.publishing import benchmark_reports
 from reports.publishing.benchmarks import format_page
 from reports.publishing.publish import CHARTED, publish
-from reports.tests.samples import HOSTILE, make_benchmark_run, write_verdicts
+from reports.tests.samples import make_benchmark_run, write_verdicts
 
 
 @pytest.fixture
@@ -45,14 +45,6 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports
     assert run["benchmarks"][0]["stats"] == {"q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
 
 
-def test_published_row_has_neither_the_devices_nor_unknown_values(save_run, reports):
-    run = make_benchmark_run()
-    run["benchmarks"][0]["extra_info"] |= {"devices": ["sim:0"], "peak_bytes": None, "bytes": 7}
-    _, data = benchmark_files.read(publish([save_run("a.json", run)], folder=reports))
-    row = data["runs"][0]["benchmarks"][0]
-    assert row["extra_info"] == {"library": "reference", "bytes": 7}
-
-
 @pytest.mark.parametrize(
     ("runs_left", "error_text"), [(0, "there is no run 0"), (1, "there is no run 1")]
 )
@@ -62,13 +54,6 @@ def test_published_row_of_a_missing_run_is_refused(save_run, reports, runs_left,
     document = json.loads(path.read_text())
     path.write_text(json.dumps({**document, "runs": document["runs"][:runs_left]}))
     with pytest.raises(ValueError, match=error_text):
-        benchmark_files.read(path)
-
-
-def test_published_benchmarks_without_a_run_are_refused(save_run, reports):
-    path = publish([save_run("a.json", make_benchmark_run())], folder=reports)
-    path.write_text(json.dumps({**json.loads(path.read_text()), "runs": [], "rows": []}))
-    with pytest.raises(ValueError, match="it contains no runs"):
         benchmark_files.read(path)
 
 
@@ -150,34 +135,6 @@ def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_
     assert named == reports / "results" / "it" / "torch-2.12.0_h-200.json"
     bench = publish([save_run("a.json", make_benchmark_run())], folder=reports)
     assert bench == reports / "benchmarks" / "impl" / "torch-2_sim.json"
-
-
-def _hostile_run(text):
-    """Return a run of the benchmarks with ``text`` in every field that is a text."""
-    run = make_benchmark_run(torch=text, python_version=text, devices=[text])
-    run["machine_info"]["cpu"]["brand_raw"] = text
-    run["commit_info"]["id"] = run["datetime"] = text
-    for each in run["benchmarks"]:
-        each["group"] = text
-    return run
-
-
-def test_page_of_benchmarks_escapes_every_text(save_run, reports):
-    text = HOSTILE.rstrip("\x07")
-    run = _hostile_run(text)
-    run["benchmarks"].append({**run["benchmarks"][0], "extra_info": {"library": text}})
-    path = publish([save_run("a.json", run)], "impl", text, folder=reports)
-    page = page_of(reports)
-    assert "<" not in page
-    assert page.count("&lt;script>") >= 5
-    assert path.parent == reports / "benchmarks" / "impl"
-
-
-def test_benchmarks_cannot_be_written_outside_the_results_folder(save_run, tmp_path):
-    saved = save_run("a.json", _hostile_run("../../../up"))
-    report = publish([saved], "../../up", "/etc", folder=tmp_path / "reports")
-    assert report.parent == tmp_path / "reports" / "benchmarks" / "up"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.json", "reports"]
 
 
 @pytest.mark.parametrize(

@@ -117,17 +117,6 @@ def test_matrix_of_the_page_has_the_published_runs_and_those_in_the_files(
     assert "<td></td>" in row
 
 
-def test_published_run_is_a_file_like_another(write_page, tmp_path):
-    published = samples.publish_run(tmp_path, VERDICTS)
-    page = write_page(published)
-    assert f"{ONE} differs" in _section(page, f"{published.stem}--{ONE}")
-
-
-def test_second_page_replaces_the_first_and_is_equal(write_page, file):
-    first = write_page(file).read_bytes()
-    assert write_page(file).read_bytes() == first
-
-
 def _make_hostile(value):
     """Return ``value`` with `samples.HOSTILE` in place of every text, also in dicts and lists."""
     if isinstance(value, dict):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from reports.publishing.publish import REPORTS, publish
+from reports.publishing.publish import publish
 from reports.tests import samples
 from spec_tests.harness.input_files import RefusedError
 from spec_tests.site import evidence, runs
@@ -101,12 +101,6 @@ def test_published_run_with_many_long_failures_has_at_most_100_kb():
     assert text.count('"fail"') == 500
 
 
-def test_every_committed_run_has_at_most_100_kb():
-    sizes = [path.stat().st_size for path in REPORTS.glob(runs.RESULTS)]
-    assert sizes
-    assert max(sizes) <= 100_000
-
-
 def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
     text = (
         "[gw0] linux -- Python 3.11.7 /home/me/bin/python\n"
@@ -117,25 +111,6 @@ def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
     (found,) = runs.read(published)[1].values()
     assert found.difference == "in a.py:3 and/or https://example.org/a/b"
     assert found.call == "load('a.pt')"
-
-
-@pytest.mark.parametrize(
-    ("change", "error_text"),
-    [
-        ({"pass": {"comm": ["<b>"]}}, "'<b>' is not the id of a clause"),
-        ({"tests": [{**TEST, "verdict": "?", "difference": ""}]}, "'?' is not a verdict"),
-        ({"not-run": []}, "not-run: a table was expected"),
-        ({"run": {}}, "run: the key 'format' is missing"),
-    ],
-    ids=["clause", "verdict", "shape", "header"],
-)
-def test_broken_published_run_is_refused(tmp_path, change, error_text):
-    path = samples.publish_run(tmp_path, {ONE: "pass"})
-    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
-    with pytest.raises(RefusedError) as caught:
-        runs.load(tmp_path)
-    assert path.name in str(caught.value)
-    assert error_text in str(caught.value)
 
 
 def test_path_of_a_published_run_cannot_leave_the_folder(save_lines, tmp_path):
