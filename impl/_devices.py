@@ -572,7 +572,7 @@ def choose_devices(
             is_on_cpu = _are_cpu_only(device_ids)
         if is_on_cpu:
             output = _as_output_device(CPU if output_device is None else output_device)
-            with argument("output_device"):
+            with argument(f"output_device={output_device!r}"):
                 as_target(output, warns=False)
             return Placement([CPU] * len(device_ids), output, CPU)
     first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
@@ -635,7 +635,7 @@ def _first_device(module: nn.Module | None) -> torch.device | None:
 
 
 def _as_output_device(device: DeviceLike | None) -> DeviceId:
-    with argument("output_device"):
+    with argument(f"output_device={device!r}"):
         return _as_device_id(device)
 
 
