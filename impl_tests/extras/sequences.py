@@ -163,7 +163,8 @@ def _each(change: Callable[[nn.Parameter], object]) -> Callable[[State], None]:
 
 
 def _write_numpy(parameter: nn.Parameter) -> None:
-    array = parameter.detach().numpy()
+    detached = parameter.detach()
+    array: Any = detached.numpy() if parameter.is_cpu else from_dlpack(detached)
     array += 1
 
 
@@ -341,14 +342,14 @@ def sequences() -> st.SearchStrategy[Sequence]:
     return st.lists(step, min_size=1, max_size=8)
 
 
-def _fresh(net: nn.Module) -> Any:
+def _fresh(net: Any) -> Any:
     """Return a wrapper of a copy of ``net`` that keeps nothing."""
-    return impl.DataParallel(copy.deepcopy(net), ["cpu"] * 2)
+    return impl.DataParallel(copy.deepcopy(net), [net.base.bias.device] * 2)
 
 
 def _rows(state: State) -> Tensor:
     rows = torch.arange(4.0 * SIZE).reshape(4, SIZE) / SIZE
-    return rows.to(state.net.base.bias.dtype)
+    return rows.to(state.net.base.bias)
 
 
 def _with_gradient(call: Callable[[Tensor], Tensor], x: Tensor) -> list[Tensor]:
@@ -359,12 +360,15 @@ def _with_gradient(call: Callable[[Tensor], Tensor], x: Tensor) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
 
 
-def run(sequence: Sequence, mode: str) -> bool:
-    """Run ``sequence``, and compare the rows. Return whether it has ended in an error instead."""
+def run(sequence: Sequence, mode: str, device: str = "cpu") -> bool:
+    """Run ``sequence``, and compare the rows. Return whether it has ended in an error instead.
+
+    Both replicas are on ``device``.
+    """
     torch.manual_seed(0)
     is_frozen = mode.startswith("frozen")
-    net = Net().eval().requires_grad_(not is_frozen)
-    state = State(impl.DataParallel(net, ["cpu"] * 2, cache_frozen_parameters=is_frozen))
+    net = Net().eval().requires_grad_(not is_frozen).to(device)
+    state = State(impl.DataParallel(net, [device] * 2, cache_frozen_parameters=is_frozen))
     found: list[Tensor] = []
     expected: list[Tensor] = []
 

@@ -1,6 +1,6 @@
 """Outputs of kept replicas are those of the changed module, or the block ends in an error.
 
-``python -m impl_tests.extras.test_sequences COUNT SEED`` runs more sequences.
+``python -m impl_tests.extras.test_sequences COUNT SEED [DEVICE]`` runs more sequences.
 """
 
 import random
@@ -50,15 +50,15 @@ def test_a_hidden_change_of_no_sampled_element_is_not_seen():
     torch.testing.assert_close(net(x), module(x))
 
 
-def main(count: int, seed: int) -> None:
+def main(count: str, seed: str, device: str = "cpu") -> None:
     """Run ``count`` sequences, and print the number of those that ended in an error."""
     torch.set_num_threads(1)
-    draw, errors, begin = random.Random(seed), 0, time.time()
-    for number in range(count):
+    draw, errors, begin = random.Random(int(seed)), 0, time.time()
+    for number in range(int(count)):
         mode = draw.choice(MODES)
         sequence = draw.choices([None] * 12 + [*CHANGES], k=draw.randint(1, 8))
         try:
-            failed = run(sequence, mode)
+            failed = run(sequence, mode, device)
             assert not failed or has_hidden_change(sequence)
         except Exception:
             print(number, mode, sequence)
@@ -68,4 +68,4 @@ def main(count: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])
