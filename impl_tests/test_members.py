@@ -127,11 +127,6 @@ def wrapped_closure(layer):
     return call
 
 
-def function_of_a_global_variable(layer):
-    names = {"old": layer.forward}
-    return eval("lambda x: old(x)", names)
-
-
 def method_with_a_closure(layer):
     old = layer.forward
     return MethodType(lambda module, x: old(x), layer)

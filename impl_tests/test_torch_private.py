@@ -136,10 +136,6 @@ def cos(x):
     return torch.cos(x)
 
 
-def sin_of_cos(x):
-    return torch.sin(cos(x))
-
-
 @pytest.mark.parametrize(
     ("decorate", "expected"),
     [

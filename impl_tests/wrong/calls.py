@@ -51,15 +51,6 @@ class Call:
             arguments = {**self.arguments, name: None}
         return replace(self, bound=inspect.BoundArguments(self.bound.signature, arguments))
 
-    def mapped(self, change: Callable[[Tensor], Tensor]) -> "Call":
-        """Return the call with other tensors in the arguments."""
-        return self.with_arguments(
-            **{
-                name: value if name == "self" else map_tensors(change, value)
-                for name, value in self.arguments.items()
-            }
-        )
-
     def tensors(self) -> list[Tensor]:
         """Return the tensors in the arguments, without those of modules."""
         return [

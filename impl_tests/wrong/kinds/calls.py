@@ -132,7 +132,7 @@ def under_default_streams(call: Call) -> Any:
 
 @KINDS.detail
 def leaves(call: Call, changed: str) -> Any:
-    """Change the device, stream, grad-mode or default-device of the thread, or start a thread."""
+    """Change the device, stream or default-device of the thread, or start a thread."""
     try:
         return call.run()
     finally:
@@ -151,12 +151,6 @@ def _leave_stream() -> None:
     torch.accelerator.set_stream(torch.Stream(before.device))
 
 
-def _leave_grad_mode() -> None:
-    before = torch.is_grad_enabled()
-    state.later(lambda: torch._C._set_grad_enabled(before))
-    torch._C._set_grad_enabled(not before)
-
-
 def _leave_default_device() -> None:
     torch.set_default_device("meta")
     state.later(lambda: torch.set_default_device(None))
@@ -172,7 +166,6 @@ def _leave_thread() -> None:
 LEFT: dict[str, Callable[[], None]] = {
     "device": _leave_device,
     "stream": _leave_stream,
-    "grad-mode": _leave_grad_mode,
     "default-device": _leave_default_device,
     "thread": _leave_thread,
 }
