@@ -76,38 +76,6 @@ def test_hooks_of_a_module_are_detected(register):
     assert _torch_private.module_has_hooks(module)
 
 
-def results_in_backward(leaf, run):
-    """Return the results of ``is_needed_in_backward(leaf)`` in the backward pass of ``run``."""
-    other, results = torch.ones(1, requires_grad=True), []
-    product = leaf * other
-    product.register_hook(lambda _: results.append(_torch_private.is_needed_in_backward(leaf)))
-    run(product, leaf, other)
-    return results
-
-
-@pytest.mark.parametrize(
-    ("run", "needed"),
-    [
-        (lambda product, leaf, other: product.backward(), True),
-        (lambda product, leaf, other: product.backward(inputs=[leaf]), True),
-        (lambda product, leaf, other: product.backward(inputs=[other]), False),
-        (lambda product, leaf, other: torch.autograd.grad(product, leaf), True),
-        (lambda product, leaf, other: torch.autograd.grad(product, other), False),
-    ],
-    ids=["backward", "inputs=leaf", "inputs=other", "grad of leaf", "grad of other"],
-)
-def test_leaf_is_needed_if_its_gradient_is_computed(run, needed):
-    assert results_in_backward(torch.ones(1, requires_grad=True), run) == [needed]
-
-
-def test_was_created_since_is_true_only_for_later_nodes():
-    x = torch.ones(1, requires_grad=True)
-    old = (2 * x).grad_fn
-    number = _torch_private.next_sequence_nr()
-    new = (2 * x).grad_fn
-    assert [_torch_private.was_created_since(number, node) for node in (old, new)] == [False, True]
-
-
 def test_was_created_since_is_false_for_nodes_that_run_first():
     x = torch.ones(1, requires_grad=True)
     number = _torch_private.next_sequence_nr()
@@ -129,18 +97,6 @@ def test_copy_context_of_backward_does_nothing_outside_of_backward():
     assert not torch._C._is_key_in_tls("context")
     _torch_private.copy_context_of_backward()
     assert not torch._C._is_key_in_tls("context")
-
-
-def test_version_counters_count_in_place_changes():
-    tensor = torch.ones(1)
-    with torch.inference_mode():
-        inference_tensor = torch.ones(1)
-    before = _torch_private.version_counters([tensor, None])
-    assert _torch_private.version_counters([tensor]) == before[:1]
-    tensor.add_(1)
-    assert _torch_private.version_counters([tensor, None]) == [before[0] + 1, None]
-    first, last = (_torch_private.version_counters([inference_tensor, None]) for _ in range(2))
-    assert (first[0] == last[0], first[1], last[1]) == (False, None, None)
 
 
 class InterruptedGuard:
