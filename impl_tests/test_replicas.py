@@ -79,6 +79,14 @@ def tensors(replica):
     ]
 
 
+def test_tree_lists_each_member_once_with_parents_first():
+    module = MixedModule()
+    tree = collect_tree(module)
+    assert tree.modules == list(module.modules())
+    assert [*map(id, tree.parameters)] == [*map(id, module.parameters())]
+    assert [*map(id, tree.buffers)] == [*map(id, module.buffers())]
+
+
 def test_module_in_many_places_is_listed_once():
     net = nn.Linear(1, 1)
     for _ in range(40):
