@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils import _pytree as pytree
 
 from spec_tests.data_parallel.life import log
 
@@ -24,8 +25,8 @@ STRUCTURES: dict[str, Callable[[Tensor, bool], Any]] = {
     "named tuple": lambda y, _: Pair(y.detach(), {"y": y}),
     "dict": lambda y, training: {"y": y, "z": -y} if training else {"z": y, "p": (y.tanh(),)},
 }
-#: The modules on which `Root.forward` was called since the last `take_called`.
-_called: list[weakref.ref[nn.Module]] = []
+#: The modules on which `Root.forward` was called since the last `take_called`, and its tensors.
+_called: list[weakref.ref[Any]] = []
 
 
 class Root(nn.Module):
@@ -76,7 +77,9 @@ class Root(nn.Module):
             y = y if extra is None else y + extra.sum()
         y = y if weight is None else y * weight.movedim(self.dim, 0)
         y = y.movedim(0, self.dim)
-        return STRUCTURES[self.structure](y, self.training)
+        outputs = STRUCTURES[self.structure](y, self.training)
+        _called.extend(weakref.ref(each) for each in pytree.tree_leaves((x, outputs)))
+        return outputs
 
     def names(self) -> tuple[Any, ...]:
         """Return the names and modes of the modules, and the names of the buffers."""
@@ -84,8 +87,8 @@ class Root(nn.Module):
         return modes, tuple(name for name, _ in self.named_buffers())
 
 
-def take_called() -> list[weakref.ref[nn.Module]]:
-    """Return the modules that were called since the last call of this function."""
+def take_called() -> list[weakref.ref[Any]]:
+    """Return the modules that were called since the last call of this function, and tensors."""
     found = list(_called)
     _called.clear()
     return found
