@@ -26,7 +26,8 @@ from spec_tests.harness.conformance.clauses import clause
 #: the statistics of a wrong chunk the difference is 8e-2.
 TOLERANCE = 1e-4
 
-SEVERAL_DEVICES = pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
+# The lives of wrappers (`test_life`) have all numbers of devices.
+SEVERAL_DEVICES = pytest.mark.parametrize("count", [3], ids="devices={}".format)
 
 
 @functools.cache
@@ -46,7 +47,7 @@ def test_training_on_one_device_equals_the_plain_network(target, topology):
 
 
 @clause("data_parallel.training.same-as-the-reference")
-@pytest.mark.parametrize("count", [1, 2, 3, 4], ids="devices={}".format)
+@pytest.mark.parametrize("count", [1, 4], ids="devices={}".format)
 def test_training_on_any_number_of_devices_equals_the_reference(
     target, baselines, topology, count
 ):

@@ -30,7 +30,7 @@ from spec_tests.strategies.calls import (
     repeated,
     while_current,
 )
-from spec_tests.strategies.devices import device_lists, distinct_devices
+from spec_tests.strategies.devices import any_device, device_lists, distinct_devices
 from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs
@@ -214,6 +214,7 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
         args=tuple(draw(repeated(draw(st.lists(values, min_size=1, max_size=2)), [""]))),
         kwargs={**keywords, **({"factor": draw(st.sampled_from(factors))} if factors else {})},
         devices=devices,
+        output=draw(st.none() | any_device()),
         dim=dim,
         functional=draw(FUNCTIONAL),
     )
