@@ -73,6 +73,7 @@ class Buffers:
             {name: buffer is None for name, buffer in found.items()} for found in self._dicts
         ]
         self._names = _read_names(self._dicts)
+        self._error: str | None = None
         self._save(forward)
 
     def update(self, forward: int) -> None:
@@ -84,6 +85,7 @@ class Buffers:
         self._reset_names()
         if self._read_states() != self._states:
             # Copy all buffers: new samples replace those that show earlier changes of the others.
+            self._error = self.find_error(compares=False)
             self._copy(range(len(self._keys)))
             self._save(forward)
         else:
@@ -92,7 +94,7 @@ class Buffers:
 
     def find_error(self, *, compares: bool) -> str | None:
         """Return a text if a forward has used old values."""
-        return self._copied.find_error(compares=compares)
+        return self._error or self._copied.find_error(compares=compares)
 
     def _reset_names(self) -> None:
         """Remove the buffers that forwards have registered, and reset those that were None."""

@@ -195,6 +195,7 @@ def _replace_parameter(state: State) -> None:
 
 
 def _replace_child(state: State) -> None:
+    state.net.handles.clear()  # `deepcopy` of PyTorch 2.11 refuses a handle of a freed module.
     state.net.norm = nn.Tanh() if isinstance(state.net.norm, nn.BatchNorm1d) else nn.ReLU()
 
 
