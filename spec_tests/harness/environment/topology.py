@@ -133,6 +133,8 @@ def make_topology(
         # Several threads must not load CUDA's linear algebra at the same time: PyTorch raises
         # "lazy wrapper should be called at most once".
         torch.linalg.inv(torch.ones(1, 1, device=accelerator))
+        # TF32 rounds a chunk and the whole batch differently.
+        torch.backends.cudnn.allow_tf32 = False
     return Topology(accelerator, _parse_ordinals(device_ids, torch.accelerator.device_count()))
 
 
