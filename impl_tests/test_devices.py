@@ -1,15 +1,32 @@
-"""impl._devices: device types, runtimes, the CPU as a device, side streams."""
+"""impl._devices: device types, the devices of a wrapper, side streams; interrupts of settings."""
 
+import importlib
+import inspect
 import pkgutil
+import sys
 import warnings
 from enum import IntEnum
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
 
-from impl import DataParallel, _devices, comm, scatter
-from impl._devices import choose_devices, type_to_use
+from impl import DataParallel, _copies, _devices, comm, data_parallel, scatter
+from impl._devices import (
+    as_device_or_current,
+    call_on_device,
+    call_on_stream,
+    call_on_streams,
+    choose_devices,
+    current_stream_by_device,
+    type_to_use,
+)
+from impl._settings import call_with_setting
 from impl.functions import Broadcast, Scatter, _get_stream
 
 
@@ -218,3 +235,214 @@ def test_scatter_accepts_streams_of_a_class_that_the_back_end_replaced(
     assert chunk.device == device
     with pytest.raises(RuntimeError, match="Unknown data type found in stream list"):
         comm.scatter(torch.ones(2), [device], streams=[object()])
+
+
+CPU = torch.device("cpu")
+LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
+SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
+
+
+@pytest.fixture
+def set_sizes(monkeypatch, topology):
+    """Return a function that sets the properties of all devices and returns their ordinals."""
+
+    def set_properties(*properties):
+        module = torch.get_device_module(topology.accelerator)
+        monkeypatch.setattr(module, "get_device_properties", lambda index: properties[index])
+        return list(range(len(properties)))
+
+    return set_properties
+
+
+def balance_warnings(device_ids):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _devices.check_balance(device_ids)
+    return [str(warning.message) for warning in caught]
+
+
+def test_cpu_beside_other_devices_raises(topology):
+    with pytest.raises(ValueError) as caught:
+        _devices.choose_devices([0, "cpu"], None)
+    assert str(caught.value) == "Expected a non cpu device, but got: cpu"
+
+
+@pytest.mark.parametrize("kind", [None, "mps"])
+def test_choose_devices_returns_none_without_indexed_accelerator_devices(monkeypatch, kind):
+    monkeypatch.setattr(_devices, "type_to_use", lambda _: kind)
+    assert _devices.choose_devices([0, 1], 0) is None
+    assert _devices.choose_devices(None, None) is None
+    assert _devices.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
+
+
+def test_gpus_without_reported_memory_do_not_warn(set_sizes):
+    # Drivers of virtual GPUs report 0 bytes. torch.nn.parallel divides by this number.
+    without_memory = SimpleNamespace(total_memory=0, multi_processor_count=4)
+    assert balance_warnings(set_sizes(without_memory, without_memory)) == []
+
+
+def test_check_balance_takes_a_device_without_index_for_the_current_device(set_sizes, topology):
+    set_sizes(SMALL, LARGE)
+    with torch.accelerator.device_index(topology.device(1).index):
+        (text,) = balance_warnings([0, topology.accelerator])
+    assert "exclude GPU 0 which" in text
+    assert "of GPU 1." in text
+
+
+@pytest.fixture
+def data_parallel_module(set_sizes, monkeypatch):
+    """The module impl.data_parallel, patched to find two GPUs of unequal size."""
+    fake_placement = _devices.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
+    # The attribute ``data_parallel`` of impl is the function, not the module.
+    module = importlib.import_module("impl.data_parallel")
+    monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
+    return module
+
+
+@pytest.mark.usefixtures("data_parallel_module")
+def test_constructor_warns_of_unequal_gpus():
+    with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
+        DataParallel(nn.Tanh())
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
+
+
+def test_constructor_calls_a_patched_check_balance(data_parallel_module, monkeypatch):
+    checked = []
+    monkeypatch.setattr(data_parallel_module, "_check_balance", checked.append)
+    DataParallel(nn.Tanh())
+    assert checked == [[0, 1]]
+
+
+def test_without_arguments_all_devices_are_used(topology):
+    module = nn.Linear(1, 1).to(topology.device(0))
+    found = _devices.choose_devices(None, None, module)
+    assert found == ([*range(len(topology.devices))], 0, topology.device(0))
+    assert _devices.choose_devices(None, None, nn.Identity()) == found
+    assert _devices.choose_devices(None, None, module.forward) == found
+
+
+@pytest.fixture
+def no_accelerator(monkeypatch):
+    """A machine without an accelerator."""
+    for module in (_devices, sys.modules[as_device_or_current.__module__]):
+        monkeypatch.setattr(module, "accelerator_type", lambda: None)
+    monkeypatch.setattr(_devices, "type_to_use", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("call", [DataParallel, partial(data_parallel, inputs=torch.ones(2, 2))])
+@given(
+    devices=st.tuples(
+        st.lists(st.sampled_from(["cpu", CPU]), min_size=1, max_size=3),
+        st.lists(st.sampled_from([0, 3, "cuda:1"]), min_size=1, max_size=3),
+    ).flatmap(lambda both: st.permutations([*both[0], *both[1]]))
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_cpu_beside_other_devices_is_refused_without_an_accelerator(call, devices):
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+        call(nn.Linear(2, 1), device_ids=devices)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("output", [0, 2, "cuda", "cuda:1", "meta"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
+    with pytest.raises(RuntimeError, match="when none is available") as caught:
+        DataParallel(nn.Linear(2, 1), ["cpu"] * count, output_device=output)
+    assert caught.value.__notes__ == [f"Argument: output_device={output!r}"]
+
+
+def test_devices_of_the_cpu_may_have_outputs_elsewhere(topology):
+    assert _devices.choose_devices([CPU], 1) == ([CPU], 1, CPU)
+
+
+def test_device_ids_may_be_an_iterator_over_devices(topology):
+    assert _devices.choose_devices(range(2), None) == ([0, 1], 0, topology.device(0))
+
+
+class InterruptedSetter:
+    """A setter whose first call that sets ``value`` raises an error, without effect."""
+
+    def __init__(self, setter, value, error=KeyboardInterrupt):
+        self.setter, self.value, self.error = setter, value, error
+        self.is_interrupted = False
+
+    def __call__(self, value):
+        if value == self.value and not self.is_interrupted:
+            self.is_interrupted = True
+            raise self.error
+        self.setter(value)
+
+
+def interrupt(monkeypatch, owner, name, value):
+    setter = InterruptedSetter(getattr(owner, name), value)
+    monkeypatch.setattr(owner, name, setter)
+    return setter
+
+
+@pytest.fixture
+def devices(topology):
+    return topology.devices
+
+
+def test_an_interrupted_call_restores_the_current_device(devices, monkeypatch):
+    before = torch.accelerator.current_device_index()
+    other = next(device for device in devices if device.index != before)
+    setter = interrupt(monkeypatch, torch.accelerator, "set_device_index", before)
+    with pytest.raises(KeyboardInterrupt):
+        call_on_device(other, int)
+    assert setter.is_interrupted
+    assert torch.accelerator.current_device_index() == before
+
+
+def test_an_interrupted_call_restores_the_current_stream(devices, monkeypatch):
+    device = devices[0]
+    before = torch.accelerator.current_stream(device)
+    setter = interrupt(monkeypatch, torch.accelerator, "set_stream", before)
+    with pytest.raises(KeyboardInterrupt):
+        call_on_stream(torch.Stream(device), int)
+    assert setter.is_interrupted
+    assert torch.accelerator.current_stream(device) == before
+
+
+def test_an_interrupted_call_restores_the_streams_of_all_devices(devices, monkeypatch):
+    before = current_stream_by_device(devices)
+    device = torch.accelerator.current_device_index()
+    setter = interrupt(monkeypatch, torch.accelerator, "set_stream", [*before.values()][-1])
+    streams = {torch.Stream(device): stream for device, stream in before.items()}
+    with pytest.raises(KeyboardInterrupt):
+        call_on_streams(streams, int)
+    assert setter.is_interrupted
+    assert current_stream_by_device(devices) == before
+    assert torch.accelerator.current_device_index() == device
+
+
+def test_an_interrupted_reduction_restores_grad_mode(devices, monkeypatch):
+    lists = [[torch.ones(2, device=device)] for device in devices]
+    setter = interrupt(monkeypatch, torch, "set_grad_enabled", True)
+    with pytest.raises(KeyboardInterrupt):
+        comm.reduce_add_coalesced(lists)
+    assert setter.is_interrupted
+    assert torch.is_grad_enabled()
+
+
+def test_a_function_without_grad_mode_keeps_its_arguments_and_result():
+    def describe(left, *, right):
+        return left, right, torch.is_grad_enabled()
+
+    assert _copies.without_grad(describe)(1, right=2) == (1, 2, False)
+    assert torch.is_grad_enabled()
+
+
+def test_a_function_that_is_called_on_the_cpu_gets_all_arguments():
+    found = call_on_device(torch.device("cpu"), lambda left, *, right: (left, right), 1, right=2)
+    assert found == (1, 2)
+
+
+def test_a_signal_handler_that_ends_the_process_does_not_stop_the_restoration():
+    values = []
+    setter = InterruptedSetter(values.append, "before", SystemExit)
+    with pytest.raises(SystemExit):
+        call_with_setting(setter, "value", "before", int)
+    assert values == ["value", "before"]

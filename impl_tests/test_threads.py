@@ -1,14 +1,19 @@
-"""impl._threads: the worker threads, their reuse and end, and released objects."""
+"""impl._threads: worker threads, their state, reuse and end; forks and the end of a process."""
 
 import os
 import signal
 import threading
+import weakref
+from functools import partial
+from pathlib import Path
 
 import pytest
 import torch
 
 from impl import _threads
-from impl_tests.samples import FunctionMode
+from impl._devices import CPU
+from impl._thread_state import SINGLE_USE_THREADS, call_in, thread_states
+from impl_tests.samples import FunctionMode, run_python
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 
@@ -170,3 +175,282 @@ def test_a_reset_after_a_fork_replaces_the_pool(monkeypatch):
     _threads._reset_after_fork()
     assert _threads._pool is not old
     assert old.add_idle(None) is False
+
+
+REUSES_WORKERS = pytest.mark.skipif(
+    SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"
+)
+
+
+class Value:
+    """An object that weak references can refer to."""
+
+
+@pytest.fixture
+def outcomes(monkeypatch):
+    """A list of bools: whether ``outcomes.reference`` was dead when each function ended.
+
+    The test sets ``outcomes.reference`` to a weak reference.
+    """
+
+    class Outcomes(list):
+        reference = staticmethod(lambda: None)
+
+    found, set_done = Outcomes(), _threads.PendingCall.set_done
+
+    def check(pending):
+        found.append(found.reference() is None)
+        set_done(pending)
+
+    monkeypatch.setattr(_threads.PendingCall, "set_done", check)
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())  # A new pool has no worker yet.
+    yield found
+    _threads._pool.close()
+
+
+@pytest.mark.skipif(SINGLE_USE_THREADS, reason="not-run: this Python frees such objects later")
+def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
+    argument, is_deleted = Value(), threading.Event()
+    outcomes.reference = weakref.ref(argument)
+    pending = _threads.start(partial(lambda argument: is_deleted.wait(), argument))
+    del argument
+    is_deleted.set()
+    pending.wait()
+    assert outcomes == [True]
+
+
+def test_the_caller_waits_for_the_end_of_the_thread_to_join():
+    pending = _threads.PendingCall(int)
+    allowed = threading.Event()
+    pending.thread_to_join = threading.Thread(target=allowed.wait)
+    pending.thread_to_join.start()
+    threading.Timer(0.1, allowed.set).start()
+    pending.set_done()
+    pending.wait()
+    assert not pending.thread_to_join.is_alive()
+
+
+def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):
+    monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", True)
+    monkeypatch.setattr(_threads, "_pool", _threads._Pool())
+    pending = _threads.start(threading.current_thread)
+    assert pending.wait() is pending.thread_to_join
+
+
+def run_in_thread(function):
+    """Call ``function`` in another thread. Return the result, or None after ten seconds."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(10)
+    return results[0] if results else None
+
+
+def test_a_pool_that_is_closed_after_a_fork_has_a_free_lock():
+    old = _threads._Pool()
+    run_in_thread(old._lock.acquire)  # Another thread may hold the lock at the fork.
+    old.close_after_fork()
+    assert run_in_thread(lambda: old.add_idle(None)) is False
+
+
+class InterruptedList(list):
+    """A list whose methods first call a function, as a signal handler may do."""
+
+    function = staticmethod(int)
+
+    def pop(self):
+        self.function()
+        return super().pop()
+
+    def append(self, value):
+        self.function()
+        super().append(value)
+
+
+def test_a_signal_handler_may_start_a_function_while_a_worker_is_popped(monkeypatch):
+    tested = _threads._Pool()
+    tested._idle = InterruptedList([None])
+    found = []
+
+    def handle():
+        tested._idle.function = int
+        found.append(tested._pop_idle())
+
+    tested._idle.function = handle
+    # The handler pops the only idle worker, so the outer call finds none.
+    assert run_in_thread(lambda: [tested._pop_idle()]) == [None]
+    assert found == [None]
+
+
+def test_a_signal_handler_may_add_a_worker_while_one_is_added():
+    tested = _threads._Pool()
+    tested._idle = InterruptedList()
+
+    def handle():
+        tested._idle.function = int
+        tested.add_idle("inner")
+
+    tested._idle.function = handle
+    assert run_in_thread(lambda: tested.add_idle("outer")) is True
+    assert tested._idle == ["inner", "outer"]
+
+
+def run_on(device):
+    """Run a function in a worker as a replica on ``device``. Return the worker's thread."""
+    (state,) = thread_states([device])
+    run = partial(state.context.run, call_in, state, threading.current_thread, (), {})
+    return _threads.start(run).wait()
+
+
+@REUSES_WORKERS
+@pytest.mark.parametrize(("num_threads", "is_reused"), [(1, True), (2, False)])
+def test_a_worker_that_may_have_openmp_threads_is_not_reused(num_threads, is_reused):
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        first = run_on(CPU)
+        assert (run_on(CPU) is first) == is_reused
+    finally:
+        torch.set_num_threads(before)
+
+
+@REUSES_WORKERS
+def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first = run_on(topology.devices[0])
+        assert run_on(topology.devices[0]) is first
+    finally:
+        torch.set_num_threads(before)
+
+
+#: The code of a function that uses ``depth`` worker threads at the same time.
+NESTED = """
+def nested(depth):
+    return depth and 1 + _threads.start(lambda: nested(depth - 1)).wait()
+"""
+
+
+#: The first statements of each script.
+PROLOGUE = """
+import os, signal, sys, threading, time, warnings
+from impl import _threads
+warnings.simplefilter("ignore", DeprecationWarning)
+# A shell makes its background processes ignore SIGINT.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
+def run_script(script):
+    return run_python(PROLOGUE + script)
+
+
+def test_fork_while_functions_run_does_not_deadlock():
+    completed = run_script(
+        NESTED
+        + """
+assert nested(5) == 5
+release = threading.Event()
+busy = [_threads.start(release.wait) for _ in range(3)]
+child = os.fork()
+if child == 0:
+    sys.exit(0 if nested(5) == 5 else 1)
+print(os.waitpid(child, 0)[1])
+release.set()
+print([each.wait() for each in busy], nested(5))
+"""
+    )
+    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True] 5\n", "")
+
+
+def test_function_in_a_worker_can_fork():
+    completed = run_script(
+        NESTED
+        + """
+def fork():
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if nested(5) == 5 else 1)
+    return os.waitpid(child, 0)[1]
+
+print(_threads.start(fork).wait(), nested(5))
+"""
+    )
+    assert (completed.stdout, completed.stderr) == ("0 5\n", "")
+
+
+def test_interrupted_program_ends_while_threads_are_idle():
+    interrupt = "os.kill(os.getpid(), signal.SIGINT)"
+    completed = run_script("[_threads.start(int).wait() for _ in range(3)]\n" + interrupt)
+    assert completed.stdout == ""
+    assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
+    assert completed.returncode == -signal.SIGINT
+
+
+def test_program_ends_after_running_functions():
+    completed = run_script('_threads.start(lambda: (time.sleep(0.5), print("ended")))')
+    assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
+
+
+@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
+def test_worker_that_forked_ends_in_the_child(lock_held):
+    completed = run_script(
+        f"""
+held, forked = threading.Event(), threading.Event()
+
+def hold():
+    with _threads._pool._lock:
+        held.set()
+        forked.wait()
+
+def watch(worker):
+    pending.wait()
+    worker.join()
+    os._exit(7)  # PyTorch may crash if the forking thread is the last one to end.
+
+def fork():
+    if {lock_held}:
+        threading.Thread(target=hold).start()
+        held.wait()
+    child = os.fork()
+    forked.set()
+    if child == 0:
+        threading.Thread(target=watch, args=[threading.current_thread()]).start()
+    return child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+known = threading.Event()
+pending = _threads.start(lambda: known.wait() and fork())
+known.set()
+print(pending.wait())
+"""
+    )
+    assert (completed.stdout, completed.stderr) == ("7\n", "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
+def test_replicas_on_the_cpu_leave_no_openmp_threads():
+    # Idle threads of OpenMP slow down every later operator of the calling thread.
+    completed = run_script(
+        """
+import torch, impl
+
+def count_openmp_threads():
+    # Python's threads are not counted: a worker whose task the caller has claimed stays idle, and
+    # has no OpenMP threads.
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
+
+torch.set_num_threads(2)
+module, x = torch.nn.Softmax(dim=1), torch.rand(2048, 2048)
+module(x)  # Creates the OpenMP pool of the calling thread.
+before = count_openmp_threads()
+module.register_forward_hook(lambda *_: peaks.append(count_openmp_threads()))
+peaks = []
+impl.DataParallel(module, ["cpu"] * 4)(x)
+deadline = time.monotonic() + 30
+while count_openmp_threads() > before and time.monotonic() < deadline:
+    time.sleep(0.01)
+print(max(peaks) > before, count_openmp_threads() - before)
+"""
+    )
+    assert (completed.stdout, completed.stderr) == ("True 0\n", "")
