@@ -43,10 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(preflight, preflight.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     probes.load(getattr(config, "workerinput", {}).get("found"))
+    path = _register_path(config)
+    if path is not None:
+        config.option.profile = config.option.profile or register.profile(path)
     with input_files.usage_errors():
         clause_filter.configure(config, clauses.load())
-    path = _register_path(config)
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
+    if verdicts is not None:
+        verdicts.profile = config.option.profile or ""
     if path is not None and verdicts is not None and _is_whole_suite(config):
         verdicts.declared_lacking = register.load_lacks(path, clauses.load())
 

@@ -41,7 +41,7 @@ def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any)
         "devices": ["sim:0", "sim:1"],
         "date": "2026-01-02T03:04:05+00:00",
         "command": "parallel-conformance run theirs --accelerator=sim",
-        "suite": "3 clauses, 0000000",
+        "suite": "1.0+0000000",
         **about,
     }
     lines = [

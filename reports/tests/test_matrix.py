@@ -31,7 +31,7 @@ def test_columns_are_own_runs_then_the_reference_then_the_others_then_impl(tmp_p
         samples.publish_run(tmp_path, {ONE: "pass"}, target=target, torch=torch, version="")
     file = samples.write_verdicts(tmp_path / "own.jsonl", {ONE: "pass"}, target="own", version="")
     assert [run.label for run in runs.load(tmp_path, [file])] == [
-        "own · torch 2.12.0 · sim · not published",
+        "own · torch 2.12.0 · sim · own",
         "torch.nn.parallel · torch 2.9.0 · sim",
         "torch.nn.parallel · torch 2.13.0 · sim",
         "a · torch 2.13.0 · sim",

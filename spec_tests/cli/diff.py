@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Mapping
 
+from spec_tests.cli import report, summary
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.harness.input_files import RefusedError
 from spec_tests.site import runs
 from spec_tests.site.markdown import format_table
 
@@ -21,21 +21,25 @@ def diff(options: argparse.Namespace) -> int:
     Raises:
         input_files.RefusedError: A file is not valid, or the page cannot be written.
     """
-    found = [runs.read(path) for path in (options.old, options.new)]
-    old, new = ({name: each.verdict for name, each in run.items()} for _, run in found)
-    rows = changes(old, new)
+    old = runs.load_file(options.old)
+    new = runs.load_file(options.new, [old.name])
+    rows = changes(old.verdicts, new.verdicts)
+    print(f"old: {old.label}\nnew: {new.label}")
     for kind, name, before, after in rows:
         print(f"{kind:<12} {before:>11} -> {after:<11} {name}")
     count = sum(kind == REGRESSION for kind, *_ in rows)
-    total = f"{count} regressions, {len(rows) - count} other changes, {len(new)} clauses"
+    total = f"{count} regressions, {len(rows) - count} other changes, {len(new.verdicts)} clauses"
     print(total)
-    if options.to:
-        head = ("change", "clause", str(options.old), str(options.new))
-        page = [f"# {options.old} and {options.new}", "", total, "", *format_table(head, rows), ""]
-        try:
-            options.to.write_text("\n".join(page), encoding="utf-8")
-        except OSError as error:
-            raise RefusedError(str(error)) from None
+    head = ("change", "clause", old.label, new.label)
+    if options.to and options.to.suffix == ".html":
+        if report.is_missing():
+            return 1
+        from spec_tests.site import pages
+
+        pages.write_diff(options.to, total=total, head=head, rows=rows)
+    elif options.to:
+        lines = ["# What changed", "", total, "", *format_table(head, rows), ""]
+        summary.write(options.to, "\n".join(lines))
     return int(bool(count))
 
 

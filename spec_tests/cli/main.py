@@ -92,7 +92,12 @@ def _make_parser() -> Parser:
         "old", type=Path, help="the file of `run --verdicts FILE`, or a published run"
     )
     diff.add_argument("new", type=Path, help="the file of a later run")
-    diff.add_argument("--to", type=Path, metavar="PAGE", help="also write a Markdown page")
+    diff.add_argument(
+        "--to",
+        type=Path,
+        metavar="PAGE",
+        help="also write a page: HTML if it ends so, else Markdown",
+    )
     draft = commands.add_parser("draft", help="print a register with the failures of a run")
     draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
     draft.add_argument(
@@ -136,6 +141,12 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="run only this clause, or those whose ids begin with NAME, such as comm.sc; "
         "repeatable",
+    )
+    parser.add_argument(
+        "--profile",
+        metavar="NAME",
+        help="run only the clauses of this profile, and say whether the target conforms to it: "
+        "forward (no gradients), transfers, full",
     )
     parser.add_argument(
         "--target-map",
@@ -197,6 +208,12 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
         metavar="PAGE",
         default=Path("report.html"),
         help="file to write (default: report.html)",
+    )
+    parser.add_argument(
+        "--summary", type=Path, metavar="FILE", help="also write a summary in Markdown"
+    )
+    parser.add_argument(
+        "--badge", type=Path, metavar="FILE", help="also write the JSON of a badge of shields.io"
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.run import SETTINGS
+from spec_tests.harness.pytest_plugin import containment
 
 __all__ = ["run"]
 
@@ -24,4 +25,6 @@ def run(test: str, *options: str) -> None:
     settings = ["-c", str(SETTINGS), f"--rootdir={folder}", f"--confcutdir={folder}"]
     plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
     output = ["-q", "--no-header", "--disable-warnings"]
-    sys.exit(pytest.main([test, *settings, *plugins, *output, *options]))
+    status = pytest.main([test, *settings, *plugins, *output, *options])
+    containment.end_soon(status)
+    sys.exit(status)

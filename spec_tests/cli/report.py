@@ -5,7 +5,13 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness.conformance import clause_filter, clauses, verdict_table, verdicts
+from spec_tests.harness.conformance import (
+    clause_filter,
+    clauses,
+    profiles,
+    verdict_table,
+    verdicts,
+)
 
 __all__ = ["report"]
 
@@ -22,18 +28,30 @@ def report(options: argparse.Namespace) -> int:
     Raises:
         input_files.RefusedError: A file is not valid, or the page cannot be written.
     """
-    missing = doctor.missing(MODULES)
-    if missing:
-        print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
+    if is_missing():
         return 1
+    from spec_tests.cli import summary
     from spec_tests.site import pages, runs
 
     for path in options.file:
         print("\n".join(_format_table(path)))
     default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)
     pages.write_report(options.file, options.reports or default, options.to)
+    shown = [runs.load_file(path) for path in options.file]
+    if options.summary:
+        summary.write(options.summary, "\n".join(map(summary.as_markdown, shown)))
+    if options.badge:
+        summary.write(options.badge, summary.as_badge(shown[0]))
     print(f"wrote {options.to}")
     return 0
+
+
+def is_missing() -> bool:
+    """Return whether a module of ``[report]`` is not installed, and print its name."""
+    missing = doctor.missing(MODULES)
+    if missing:
+        print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
+    return bool(missing)
 
 
 def _format_table(path: Path) -> list[str]:
@@ -47,5 +65,6 @@ def _format_table(path: Path) -> list[str]:
     decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
     lines += verdict_table.table(decided, verdicts.declared_by_clause(tests))
+    lines += filter(None, [profiles.claim(run.get("profile", ""), decided, clauses.load())])
     progress = clause_filter.progress_text(run, decided, clauses.load())
     return [*lines, progress] if progress else lines

@@ -88,6 +88,7 @@ def _forwarded_options(options: argparse.Namespace) -> list[str]:
         "--accelerator": options.accelerator,
         "--device-ids": options.device_ids,
         "--divergences": options.divergences,
+        "--profile": options.profile,
         "--verdicts": options.verdicts,
     }
     found = [f"{name}={value}" for name, value in values.items() if value is not None]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spec_tests.harness.conformance import clause_filter
+from spec_tests.harness.conformance import clause_filter, profiles
 from spec_tests.harness.conformance.causes import group_by_cause
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
@@ -63,6 +63,15 @@ class Matrix:
         """
         members = self.clauses.values() if chapter is None else self.chapters[chapter]
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
+
+    def counts_of_target(self, run: Run) -> Counter[str]:
+        """Return the number of clauses about the target with each verdict."""
+        members = [clause for clause in self.clauses.values() if clause.is_about_target]
+        return Counter(run.verdicts.get(clause.id, "") for clause in members)
+
+    def claim(self, run: Run) -> str:
+        """Return whether a run conforms to its profile; see `profiles.claim`."""
+        return profiles.claim(run.about.get("profile", ""), run.verdicts, self.clauses)
 
     def progress(self, run: Run) -> str:
         """Return how many of the selected clauses have a verdict; empty if all clauses have."""

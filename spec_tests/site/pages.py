@@ -1,7 +1,8 @@
 """Render results as HTML: the matrix, the page of a run, and the page of ``report``.
 
 The documentation site shows the matrix and the page of each published run in its theme. The page
-of ``report`` shows the same in one file, without other files and without a network.
+of ``report`` shows the same in one file, without other files and without a network; the page of
+``diff`` shows the clauses that changed.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +22,7 @@ from spec_tests.site import runs
 from spec_tests.site.matrix import Matrix
 from spec_tests.site.runs import Run
 
-__all__ = ["STATIC", "Pages", "write_report"]
+__all__ = ["STATIC", "Pages", "write_diff", "write_report"]
 
 HERE = Path(__file__).parent
 #: The folder of the style sheet and the script of the filter.
@@ -84,15 +85,30 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
         raise RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
     columns = runs.load(folder, files)
     shown = [run for run in columns if not run.published]
-    addresses = {run.name: f"#run-{run.name}" for run in shown}
+    script = Markup((STATIC / "filter.js").read_text(encoding="utf-8"))
+    _write(page, "report", columns, shown=shown, script=script)
+
+
+def write_diff(page: Path, **values: Any) -> None:
+    """Write a page with the clauses whose verdicts differ in two runs.
+
+    Args:
+        page: The file to write.
+        values: ``total``, a sentence, and ``head`` and ``rows`` of the table.
+
+    Raises:
+        input_files.RefusedError: ``page`` is another file or cannot be written.
+    """
+    _write(page, "diff", [], **values)
+
+
+def _write(page: Path, template: str, columns: Sequence[Run], **values: Any) -> None:
+    addresses = {run.name: f"#run-{run.name}" for run in columns if not run.published}
     pages = Pages(
         Matrix(clauses.load(), columns), lambda run: addresses.get(run.name), lambda clause: None
     )
-    texts = {
-        "style": Markup((STATIC / "results.css").read_text(encoding="utf-8")),
-        "script": Markup((STATIC / "filter.js").read_text(encoding="utf-8")),
-    }
-    text = pages.render("report", shown=shown, **texts)
+    style = Markup((STATIC / "results.css").read_text(encoding="utf-8"))
+    text = pages.render(template, style=style, **values)
     try:
         if page.exists() and not _is_report(page):
             raise RefusedError(f"{page} is no page of a report; name another file")

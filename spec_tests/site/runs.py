@@ -1,6 +1,6 @@
 """Read runs of the suite."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from spec_tests.harness.conformance import verdicts
 from spec_tests.site.evidence import Evidence, find_evidence, read_published
 from spec_tests.site.slugs import slug
 
-__all__ = ["RESULTS", "Run", "load", "name_of", "read"]
+__all__ = ["RESULTS", "Run", "load", "load_file", "name_of", "read"]
 
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"
@@ -73,9 +73,9 @@ class Run:
 
     @property
     def label(self) -> str:
-        """The title of the column of the run."""
+        """The title of the column of the run, with the name of a file that is not published."""
         label = f"{self.target} · torch {self.release} · {self.hardware}"
-        return label if self.published else f"{label} · not published"
+        return label if self.published else f"{label} · {self.name}"
 
 
 def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], str]:
@@ -103,7 +103,7 @@ def load(folder: Path | None, files: Sequence[Path] = ()) -> list[Run]:
     published = sorted(folder.glob(RESULTS)) if folder else []
     runs = [_load_published(path) for path in published]
     for path in dict.fromkeys(path.resolve() for path in files):
-        runs.append(_load_unpublished(path, {run.name for run in runs}))
+        runs.append(load_file(path, {run.name for run in runs}))
     return sorted(runs, key=_column_sort_key)
 
 
@@ -131,7 +131,12 @@ def name_of(path: Path) -> str:
     return slug(f"{path.parent.name}.{path.stem}")
 
 
-def _load_unpublished(path: Path, taken_names: set[str]) -> Run:
+def load_file(path: Path, taken_names: Collection[str] = ()) -> Run:
+    """Return the run in a file, with a name that is not taken.
+
+    Raises:
+        input_files.RefusedError: The file is not valid, or contains no results.
+    """
     name = stem = slug(path.stem)
     count = 1
     while name in taken_names:

@@ -4,7 +4,7 @@ A test file contains the full ids of its clauses. A run of one clause therefore 
 files that contain the id of the clause.
 """
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -12,26 +12,42 @@ from typing import Any
 
 import pytest
 
+from spec_tests.harness.conformance import profiles
 from spec_tests.harness.conformance.clauses import Clause
 
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
 def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
-    """Store the clauses that ``--clause`` selects.
+    """Store the clauses that ``--clause`` and ``--profile`` select.
 
     Args:
         config: The configuration of pytest.
         known_clauses: All clauses by id.
 
     Raises:
-        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id.
+        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id, or the
+            profile has none of these clauses.
     """
-    names = config.getoption("--clause")
+    names, profile = config.getoption("--clause"), config.getoption("--profile")
     unknown = describe_unknown(names, known_clauses)
     if unknown is not None:
         raise pytest.UsageError(f"--clause {unknown}")
-    config.stash[_SELECTED] = frozenset(matching(names, known_clauses))
+    found = _select(names, profile, known_clauses)
+    if not found:
+        raise pytest.UsageError(f"--profile {profile} has none of the clauses of --clause")
+    config.stash[_SELECTED] = frozenset(found if names or profile else ())
+
+
+def _select(
+    names: Sequence[str], profile: str | None, known_clauses: Mapping[str, Clause]
+) -> list[str]:
+    """Return the ids that values of ``--clause`` and a profile select; all without them."""
+    found = matching(names, known_clauses) if names else [*known_clauses]
+    if not profile:
+        return found
+    included = set(profiles.find(profile).ids(known_clauses.values()))
+    return [each for each in found if each in included]
 
 
 def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[str]:
@@ -54,19 +70,19 @@ def progress_text(
     """Return how many of the clauses that a run selected have a verdict.
 
     Args:
-        about: The metadata of the run. ``clauses`` are the values of ``--clause``.
+        about: The metadata of the run, with ``clauses`` (values of ``--clause``) and ``profile``.
         decided: The ids of the clauses with a verdict.
         known_clauses: All clauses by id.
 
     Returns:
         The text; empty if the run selected all clauses, and all have a verdict.
     """
-    names = about.get("clauses") or ()
-    selected = matching(names, known_clauses) if names else [*known_clauses]
+    names, profile = about.get("clauses") or (), about.get("profile")
+    selected = _select(names, profile, known_clauses)
     count = sum(name in decided for name in selected)
     if count == len(known_clauses):
         return ""
-    return f"{count} of {len(selected)} {'selected ' if names else ''}clauses decided"
+    return f"{count} of {len(selected)} {'selected ' if names or profile else ''}clauses decided"
 
 
 def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:
@@ -93,7 +109,7 @@ def _beginnings(ids: Iterable[str]) -> list[str]:
 
 
 def selected(config: pytest.Config) -> frozenset[str]:
-    """Return the ids of the selected clauses; empty without ``--clause``."""
+    """Return the ids of the selected clauses; empty if all are."""
     return config.stash[_SELECTED]
 
 

@@ -16,6 +16,9 @@ from spec_tests.harness import input_files
 
 #: The folder of the suite. Each chapter is a folder with tests and with their clauses.
 SOURCE = Path(__file__).parents[2]
+#: The version of the suite. A release with a new or reworded clause has another second number, one
+#: without a clause of the last release another first number.
+VERSION = "1.0"
 #: The chapters in the order of the specification.
 CHAPTERS = (
     "comm",
@@ -44,6 +47,8 @@ BASES: Mapping[str, str] = {
     "relied on": "programs over several devices rely on it; *source* names back ends that violate "
     "it, or links public threads about them",
 }
+#: The first words of clauses about PyTorch's C++ front end, and about the devices.
+_WITHOUT_TARGET = ("cpp", "devices")
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _FIELDS = {
@@ -57,9 +62,9 @@ _FIELDS = {
 _INTRODUCTION = """\
 # The specification of torch.nn.parallel
 
-{count} clauses. A *clause* is one statement about torch.nn.parallel that tests check. The
-**basis** of a clause is the evidence for it. For an observed clause, *source* links a public
-thread, if there is one.
+Suite {version}, {count} clauses. A *clause* is one statement about torch.nn.parallel that tests
+check. The **basis** of a clause is the evidence for it. For an observed clause, *source* links a
+public thread, if there is one.
 
 {bases}
 
@@ -130,6 +135,11 @@ class Clause:
         return self.folder or self.id.partition(".")[0]
 
     @property
+    def is_about_target(self) -> bool:
+        """Whether another target may have another verdict."""
+        return not any(map(self.has_prefix, _WITHOUT_TARGET))
+
+    @property
     def statement(self) -> str:
         """The statement with feature and users, as the pages show it."""
         notes = [f"feature `{self.feature}`"] if self.feature else []
@@ -193,11 +203,10 @@ def load(source: Path = SOURCE) -> dict[str, Clause]:
     return found
 
 
-def suite_version(ids: Iterable[str]) -> str:
-    """Return the number of clauses with a hash of their ids: ``2 clauses, 1f3a9c2``."""
-    ordered = sorted(ids)
-    digest = hashlib.sha256("\n".join(ordered).encode()).hexdigest()
-    return f"{len(ordered)} clauses, {digest[:7]}"
+def suite_version(clauses: Mapping[str, Clause]) -> str:
+    """Return the version with a hash that changes if a clause does: ``1.0+1f3a9c2``."""
+    lines = sorted(f"{each.id}: {each.says}\n" for each in clauses.values())
+    return f"{VERSION}+{hashlib.sha256(''.join(lines).encode()).hexdigest()[:7]}"
 
 
 @cache
@@ -238,7 +247,9 @@ def as_text(clauses: dict[str, Clause]) -> str:
 def as_markdown(clauses: dict[str, Clause]) -> str:
     """Return the text of SPECIFICATION.md: a table for each chapter, then the page `SYSTEMS`."""
     lines = [
-        _INTRODUCTION.format(count=len(clauses), bases=_table_of_bases(clauses.values())),
+        _INTRODUCTION.format(
+            version=VERSION, count=len(clauses), bases=_table_of_bases(clauses.values())
+        ),
     ]
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines += [

@@ -11,6 +11,8 @@ for the tests in its own list ``repaired``.
 versions are expected to pass its tests. ``versions`` before the records is for all records of the
 register that have no ``versions`` of their own.
 
+``profile = "forward"`` names the profile that the target claims to conform to.
+
 ``lacks = ["replicate"]`` declares that tests of the clauses in the chapter ``replicate`` use
 names that the target lacks. An entry of ``lacks`` is a clause id or the beginning of clause ids;
 see `declared_lacks`. ``lacks`` is not inherited.
@@ -27,13 +29,13 @@ from typing import Any
 import pytest
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clause_filter, versions
+from spec_tests.harness.conformance import clause_filter, profiles, versions
 from spec_tests.harness.conformance.clauses import Clause
 
 FOLDER = Path(__file__).parents[2] / "registers"
 _LISTS = ("tests", "failures", "differences", "threads")
 #: Keys that stand before the first record.
-_FIRST_KEYS = ("inherits", "lacks", "repaired")
+_FIRST_KEYS = ("inherits", "lacks", "profile", "repaired")
 #: In a text of ``failures``, the mark for any text without a line break.
 ANY = "…"
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
@@ -48,6 +50,7 @@ _RECORD = {
 }
 _SHAPE = {
     "inherits?": str,
+    "profile?": str,
     "repaired?": [str],
     "lacks?": [str],
     "versions?": str,
@@ -169,6 +172,17 @@ def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence
         raise input_files.refuse(path, f"no inherited record names {min(stale)}")
     left = [tuple(test for test in record.tests if test not in repaired) for record in records]
     return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
+
+
+@input_files.usage_errors()
+def profile(path: Path) -> str | None:
+    """Return the name of the profile that a register claims; None if it claims none.
+
+    Raises:
+        pytest.UsageError: there is no such profile.
+    """
+    name: str | None = input_files.read_toml(path, _SHAPE).get("profile")
+    return name and profiles.find(name).name
 
 
 def titles(path: Path) -> Mapping[str, str]:

@@ -7,32 +7,20 @@ from types import MappingProxyType
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import VERDICTS, is_error
 
-__all__ = ["missing_names", "table"]
+__all__ = ["count_by_chapter", "missing_names", "table"]
 
-#: The first words of clauses about PyTorch's C++ front end, and about the devices.
-_WITHOUT_TARGET = {"cpp", "devices"}
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
     """Return the lines of the summary: counts by chapter, then clauses that did not pass.
 
-    If a run has clauses that no target changes, the row "the target" counts the other ones.
-
     Args:
         found: The verdict of each clause.
         declared: The result of `declared_by_clause`.
     """
-    rows: dict[str, list[str]] = {}
-    for name in sorted(found, key=_chapter_of):
-        rows.setdefault(_chapter_of(name), []).append(name)
-    about_target = [name for name in found if name.partition(".")[0] not in _WITHOUT_TARGET]
-    if len(about_target) < len(found):
-        rows["the target"] = about_target
-    rows["all"] = [*found]
     lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
-    for title, names in rows.items():
-        counts = Counter(found[name] for name in names)
+    for title, counts in count_by_chapter(found).items():
         lines.append(f"{title:<16}" + "".join(f"{counts[each]:>12}" for each in VERDICTS))
     lines += [
         f"{verdict:>12}  {name}"
@@ -40,12 +28,26 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
         if verdict != "pass" and name not in declared
     ]
     if declared:
-        clauses = "clause" if len(declared) == 1 else "clauses"
+        noun = "clause" if len(declared) == 1 else "clauses"
         entries = ", ".join(dict.fromkeys(declared.values()))
-        lines.append(
-            f"not offered, as the register declares: {len(declared)} {clauses} ({entries})"
-        )
+        lines.append(f"not offered, as the register declares: {len(declared)} {noun} ({entries})")
     return lines
+
+
+def count_by_chapter(found: Mapping[str, str]) -> dict[str, Counter[str]]:
+    """Return the number of clauses with each verdict, for each chapter and in all.
+
+    If a run has clauses that no target changes, the row "the target" counts the other ones.
+    """
+    rows: dict[str, list[str]] = {}
+    for name in sorted(found, key=_chapter_of):
+        rows.setdefault(_chapter_of(name), []).append(name)
+    known = clauses.load()
+    about_target = [name for name in found if name not in known or known[name].is_about_target]
+    if len(about_target) < len(found):
+        rows["the target"] = about_target
+    rows["all"] = [*found]
+    return {title: Counter(map(found.__getitem__, names)) for title, names in rows.items()}
 
 
 def _chapter_of(name: str) -> str:

@@ -55,7 +55,7 @@ HEADER = {
     "format": Number(1, 1),
     **dict.fromkeys(("target", "torch", "accelerator", "command"), Line(1000)),
     "date": Line(100),
-    **dict.fromkeys(("version?", "python?", "suite?"), Line(1000)),
+    **dict.fromkeys(("version?", "python?", "suite?", "profile?"), Line(1000)),
     "clauses?": [str],
 }
 #: Length in characters to which a text in a file of verdicts is cut.

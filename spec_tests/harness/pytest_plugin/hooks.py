@@ -14,6 +14,7 @@ from spec_tests import cuda_stand_ins
 from spec_tests.harness import input_files
 from spec_tests.harness.compare import early_reads
 from spec_tests.harness.concurrency import delayed_inputs
+from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import NOT_COMPARED
 from spec_tests.harness.environment import (
     capabilities,
@@ -123,6 +124,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
         *_faults(config),
+        f"suite: {clauses.suite_version(clauses.load())}",
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]

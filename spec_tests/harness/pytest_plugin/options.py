@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spec_tests.harness.conformance import profiles
 from spec_tests.harness.environment.target import REFERENCE
 
 #: The module with all other hooks. It is loaded only if ``--target`` is given.
@@ -191,6 +192,12 @@ def add_suite_options(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="run only the tests of this clause, or of all clauses whose ids begin with NAME; "
         "repeatable",
+    )
+    group.addoption(
+        "--profile",
+        choices=[*profiles.load()],
+        help="run only the clauses of this profile, and say whether the target conforms to it; "
+        "forward: without gradients (default: the profile that the register names)",
     )
     group.addoption(
         "--verdicts",

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance import clauses, failure_report, verdicts
+from spec_tests.harness.conformance.profiles import FORWARD
 from spec_tests.harness.pytest_plugin.expressions import Expressions, NoExpressionError
 from spec_tests.harness.pytest_plugin.run_metadata import options
 
@@ -106,6 +107,9 @@ def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expre
     ]
     if marks:
         expressions.add_import("pytest")
+    if item.config.getoption("--profile") == FORWARD:
+        marks.append("@torch.no_grad()")
+        expressions.add_import("torch")
     arguments = ", ".join(name for name in names if name not in values)
     head = [*marks, f"def {function.__name__}({arguments}):"]
     return "\n".join([*head, *lines, *([""] if lines else []), _body(function), ""])

@@ -4,10 +4,8 @@ import datetime
 import os
 import platform
 import shlex
-import subprocess
 import sys
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,7 +24,6 @@ from spec_tests.harness.pytest_plugin.options import (
 
 __all__ = ["command", "options", "run_metadata"]
 
-ROOT = Path(__file__).resolve().parents[3]
 #: Version of the format of a file of verdicts. Programs that read the file refuse other versions.
 FORMAT = 1
 
@@ -51,14 +48,13 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "command": command(config),
         "suite": clauses.suite_version(clauses.load()),
         **_selection(config),
-        **_git_state(),
     }
 
 
 def _selection(config: pytest.Config) -> dict[str, Any]:
-    """Return the values of ``--clause``; empty if the run selects all clauses."""
-    names = config.getoption("--clause")
-    return {"clauses": names} if names else {}
+    """Return the values of ``--clause`` and ``--profile``, if given."""
+    found = {"clauses": config.getoption("--clause"), "profile": config.getoption("--profile")}
+    return {name: value for name, value in found.items() if value}
 
 
 def command(config: pytest.Config) -> str:
@@ -67,7 +63,7 @@ def command(config: pytest.Config) -> str:
     The command has the run's target, devices, features of the devices, clauses, reference and
     register.
     """
-    given = [*_given(config, "divergences"), *_target_options(config)]
+    given = [*_given(config, "divergences", "profile"), *_target_options(config)]
     given += [f"--clause={name}" for name in config.getoption("--clause")]
     passed_on = _device_options(config)
     given += ["--", *passed_on] if passed_on else []
@@ -110,25 +106,3 @@ def _package_version(package: str) -> str:
         return str(version)
     names = metadata.packages_distributions().get(package, ())
     return metadata.version(names[0]) if names else ""
-
-
-def _git_state() -> dict[str, Any]:
-    """Return the commit, and whether files were changed; empty if the suite is no git checkout."""
-    # Without this check git would find the repository of a parent folder.
-    if not (ROOT / ".git").exists():
-        return {}
-    try:
-        commit, *changed = (
-            _git("rev-parse", "HEAD"),
-            *_git("diff", "HEAD", "--name-only").split(),
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return {}
-    return {"commit": commit, "dirty": bool(changed)}
-
-
-def _git(*arguments: str) -> str:
-    done = subprocess.run(
-        ["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()

@@ -8,7 +8,13 @@ from typing import Any, TextIO
 import pytest
 
 from spec_tests.harness.compare import early_reads
-from spec_tests.harness.conformance import declared_lacks, verdict_table, verdicts
+from spec_tests.harness.conformance import (
+    clauses,
+    declared_lacks,
+    profiles,
+    verdict_table,
+    verdicts,
+)
 
 __all__ = ["VerdictLog"]
 
@@ -28,6 +34,7 @@ class VerdictLog:
             entry cannot be recognized.
         stale_declarations: The part of ``declared_lacking`` with clauses whose tests used no
             missing name. Set at the end of the session.
+        profile: The name of the profile of the run, or an empty text.
     """
 
     def __init__(
@@ -43,6 +50,7 @@ class VerdictLog:
         self._metadata = metadata
         self.declared_lacking: Mapping[str, str] = {}
         self.stale_declarations: Mapping[str, str] = {}
+        self.profile = ""
         self._file: TextIO | None = None
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -108,6 +116,7 @@ class VerdictLog:
         lines.append(verdicts.reference_only_text(verdicts.reference_only(self._tests)))
         if count := len({each["test"] for each in self._tests if verdicts.NOT_COMPARED in each}):
             lines.append(f"tests that do not compare all calls: {count}; {early_reads.TEXT}")
+        lines += filter(None, [profiles.claim(self.profile, found, clauses.load())])
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "

@@ -126,7 +126,7 @@ def test_the_first_line_of_the_verdicts_describes_the_run(run_suite, pytester):
     run = json.loads(path.read_text().splitlines()[0])["run"]
     assert (run["target"], run["torch"]) == ("torch", torch.__version__)
     assert (run["version"], run["devices"]) == (torch.__version__, ["sim:0", "sim:0"])
-    assert run["suite"] == clauses.suite_version(["a.one", "a.two"])
+    assert run["suite"].startswith(f"{clauses.VERSION}+")
     options = "torch --accelerator=sim --device-ids=0,0"
     target_map = "--target-map=comm=torch.nn.parallel.comm"
     assert run["command"] == f"parallel-conformance run {options} {target_map} {clause}"

@@ -1,0 +1,50 @@
+"""Summaries of a run for a job on GitHub and for a badge."""
+
+import json
+from pathlib import Path
+
+from spec_tests.harness.conformance import clauses, profiles, verdict_table
+from spec_tests.harness.conformance.causes import group_by_cause
+from spec_tests.harness.conformance.verdicts import VERDICTS
+from spec_tests.harness.input_files import RefusedError
+from spec_tests.site.markdown import escape, format_table
+from spec_tests.site.runs import Run
+
+__all__ = ["as_badge", "as_markdown", "write"]
+
+
+def as_markdown(run: Run) -> str:
+    """Return a page with the conclusion, counts by chapter, and the causes of failures."""
+    counts = verdict_table.count_by_chapter(run.verdicts).items()
+    rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
+    failed = {name: each for name, each in run.evidence.items() if each.verdict == "fail"}
+    groups = group_by_cause({name: each.difference for name, each in failed.items()})
+    causes = [f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups]
+    head = [f"# {escape(run.label)}", "", _claim(run), ""]
+    return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), "", *causes, ""])
+
+
+def as_badge(run: Run) -> str:
+    """Return the JSON from which shields.io makes a badge."""
+    claim, _, _ = _claim(run).partition(":")
+    colors = {"conforms": "brightgreen", "does": "red"}
+    color = colors.get(claim.partition(" ")[0], "lightgrey")
+    badge = {"schemaVersion": 1, "label": "torch.nn.parallel", "message": claim, "color": color}
+    return json.dumps(badge)
+
+
+def _claim(run: Run) -> str:
+    name = run.about.get("profile") or profiles.FULL
+    return profiles.claim(name, run.verdicts, clauses.load())
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file.
+
+    Raises:
+        RefusedError: The file cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RefusedError(str(error)) from None
