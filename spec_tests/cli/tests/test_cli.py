@@ -478,25 +478,12 @@ def test_doctor_reports_the_error_of_importing_torch(monkeypatch, capsys):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        (
-            "TORCH_EXTENSIONS_DIR",
-            "/dev/null/below",
-            "set TORCH_EXTENSIONS_DIR to a writable folder",
-        ),
-        ("CXX", "no-such-c++", "install g++ 11 or newer"),
-    ],
-)
-def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(
-    command, monkeypatch, tmp_path, name, value, text
-):
+def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CXX", "no-such-c++")
     done = command("run", "torch.nn.parallel", *ONE_CLAUSE)
     assert done.returncode == 4
-    assert text in done.stdout + done.stderr
+    assert "install g++ 11 or newer" in done.stdout + done.stderr
     assert "INTERNALERROR" not in done.stdout + done.stderr
 
 

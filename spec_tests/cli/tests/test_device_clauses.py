@@ -168,11 +168,6 @@ def test_tests_run_in_a_worker(given, expected):
     assert ("-n1" in run._worker_options(options)) == expected
 
 
-def test_unknown_feature_is_refused():
-    with pytest.raises(ValueError, match="sim has no feature 'wings'; it has new-streams, "):
-        simulator.switch_off(["wings"])
-
-
 def test_strategies_draw_offered_dtypes_only(topology, switch_off):
     used = capabilities._used.copy()
     switch_off("double-precision")
@@ -260,16 +255,6 @@ def test_doctor_gives_the_reason_for_a_clause_that_was_not_run():
     name, clause = next(iter(chapter.known_clauses().items()))
     finding = Finding(name, "not-run", "not-run: needs 2 devices")
     assert command._format(clause, finding).startswith("not-run  needs 2 devices\n")
-
-
-def test_doctor_names_a_module_that_cannot_be_imported(capsys):
-    assert command.main("sim", ["no_such_module"]) == 1
-    assert "No module named 'no_such_module'" in capsys.readouterr().out
-
-
-def test_doctor_fails_without_the_back_end(capsys):
-    assert command.main("no_such_type", []) == 1
-    assert "import the back end with -p MODULE" in capsys.readouterr().out
 
 
 TESTS = """

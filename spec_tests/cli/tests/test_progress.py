@@ -242,21 +242,6 @@ def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path):
     assert (output, process.returncode) == ("interrupted\n", 2)
 
 
-def test_sigterm_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path):
-    (tmp_path / "comm.py").write_text(HANGING_COMM)
-    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
-    run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
-    process = start_command([*run, "--verdicts=a.jsonl"], tmp_path, str(ROOT))
-    lines = iter(process.stdout.readline, "")
-    assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=60)
-    assert process.returncode == 2
-    assert "comm                       0           0           0           1" in output
-    *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert json.loads(last) == verdicts.INTERRUPTED
-
-
 def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     (tmp_path / "comm.py").write_text(HANGING_COMM)
     run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
@@ -279,8 +264,12 @@ def test_a_closed_pipe_prints_no_traceback(tmp_path):
     assert process.wait(timeout=60) == -signal.SIGPIPE
 
 
-@pytest.mark.parametrize("options", [[], ["-n", "2"]], ids=["one-process", "xdist"])
-def test_ctrl_c_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, options):
+@pytest.mark.parametrize(
+    ("options", "number"),
+    [([], signal.SIGINT), (["-n", "2"], signal.SIGINT), ([], signal.SIGTERM)],
+    ids=["one-process", "xdist", "sigterm"],
+)
+def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, options, number):
     (tmp_path / "comm.py").write_text(HANGING_COMM)
     run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
     run += ["--clause=comm.gather.refuses-none", "--clause=comm.scatter.slices"]
@@ -288,10 +277,10 @@ def test_ctrl_c_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, op
     process = start_command(run, tmp_path, str(ROOT))
     lines = iter(process.stdout.readline, "")
     assert any("running for 10 s: spec_tests/comm/test_scatter.py" in line for line in lines)
-    # Ctrl-C signals all processes of the terminal.
-    os.killpg(process.pid, signal.SIGINT)
-    time.sleep(0.1)
-    os.killpg(process.pid, signal.SIGINT)
+    if number is signal.SIGINT:  # Ctrl-C signals all processes of the terminal.
+        os.killpg(process.pid, number)
+        time.sleep(0.1)
+    process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "interrupted" in output

@@ -46,7 +46,7 @@ def _select(
     found = matching(names, known_clauses) if names else [*known_clauses]
     if not profile:
         return found
-    included = set(profiles.find(profile).ids(known_clauses.values()))
+    included = set(profiles.ids(profile, known_clauses))
     return [each for each in found if each in included]
 
 

@@ -182,7 +182,9 @@ def profile(path: Path) -> str | None:
         pytest.UsageError: there is no such profile.
     """
     name: str | None = input_files.read_toml(path, _SHAPE).get("profile")
-    return name and profiles.find(name).name
+    if name is not None:
+        profiles.ids(name, {})  # Refuses an unknown name.
+    return name
 
 
 def titles(path: Path) -> Mapping[str, str]:

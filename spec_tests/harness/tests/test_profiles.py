@@ -42,5 +42,5 @@ def test_an_unknown_profile_of_a_register_is_refused(run_suite, pytester):
 def test_each_entry_of_a_profile_names_clauses():
     known = clauses.load().values()
     for profile in profiles.load().values():
-        for name in (*profile.clauses, *profile.without):
+        for name in (*profile.get("clauses", ()), *profile.get("without", ())):
             assert any(each.is_named_by(name) for each in known), name
