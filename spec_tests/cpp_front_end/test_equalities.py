@@ -9,57 +9,26 @@ from spec_tests.harness.conformance.clauses import clause
 
 @clause("systems.outputs")
 @given(run=training_runs())
-def test_target_outputs_equal_those_of_cpp(front_end, target, topology, run):
+def test_outputs_equal_those_of_cpp(front_end, target, baselines, topology, run):
     expected = run.outputs(CppSystem(front_end), topology)
-    checks.same(run.outputs(PythonSystem(target), topology), expected, run, tolerance=checks.LAYER)
-
-
-@clause("systems.outputs")
-@given(run=training_runs())
-def test_reference_outputs_equal_those_of_cpp(front_end, reference, topology, run):
-    expected = run.outputs(CppSystem(front_end), topology)
-    checks.same(
-        run.outputs(PythonSystem(reference), topology), expected, run, tolerance=checks.LAYER
-    )
+    for each in (target, *baselines):
+        found = run.outputs(PythonSystem(each), topology)
+        checks.same(found, expected, run, tolerance=checks.LAYER)
 
 
 @clause("systems.gradients")
 @given(run=training_runs())
-def test_target_gradients_equal_those_of_cpp(front_end, target, topology, run):
+def test_gradients_equal_those_of_cpp(front_end, target, baselines, topology, run):
     expected = run.gradients(CppSystem(front_end), topology)
-    checks.same(
-        run.gradients(PythonSystem(target), topology), expected, run, tolerance=checks.LAYER
-    )
-
-
-@clause("systems.gradients")
-@given(run=training_runs())
-def test_reference_gradients_equal_those_of_cpp(front_end, reference, topology, run):
-    expected = run.gradients(CppSystem(front_end), topology)
-    checks.same(
-        run.gradients(PythonSystem(reference), topology), expected, run, tolerance=checks.LAYER
-    )
+    for each in (target, *baselines):
+        found = run.gradients(PythonSystem(each), topology)
+        checks.same(found, expected, run, tolerance=checks.LAYER)
 
 
 @clause("systems.training")
 @given(run=training_runs())
-def test_target_trains_to_the_parameters_of_cpp(front_end, target, topology, run):
+def test_trained_parameters_equal_those_of_cpp(front_end, target, baselines, topology, run):
     expected = run.trained_parameters(CppSystem(front_end), topology)
-    checks.same(
-        run.trained_parameters(PythonSystem(target), topology),
-        expected,
-        run,
-        tolerance=checks.LAYER,
-    )
-
-
-@clause("systems.training")
-@given(run=training_runs())
-def test_reference_trains_to_the_parameters_of_cpp(front_end, reference, topology, run):
-    expected = run.trained_parameters(CppSystem(front_end), topology)
-    checks.same(
-        run.trained_parameters(PythonSystem(reference), topology),
-        expected,
-        run,
-        tolerance=checks.LAYER,
-    )
+    for each in (target, *baselines):
+        found = run.trained_parameters(PythonSystem(each), topology)
+        checks.same(found, expected, run, tolerance=checks.LAYER)
