@@ -25,6 +25,7 @@ from impl_tests.extras.sequences import (
 
 @pytest.mark.parametrize("mode", MODES)
 @given(sequence=sequences())
+@example(sequence=["data of buffers", None, "buffers"])  # The second change hid the first.
 @example(sequence=["writes", None, "writes", None])  # Replace a buffer, then change another one.
 @example(sequence=[INFERENCE, "writes", "writes", "writes", None])  # Then compute gradients.
 @example(sequence=["replace child", "train", "adapt", None])  # No version increases.
