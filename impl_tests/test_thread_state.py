@@ -158,6 +158,18 @@ def test_thread_with_an_active_mode_is_not_pristine(enter):
     assert call_in_thread(check) == (True, False)
 
 
+@pytest.mark.parametrize("name", ["meta", None])
+def test_a_default_device_that_a_replica_sets_is_undone(name):
+    torch.set_default_device(name)
+    try:
+        before = torch.get_default_device()
+        (state,) = _thread_state.thread_states([CPU])
+        _thread_state.call_in(state, torch.set_default_device, ["cpu"], {})
+        assert torch.get_default_device() == before
+    finally:
+        torch.set_default_device(None)
+
+
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
     monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("read"))
