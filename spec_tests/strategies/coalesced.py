@@ -33,14 +33,8 @@ VIEWS = (*SAME_SHAPE, ".detach()[..., None]", ".detach().flatten()[-1:]")
 
 
 def _short_dtype_lists(dtypes: Sequence[torch.dtype]) -> st.SearchStrategy[list[torch.dtype]]:
-    """Draw one or two dtypes, so that several tensors have the same dtype."""
-    return st.lists(st.sampled_from(offered(dtypes)), min_size=1, max_size=2)
-
-
-def _dense_specs(
-    dtypes: Sequence[torch.dtype], slots: Sequence[int], grads: Sequence[bool]
-) -> st.SearchStrategy[TensorSpec]:
-    return tensor_specs(shape=shapes(max_size=3), dtypes=dtypes, slots=slots, grads=grads)
+    """Draw three dtypes, so that several tensors have the same dtype."""
+    return st.permutations(offered(dtypes)).map(lambda order: order[:3])
 
 
 @on_any_device
@@ -51,13 +45,19 @@ def broadcast_coalesced_calls(
     """Draw calls with dense and sparse tensors of real dtypes. Shrinks to one tensor."""
     slots = tuple(draw(st.permutations(range(4))))[: draw(st.sampled_from([2, 3, 1, 4]))]
     source = slots[:1]
-    spec: st.SearchStrategy[TensorSpec | SparseSpec] = _dense_specs(
-        draw(_short_dtype_lists(REAL)), source, grads
-    )
-    if sparse and offers("sparse"):
-        spec = st.one_of(spec, sparse_specs(slots=source))
-    count = draw(st.sampled_from([1, 2, 3, 5, 0]))
-    tensors = draw(st.lists(spec, min_size=count, max_size=count))
+    dtypes = draw(_short_dtype_lists(REAL))
+    kinds = [False, False, True] if sparse and offers("sparse") else [False]
+    tensors: list[TensorSpec | SparseSpec] = []
+    # The dtypes take turns: independent draws would often be equal.
+    for index in range(draw(st.sampled_from([1, 2, 3, 4, 5, 6, 0]))):
+        dense = tensor_specs(
+            shape=shapes(max_size=3),
+            dtypes=[dtypes[index % len(dtypes)]],
+            slots=source,
+            grads=grads,
+        )
+        is_sparse = draw(st.sampled_from(kinds))
+        tensors.append(draw(sparse_specs(slots=source)) if is_sparse else draw(dense))
     is_dense = all(isinstance(each, TensorSpec) for each in tensors)
     arguments: dict[str, object] = {
         "tensors": draw(repeated(tensors, VIEWS if is_dense else SAME_SHAPE)),

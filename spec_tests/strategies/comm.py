@@ -39,7 +39,10 @@ def split_extents(draw: st.DrawFn) -> Extents:
     Shrinks to one chunk.
     """
     # Zero comes last, so that failures do not shrink to empty chunks.
-    chunks = draw(st.lists(st.sampled_from([1, 2, 3, *empty_sizes()]), min_size=1, max_size=4))
+    size = st.sampled_from([1, 2, 3, *empty_sizes()])
+    # Independent draws would often be equal.
+    different = st.lists(size, min_size=2, max_size=4, unique=True)
+    chunks = draw(st.lists(size, min_size=1, max_size=4) | different)
     before = draw(st.lists(st.integers(1, 3), max_size=2))
     after = draw(st.lists(st.integers(1, 3), max_size=2))
     return tuple(before), tuple(chunks), tuple(after)
