@@ -246,12 +246,10 @@ class Attributes(Life):
 
     def set_attributes(self, side):
         side.drop()
-        devices, joined, _ = self.places
-        ordinals = [each.index for each in devices]
-        attributes = {"device_ids": ordinals, "output_device": joined.index}
-        if side is self.expected:
-            attributes = {"devices": devices, "output": joined}
-        vars(side.wrapper).update(attributes)
+        found = side is self.found
+        devices, output, _ = self.ordinals() if found else self.places
+        names = ("device_ids", "output_device") if found else ("devices", "output")
+        vars(side.wrapper).update(zip(names, (devices, output), strict=True))
 
 
 @clause("data_parallel.life.attributes")

@@ -26,7 +26,7 @@ class Side:
         wrap: Returns a wrapper of a module.
         function: Returns the outputs for a module, positional and keyword arguments.
         wrapper: The wrapper.
-        kept: Keyword tensors of all calls, by number of rows and dtype.
+        kept: Keyword tensors of all calls, by number of rows, dtype and device.
     """
 
     wrap: Callable[[nn.Module], Any]
@@ -81,7 +81,7 @@ class Side:
         """Drop the results, and change the keyword tensors in place, which no graph needs now."""
         self.pending.clear()
         for each in self.kept.values():
-            each.add_(1).remainder_(5)
+            each.add_(0.25).remainder_(1)
 
     @property
     def modules(self) -> list[nn.Module]:
@@ -118,7 +118,7 @@ class Side:
             "buffers": buffers,
             "gradients": gradients,
             "same tensors": first_names(parameters | buffers),
-            "keys": list(self.wrapper.state_dict()),
+            "keys of a parent's state": list(nn.ModuleList([self.wrapper]).state_dict()),
             "modes": {name: each.training for name, each in modules.items()},
             "attributes": (module.factor, module.calls, str(seen)),
             "new attributes of the wrapper": sorted(set(vars(self.wrapper)) - self._names),
