@@ -15,22 +15,6 @@ from torch import Tensor, nn
 comm: Any = nn.parallel.comm  # has no annotations
 
 
-def broadcast_to_current(tensor: Tensor, devices: Any = None, *, out: Any = None) -> Any:
-    """Broadcast, but use the current device in place of device 0."""
-    current = torch.accelerator.current_device_index()
-    if devices is not None:
-        devices = [device or current if isinstance(device, int) else device for device in devices]
-    return comm.broadcast(tensor, devices, out=out)
-
-
-def gather_without_restoring_device(*args: Any, **kwargs: Any) -> Tensor:
-    """Gather, but make the destination the current device."""
-    result: Tensor = comm.gather(*args, **kwargs)
-    if result.get_device() >= 0:
-        torch.accelerator.set_device_index(result.get_device())
-    return result
-
-
 def scatter_by_private_function(
     tensor: Tensor,
     devices: Any = None,
@@ -78,30 +62,6 @@ class ScatterWithEmptyGradients(torch.autograd.Function):
             for grad, shape in zip(grads, ctx.shapes, strict=True)
         ]
         return None, None, None, torch.cat(chunks, ctx.dim)
-
-
-def gather_zeros_from_other_devices(tensors: Any, *args: Any, **kwargs: Any) -> Tensor:
-    """Gather, but with zeros for each tensor that is not on the device of the first tensor."""
-    first = tensors[0].device
-    received = [x if x.device == first else torch.zeros_like(x) for x in tensors]
-    result: Tensor = comm.gather(received, *args, **kwargs)
-    return result
-
-
-def scatter_ignoring_no_memory(tensor: Tensor, devices: Any = None, **options: Any) -> Any:
-    """Scatter, but return chunks on the tensor's own device if a device is out of memory."""
-    try:
-        return comm.scatter(tensor, devices, **options)
-    except torch.OutOfMemoryError:
-        return tensor.chunk(len(devices), options.get("dim", 0))
-
-
-def parallel_apply_raising_runtime_error(modules: Any, *args: Any, **kwargs: Any) -> list[Any]:
-    """Run the modules, but raise a plain RuntimeError in place of an error of a subclass."""
-    try:
-        return list(nn.parallel.parallel_apply(modules, *args, **kwargs))
-    except RuntimeError as error:
-        raise RuntimeError(f"{error}") from None
 
 
 def parallel_apply_on_default_streams(

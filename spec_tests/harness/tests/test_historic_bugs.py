@@ -13,18 +13,6 @@ FUNCTIONS = "spec_tests.harness.tests.historic_bugs"
 #: For each bug: the replaced function, the buggy function, the clause that fails, and a text that
 #: the failing run prints.
 BUGS = {
-    "zero-is-current": (
-        "comm.broadcast",
-        "broadcast_to_current",
-        "comm.devices.whichever-is-current",
-        "device(type='sim', index=0)",
-    ),
-    "device-left": (
-        "comm.gather",
-        "gather_without_restoring_device",
-        "comm.devices.current-device-kept",
-        "assert 2 == 0",
-    ),
     "missing-primitives": (
         "comm.scatter",
         "scatter_by_private_function",
@@ -37,24 +25,6 @@ BUGS = {
         "ScatterWithEmptyGradients",
         "functions.scatter.gradient-of-unused-chunks",
         "[2.0, nan, nan]",
-    ),
-    "no-memory": (
-        "comm.scatter",
-        "scatter_ignoring_no_memory",
-        "comm.no-memory",
-        "DID NOT RAISE",
-    ),
-    "no-memory-in-a-replica": (
-        "parallel_apply.parallel_apply",
-        "parallel_apply_raising_runtime_error",
-        "parallel_apply.errors.no-memory",
-        "RuntimeError: Caught OutOfMemoryError in replica 0 on device 0.",
-    ),
-    "garbled-peers": (
-        "comm.gather",
-        "gather_zeros_from_other_devices",
-        "comm.gather.joined",
-        "0.",
     ),
 }
 #: Stream bugs of earlier PyTorch releases. The keys are the numbers of PyTorch's issues.

@@ -8,7 +8,7 @@ from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_
 LEAKED = []
 
 
-class Call:
+class TensorCall:
     """A call with one tensor. The target is a function in these tests."""
 
     def inputs(self, topology):
@@ -37,18 +37,18 @@ def clear_leaked_objects():
 
 
 def test_paths_of_leaked_objects_are_returned(topology):
-    assert leaked_objects(Call(), LEAKED.append, topology) == ["inputs['x']"]
-    assert leaked_objects(Call(), lambda x: LEAKED.append(x + 1), topology) == []
-    assert leaked_objects(Call(), torch.clone, topology) == []
+    assert leaked_objects(TensorCall(), LEAKED.append, topology) == ["inputs['x']"]
+    assert leaked_objects(TensorCall(), lambda x: LEAKED.append(x + 1), topology) == []
+    assert leaked_objects(TensorCall(), torch.clone, topology) == []
 
 
 def test_leaked_objects_raises_the_error_of_the_call(topology):
     with pytest.raises(ValueError, match="no"):
-        leaked_objects(Call(), fail, topology)
+        leaked_objects(TensorCall(), fail, topology)
 
 
 def test_objects_leaked_by_error_requires_an_error(topology):
-    assert objects_leaked_by_error(Call(), fail, topology) == []
-    assert objects_leaked_by_error(Call(), leak_and_fail, topology) == ["inputs['x']"]
+    assert objects_leaked_by_error(TensorCall(), fail, topology) == []
+    assert objects_leaked_by_error(TensorCall(), leak_and_fail, topology) == ["inputs['x']"]
     with pytest.raises(pytest.fail.Exception, match="the call raised no exception"):
-        objects_leaked_by_error(Call(), torch.clone, topology)
+        objects_leaked_by_error(TensorCall(), torch.clone, topology)

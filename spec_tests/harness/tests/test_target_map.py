@@ -1,8 +1,6 @@
 """``--target-map``: targets with other names than torch.nn.parallel, or with missing names."""
 
 import os
-import shutil
-from pathlib import Path
 
 import pytest
 
@@ -51,25 +49,13 @@ def vendor(tmp_path, monkeypatch):
 def run_command(fork_server):
     """Return a function that runs the suite on a package in ``folder`` with ``map.toml``."""
 
-    def run(folder, *clauses, target="vendor", options=()):
+    def run(folder, *clauses):
         names = [f"--clause={name}" for name in clauses]
-        command = ["run", target, "--accelerator=sim", "--target-map=map.toml"]
-        command += [*options, *names]
+        command = ["run", "vendor", "--accelerator=sim", "--target-map=map.toml", *names]
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
         return fork_server.run("spec_tests.cli.main", *command, cwd=folder, env=env)
 
     return run
-
-
-def test_the_two_bugs_of_a_mapped_target_are_the_only_failures(run_command, tmp_path):
-    shutil.copytree(Path(__file__).with_name("renamed_target"), tmp_path, dirs_exist_ok=True)
-    done = run_command(tmp_path, "comm.gather", "comm.reduce-add", target="buggy_functions")
-    assert done.returncode == 1, done.stdout + done.stderr
-    lines = [line.split() for line in done.stdout.splitlines() if "  comm." in line]
-    assert [words for words in lines if len(words) == 2 and words[0] != "FAIL"] == [
-        ["fail", "comm.gather.minus-one-is-the-cpu"],
-        ["fail", "comm.reduce-add.refuses-other-shapes"],
-    ]
 
 
 def test_verdicts_describe_the_mapped_functions(run_command, vendor):
@@ -84,22 +70,6 @@ def test_verdicts_describe_the_mapped_functions(run_command, vendor):
 def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run_command, vendor):
     done = run_command(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
     assert done.returncode == 6, done.stdout + done.stderr
-
-
-def test_a_run_with_only_declared_missing_names_has_exit_status_0(run_command, vendor):
-    (vendor / "own.toml").write_text('lacks = ["comm.reduce-add.sum"]')
-    names = "comm.broadcast.copies", "comm.reduce-add.sum"
-    done = run_command(vendor, *names, options=["--divergences=own.toml"])
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "as the register declares: 1 clause (comm.reduce-add.sum)" in done.stdout
-
-
-def test_a_run_with_an_offered_name_declared_missing_has_exit_status_1(run_command, vendor):
-    (vendor / "own.toml").write_text('lacks = ["comm.broadcast.copies", "comm.reduce-add.sum"]')
-    names = "comm.broadcast.copies", "comm.reduce-add.sum"
-    done = run_command(vendor, *names, options=["--divergences=own.toml"])
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert '"comm.broadcast.copies" as lacking, but the target offers it' in done.stdout
 
 
 def test_warnings_during_the_import_of_the_target_fail_no_test(run_command, vendor):

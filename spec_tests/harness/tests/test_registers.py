@@ -1,0 +1,200 @@
+"""Registers: the verdict of a test with a record, and the records that are refused."""
+
+import json
+import tomllib
+
+import pytest
+
+from spec_tests.harness.conformance import clauses, register
+from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.harness.tests.small_suite import RECORD, TWO_TESTS
+
+pytestmark = pytest.mark.machinery
+pytest_plugins = ["pytester"]
+SUITE = ROOT / "spec_tests"
+REGISTERS = sorted(register.FOLDER.glob("*.toml"))
+
+
+def record(failure="AssertionError: assert False", versions="torch>=2.11", test="test_one"):
+    """Return a register with one record."""
+    return RECORD.format(test=test, failure=failure).replace("torch>=2.11", versions)
+
+
+MISSING_NAME = "target.comm.no_such_name"
+WITHOUT_VERSIONS = record().replace('versions = "torch>=2.11"\n', "")
+INHERITS = 'inherits = "base"\n'
+REPAIRED = f'{INHERITS}repaired = ["test_it.py::test_one"]'
+#: For each case: what the test of the clause asserts, the register, the verdict, and a line of the
+#: output. The register `base` has the default record.
+JUDGED = {
+    "fails-as-recorded": ("False", record(), "known", ""),
+    "passes": ("True", record(), "fail", "X-1 names this test, but the test passes"),
+    "other-class": ("False", record("KeyError: x"), "fail", "X-1 expects 'KeyError: x', but the "),
+    "other-text": ("False", record("AssertionError: assert True"), "fail", "but the failure is"),
+    "other-version-passes": ("True", record(versions="torch<2"), "pass", ""),
+    "other-version-fails": ("False", record(versions="torch<2"), "fail", ""),
+    "other-package-passes": ("True", record(versions="pytest>=99"), "pass", ""),
+    "other-versions-of-all-records": (
+        "True",
+        f'versions = "torch<2"\n{WITHOUT_VERSIONS}',
+        "pass",
+        "",
+    ),
+    "versions-of-its-own": ("False", f'versions = "torch<2"\n{record()}', "known", ""),
+    "inherited-fails": ("False", INHERITS, "known", ""),
+    "inherited-passes": ("True", INHERITS, "fail", "but the test passes"),
+    "repaired-passes": ("True", REPAIRED, "pass", ""),
+    "repaired-fails": ("False", REPAIRED, "fail", ""),
+    "replaces-the-inherited": (
+        "1 == 2",
+        INHERITS + record("AssertionError: assert 1 == 2"),
+        "known",
+        "",
+    ),
+    "missing-name": (MISSING_NAME, record("KeyError: x"), "not-offered", ""),
+    "missing-name-as-recorded": (MISSING_NAME, record("NotOffered: the target"), "known", ""),
+}
+#: For each case: a register, and the error that refuses it.
+REFUSED = {
+    "unknown-clause": (
+        record().replace("a.one", "a.onne"),
+        "divergence X-1: no clause has the name a.onne; did you mean a.one?",
+    ),
+    "lacks-after-the-record": (
+        record().replace("versions =", "lacks = []\nversions ="),
+        "divergence X-1: 'lacks' stands after the record; ",
+    ),
+    "versions-a-number": (
+        record(versions="2.13.0"),
+        "divergence X-1: versions '2.13.0' is not like 'torch>=2.11'",
+    ),
+    "versions-without-a-number": (
+        record(versions="torch"),
+        "divergence X-1: versions 'torch' is not like 'torch>=2.11'",
+    ),
+    "repaired-without-a-record": (
+        f'{INHERITS}repaired = ["test_it.py::test_x"]',
+        "no inherited record names test_it.py::test_x",
+    ),
+    "lacks-an-unknown-clause": ('lacks = ["a.three"]', 'lacks "a.three": no clause has this name'),
+    "lacks-a-clause-twice": ('lacks = ["a", "a.one"]', 'lacks "a.one": "a" declares it already'),
+}
+
+
+@pytest.fixture
+def run_with_register(run_suite, pytester):
+    """Return a function that runs two tests with a register, and reads the verdicts by clause."""
+
+    def run(one, text, *options):
+        pytester.path.joinpath("base.toml").write_text(record())
+        pytester.path.joinpath("own.toml").write_text(text)
+        path = pytester.path / "verdicts.jsonl"
+        options = ("--divergences=own.toml", f"--verdicts={path}", *options)
+        result = run_suite(TWO_TESTS.format(one=one, two="pass"), *options)
+        lines = path.read_text().splitlines() if path.exists() else [""]
+        verdicts = [json.loads(line) for line in lines[1:]]
+        return result, {each["clause"]: each["verdict"] for each in verdicts}
+
+    return run
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_test_with_a_record_has_the_verdict(run_with_register, case):
+    one, text, verdict, printed = JUDGED[case]
+    result, found = run_with_register(one, text)
+    assert found == {"a.one": verdict, "a.two": "pass"}
+    assert (result.ret == pytest.ExitCode.OK) == (verdict in ("pass", "known"))
+    assert printed in result.stdout.str()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
+    text, error = REFUSED[case]
+    result, _ = run_with_register("True", text)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"own.toml: {error}" in result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (record(test="test_three"), "X-1 names a test that does not exist*test_three"),
+        (
+            record(versions="no-such-package>=1"),
+            "versions 'no-such-package>=1': no-such-package is not installed",
+        ),
+    ],
+    ids=["no-such-test", "no-such-package"],
+)
+def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, text, error):
+    result, _ = run_with_register("True", text)
+    result.stderr.fnmatch_lines(f"*{error}*")
+
+
+@pytest.mark.parametrize(
+    ("failure", "verdict"),
+    [("ProcessEnded: the test ends the process", "known"), ("RuntimeError: other", "fail")],
+)
+def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register, failure, verdict):
+    _, found = run_with_register("__import__('os').abort()", record(failure), "-n1")
+    assert found == {"a.one": verdict, "a.two": "pass"}
+
+
+#: A test of several values. A register knows that the first ones are in another order.
+SEVERAL_VALUES = """
+import torch
+from spec_tests.harness.compare import checks
+@clause("a.one")
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [([5, 4], [4, 5]), ([0, 0], [4, 5]), ([4, 6], [4, 5]), ([5.0, 4.0], [4, 5]), ([4], [4, 5])],
+    ids=["alike", "zero", "others", "dtype", "shape"],
+)
+def test_one(target, found, expected):
+    checks.same(snapshot(found), snapshot(expected))
+@clause("a.one")
+def test_error(target): checks.same(1 / 0, 1)
+@clause("a.two")
+def test_two(target): pass
+def snapshot(value):
+    from spec_tests.harness.compare.snapshot import snapshot
+    return snapshot(torch.tensor(value), {})
+"""
+
+
+def test_a_drafted_failure_is_known_only_if_the_same_differs(run_suite, pytester):
+    text = record("AssertionError: result has values in another")
+    order = " order in: checks.same(snapshot(found), snapshot(expected))"
+    text = text.replace("failures", "differences").replace("another", f"another{order}")
+    pytester.path.joinpath("known.toml").write_text(text)
+    path = pytester.path / "verdicts.jsonl"
+    run_suite(SEVERAL_VALUES, "--divergences=known.toml", f"--verdicts={path}")
+    verdicts = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    found = {each["test"].partition("::")[2]: each["verdict"] for each in verdicts}
+    assert found == {
+        "test_one[alike]": "known",
+        **{f"test_one[{name}]": "fail" for name in ("zero", "others", "dtype", "shape")},
+        "test_error": "fail",
+        "test_two": "pass",
+    }
+
+
+@pytest.mark.parametrize(
+    "path", sorted(register.FOLDER.glob("*.toml")), ids=lambda path: path.stem
+)
+def test_every_record_names_an_existing_test(path):
+    # A run with one of these registers also refuses a record that names a test that does not
+    # exist. Such runs are rare, so this test checks all registers.
+    records = tomllib.loads(path.read_text(encoding="utf-8"))
+    names = {name for each in records.get("divergence", []) for name in each["tests"]}
+    for name in names | set(records.get("repaired", [])):
+        file, _, test = name.partition("::")
+        source = (SUITE / file).read_text(encoding="utf-8")
+        assert f"def {test.partition('[')[0]}(" in source, name
+
+
+@pytest.mark.parametrize("path", REGISTERS, ids=lambda path: path.stem)
+def test_every_register_declares_clauses_that_exist(path):
+    declared = register.load_lacks(path, clauses.load())
+    entries = tomllib.loads(path.read_text(encoding="utf-8")).get("lacks", [])
+    assert set(declared.values()) == set(entries)
