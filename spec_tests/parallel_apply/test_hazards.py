@@ -22,7 +22,7 @@ from spec_tests.strategies.modules import row_wise_specs
 ACCEPTED = "accepted"
 
 
-class Call(nn.Module):
+class Lambda(nn.Module):
     """A module that calls a function."""
 
     def __init__(self, action, *args):
@@ -38,7 +38,7 @@ def run_nested(target, topology, widths, path=()):
     if not widths:
         return path
     modules = [
-        Call(run_nested, target, topology, widths[1:], (*path, index))
+        Lambda(run_nested, target, topology, widths[1:], (*path, index))
         for index in range(widths[0])
     ]
     return run(target, topology, modules)
@@ -62,8 +62,8 @@ def test_modules_may_call_parallel_apply(target, topology, widths):
 
 @clause("parallel_apply.hazards.nesting")
 def test_an_error_passes_through_nested_calls(target, topology):
-    inner = [Call(int), Call(fail)]
-    outer = [Call(int), Call(int), Call(run, target, topology, inner)]
+    inner = [Lambda(int), Lambda(fail)]
+    outer = [Lambda(int), Lambda(int), Lambda(run, target, topology, inner)]
     with pytest.raises(ValueError) as caught:
         run(target, topology, outer)
     assert str(caught.value).startswith("Caught ValueError in replica 2 on device ")
@@ -122,7 +122,7 @@ def test_several_threads_may_call_parallel_apply_concurrently(target, topology, 
 
     def call(caller, count):
         return run(
-            target, topology, [Call(wait_and_return, barrier, (caller, i)) for i in range(count)]
+            target, topology, [Lambda(wait_and_return, barrier, (caller, i)) for i in range(count)]
         )
 
     with ThreadPoolExecutor(len(counts)) as callers:
@@ -133,8 +133,8 @@ def test_several_threads_may_call_parallel_apply_concurrently(target, topology, 
 @clause("parallel_apply.hazards.several-callers")
 def test_an_error_reaches_its_own_caller_only(target, topology):
     barrier = threading.Barrier(4, timeout=TIMEOUT)
-    succeeding = [Call(wait_and_return, barrier, index) for index in range(2)]
-    failing = [Call(wait_and_fail, barrier) for _ in range(2)]
+    succeeding = [Lambda(wait_and_return, barrier, index) for index in range(2)]
+    failing = [Lambda(wait_and_fail, barrier) for _ in range(2)]
     with ThreadPoolExecutor(2) as callers:
         futures = [
             callers.submit(run, target, topology, modules) for modules in (succeeding, failing)
@@ -155,7 +155,7 @@ def wait_and_fail(barrier):
 
 @clause("parallel_apply.hazards.many-modules")
 def test_three_hundred_modules_run_in_one_call(target, topology):
-    assert run(target, topology, [Call(int, str(i)) for i in range(300)]) == list(range(300))
+    assert run(target, topology, [Lambda(int, str(i)) for i in range(300)]) == list(range(300))
 
 
 @clause("parallel_apply.hazards.interrupted-caller")
@@ -175,11 +175,11 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
             started.wait()
             release.wait(2)
         try:
-            run(Call(lambda: (started.wait(), {first})), Call(interrupt), Call(work))
+            run(Lambda(lambda: (started.wait(), {first})), Lambda(interrupt), Lambda(work))
         except KeyboardInterrupt:
             print("interrupted")
         release.set()
-        print(run(Call(int, 1), Call(int, 2)))
+        print(run(Lambda(int, 1), Lambda(int, 2)))
         """,
         target,
         topology,
@@ -192,9 +192,9 @@ def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first
 def test_a_program_exits_with_its_own_status_after_calls(target, topology, ending):
     process = run_script(
         f"""
-        run(*[Call(int, i) for i in range(8)])
+        run(*[Lambda(int, i) for i in range(8)])
         try:
-            run(Call(int, 1), Call(int, "x"))
+            run(Lambda(int, 1), Lambda(int, "x"))
         except ValueError:
             print("caught")
         {ending}
@@ -211,8 +211,8 @@ def test_an_exit_handler_may_call_parallel_apply(target, topology):
     process = run_script(
         """
         import atexit
-        run(Call(int, 1), Call(int, 2))
-        atexit.register(lambda: print(run(Call(int, 3), Call(int, 4))))
+        run(Lambda(int, 1), Lambda(int, 2))
+        atexit.register(lambda: print(run(Lambda(int, 3), Lambda(int, 4))))
         """,
         target,
         topology,

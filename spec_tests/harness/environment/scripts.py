@@ -25,7 +25,7 @@ target = Target({target!r}, {mapping!r})
 parallel_apply = target.parallel_apply.parallel_apply
 
 
-class Call(nn.Module):
+class Lambda(nn.Module):
     def __init__(self, function, *args):
         super().__init__()
         self.function, self.args = function, args
@@ -58,7 +58,7 @@ def run_script(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``script`` and return its exit status and output.
 
-    The script can use ``run``, ``Call``, ``target`` and ``topology``.
+    The script can use ``run``, ``Lambda``, ``target`` and ``topology``.
 
     Raises:
         subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.

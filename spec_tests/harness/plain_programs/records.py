@@ -8,11 +8,11 @@ from typing import Any
 
 from spec_tests.harness.plain_programs.operator_call import OperatorCall
 
-__all__ = ["Record", "read"]
+__all__ = ["RecordedCall", "read"]
 
 
 @dataclass(frozen=True)
-class Record:
+class RecordedCall:
     """A call of an operator.
 
     Args:
@@ -28,7 +28,7 @@ class Record:
     ended: bool
 
 
-def read(path: Path) -> list[Record]:
+def read(path: Path) -> list[RecordedCall]:
     """Return the records of a file of `recorder`, in the order of the calls."""
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     # A process that ends may leave a part of a line.
@@ -36,7 +36,7 @@ def read(path: Path) -> list[Record]:
     return list(_parse([json.loads(line) for line in complete]))
 
 
-def _parse(lines: list[dict[str, Any]]) -> Iterator[Record]:
+def _parse(lines: list[dict[str, Any]]) -> Iterator[RecordedCall]:
     errors = {line["ended"]: line.get("error", "") for line in lines if "ended" in line}
     tests: dict[int, str] = {}
     for line in lines:
@@ -45,7 +45,7 @@ def _parse(lines: list[dict[str, Any]]) -> Iterator[Record]:
         elif "started" in line:
             number = line["started"]
             test = tests.get(line["process"], "")
-            yield Record(test, _call(line["call"]), errors.get(number, ""), number in errors)
+            yield RecordedCall(test, _call(line["call"]), errors.get(number, ""), number in errors)
 
 
 def _call(table: Mapping[str, Any]) -> OperatorCall:

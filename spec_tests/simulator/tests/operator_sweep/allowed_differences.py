@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .trial import Outcome
+from .trial import Trial
 
 __all__ = ["AllowedDifferences", "AllowedError", "load"]
 
@@ -44,7 +44,7 @@ class AllowedDifferences:
     uninitialized: frozenset[str]
     other_kernels: frozenset[str]
 
-    def find_problem(self, operator: str, dtype: str, outcomes: Sequence[Outcome]) -> str | None:
+    def find_problem(self, operator: str, dtype: str, outcomes: Sequence[Trial]) -> str | None:
         """Return a text about the first difference that is not allowed; None if there is none.
 
         If a listed operator no longer raises its error, the text says so.

@@ -10,7 +10,7 @@ from torch.utils._pytree import tree_map
 
 from .allowed_differences import AllowedDifferences
 from .database import Case
-from .trial import DEVICE, Comparison, Outcome, compare
+from .trial import DEVICE, Comparison, Trial, compare
 
 __all__ = ["run"]
 
@@ -18,7 +18,7 @@ __all__ = ["run"]
 _QUICK_SAMPLES = 2
 
 
-def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome]:
+def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Trial]:
     """Run the samples of ``case`` and return their outcomes.
 
     With ``quick``, run two samples only, unless ``allowed.errors`` lists the operator.
@@ -29,7 +29,7 @@ def run(case: Case, allowed: AllowedDifferences, *, quick: bool) -> list[Outcome
         values=case.operator not in allowed.uninitialized,
         same_kernel=case.operator not in allowed.other_kernels,
     )
-    outcomes: list[Outcome] = []
+    outcomes: list[Trial] = []
     for function, with_gradients in _variants(case, quick=quick):
         samples = case.samples(DEVICE, requires_grad=with_gradients)
         outcomes += _compare_samples(function, samples, comparison, with_gradients, max_samples)
@@ -49,19 +49,19 @@ def _compare_samples(
     comparison: Comparison,
     with_gradients: bool,
     max_samples: int | None,
-) -> Iterator[Outcome]:
+) -> Iterator[Trial]:
     try:
         for number, sample in enumerate(islice(samples, max_samples)):
             yield _compare_sample(function, sample, comparison, with_gradients)
             if number == 0:
                 yield _compare_sample(function, _transposed(sample), comparison, with_gradients)
     except NotImplementedError as error:  # the device cannot create the inputs
-        yield Outcome("unimplemented", str(error).split("\n")[0])
+        yield Trial("unimplemented", str(error).split("\n")[0])
 
 
 def _compare_sample(
     function: Callable[..., Any], sample: Any, comparison: Comparison, with_gradients: bool
-) -> Outcome:
+) -> Trial:
     outcome = compare(function, sample, comparison, with_gradients=with_gradients)
     if outcome.verdict == "unsupported" and with_gradients:
         return compare(function, sample, comparison, with_gradients=False)

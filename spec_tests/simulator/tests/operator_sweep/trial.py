@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from .host_copies import HostCopies
 
-__all__ = ["DEVICE", "Comparison", "Outcome", "compare"]
+__all__ = ["DEVICE", "Comparison", "Trial", "compare"]
 
 #: The tested device. It is not current, so operators that use the current device by mistake fail.
 DEVICE = "sim:1"
@@ -21,7 +21,7 @@ _LOOSE_TOLERANCE = (0.07, 0.003)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Trial:
     """The outcome of one call.
 
     Args:
@@ -50,7 +50,7 @@ class Comparison:
 
 def compare(
     function: Callable[..., Any], sample: Any, comparison: Comparison, *, with_gradients: bool
-) -> Outcome:
+) -> Trial:
     """Call ``function`` on the CPU and on ``DEVICE``; return how the two calls compare.
 
     Results, gradients and changed arguments are compared.
@@ -60,17 +60,17 @@ def compare(
     try:
         expected = _call(function, on_cpu, with_gradients)
     except Exception as error:
-        return Outcome("unsupported", f"{type(error).__name__}: {error}")
+        return Trial("unsupported", f"{type(error).__name__}: {error}")
     try:
         device = _device_of_results(on_device)
         actual = _call(function, on_device, with_gradients)
         _check_device(device, actual[0])
         _compare(expected, actual, comparison)
     except NotImplementedError as error:
-        return Outcome("unimplemented", str(error).split("\n")[0])
+        return Trial("unimplemented", str(error).split("\n")[0])
     except Exception as error:
-        return Outcome("differs", f"{type(error).__name__}: {' '.join(str(error).split())}")
-    return Outcome("agrees")
+        return Trial("differs", f"{type(error).__name__}: {' '.join(str(error).split())}")
+    return Trial("agrees")
 
 
 def _detach_view(leaf: Any) -> Any:
