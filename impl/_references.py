@@ -26,8 +26,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-_hooked = nn.Module()
-_hooked.register_load_state_dict_pre_hook(print)  # type: ignore[no-untyped-call] # untyped
+from ._torch_private import StateDictHook
+
 #: The containers that are rebound: those whose iterator yields all their members, and mappings.
 _FLAT = frozenset({list, tuple, deque, set, frozenset})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
@@ -38,8 +38,8 @@ _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
 #: The classes of the most frequent objects that refer to no module, and of PyTorch's objects that
 #: refer to a module and are not called in a forward.
 _PLAIN = frozenset(
-    {type(None), bool, int, float, str, Tensor, nn.Parameter, RemovableHandle}
-).union(map(type, _hooked._load_state_dict_pre_hooks.values()))
+    {type(None), bool, int, float, str, Tensor, nn.Parameter, RemovableHandle, StateDictHook}
+)
 
 
 class References:
@@ -195,17 +195,18 @@ _DEPTH = 4
 #: The number of objects that are searched for a held module, at most.
 _MOST_OBJECTS = 10_000
 #: The functions and objects that were checked, by `id` and class, so that each is warned of once.
-#: The value is a weak reference, which removes the entry when the object is freed, or None for an
-#: object that cannot have one.
+#: The value is a weak reference, which removes the entry when the object is freed. An object that
+#: cannot have one is noted until the root of its tree is freed.
 _checked: dict[tuple[int, type], Any] = {}
 
 
-def warn_of_others(others: Iterable[Any], modules: Iterable[nn.Module]) -> None:
+def warn_of_others(others: Iterable[Any], modules: Sequence[nn.Module]) -> None:
     """Warn once of each function or object among ``others`` that refers to one of ``modules``.
 
-    A function refers to a module by a variable of its closure or a global variable.
+    The first of ``modules`` is the root. A function refers to a module by a variable of its
+    closure or a global variable.
     """
-    unchecked = [each for each in others if not _note_check(each)]
+    unchecked = [each for each in others if not _note_check(each, modules[0])]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
         held = find_held_module(each, lambda module: id(module) in tree)
@@ -222,14 +223,14 @@ def warn_of_others(others: Iterable[Any], modules: Iterable[nn.Module]) -> None:
             )
 
 
-def _note_check(value: Any) -> bool:
+def _note_check(value: Any, root: nn.Module) -> bool:
     """Note that ``value`` is checked; return whether it was checked before."""
     key = id(value), type(value)
     was_checked = key in _checked
     try:
         _checked[key] = ref(value, lambda _: _checked.pop(key, None))
     except TypeError:  # An object with slots, or a named tuple, has no weak references.
-        _checked[key] = None
+        _checked[key] = ref(root, lambda _: _checked.pop(key, None))
     return was_checked
 
 

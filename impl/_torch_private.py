@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import get_gradient_edge
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.module import _WrappedHook
 from torch.utils import _pytree
 from torch.utils._device import DeviceContext
 
@@ -30,6 +31,11 @@ _Result = TypeVar("_Result")
 #: Name: ``torch.nn.modules.batchnorm._BatchNorm``.
 #: Without it: ``nn.BatchNorm2d``, which checks that inputs have four dimensions.
 BatchNorm = _BatchNorm
+
+#: The class of hooks of ``load_state_dict``, which refer to their module. No forward calls them.
+#: Name: ``torch.nn.modules.module._WrappedHook``.
+#: Without it: a lane warns of such a hook once.
+StateDictHook = _WrappedHook
 
 #: The largest sequence number. PyTorch numbers the autograd nodes of each thread from 0, and
 #: backward runs the ready node with the largest number first.

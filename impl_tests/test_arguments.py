@@ -116,7 +116,7 @@ WRONG = [
     ("parallel_apply with options", {"in_turn": X}, "in_turn"),
     ("DataParallel", {"device_ids": [1.5]}, "device_ids"),
     ("DataParallel", {"device_ids": []}, "device_ids"),
-    ("DataParallel", {"device_ids": ["cpu"], "output_device": 1.5}, "output_device"),
+    ("DataParallel", {"device_ids": ["cpu"], "output_device": 1.5}, "output_device=1.5"),
     ("DataParallel", {"module": abs, "device_ids": [0]}, "module or device_ids"),
     ("DataParallel with options", {"in_turn": X}, "in_turn"),
     ("DataParallel with options", {"scalar_warning": X}, "scalar_warning"),
