@@ -188,7 +188,7 @@ def _members(value: Any) -> Sequence[Any] | set[Any]:
 _REMEDY = (
     "Replicas rebind methods, partials, lists and dictionaries, not closures and other objects: "
     "make the function a method of the module, or bind it with types.MethodType(function, module);"
-    " in place of an object, use a list, a dictionary or an attribute of the module"
+    " replace the object by a list, a dictionary or an attribute of the module"
 )
 #: The number of steps from an attribute to a held module, at most.
 _DEPTH = 4

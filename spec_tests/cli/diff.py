@@ -38,7 +38,7 @@ def diff(options: argparse.Namespace) -> int:
 
         pages.write_diff(options.to, total=total, head=head, rows=rows)
     elif options.to:
-        lines = ["# What changed", "", total, "", *format_table(head, rows), ""]
+        lines = ["# Changed clauses", "", total, "", *format_table(head, rows), ""]
         summary.write(options.to, "\n".join(lines))
     return int(bool(count))
 

@@ -65,6 +65,6 @@ def _format_table(path: Path) -> list[str]:
     decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
     lines += verdict_table.table(decided, verdicts.declared_by_clause(tests))
-    lines += filter(None, [profiles.claim(run.get("profile", ""), decided, clauses.load())])
+    lines += filter(None, [profiles.claim_of_run(run, decided, clauses.load())])
     progress = clause_filter.progress_text(run, decided, clauses.load())
     return [*lines, progress] if progress else lines

@@ -34,8 +34,8 @@ def as_badge(run: Run) -> str:
 
 
 def _claim(run: Run) -> str:
-    name = run.about.get("profile") or profiles.FULL
-    return profiles.claim(name, run.verdicts, clauses.load())
+    about = {**run.about, "profile": run.about.get("profile") or profiles.FULL}
+    return profiles.claim_of_run(about, run.verdicts, clauses.load())
 
 
 def write(path: Path, text: str) -> None:

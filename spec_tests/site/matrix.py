@@ -70,8 +70,8 @@ class Matrix:
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
     def claim(self, run: Run) -> str:
-        """Return whether a run conforms to its profile; see `profiles.claim`."""
-        return profiles.claim(run.about.get("profile", ""), run.verdicts, self.clauses)
+        """Return whether a run conforms to its profile; see `profiles.claim_of_run`."""
+        return profiles.claim_of_run(run.about, run.verdicts, self.clauses)
 
     def progress(self, run: Run) -> str:
         """Return how many of the selected clauses have a verdict; empty if all clauses have."""

@@ -3,12 +3,13 @@
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance.clauses import VERSION, Clause
+from spec_tests.harness.conformance.clauses import VERSION, Clause, suite_version
 from spec_tests.harness.conformance.verdicts import VERDICTS
 
-__all__ = ["FORWARD", "FULL", "claim", "ids", "load"]
+__all__ = ["FORWARD", "FULL", "claim", "claim_of_run", "ids", "load"]
 
 #: The profile of a run without gradients, and the one with all clauses about the target.
 FORWARD, FULL = "forward", "full"
@@ -41,8 +42,18 @@ def ids(name: str, clauses: Mapping[str, Clause]) -> list[str]:
     ]
 
 
+def claim_of_run(
+    about: Mapping[str, Any], found: Mapping[str, str], clauses: Mapping[str, Clause]
+) -> str:
+    """Return `claim` for a saved run with the metadata ``about``."""
+    name, suite = about.get("profile", ""), about.get("suite", "")
+    if suite == suite_version(clauses):
+        return claim(name, found, clauses)
+    return f"{name} is not decided: the run is of another suite, {suite}" if name else ""
+
+
 def claim(name: str, found: Mapping[str, str], clauses: Mapping[str, Clause]) -> str:
-    """Return whether a run conforms to a profile, as a sentence.
+    """Return whether a run of this suite conforms to a profile, as a sentence.
 
     Args:
         name: The name of the profile; an empty text for `FULL` if all its clauses are decided.

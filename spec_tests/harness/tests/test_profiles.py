@@ -33,6 +33,15 @@ def test_a_failure_does_not_conform_and_a_part_of_a_run_decides_nothing(run_suit
     result.stdout.fnmatch_lines(claim)
 
 
+def test_a_run_of_another_suite_decides_nothing():
+    known = clauses.load()
+    found = dict.fromkeys(known, "pass")
+    about = {"profile": "transfers", "suite": clauses.suite_version(known)}
+    assert profiles.claim_of_run(about, found, known).startswith("conforms to transfers of suite ")
+    older = profiles.claim_of_run(about | {"suite": "0.9+1234567"}, found, known)
+    assert older == "transfers is not decided: the run is of another suite, 0.9+1234567"
+
+
 def test_an_unknown_profile_of_a_register_is_refused(run_suite, pytester):
     (pytester.path / "own.toml").write_text('profile = "most"')
     result = run_suite(TWO_TESTS.format(one="True", two="pass"), "--divergences=own.toml")
