@@ -148,7 +148,8 @@ def test_run_imports_a_back_end_that_torch_loads_by_itself_and_repeats_the_optio
     assert "run wrong --accelerator=sim -pbackend --clause=comm.scatter.slices" in done.stdout
 
 
-def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path):
+def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # This test may run in a worker.
     text = "import os\nif 'PYTEST_XDIST_WORKER' in os.environ: raise RuntimeError('no device')"
     (tmp_path / "backend.py").write_text(text)
     done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")

@@ -236,6 +236,7 @@ def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path):
     slow_import = "import time\nprint('importing', flush=True)\nwhile True: time.sleep(0.01)"
     (tmp_path / "torch.py").write_text(slow_import)
     process = start_command(["run", "mine"], tmp_path, f"{tmp_path}{os.pathsep}{ROOT}")
+    assert process.stdout.readline() == "importing PyTorch ...\n"
     assert process.stdout.readline() == "importing\n"
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
