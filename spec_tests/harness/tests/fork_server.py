@@ -9,6 +9,7 @@ import importlib
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,12 +62,21 @@ class ForkServer:
             # Without PYTHONPATH and with -P, sys.path has only Python's own folders.
             command = [sys.executable, "-P", __file__]
             env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-            self._server = subprocess.Popen(command, stdin=-1, stdout=-1, text=True, env=env)
+            self._server = subprocess.Popen(
+                command, stdin=-1, stdout=-1, text=True, env=env, start_new_session=True
+            )
         server = self._server
         assert server.stdin is not None
         assert server.stdout is not None
         print(json.dumps(request), file=server.stdin, flush=True)
-        return int(server.stdout.readline())
+        try:
+            return int(server.stdout.readline())
+        except (
+            BaseException
+        ):  # A time limit, for example: the next answer would be this command's.
+            os.killpg(server.pid, signal.SIGKILL)
+            self.close()
+            raise
 
 
 def _fork_for_each_request() -> Any:

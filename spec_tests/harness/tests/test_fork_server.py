@@ -1,6 +1,8 @@
 """A command of the fork server behaves as in a new process."""
 
 import os
+import signal
+import threading
 
 import pytest
 
@@ -49,6 +51,23 @@ def test_a_command_leaves_no_state_to_the_next_one(run):
 )
 def test_command_has_the_exit_status_of_a_new_process(run, text, status):
     assert run(text).returncode == status
+
+
+def test_an_interrupted_command_does_not_answer_the_next_one(run):
+    def interrupt(*_):
+        raise TimeoutError
+
+    assert run("").returncode == 0  # The server has started.
+    handler = signal.signal(signal.SIGUSR1, interrupt)
+    timer = threading.Timer(1, os.kill, (os.getpid(), signal.SIGUSR1))
+    timer.start()
+    try:
+        with pytest.raises(TimeoutError):
+            run("import time; time.sleep(99)")
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGUSR1, handler)
+    assert run("raise SystemExit(3)").returncode == 3
 
 
 def test_command_runs_its_atexit_functions(run):
