@@ -1,10 +1,7 @@
 """Tuple classes, modes of PyTorch, and functions that several test files use."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
@@ -12,7 +9,6 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 T = TypeVar("T")
-_ROOT = Path(__file__).resolve().parents[1]
 _COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
 
 
@@ -78,15 +74,3 @@ def call_in_thread(function: Callable[..., T], *args: Any) -> T:
     thread.start()
     thread.join()
     return results[0]
-
-
-def run_python(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``program`` in a new interpreter; raise TimeoutExpired after two minutes."""
-    return subprocess.run(
-        [sys.executable, "-c", program, *arguments],
-        cwd=_ROOT,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )

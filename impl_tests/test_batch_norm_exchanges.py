@@ -12,8 +12,8 @@ from torch import nn
 import impl
 from impl import SyncBatchNorm, parallel_apply
 from impl._threads import start
-from impl_tests.samples import run_python
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
+from spec_tests.harness.environment.scripts import run_program
 
 #: Exits with 0 if Ctrl-C ends a call whose modules wait for each other, and with 1 if it hangs.
 INTERRUPTED = """
@@ -69,7 +69,7 @@ def test_an_exchange_ends_if_a_thread_cannot_start(monkeypatch):
 
 
 def test_an_interrupt_ends_an_exchange():
-    completed = run_python(INTERRUPTED)
+    completed = run_program(INTERRUPTED)
     assert completed.returncode == 0, completed.stderr
 
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from impl_tests.samples import run_python
 from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.scripts import run_program
 from spec_tests.harness.environment.topology import not_run
 
 #: A program that imports all packages of a test run and prints whether the GIL is enabled.
@@ -34,7 +34,7 @@ def test_gil_is_disabled_in_this_run(topology):
 
 @pytest.mark.usefixtures("free_threaded")
 def test_no_import_enables_the_gil():
-    completed = run_python(IMPORTS)
+    completed = run_program(IMPORTS)
     assert completed.stdout == "False\n", completed.stderr
 
 

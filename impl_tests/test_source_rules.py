@@ -3,7 +3,7 @@
 import sys
 from pathlib import Path
 
-from impl_tests.samples import run_python
+from spec_tests.harness.environment.scripts import run_program
 from spec_tests.tests.python_source import (
     comparisons_with,
     dotted_names,
@@ -65,7 +65,7 @@ import sys, threading, impl
 assert not {"impl.distributed", "torch._dynamo"} & sys.modules.keys()
 assert threading.active_count() == 1
 """
-    completed = run_python(script)
+    completed = run_program(script)
     assert completed.returncode == 0, completed.stderr
 
 
@@ -87,7 +87,7 @@ def test_impl_imports_only_torch_and_the_standard_library():
 
 def test_impl_can_be_imported_without_the_reference():
     # torch itself imports torch.nn.parallel, so the program hides it after the import of torch.
-    completed = run_python(WITHOUT_REFERENCE)
+    completed = run_program(WITHOUT_REFERENCE)
     assert completed.returncode == 0, completed.stderr
 
 

@@ -13,9 +13,10 @@ import torch
 from impl import _threads
 from impl._devices import CPU
 from impl._thread_state import SINGLE_USE_THREADS, call_in, thread_states
-from impl_tests.samples import FunctionMode, run_python
+from impl_tests.samples import FunctionMode
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.scripts import run_program
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20
@@ -343,7 +344,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def run_script(script):
-    return run_python(PROLOGUE + script)
+    return run_program(PROLOGUE + script)
 
 
 def test_fork_while_functions_run_does_not_deadlock():

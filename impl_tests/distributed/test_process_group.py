@@ -1,6 +1,6 @@
 """impl.distributed in a process group of one rank: errors, collectives, waits for all-reduces."""
 
-from impl_tests.samples import run_python
+from spec_tests.harness.environment.scripts import run_program
 
 BEGIN = """
 import sys, time
@@ -80,17 +80,15 @@ except RuntimeError as error:
 """
 
 
-def run_program(program, folder):
+def run_in_group(program, folder):
     """Run the program in a new process; return the printed lines."""
-    completed = run_python(
-        BEGIN + program + "\ndist.destroy_process_group()", str(folder / "store")
-    )
+    completed = run_program(f"{BEGIN}{program}\ndist.destroy_process_group()", f"{folder}/store")
     assert completed.returncode == 0, completed.stderr
     return completed.stdout.splitlines()
 
 
 def test_errors_name_the_argument(tmp_path):
-    lines = run_program(PRINTS_ERRORS, tmp_path)
+    lines = run_in_group(PRINTS_ERRORS, tmp_path)
     assert lines[:6] == [
         "TypeError: module must be a Module, not builtin_function_or_method []",
         "TypeError: dim must be an int, not Mock ['Argument: dim']",
@@ -105,18 +103,18 @@ def test_errors_name_the_argument(tmp_path):
 def test_hooks_that_run_before_the_sum_of_the_ranks_are_refused(tmp_path):
     """An optimizer that steps in such a hook would make the parameters of the ranks differ."""
     text = "1.bias has a hook of register_post_accumulate_grad_hook"
-    assert run_program(REGISTERS_HOOKS, tmp_path) == [f"{text} [] None"] * 3
+    assert run_in_group(REGISTERS_HOOKS, tmp_path) == [f"{text} [] None"] * 3
 
 
 def test_backward_broadcasts_no_buffers(tmp_path):
     """A broadcast would change buffers that the graph has saved: PyTorch 2.11 then raises."""
-    assert run_program(PRINTS_COLLECTIVES, tmp_path) == ["['c10d::allreduce_']"]
+    assert run_in_group(PRINTS_COLLECTIVES, tmp_path) == ["['c10d::allreduce_']"]
 
 
 def test_exit_waits_for_the_thread_that_completes_an_all_reduce(tmp_path):
-    assert run_program(EXITS_EARLY, tmp_path) == ["1.0", "thread finished"]
+    assert run_in_group(EXITS_EARLY, tmp_path) == ["1.0", "thread finished"]
 
 
 def test_future_of_an_all_reduce_raises_any_error_of_the_back_end(tmp_path):
-    lines = run_program(RAISES_OS_ERROR, tmp_path)
+    lines = run_in_group(RAISES_OS_ERROR, tmp_path)
     assert any("seen from rank 0: connection lost" in line for line in lines)

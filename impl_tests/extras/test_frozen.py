@@ -19,10 +19,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import impl
 from impl.extras import frozen
 from impl_tests.extras.frozen_layers import FrozenLayer, UnversionedSGD, addresses
-from impl_tests.samples import run_python
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.scripts import run_program
 
 
 def wrapped(topology, module=None, option=True, size=2):
@@ -477,4 +477,4 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
 def test_a_forked_child_makes_copies_of_its_own():
-    assert run_python(FORK).stdout == "1\n"  # The parameter itself.
+    assert run_program(FORK).stdout == "1\n"  # The parameter itself.

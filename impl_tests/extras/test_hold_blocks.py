@@ -14,8 +14,8 @@ import impl
 from impl.extras import hold
 from impl_tests.extras.frozen_layers import UnversionedSGD
 from impl_tests.extras.test_hold import wrapped
-from impl_tests.samples import run_python
 from spec_tests.harness.compare import checks
+from spec_tests.harness.environment.scripts import run_program
 
 
 class Subclass(SGD):
@@ -230,4 +230,4 @@ print(os.waitpid(child, 0)[1])
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
 def test_a_forked_child_can_hold_if_another_thread_held_the_lock():
-    assert run_python(FORK).stdout == "0\n"
+    assert run_program(FORK).stdout == "0\n"

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import impl
-from impl_tests.samples import run_python
+from spec_tests.harness.environment.scripts import run_program
 
 X = torch.arange(8.0).reshape(4, 2)
 
@@ -116,5 +116,5 @@ run(PATH)
 
 @pytest.mark.skipif(not hasattr(torch.distributed, "broadcast"), reason="no torch.distributed")
 def test_writes_of_other_processes_and_collectives_give_right_rows(tmp_path):
-    completed = run_python(f"PATH = {str(tmp_path / 'store')!r}\n" + PROCESSES)
+    completed = run_program(f"PATH = {str(tmp_path / 'store')!r}\n" + PROCESSES)
     assert completed.stdout.split() == ["True"] * 3, completed.stderr

@@ -1,7 +1,7 @@
 """Wrong arguments: a few of their outcomes, and a wrong impl."""
 
 from impl_tests.public_arguments import public_arguments
-from impl_tests.samples import run_python
+from spec_tests.harness.environment.scripts import run_program
 
 #: Prints the name of each function with its arguments, some of which are tensors on devices.
 LIST_OF_ARGUMENTS = """
@@ -40,7 +40,7 @@ for each in try_values(target, ["comm.reduce_add"], ["int 1", "float nan", "None
 
 
 def test_every_argument_of_every_public_function_has_a_case():
-    completed = run_python(LIST_OF_ARGUMENTS)
+    completed = run_program(LIST_OF_ARGUMENTS)
     assert completed.returncode == 0, completed.stderr
     lines = map(str.split, completed.stdout.splitlines())
     tried = {(name, argument) for name, *arguments in lines for argument in arguments}
@@ -48,7 +48,7 @@ def test_every_argument_of_every_public_function_has_a_case():
 
 
 def test_errors_that_name_no_argument_states_and_crashes_are_found():
-    completed = run_python(WRONG)
+    completed = run_program(WRONG)
     assert completed.returncode == 0, completed.stderr
     assert [line.strip() for line in completed.stdout.splitlines()] == [
         "comm.reduce_add(inputs) int 1 no name",
@@ -60,7 +60,7 @@ def test_errors_that_name_no_argument_states_and_crashes_are_found():
 
 def test_errors_of_all_functions_name_the_argument():
     options = ["object()", "mock of Tensor", "closed generator"]
-    completed = run_python(
+    completed = run_program(
         f"""
 from impl_tests.faults.bad_input import BAD, try_values
 from impl_tests.faults.calls import prepare

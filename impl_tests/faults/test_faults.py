@@ -9,7 +9,7 @@ import pytest
 from impl_tests.faults.__main__ import describe_bad
 from impl_tests.faults.trial import TrialResult
 from impl_tests.faults.verdicts import Finding
-from impl_tests.samples import run_python
+from spec_tests.harness.environment.scripts import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A perturbation of impl -> the kind of faults to inject, and the verdict of the first bad trial.
@@ -82,5 +82,5 @@ for result in trial.run_trials(prepare("impl"), ["{name}"], [1], processes=1, li
     [("hang", "threading.Event().wait()", "hang True"), ("crash", "os.abort()", "crash True")],
 )
 def test_a_process_that_hangs_or_dies_is_found_with_its_stacks(name, body, text):
-    completed = run_python(BAD_CALL.format(name=name, body=body))
+    completed = run_program(BAD_CALL.format(name=name, body=body))
     assert completed.stdout.strip() == text, completed.stderr

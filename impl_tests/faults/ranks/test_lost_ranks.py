@@ -6,7 +6,7 @@ from impl_tests.faults.ranks.cases import Case
 from impl_tests.faults.ranks.processes import RankEnd
 from impl_tests.faults.ranks.program import TimeLimits
 from impl_tests.faults.ranks.verdicts import judge_case
-from impl_tests.samples import run_python
+from spec_tests.harness.environment.scripts import run_program
 
 #: A program that prints the verdicts on the ranks of each case. Before the last case it changes
 #: impl so that errors name no rank.
@@ -50,7 +50,7 @@ NAMED = {
 
 @pytest.mark.machinery
 def test_lost_ranks_are_named_and_errors_without_a_name_are_found():
-    completed = run_python(PROGRAM.format(cases=CASES))
+    completed = run_program(PROGRAM.format(cases=CASES))
     assert completed.returncode == 0, completed.stderr
     assert sorted(completed.stdout.splitlines()) == [
         "1,named,own error,named",

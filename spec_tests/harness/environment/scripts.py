@@ -1,15 +1,23 @@
-"""Runs scripts in a new Python process, because their calls may end the process or hang."""
+"""Runs programs in a process of their own, because their calls may end the process or hang."""
 
+import atexit
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from functools import cache
+from pathlib import Path
 
+from spec_tests.harness.environment.fork_server import ForkServer
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
-#: Seconds after which a script counts as hanging and is killed.
-TIME_LIMIT = 60
+#: Seconds after which a program counts as hanging and is killed.
+TIME_LIMIT = 120
+#: Variables with which PyTorch has no accelerator. Without the second one, ``import torch`` loads
+#: an installed back end.
+_HIDDEN = {"CUDA_VISIBLE_DEVICES": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 #: Code that is put before a script that uses an accelerator.
 _PROLOGUE = """
@@ -58,10 +66,11 @@ def run_script(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``script`` and return its exit status and output.
 
-    The script can use ``run``, ``Lambda``, ``target`` and ``topology``.
+    The script can use ``run``, ``Lambda``, ``target`` and ``topology``. On simulated devices
+    SIGALRM ends it after `TIME_LIMIT` seconds.
 
     Raises:
-        subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.
+        subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT` on real devices.
     """
     prologue = _PROLOGUE.format(
         accelerator=topology.accelerator,
@@ -69,27 +78,51 @@ def run_script(
         target=target.name,
         mapping=target.mapping,
     )
-    return _run(prologue + textwrap.dedent(script))
+    script = f"{prologue}{textwrap.dedent(script)}"
+    if topology.accelerator == "sim":
+        return run_program(script)
+    # The import of torch may use a device, which then fails in a forked process.
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        env=_environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=TIME_LIMIT,
+    )
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
     """Run ``script``, which can use ``target``, without an accelerator; return status and output.
 
-    Raises:
-        subprocess.TimeoutExpired: the script runs longer than `TIME_LIMIT`.
+    SIGALRM ends it after `TIME_LIMIT` seconds.
     """
     prologue = _WITHOUT_ACCELERATOR.format(target=target.name, mapping=target.mapping)
-    # Without the second variable, ``import torch`` loads an installed back end.
-    hidden = {"CUDA_VISIBLE_DEVICES": "", "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    return _run(prologue + textwrap.dedent(script), **hidden)
+    return run_program(f"{prologue}{textwrap.dedent(script)}")
 
 
-def _run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
-        capture_output=True,
-        text=True,
-        timeout=TIME_LIMIT,
-        check=False,
-    )
+def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a program without real accelerators; return its exit status and output.
+
+    torch is imported before. SIGALRM ends the program after `TIME_LIMIT` seconds.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "program.py").write_text(text, encoding="utf-8")
+        return _server().run(
+            "program",
+            *arguments,
+            cwd=Path(folder),
+            env={**_environment(), **_HIDDEN},
+            seconds=TIME_LIMIT,
+        )
+
+
+@cache
+def _server() -> ForkServer:
+    server = ForkServer(**_HIDDEN)
+    atexit.register(server.close)
+    return server
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.tests.fork_server import ForkServer
+from spec_tests.harness.environment.fork_server import ForkServer
 from spec_tests.harness.tests.small_suite import CLAUSES, CONFTEST, HEADER
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -24,15 +24,23 @@ _IMPORTED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy", "hypothe
 
 
 class ForkServer:
-    """A process that forks a child for each command. The first command starts the process."""
+    """A process that forks a child for each command. The first command starts the process.
 
-    def __init__(self) -> None:
+    Args:
+        environment: Variables that the import of torch reads.
+    """
+
+    def __init__(self, **environment: str) -> None:
+        self._environment = environment
         self._server: subprocess.Popen[str] | None = None
 
     def run(
-        self, *command: str, cwd: Path, env: Mapping[str, str]
+        self, *command: str, cwd: Path, env: Mapping[str, str], seconds: int = 0
     ) -> subprocess.CompletedProcess[str]:
-        """Run ``python -m *command`` in the folder ``cwd``; return its exit status and output."""
+        """Run ``python -m *command`` in the folder ``cwd``; return its exit status and output.
+
+        SIGALRM ends the command after some seconds; with 0 seconds it has no time limit.
+        """
         with tempfile.TemporaryDirectory() as folder:
             outputs = [Path(folder) / name for name in ("stdout", "stderr")]
             request = {
@@ -40,6 +48,7 @@ class ForkServer:
                 "cwd": str(cwd),
                 "env": dict(env),
                 "outputs": [str(path) for path in outputs],
+                "seconds": seconds,
             }
             status = self._send(request)
             texts = [path.read_text(encoding="utf-8", errors="replace") for path in outputs]
@@ -62,6 +71,7 @@ class ForkServer:
             # Without PYTHONPATH and with -P, sys.path has only Python's own folders.
             command = [sys.executable, "-P", __file__]
             env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+            env |= self._environment
             self._server = subprocess.Popen(
                 command, stdin=-1, stdout=-1, text=True, env=env, start_new_session=True
             )
@@ -71,9 +81,8 @@ class ForkServer:
         print(json.dumps(request), file=server.stdin, flush=True)
         try:
             return int(server.stdout.readline())
-        except (
-            BaseException
-        ):  # A time limit, for example: the next answer would be this command's.
+        except BaseException:
+            # After a time limit, for example, the next answer would be that of this command.
             os.killpg(server.pid, signal.SIGKILL)
             self.close()
             raise
@@ -92,6 +101,7 @@ def _fork_for_each_request() -> Any:
 
 def _set_up_process(request: Mapping[str, Any]) -> None:
     """Set standard streams, folder, environment, sys.path and sys.argv as in a new process."""
+    signal.alarm(request["seconds"])
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     for number, path in enumerate(request["outputs"], 1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), number)
