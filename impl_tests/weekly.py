@@ -17,6 +17,7 @@ __all__ = ["PARTS", "main"]
 _ROOT = Path(__file__).resolve().parents[1]
 _PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 _SUITE = (*_PYTEST, "spec_tests", "--accelerator", "sim")
+_FEATURES = ("impl_tests/extras", "impl_tests/distributed")
 _TEST_FOLDERS = [
     str(path.relative_to(_ROOT))
     for top in ("reports", "spec_tests")
@@ -34,9 +35,11 @@ _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
 PARTS: dict[str, Sequence[Sequence[str]]] = {
     # The slow tests of the command line, the plugin, the simulator and the fault harness.
     "machinery": [(*_PYTEST, *_TEST_FOLDERS, "impl_tests", "-m", "machinery")],
-    # The suite on simulated devices that lack all optional features, then one feature at a time.
+    # The suite with more examples than in the gate, then on simulated devices that lack all
+    # optional features, then one feature at a time.
     "profiles": [
-        (*_SUITE, "impl_tests/extras", "impl_tests/distributed", "--features", "lean"),
+        (*_SUITE, *_FEATURES),
+        (*_SUITE, *_FEATURES, "--features", "lean"),
         *((*_SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
     ],
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.

@@ -57,6 +57,8 @@ _COMMON = settings(
 # Each run draws the same examples, so its verdicts repeat. The profile "fuzz" draws others.
 settings.register_profile("quick", _COMMON, max_examples=25, derandomize=True)
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
+# The examples of the gate. `tox -e weekly -- profiles` runs those of "quick".
+settings.register_profile("gate", _COMMON, max_examples=10, derandomize=True)
 # Few examples for runs under a sanitizer, which makes tests slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
