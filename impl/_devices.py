@@ -17,6 +17,7 @@ A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Five functions c
 
 import functools
 import inspect
+import reprlib
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
@@ -572,7 +573,7 @@ def choose_devices(
             is_on_cpu = _are_cpu_only(device_ids)
         if is_on_cpu:
             output = _as_output_device(CPU if output_device is None else output_device)
-            with argument(f"output_device={output_device!r}"):
+            with argument(f"output_device={reprlib.repr(output_device)}"):
                 as_target(output, warns=False)
             return Placement([CPU] * len(device_ids), output, CPU)
     first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
@@ -635,7 +636,7 @@ def _first_device(module: nn.Module | None) -> torch.device | None:
 
 
 def _as_output_device(device: DeviceLike | None) -> DeviceId:
-    with argument(f"output_device={device!r}"):
+    with argument(f"output_device={reprlib.repr(device)}"):
         return _as_device_id(device)
 
 
