@@ -163,9 +163,7 @@ def parallel_apply(
             if each != index:
                 outcomes[each].pop()
         outcomes.clear()
-        _reraise(
-            outcome, index, modules[index], targets[index], (inputs[index], all_kwargs[index])
-        )
+        _reraise(outcome, index, modules[index], targets[index], calls[index].args[-2:])
     return outcomes
 
 
