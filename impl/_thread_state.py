@@ -30,9 +30,7 @@ from ._devices import (
     type_to_use,
 )
 from ._torch_private import (
-    calls_torch_functions,
-    function_mode_count,
-    has_modes_hooks_or_transforms,
+    has_changed_operators,
     unnumbered_default_device,
 )
 
@@ -167,9 +165,7 @@ def install_thread_hooks() -> None:
 def is_pristine() -> bool:
     """Return False if earlier replicas left state in this thread that ``call_in`` cannot undo."""
     return not (
-        has_modes_hooks_or_transforms()
-        or not calls_torch_functions()
-        or function_mode_count()
+        has_changed_operators()
         or torch.is_inference_mode_enabled()
         or _facts_of_thread().has_openmp_pool
     )

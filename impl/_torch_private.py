@@ -1,8 +1,7 @@
 """The private names of PyTorch that impl uses. No other module of impl uses private names.
 
-A private name may disappear in any release. The docstring of each function has a section "Name",
-with the private name that it uses, and a section "Without it", with the consequence for impl if
-PyTorch removes the name. 2.11, 2.13 and 2.15 have all names; impl does not support older releases.
+A private name may disappear in any release. The comment "Without it" in each function names the
+consequence for impl. 2.11, 2.13 and 2.15 have all names; impl does not support older releases.
 Names other than those that this module imports are looked up when they are used, so a missing name
 breaks only the features that need it. The error contains the name.
 
@@ -28,12 +27,10 @@ from ._settings import call_with_setting
 _Result = TypeVar("_Result")
 
 #: The base class of ``nn.BatchNorm1d``, ``nn.BatchNorm2d`` and ``nn.BatchNorm3d``.
-#: Name: ``torch.nn.modules.batchnorm._BatchNorm``.
 #: Without it: ``nn.BatchNorm2d``, which checks that inputs have four dimensions.
 BatchNorm = _BatchNorm
 
 #: The class of hooks of ``load_state_dict``, which refer to their module. No forward calls them.
-#: Name: ``torch.nn.modules.module._WrappedHook``.
 #: Without it: a lane warns of such a hook once.
 StateDictHook = _WrappedHook
 
@@ -43,23 +40,18 @@ _MAX_SEQUENCE_NR = 2**63 - 1
 
 
 def flatten(tensors: Sequence[Tensor]) -> Tensor:
-    """Concatenate dense tensors into a flat tensor. For one contiguous tensor, return a view.
-
-    Name: ``torch._C._nn.flatten_dense_tensors``, ``torch._C._DisableAutocast``.
-    Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
-    tensors of a few KiB.
-    """
+    """Concatenate dense tensors into a flat tensor. For one contiguous tensor, return a view."""
+    # Without it: ``torch.cat`` of flat views, which takes 1.3 to 2.2 times as long for a hundred
+    # tensors of a few KiB.
+    #
     # Autocast to bfloat16 refuses to concatenate float16, and autocast to float16 bfloat16.
     with torch._C._DisableAutocast():
         return torch._C._nn.flatten_dense_tensors(list(tensors))
 
 
 def add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
-    """Return the sums of two or more lists of tensors on one device, index by index.
-
-    Name: ``torch._foreach_add`` and ``torch._foreach_add_``.
-    Without it: a loop of ``torch.add``, with one kernel for each sum.
-    """
+    """Return the sums of two or more lists of tensors on one device, index by index."""
+    # Without it: a loop of ``torch.add``, with one kernel for each sum.
     totals = list(torch._foreach_add(lists[0], lists[1]))
     for other in lists[2:]:
         torch._foreach_add_(totals, other)
@@ -67,11 +59,8 @@ def add_lists(lists: Sequence[list[Tensor]]) -> list[Tensor]:
 
 
 def sparse_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the stored indices and values of a sparse COO tensor, even if it is not coalesced.
-
-    Name: ``torch.Tensor._indices`` and ``torch.Tensor._values``.
-    Without it: ``coalesce()``, which sorts a copy, before the public ``indices()``.
-    """
+    """Return the stored indices and values of a sparse COO tensor, even if it is not coalesced."""
+    # Without it: ``coalesce()``, which sorts a copy, before the public ``indices()``.
     return tensor._indices(), tensor._values()
 
 
@@ -80,21 +69,16 @@ def track_original_views(function: Callable[[], _Result]) -> _Result:
 
     After an in-place change of the memory of a view, autograd replaces the view's node. The new
     node then repeats this operation. By default, the new node is a strided view.
-
-    Name: ``torch._C._set_view_replay_enabled`` and ``torch._C._is_view_replay_enabled``.
-    Without it: sparse gradients do not reach a parameter that was changed in place.
     """
+    # Without it: sparse gradients do not reach a parameter that was changed in place.
     before = torch._C._is_view_replay_enabled()
     return call_with_setting(torch._C._set_view_replay_enabled, True, before, function)
 
 
 def call_with_inference_mode(enabled: bool, function: Callable[[], _Result]) -> _Result:
-    """Return ``function()``, called in or outside of inference mode. Grad mode must be off.
-
-    Name: ``torch._C._InferenceMode``.
-    Without it: ``torch.inference_mode(enabled)``. After an interrupt, inference mode could stay
-    changed and grad mode could change.
-    """
+    """Return ``function()``, called in or outside of inference mode. Grad mode must be off."""
+    # Without it: ``torch.inference_mode(enabled)``. After an interrupt, inference mode could stay
+    # changed and grad mode could change.
     if torch.is_inference_mode_enabled() == enabled:
         return function()
     guard = torch._C._InferenceMode(enabled)
@@ -110,10 +94,8 @@ def use_plain_operators() -> AbstractContextManager[None]:
     """Return a context manager in which operators treat subclasses of Tensor as plain tensors.
 
     Classes that define ``__torch_dispatch__`` keep their operators.
-
-    Name: ``torch._C.DisableTorchFunctionSubclass``.
-    Without it: ``as_subclass(Tensor)`` for each tensor, which the class may refuse.
     """
+    # Without it: ``as_subclass(Tensor)`` for each tensor, which the class may refuse.
     guard: AbstractContextManager[None] = torch._C.DisableTorchFunctionSubclass()
     return guard
 
@@ -124,22 +106,18 @@ def use_unrecorded_views() -> AbstractContextManager[None]:
     A returned tensor shares memory with its source, and gradients flow back to the source. But the
     tensor has its own version counter, and autograd does not record the shared memory: an in-place
     change of the tensor does not count as a change of the source.
-
-    Name: ``torch._C._ExcludeDispatchKeyGuard`` with the key ``ADInplaceOrView``.
-    Without it: ``torch.unsafe_split`` if there are no gaps between the tensors, else ``.data``
-    of each view, which takes twice as long.
     """
+    # Without it: ``torch.unsafe_split`` if there are no gaps between the tensors, else ``.data``
+    # of each view, which takes twice as long.
     keys = torch._C.DispatchKeySet(torch._C.DispatchKey.ADInplaceOrView)
     guard: AbstractContextManager[None] = torch._C._ExcludeDispatchKeyGuard(keys)
     return guard
 
 
 def base_of_view(view: Tensor) -> Tensor | None:
-    """Return the tensor of which ``view`` is a view, or None.
-
-    Name: ``torch.Tensor._base``.
-    Without it: an input that a replica changes by a parameter would not get the change's history.
-    """
+    """Return the tensor of which ``view`` is a view, or None."""
+    # Without it: an input that a replica changes by a parameter would not get the change's
+    # history.
     return view._base
 
 
@@ -148,20 +126,16 @@ def allow_inplace_changes(view: Tensor) -> None:
 
     If a Function has several outputs, autograd forbids in-place changes of the outputs and of
     their views (pytorch/pytorch#37246).
-
-    Name: ``torch._C._autograd._set_creation_meta``.
-    Without it: a forward could not change parameters of the first replica under ``no_grad``.
     """
+    # Without it: a forward could not change parameters of the first replica under ``no_grad``.
     torch._C._autograd._set_creation_meta(view, torch._C._autograd.CreationMeta.DEFAULT)
 
 
 def run_first_in_backward(node: Any) -> None:
-    """Make ``node`` run before all other nodes that are ready in a backward.
-
-    Name: ``torch._C._FunctionBase._set_sequence_nr``.
-    Without it: backward runs the newest node first. A node that is older than the replicas' nodes
-    would wait for the backward of the first replica, and keep the gradients of all replicas.
-    """
+    """Make ``node`` run before all other nodes that are ready in a backward."""
+    # Without it: backward runs the newest node first. A node that is older than the replicas'
+    # nodes would wait for the backward of the first replica, and keep the gradients of all
+    # replicas.
     node._set_sequence_nr(_MAX_SEQUENCE_NR)
 
 
@@ -170,57 +144,40 @@ def call_after_backward(function: Callable[[], None]) -> None:
 
     Functions are called in the order in which they were passed. If a function raises an error,
     the backward raises it.
-
-    Name: ``torch.autograd.Variable._execution_engine.queue_callback``.
-    Without it: if a rank ends during backward, the errors of the other ranks name no rank.
     """
+    # Without it: if a rank ends during backward, the errors of the other ranks name no rank.
     torch.autograd.Variable._execution_engine.queue_callback(function)
 
 
-def function_mode_count() -> int:
-    """Return the number of function modes of this thread. A default device counts as one.
-
-    Name: ``torch._C._len_torch_function_stack``.
-    Without it: there is no public function; a worker in which a replica has left a mode active
-    could be reused.
-    """
-    return torch._C._len_torch_function_stack()
-
-
 def unnumbered_default_device() -> torch.device | None:
-    """Return this thread's default device, with an index only if the caller gave one, or None.
-
-    Name: ``torch._C._get_function_stack_at`` and ``torch.utils._device.DeviceContext``.
-    Without it: ``torch.get_default_device()``, which adds the index of the *current* device: new
-    tensors of every replica would be on the caller's device.
-    """
-    if not function_mode_count():
+    """Return this thread's default device, with an index only if the caller gave one, or None."""
+    # Without it: ``torch.get_default_device()``, which adds the index of the *current* device: new
+    # tensors of every replica would be on the caller's device.
+    if not torch._C._len_torch_function_stack():
         return None
     # A default device is always the bottom entry of the stack of function modes.
     bottom = torch._C._get_function_stack_at(0)
     return bottom.device if isinstance(bottom, DeviceContext) else None
 
 
-def has_modes_hooks_or_transforms() -> bool:
-    """Return whether this thread has dispatch modes, saved-tensor hooks or torch.func transforms.
+def has_changed_operators() -> bool:
+    """Return whether modes, transforms or hooks on saved tensors change this thread's operators.
 
-    Name: ``torch._C._autograd._top_saved_tensors_default_hooks``.
-    Without it: as for :func:`function_mode_count`.
+    A default device is a mode.
     """
+    # Without it: a worker in which a replica has left a mode active could be reused.
     return (
         has_modes_or_transforms()
+        or torch._C._len_torch_function_stack() > 0
+        or not torch._C._is_torch_function_enabled()
         # The argument True includes hooks that are disabled during tracing.
         or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
     )
 
 
 def has_modes_or_transforms() -> bool:
-    """Return whether this thread has dispatch modes or torch.func transforms.
-
-    Name: ``torch._C._len_torch_dispatch_stack`` and
-    ``torch._C._functorch.peek_interpreter_stack``.
-    Without it: copies that a mode or transform has made could be kept after its end.
-    """
+    """Return whether this thread has dispatch modes or torch.func transforms."""
+    # Without it: copies that a mode or transform has made could be kept after its end.
     return (
         torch._C._len_torch_dispatch_stack() > 0
         or torch._C._functorch.peek_interpreter_stack() is not None
@@ -228,41 +185,22 @@ def has_modes_or_transforms() -> bool:
 
 
 def has_dual_level() -> bool:
-    """Return whether a level of forward-mode AD is open, in which tensors may have tangents.
-
-    Name: ``torch.autograd.forward_ad._current_level``.
-    Without it: ``torch.autograd.forward_ad.unpack_dual`` of each input and parameter, which takes
-    longer than the other checks of a call.
-    """
+    """Return whether a level of forward-mode AD is open, in which tensors may have tangents."""
+    # Without it: ``torch.autograd.forward_ad.unpack_dual`` of each input and parameter, which
+    # takes longer than the other checks of a call.
     return torch.autograd.forward_ad._current_level >= 0
 
 
-def calls_torch_functions() -> bool:
-    """Return whether operators call ``__torch_function__`` of subclasses in this thread.
-
-    Name: ``torch._C._is_torch_function_enabled``.
-    Without it: as for :func:`function_mode_count`.
-    """
-    return torch._C._is_torch_function_enabled()
-
-
 def has_registration_hooks() -> bool:
-    """Return whether hooks exist that run when any module registers a member.
-
-    Name: ``torch.nn.modules.module._global_module_registration_hooks`` and the corresponding names
-    for parameters and buffers.
-    Without it: all replicas would need attribute assignment, which is several times slower.
-    """
+    """Return whether hooks exist that run when any module registers a member."""
+    # Without it: all replicas would need attribute assignment, which is several times slower.
     kinds = ("module", "parameter", "buffer")
     return any(getattr(nn.modules.module, f"_global_{kind}_registration_hooks") for kind in kinds)
 
 
 def next_sequence_nr() -> int:
-    """Return the sequence number of the next autograd node that this thread creates.
-
-    Name: ``torch._C._autograd._get_sequence_nr``.
-    Without it: the search for compiled nodes would reach the beginning of the graph.
-    """
+    """Return the sequence number of the next autograd node that this thread creates."""
+    # Without it: the search for compiled nodes would reach the beginning of the graph.
     return torch._C._autograd._get_sequence_nr()
 
 
@@ -270,9 +208,6 @@ def was_created_since(sequence_nr: int, node: Any) -> bool:
     """Return whether ``node`` was created after ``next_sequence_nr()`` returned ``sequence_nr``.
 
     The result is False for nodes that :func:`run_first_in_backward` has changed.
-
-    Name: ``torch.autograd.graph.Node._sequence_nr``.
-    Without it: as for :func:`next_sequence_nr`.
     """
     return bool(sequence_nr <= node._sequence_nr() < _MAX_SEQUENCE_NR)
 
@@ -281,30 +216,22 @@ def copy_context_of_backward() -> None:
     """Copy the context variables that the running backward pass has inherited from its caller.
 
     The node that runs next in this thread then uses the copy.
-
-    Name: ``torch._C._get_obj_in_tls`` and similar functions, key ``"context"``.
-    Without it: compiled code of two devices could not run backward concurrently.
     """
+    # Without it: compiled code of two devices could not run backward concurrently.
     if torch._C._is_key_in_tls("context"):
         torch._C._stash_obj_in_tls("context", torch._C._get_obj_in_tls("context").copy())
 
 
 def is_torchscript_enabled() -> bool:
-    """Return whether TorchScript is enabled. ``PYTORCH_JIT=0`` disables it.
-
-    Name: ``torch.jit._state._enabled``.
-    Without it: modules would be rejected as scripted although TorchScript is disabled.
-    """
+    """Return whether TorchScript is enabled. ``PYTORCH_JIT=0`` disables it."""
+    # Without it: modules would be rejected as scripted although TorchScript is disabled.
     return bool(torch.jit._state._enabled)
 
 
 def is_needed_in_backward(leaf: Tensor) -> bool:
-    """Return whether the running backward computes the gradient of ``leaf``.
-
-    Name: ``torch._C._will_engine_execute_node``.
-    Without it: ``torch.autograd.grad`` of parameters would silently return the gradients of this
-    process's rows only.
-    """
+    """Return whether the running backward computes the gradient of ``leaf``."""
+    # Without it: ``torch.autograd.grad`` of parameters would silently return the gradients of this
+    # process's rows only.
     try:
         return bool(torch._C._will_engine_execute_node(get_gradient_edge(leaf).node))
     except RuntimeError:
@@ -314,30 +241,20 @@ def is_needed_in_backward(leaf: Tensor) -> bool:
 
 
 def has_accumulate_hooks(leaf: Tensor) -> bool:
-    """Return whether ``leaf`` has hooks that run when its gradient has been accumulated.
-
-    Name: ``torch.Tensor._post_accumulate_grad_hooks``.
-    Without it: optimizers that step in such a hook would make the ranks' parameters differ.
-    """
+    """Return whether ``leaf`` has hooks that run when its gradient has been accumulated."""
+    # Without it: optimizers that step in such a hook would make the ranks' parameters differ.
     return bool(leaf._post_accumulate_grad_hooks)
 
 
 def has_hooks(leaf: Tensor) -> bool:
-    """Return whether ``leaf`` has hooks that receive its gradient.
-
-    Name: ``torch.Tensor._backward_hooks`` and ``torch.Tensor._post_accumulate_grad_hooks``.
-    Without it: hooks of unused parameters would be called with None.
-    """
+    """Return whether ``leaf`` has hooks that receive its gradient."""
+    # Without it: hooks of unused parameters would be called with None.
     return bool(leaf._backward_hooks) or has_accumulate_hooks(leaf)
 
 
 def module_has_hooks(module: nn.Module) -> bool:
-    """Return whether a call of ``module`` calls hooks of ``module``.
-
-    Name: ``_forward_pre_hooks``, ``_forward_hooks``, ``_backward_pre_hooks`` and
-    ``_backward_hooks`` of ``torch.nn.Module``.
-    Without it: hooks of cross entropy would get losses of targets in place of their mean.
-    """
+    """Return whether a call of ``module`` calls hooks of ``module``."""
+    # Without it: hooks of cross entropy would get losses of targets in place of their mean.
     return bool(
         module._forward_pre_hooks
         or module._forward_hooks
@@ -351,10 +268,8 @@ def pytree_node(kind: type) -> Any:
 
     ``flatten_fn(value)`` returns the parts of an object, and a context. ``unflatten_fn(parts,
     context)`` returns an object with other parts.
-
-    Name: ``torch.utils._pytree.SUPPORTED_NODES``.
-    Without it: ``tree_flatten`` of the same module with an ``is_leaf`` that stops at the parts.
     """
+    # Without it: ``tree_flatten`` of the same module with an ``is_leaf`` that stops at the parts.
     return _pytree.SUPPORTED_NODES.get(kind)
 
 
@@ -362,10 +277,8 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
     """Return the version counter of each tensor, and None for None.
 
     An inference tensor has no counter. For it, return a new object that equals no other object.
-
-    Name: ``torch.Tensor._version``.
-    Without it: changes of parameters would not be detected while replicas are cached.
     """
+    # Without it: changes of parameters would not be detected while replicas are cached.
     try:
         return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises
     except (AttributeError, RuntimeError):
@@ -388,33 +301,23 @@ _REASON = (
 
 
 def is_compilation_loaded() -> bool:
-    """Return whether ``torch.compile`` has been loaded, so that compiled modules may exist.
-
-    Name: ``torch._dynamo.eval_frame.OptimizedModule``.
-    Without it: as for :func:`is_compiled`.
-    """
+    """Return whether ``torch.compile`` has been loaded, so that compiled modules may exist."""
     # Do not import the module, which takes seconds. Before its import no module is compiled. While
     # another thread imports it, the module lacks the class.
     return hasattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule")
 
 
 def is_compiled(module_class: type[nn.Module]) -> bool:
-    """Return whether ``module_class`` is the class of modules that ``torch.compile`` returns.
-
-    Name: ``torch._dynamo.eval_frame.OptimizedModule``.
-    Without it: a replica of a compiled module would assign its members to the original module.
-    """
+    """Return whether ``module_class`` is the class of modules that ``torch.compile`` returns."""
+    # Without it: a replica of a compiled module would assign its members to the original module.
     if not is_compilation_loaded():
         return False
     return issubclass(module_class, sys.modules["torch._dynamo.eval_frame"].OptimizedModule)
 
 
 def compiled_module(module: nn.Module) -> nn.Module | None:
-    """Return the original module if ``module`` is a wrapper from ``torch.compile``, else None.
-
-    Name: the attributes ``_torchdynamo_orig_callable`` and ``_orig_mod``.
-    Without it: a replica would run the compiled code of the module, with the module's weights.
-    """
+    """Return the original module if ``module`` is a wrapper from ``torch.compile``, else None."""
+    # Without it: a replica would run the compiled code of the module, with the module's weights.
     if "_torchdynamo_orig_callable" not in module.__dict__:
         return None
     return module.get_submodule("_orig_mod")
@@ -424,19 +327,14 @@ def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
     """Return a function that compiles with the options that ``torch.compile`` got for ``module``.
 
     ``module`` is a wrapper from ``torch.compile``.
-
-    Name: the attribute ``dynamo_ctx`` of ``OptimizedModule``.
-    Without it: None, and replicas of compiled modules run uncompiled.
     """
+    # Without it: None, and replicas of compiled modules run uncompiled.
     return getattr(module, "dynamo_ctx", None)
 
 
 def compiler_of_module(module: nn.Module) -> Callable[..., Any] | None:
-    """Return a function that compiles with the options of the call ``module.compile()``.
-
-    Name: ``self`` in the closure of the attribute ``_compiled_call_impl``.
-    Without it: None, and replicas of such modules run uncompiled.
-    """
+    """Return a function that compiles with the options of the call ``module.compile()``."""
+    # Without it: None, and replicas of such modules run uncompiled.
     call = module.__dict__["_compiled_call_impl"]
     names = getattr(getattr(call, "__code__", None), "co_freevars", ())
     found = dict(zip(names, getattr(call, "__closure__", None) or (), strict=False)).get("self")
@@ -450,14 +348,10 @@ def exclude_from_compilation(function: _Function, *, has_callees: bool = True) -
     ``torch._dynamo``, which takes seconds.
 
     With ``has_callees`` the functions that ``function`` calls are excluded, too.
-
-    Name: ``torch._C._dynamo.eval_frame.set_code_exec_strategy``,
-    ``torch._C._dynamo.eval_frame._FrameExecStrategy``,
-    ``torch._C._dynamo.eval_frame._FrameAction``, and the attributes ``_torchdynamo_disable`` and
-    ``_torchdynamo_disable_msg`` of functions.
-    Without it: torch.compile compiles the Python code of impl, which takes seconds and makes
-    each call slower.
     """
+    # Without it: torch.compile compiles the Python code of impl, which takes seconds and makes
+    # each call slower.
+    #
     # 1. Do not inline the function into a caller's graph.
     function.__dict__.update(_torchdynamo_disable=True, _torchdynamo_disable_msg=_REASON)
     # 2. Do not compile the function by itself.
@@ -469,9 +363,6 @@ def compile_only_inlined(function: _Function) -> _Function:
     """Decorate a function that torch.compile inlines in a compiled caller.
 
     The function is never compiled without its caller. The functions that it calls may be compiled.
-
-    Name: as for :func:`exclude_from_compilation`.
-    Without it: as for :func:`exclude_from_compilation`.
     """
     _skip_frames(function, has_callees=False)
     return function

@@ -16,17 +16,17 @@ def test_saved_tensor_hooks_are_detected_during_tracing():
     with saved_tensors_hooks(lambda x: x, lambda x: x):
         torch._C._autograd._saved_tensors_hooks_set_tracing(True)
         try:
-            assert _torch_private.has_modes_hooks_or_transforms()
+            assert _torch_private.has_changed_operators()
         finally:
             torch._C._autograd._saved_tensors_hooks_set_tracing(False)
 
 
 def test_functorch_transforms_are_detected():
     seen = []
-    torch.func.vmap(lambda x: seen.append(_torch_private.has_modes_hooks_or_transforms()) or x)(
+    torch.func.vmap(lambda x: seen.append(_torch_private.has_changed_operators()) or x)(
         torch.ones(2)
     )
-    assert [*seen, _torch_private.has_modes_hooks_or_transforms()] == [True, False]
+    assert [*seen, _torch_private.has_changed_operators()] == [True, False]
 
 
 @pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
