@@ -5,12 +5,13 @@ This module imports torch only.
 
 import operator
 from collections.abc import Iterable
-from contextlib import suppress
 from numbers import Integral
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+_T = TypeVar("_T")
 
 #: The layouts of sparse tensors. PyTorch cannot split them.
 SPARSE_LAYOUTS = frozenset(
@@ -31,12 +32,12 @@ class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
     the outermost one names the arguments. An OutOfMemoryError of PyTorch gets no note.
 
     Args:
-        names: One or more names, or what :meth:`_format_names` makes them from.
+        names: One or more names.
     """
 
     __slots__ = ("_names",)
 
-    def __init__(self, names: Any) -> None:
+    def __init__(self, names: str) -> None:
         self._names = names
 
     def __enter__(self) -> None:
@@ -45,35 +46,37 @@ class argument:  # noqa: N801 - a context manager, used like contextlib.suppress
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: object
     ) -> None:
-        if kind is None:
-            return
-        if issubclass(kind, Exception) and not issubclass(kind, torch.OutOfMemoryError):
-            with suppress(Exception):  # A class of exceptions may refuse notes.
-                self._add_note(error)
-
-    def _format_names(self) -> str:
-        return str(self._names)
-
-    def _add_note(self, error: Any) -> None:
-        notes = getattr(error, "__notes__", [])
-        notes[:] = [note for note in notes if not isinstance(note, _Note)]
-        error.add_note(_Note(f"Argument: {self._format_names()}"))
+        if isinstance(error, Exception) and not isinstance(error, torch.OutOfMemoryError):
+            notes = getattr(error, "__notes__", [])
+            notes[:] = [note for note in notes if not isinstance(note, _Note)]
+            error.add_note(_Note(f"Argument: {self._names}"))
 
 
 def check_tensor(name: str, value: object) -> None:
     """Raise TypeError if ``value`` is not a tensor."""
-    if not is_tensor(value):
+    if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, not {type(value).__name__}")
+
+
+def as_list(name: str, values: Iterable[_T]) -> list[_T]:
+    """Return a list of ``values``. Raise TypeError if ``values`` is no iterable."""
+    with argument(name):
+        return list(values)
 
 
 def as_tensors(name: str, values: Iterable[Tensor]) -> list[Tensor]:
     """Return a list of ``values``. Raise TypeError if one of them is not a tensor."""
-    with argument(name):
-        tensors = list(values)
+    tensors = as_list(name, values)
     for index, tensor in enumerate(tensors):
-        if not is_tensor(tensor):
+        if not isinstance(tensor, Tensor):
             check_tensor(f"{name}[{index}]", tensor)
     return tensors
+
+
+def as_bool(name: str, value: Any) -> bool:
+    """Return the truth of ``value``. Arrays and tensors of several elements have none."""
+    with argument(name):
+        return bool(value)
 
 
 def as_int(name: str, value: Any) -> int:
@@ -111,11 +114,3 @@ def check_gradient_layout(tensor: Tensor, name: str) -> None:
             f"{name} requires grad and has the layout {layout}, for which PyTorch passes no "
             "gradients between devices: detach it, or make it dense"
         )
-
-
-def is_tensor(value: object) -> bool:
-    """Return whether the class of ``value`` is Tensor or a subclass.
-
-    Unlike ``isinstance``, this is false for a mock of a tensor, for which PyTorch crashes.
-    """
-    return issubclass(type(value), Tensor)

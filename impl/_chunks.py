@@ -43,14 +43,18 @@ def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = Non
     return _weighted_lengths(extent, list(weights))
 
 
-def check_weights(weights: Sequence[float], count: int) -> None:
-    """Raise ValueError unless ``weights`` are ``count`` finite numbers >= 0, and one is > 0."""
-    if len(weights) != count:
-        raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
-    if not all(0 <= weight < math.inf for weight in weights):
-        raise ValueError(f"negative or infinite chunk size in {list(weights)}")
-    if not any(weights):
-        raise ValueError(f"every chunk size is 0 in {list(weights)}")
+def check_weights(weights: Sequence[float], count: int | None) -> None:
+    """Raise ValueError unless ``weights`` are ``count`` finite numbers >= 0, and one is > 0.
+
+    If ``count`` is None, any number of weights is accepted.
+    """
+    with argument("chunk_sizes"):
+        if len(weights) != count and count is not None:
+            raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
+        if not all(0 <= weight < math.inf for weight in weights):
+            raise ValueError(f"negative or infinite chunk size in {list(weights)}")
+        if not any(weights):
+            raise ValueError(f"every chunk size is 0 in {list(weights)}")
 
 
 def _weighted_lengths(extent: int, weights: Sequence[float]) -> list[int]:
@@ -80,7 +84,6 @@ class SplitTensor:
     tensor: Tensor
     lengths: Sequence[int] | None  # None for the lengths of ``Tensor.chunk``.
     dim: int
-    error_context: argument  # The block for work on the tensor, which names it in errors.
     chunks: Sequence[Tensor] = ()
 
 
@@ -99,16 +102,14 @@ def split_and_move(
     on_cpu: list[SplitTensor] = []
     elsewhere: list[SplitTensor] = []
     for split in splits:
-        with split.error_context:
-            split.chunks = split_into_views(split.tensor, len(devices), split.lengths, split.dim)
-            (on_cpu if is_on_cpu(split.tensor) else elsewhere).append(split)
+        split.chunks = split_into_views(split.tensor, len(devices), split.lengths, split.dim)
+        (on_cpu if is_on_cpu(split.tensor) else elsewhere).append(split)
     for split in elsewhere:
-        with split.error_context:
-            source = split.tensor.device
-            split.chunks = [
-                chunk if device == source else to_device(chunk, device)
-                for chunk, device in zip(split.chunks, devices, strict=False)
-            ]
+        source = split.tensor.device
+        split.chunks = [
+            chunk if device == source else to_device(chunk, device)
+            for chunk, device in zip(split.chunks, devices, strict=False)
+        ]
     if on_cpu:
         move_from_cpu(on_cpu, devices, streams)
 
@@ -142,16 +143,15 @@ def _copy_chunks(
     # This loop is written out, because the calls of small functions would take as long as copies.
     for split in splits:
         copies = []
-        with split.error_context:
-            for chunk, (device, user) in zip(split.chunks, places, strict=False):
-                if user is None:
-                    copy = to_device(chunk, device)
-                else:
-                    copy = chunk.to(device, non_blocking=True)
-                    # Record that the current stream uses the copy. Otherwise the allocator could
-                    # reuse the memory on the side stream too early.
-                    # A subclass may refuse an operator that no caller uses.
-                    with _NO_GUARD if type(copy) in PLAIN_CLASSES else use_plain_operators():
-                        copy.record_stream(user)
-                copies.append(copy)
+        for chunk, (device, user) in zip(split.chunks, places, strict=False):
+            if user is None:
+                copy = to_device(chunk, device)
+            else:
+                copy = chunk.to(device, non_blocking=True)
+                # Record that the current stream uses the copy. Otherwise the allocator could
+                # reuse the memory on the side stream too early.
+                # A subclass may refuse an operator that no caller uses.
+                with _NO_GUARD if type(copy) in PLAIN_CLASSES else use_plain_operators():
+                    copy.record_stream(user)
+            copies.append(copy)
         split.chunks = copies

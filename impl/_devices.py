@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ._arguments import argument
+from ._arguments import argument, as_list
 from ._settings import call_with_setting
 from ._torch_private import exclude_from_compilation
 
@@ -563,32 +563,29 @@ def choose_devices(
         TypeError: ``device_ids`` is not a sequence, or an object names no device.
     """
     if device_ids is not None:
-        with argument("device_ids"):
-            if isinstance(device_ids, (str, torch.device)) or is_ordinal(device_ids):
-                raise TypeError(
-                    "device_ids must be a sequence of devices, such as [0, 1] or ['cpu', 'cpu'], "
-                    f"not {device_ids!r}"
-                )
-            device_ids = list(device_ids)  # It may be an iterator.
-            is_on_cpu = _are_cpu_only(device_ids)
-        if is_on_cpu:
-            output = _as_output_device(CPU if output_device is None else output_device)
+        if isinstance(device_ids, (str, torch.device)) or is_ordinal(device_ids):
+            raise TypeError(
+                "device_ids must be a sequence of devices, such as [0, 1] or ['cpu', 'cpu'], "
+                f"not {device_ids!r}"
+            )
+        device_ids = as_list("device_ids", device_ids)  # It may be an iterator.
+        if device_ids and all(map(is_cpu, device_ids)):
             with argument(f"output_device={reprlib.repr(output_device)}"):
-                as_target(output, warns=False)
+                output = _as_device_id(CPU if output_device is None else output_device)
+                as_target(output, warns=False)  # Raises RuntimeError without an accelerator.
             return Placement([CPU] * len(device_ids), output, CPU)
     first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
     kind = type_to_use(first)
     if kind is None or not has_indices(kind):
-        with argument("device_ids"):
-            for device in filter(is_cpu, device_ids or ()):
-                device_index(device)  # Raises ValueError.
+        for device in filter(is_cpu, device_ids or ()):
+            device_index(device)  # Raises ValueError.
         return None
     devices = all_devices(kind) if device_ids is None else device_ids
     with argument("device_ids"):
         ids = [*map(_as_device_id, devices)]
         ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
         source = device_at(ordinals[0], kind)
-    output = _as_output_device(devices[0] if output_device is None else output_device)
+    output = _as_device_id(devices[0] if output_device is None else output_device)
     return Placement(ids, output, source)
 
 
@@ -635,11 +632,6 @@ def _first_device(module: nn.Module | None) -> torch.device | None:
     return None if parameter is None else parameter.device
 
 
-def _as_output_device(device: DeviceLike | None) -> DeviceId:
-    with argument(f"output_device={reprlib.repr(device)}"):
-        return _as_device_id(device)
-
-
 def _as_device_id(device: DeviceLike | None) -> DeviceId:
     """Return an ordinal if ``device`` is of PyTorch's accelerator, else a ``torch.device``.
 
@@ -649,7 +641,3 @@ def _as_device_id(device: DeviceLike | None) -> DeviceId:
         return int(device)
     found = as_device_or_current(device)
     return found.index if is_of_type(found, accelerator_type()) else found
-
-
-def _are_cpu_only(device_ids: Sequence[DeviceLike]) -> bool:
-    return len(device_ids) > 0 and all(map(is_cpu, device_ids))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ._arguments import SPARSE_LAYOUTS, is_tensor
+from ._arguments import SPARSE_LAYOUTS
 from ._containers import (
     BRANCHES,
     MEMORY_ERRORS,
@@ -170,12 +170,6 @@ class InputLeaves:
             _check_layout(value, dim, path)
         return self._add_split(value, dim, extent, path)
 
-    def _flatten_mock(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a mock of a tensor, which cannot be split."""
-        if dim is not None:
-            raise TypeError(f"{format_path(path)}: a {type(value).__name__} is not a tensor")
-        return Constant(value)
-
     def _flatten_packed(self, value: PackedSequence, dim: int | None, path: KeyPath) -> Node:
         if dim is None:
             return PackedBranch(value, [self._add_copied(value.data)])
@@ -317,8 +311,7 @@ _HANDLERS: dict[type, _Handler] = {
 def _find_handler(value: object) -> _Handler:
     for kind, handler in _HANDLERS.items():
         if isinstance(value, kind):
-            is_mock = kind is Tensor and not is_tensor(value)
-            return InputLeaves._flatten_mock if is_mock else handler
+            return handler
     if isinstance(value, nn.Module):
         return InputLeaves._flatten_constant
     if is_tensor_dict(value):

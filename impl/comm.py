@@ -14,7 +14,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from ._arguments import argument, as_buffer_size, as_tensors, check_tensor
+from ._arguments import argument, as_buffer_size, as_list, as_tensors, check_tensor
 from ._buckets import DEFAULT_BUFFER_SIZE, detached_copies, reduce_lists, reduce_tensors
 from ._copies import (
     Streams,
@@ -76,24 +76,19 @@ def broadcast(
         TypeError: An object is not a tensor.
     """
     if (devices is None) == (out is None):
-        with argument("devices or out"):
-            raise RuntimeError(
-                "Exactly one of 'devices' and 'out' must be specified, "
-                f"but got devices={devices} and out={out}"
-            )
+        raise RuntimeError(
+            "Exactly one of 'devices' and 'out' must be specified, "
+            f"but got devices={devices} and out={out}"
+        )
     check_tensor("tensor", tensor)
     if out is not None:
         out = as_tensors("out", out)
-        with argument("tensor or out"):
-            _check_broadcast_outputs(tensor, out)
-            return [output.copy_(tensor, non_blocking=True) for output in out]
-    with argument("devices"):
-        targets = [device_at(ordinal) for ordinal in map(device_index, devices)]  # type: ignore[arg-type] # not None
-    with argument("tensor or devices"):
-        return [
-            tensor if tensor.device == target else row_major_copy(tensor, target)
-            for target in targets
-        ]
+        _check_broadcast_outputs(tensor, out)
+        return [output.copy_(tensor, non_blocking=True) for output in out]
+    targets = [*map(device_at, _as_ordinals(devices))]
+    return [
+        tensor if tensor.device == target else row_major_copy(tensor, target) for target in targets
+    ]
 
 
 @exclude_from_compilation
@@ -123,18 +118,13 @@ def broadcast_coalesced(
     """
     buffer_size = as_buffer_size(buffer_size)
     tensors = as_tensors("tensors", tensors)
-    with argument("devices"):
-        ordinals = [device_index(device) for device in devices]
-        if not ordinals:
-            raise ValueError("Expected at least one device to broadcast to")
+    ordinals = _as_ordinals(devices)
+    if not ordinals:
+        raise ValueError("Expected at least one device to broadcast to")
     if any(tensor.get_device() != ordinals[0] for tensor in tensors):
         raise RuntimeError(f"All tensors must be on devices[0]: {ordinals[0]}")
-    with argument("devices"):
-        targets = [device_at(ordinal) for ordinal in ordinals]
-    with argument("tensors or devices"):
-        return call_on_device(
-            targets[0], detached_copies, tensors, targets, buffer_size=buffer_size
-        )
+    targets = [*map(device_at, ordinals)]
+    return call_on_device(targets[0], detached_copies, tensors, targets, buffer_size=buffer_size)
 
 
 @exclude_from_compilation
@@ -160,10 +150,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike | None = None) 
     with argument("inputs"):
         len(inputs)  # Raises TypeError for an iterator.
     addends = as_tensors("inputs", inputs)
-    with argument("destination"):
-        ordinal = device_index(destination, optional=True)
-    with argument("inputs or destination"):
-        return reduce_tensors(addends, ordinal)
+    return reduce_tensors(addends, device_index(destination, optional=True))
 
 
 @exclude_from_compilation
@@ -200,10 +187,8 @@ def reduce_add_coalesced(
         columns = list(zip(*rows, strict=True))
     if not columns:
         return ()
-    with argument("destination"):
-        ordinal = device_index(destination, optional=True)
-    with argument("inputs or destination"):
-        return tuple(_reduce_columns(columns, ordinal, buffer_size))
+    ordinal = device_index(destination, optional=True)
+    return tuple(_reduce_columns(columns, ordinal, buffer_size))
 
 
 @exclude_from_compilation
@@ -251,21 +236,13 @@ def scatter(
     if out is not None:
         _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         out = as_tensors("out", out)
-        with argument("tensor, dim, out or streams"):
-            dim = _check_scatter_outputs(tensor, out, dim)
-            chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
-            return copy_chunks(chunks, out, streams)
-    with argument("devices"):
-        ordinals = [device_index(device) for device in devices]  # type: ignore[union-attr] # Python raises TypeError for None
-    with argument("chunk_sizes"):
-        if isinstance(chunk_sizes, Iterator):
-            chunk_sizes = list(chunk_sizes)
-    with argument("devices or chunk_sizes"):
-        _check_chunk_count(chunk_sizes, len(ordinals))
-    with argument("tensor, chunk_sizes or dim"):
-        chunks = split_into_views(tensor, len(ordinals), chunk_sizes, dim)
-    with argument("tensor, devices or streams"):
-        return chunks_to_devices(chunks, ordinals, streams)
+        dim = _check_scatter_outputs(tensor, out, dim)
+        chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
+        return copy_chunks(chunks, out, streams)
+    ordinals = _as_ordinals(devices)
+    sizes = _as_chunk_sizes(chunk_sizes, len(ordinals))
+    chunks = split_into_views(tensor, len(ordinals), sizes, dim)
+    return chunks_to_devices(chunks, ordinals, streams)
 
 
 @exclude_from_compilation
@@ -303,17 +280,18 @@ def gather(
     """
     tensors = as_tensors("tensors", tensors)
     if out is None:
-        with argument("destination"):
-            device = as_target(destination)
-        with argument("tensors, dim or destination"):
-            dim = _check_gather_inputs(tensors, dim)
-            return cat_on_device(tensors, dim, device)
+        device = as_target(destination)
+        dim = _check_gather_inputs(tensors, dim)
+        return cat_on_device(tensors, dim, device)
     _check_not_given_with_out(destination=destination)
     check_tensor("out", out)
-    with argument("tensors, dim or out"):
-        dim = _check_gather_inputs(tensors, dim)
-        _check_gather_output(out, cat_shape(tensors, dim))
-        return copy_into_slices(out, tensors, dim)
+    dim = _check_gather_inputs(tensors, dim)
+    _check_gather_output(out, cat_shape(tensors, dim))
+    return copy_into_slices(out, tensors, dim)
+
+
+def _as_ordinals(devices: Iterable[DeviceLike] | None) -> list[int]:
+    return [*map(device_index, as_list("devices", devices))]  # type: ignore[arg-type] # Python raises TypeError for None
 
 
 def _reduce_columns(
@@ -422,18 +400,19 @@ def _check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
         )
 
 
-def _check_chunk_count(chunk_sizes: Sequence[int] | None, count: int) -> None:
-    """Check that the number of devices, ``count``, is positive and is the number of chunk sizes.
-
-    ``chunk_sizes`` may be None.
-    """
+def _as_chunk_sizes(chunk_sizes: Iterable[int] | None, count: int) -> list[int] | None:
+    """Return a list of ``chunk_sizes``. Check that there is one for each of ``count`` devices."""
     if count == 0:
         raise RuntimeError("Expected at least one device to scatter to")
-    if chunk_sizes is not None and len(chunk_sizes) != count:
+    if chunk_sizes is None:
+        return None
+    sizes = as_list("chunk_sizes", chunk_sizes)
+    if len(sizes) != count:
         raise RuntimeError(
             "Expected devices and chunk_sizes to be of same length, but got len(devices) = "
-            f"{count} and len(chunk_sizes) = {len(chunk_sizes)}"
+            f"{count} and len(chunk_sizes) = {len(sizes)}"
         )
+    return sizes
 
 
 def _check_sum_buffer_size(size: object) -> None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from ._arguments import argument
+from ._arguments import as_bool
 from ._chunks import check_weights
 from ._devices import (
     DeviceId,
@@ -132,41 +132,32 @@ class DataParallel(KeptReplicas[T]):
         cache_frozen_parameters: bool = False,
     ) -> None:
         super().__init__()
-        with argument("module"):
-            self.module = module
+        self.module = module
         placement = choose_devices(device_ids, output_device, module)
         self.device_ids: list[DeviceId] = [] if placement is None else placement.device_ids
         if len(self.device_ids) > 1:
-            with argument("module"):
-                _check_has_parameters(module)
+            _check_has_parameters(module)
         if chunk_sizes is not None:
-            with argument("chunk_sizes"):
-                # Without devices any number of sizes is accepted.
-                check_weights(chunk_sizes, len(self.device_ids) or len(chunk_sizes))
+            # Without devices any number of sizes is accepted.
+            check_weights(chunk_sizes, len(self.device_ids) or None)
             self.chunk_sizes = chunk_sizes
-        with argument("in_turn"):
-            if in_turn:
-                self.in_turn = True
-        with argument("scalar_warning"):
-            if not scalar_warning:
-                self.scalar_warning = False
-        with argument("module_attributes"):
-            if module_attributes:
-                self.module_attributes = True
-        with argument("cache_frozen_parameters"):
-            self._set_cache_frozen_parameters(cache_frozen_parameters)
+        if as_bool("in_turn", in_turn):
+            self.in_turn = True
+        if not as_bool("scalar_warning", scalar_warning):
+            self.scalar_warning = False
+        if as_bool("module_attributes", module_attributes):
+            self.module_attributes = True
+        self._set_cache_frozen_parameters(cache_frozen_parameters)
         if placement is None:
             if device_ids is not None:
                 warn_of_ignored_devices()
             return
-        with argument("dim"):
-            self.dim = dim
+        self.dim = dim
         _, self.output_device, self.src_device_obj = placement
         if is_cuda(self.src_device_obj):
             _check_balance(self.device_ids)
         if len(self.device_ids) == 1:
-            with argument("module or device_ids"):
-                self.module.to(self.src_device_obj)
+            self.module.to(self.src_device_obj)
 
     def extra_repr(self) -> str:
         """Return the devices, and the other arguments that are not the defaults."""
@@ -244,8 +235,7 @@ class _DataParallelCall(Wrapper[nn.Module]):
     @exclude_from_compilation
     def __init__(self, module: nn.Module, placement: Placement, dim: int) -> None:
         nn.Module.__init__(self)
-        with argument("module or dim"):
-            self.module, self.dim = module, dim
+        self.module, self.dim = module, dim
         self.device_ids, self.output_device, self.src_device_obj = placement
 
     def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:

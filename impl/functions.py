@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function
 
-from ._arguments import argument, as_int, as_tensors, check_tensor, is_tensor
+from ._arguments import argument, as_int, as_list, as_tensors, check_tensor
 from ._buckets import attached_copies
 from ._chunks import SplitTensor, move_from_cpu
 from ._copies import cat_on_device, is_wrapper, split_into_views, to_device
@@ -37,7 +37,7 @@ from ._devices import (
 )
 from ._torch_private import exclude_from_compilation
 from .comm import (
-    _check_chunk_count,
+    _as_chunk_sizes,
     _check_gather_inputs,
     broadcast_coalesced,
     reduce_add_coalesced,
@@ -46,28 +46,7 @@ from .comm import (
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
 
-#: The level of the frame that a warning in forward names: the frame of Function.apply if PyTorch
-#: has it in Python, else the caller's frame, which is above that of ``apply`` below.
-_STACK_LEVEL = 2 if hasattr(torch.autograd.Function.apply, "__func__") else 3
-
-
-class _CheckedFunction(Function):
-    @classmethod
-    @exclude_from_compilation
-    def apply(cls, *args: Any) -> Any:
-        """Check the arguments and call :meth:`forward` with them."""
-        for index, value in enumerate(args):
-            try:
-                # PyTorch takes a mock of a tensor for a tensor, and crashes.
-                if isinstance(value, Tensor) and not is_tensor(value):
-                    raise TypeError(f"a {type(value).__name__} is not a tensor")
-            except Exception:
-                with argument(f"args[{index}] of {cls.__name__}.apply"):
-                    raise
-        return super().apply(*args)  # type: ignore[no-untyped-call] # in torch
-
-
-class Broadcast(_CheckedFunction):
+class Broadcast(Function):
     """Copies of ``n`` tensors on ``k`` devices. Backward adds the gradients of all copies."""
 
     @staticmethod
@@ -95,16 +74,13 @@ class Broadcast(_CheckedFunction):
         """
         as_tensors("inputs", inputs)
         if any(map(is_on_cpu, inputs)):
-            with argument("inputs"):
-                raise AssertionError("Broadcast function not implemented for CPU tensors")
-        with argument("target_gpus"):
-            devices = [as_device_or_current(device) for device in target_gpus]
+            raise AssertionError("Broadcast function not implemented for CPU tensors")
+        devices = _as_devices(target_gpus)
         if not inputs:
             return ()
         ctx.device, ctx.num_inputs = inputs[0].device, len(inputs)
-        with argument("inputs or target_gpus"):
-            save_streams(ctx, devices)
-            rows = broadcast_coalesced(inputs, devices)
+        save_streams(ctx, devices)
+        rows = broadcast_coalesced(inputs, devices)
         # Without `mark_non_differentiable`, all outputs would require grad if any input does.
         frozen = [index for index in range(len(inputs)) if not ctx.needs_input_grad[1 + index]]
         ctx.mark_non_differentiable(*(row[index] for row in rows for index in frozen))
@@ -115,11 +91,11 @@ class Broadcast(_CheckedFunction):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the sum of the gradients of each input, on the device of the input."""
         # Use a Function instead of `comm.reduce_add_coalesced`, so that double backward works.
-        sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)
+        sums = ReduceAddCoalesced.apply(ctx.device, ctx.num_inputs, *grads)  # type: ignore[no-untyped-call] # in torch
         return None, *sums
 
 
-class ReduceAddCoalesced(_CheckedFunction):
+class ReduceAddCoalesced(Function):
     """Sums of ``k`` lists of ``n`` tensors. Each addend gets the gradient of its sum."""
 
     @staticmethod
@@ -150,10 +126,8 @@ class ReduceAddCoalesced(_CheckedFunction):
         with argument("num_inputs"):
             starts = range(0, len(grads), num_inputs)
         ctx.devices = [grads[start].device for start in starts]
-        with argument("grads, num_inputs or destination"):
-            return reduce_add_coalesced(
-                [grads[start : start + num_inputs] for start in starts], destination
-            )
+        rows = [grads[start : start + num_inputs] for start in starts]
+        return reduce_add_coalesced(rows, destination)
 
     @staticmethod
     @exclude_from_compilation
@@ -163,7 +137,7 @@ class ReduceAddCoalesced(_CheckedFunction):
         return None, None, *chain.from_iterable(attached_copies(grads, ctx.devices))
 
 
-class Scatter(_CheckedFunction):
+class Scatter(Function):
     """Chunks of one tensor on ``k`` devices. Backward concatenates the gradients of the chunks."""
 
     @staticmethod
@@ -199,23 +173,18 @@ class Scatter(_CheckedFunction):
                 device.
         """
         check_tensor("input", input)
-        with argument("target_gpus"):
-            devices = [as_device_or_current(device) for device in target_gpus]
+        devices = _as_devices(target_gpus)
         ctx.dim, ctx.device = dim, input.device
-        with argument("target_gpus or chunk_sizes"):
-            _check_chunk_count(chunk_sizes, len(devices))
-        with argument("input, chunk_sizes or dim"):
-            chunks = split_into_views(input, len(devices), chunk_sizes, dim)
+        sizes = _as_chunk_sizes(chunk_sizes, len(devices))
+        chunks = split_into_views(input, len(devices), sizes, dim)
         used = devices[: len(chunks)]
-        error_context = argument("input or target_gpus")
-        with error_context:
-            save_streams(ctx, [*used, input.device])
-            # A wrapper tensor may lack `record_stream`.
-            if is_on_cpu(input) and not is_wrapper(input):
-                split = SplitTensor(input, chunk_sizes, dim, error_context, chunks)
-                move_from_cpu([split], used, current_stream_by_device(used))
-                return tuple(split.chunks)
-            return tuple([to_device(*pair) for pair in zip(chunks, used, strict=True)])
+        save_streams(ctx, [*used, input.device])
+        # A wrapper tensor may lack `record_stream`.
+        if is_on_cpu(input) and not is_wrapper(input):
+            split = SplitTensor(input, sizes, dim, chunks)
+            move_from_cpu([split], used, current_stream_by_device(used))
+            return tuple(split.chunks)
+        return tuple([to_device(*pair) for pair in zip(chunks, used, strict=True)])
 
     @staticmethod
     @with_saved_streams
@@ -226,7 +195,7 @@ class Scatter(_CheckedFunction):
             # other devices, and return a plain tensor for tensor subclasses.
             grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)
         else:
-            grad = Gather.apply(ctx.device, ctx.dim, *grads)
+            grad = Gather.apply(ctx.device, ctx.dim, *grads)  # type: ignore[no-untyped-call] # in torch
         # Autograd runs this node on the stream of the first chunk's device, but the gradient is
         # on the device of the input.
         return None, None, None, wait_for_grad(grad)
@@ -254,7 +223,7 @@ class ScatteredChunks(Function):
     backward = staticmethod(Scatter.backward)
 
 
-class Gather(_CheckedFunction):
+class Gather(Function):
     """The concatenation of tensors from ``k`` devices. Backward splits the gradient among them."""
 
     @staticmethod
@@ -286,8 +255,7 @@ class Gather(_CheckedFunction):
         dim = as_int("dim", dim)
         on_cpu = [*map(is_on_cpu, inputs)]
         if any(on_cpu) and not all(on_cpu):
-            with argument("inputs"):
-                raise AssertionError("Gather function not implemented for CPU tensors")
+            raise AssertionError("Gather function not implemented for CPU tensors")
         ctx.scalars = dim == 0 and all(tensor.dim() == 0 for tensor in inputs)
         ctx.dim, ctx.devices = dim, [tensor.device for tensor in inputs]
         ctx.complex = [tensor.is_complex() for tensor in inputs]
@@ -295,27 +263,28 @@ class Gather(_CheckedFunction):
             warnings.warn(
                 "Was asked to gather along dimension 0, but all input tensors were scalars; will "
                 "instead unsqueeze and return a vector.",
-                stacklevel=_STACK_LEVEL,
+                stacklevel=2,
             )
             inputs = tuple([tensor.view(1) for tensor in inputs])
-        with argument("inputs or dim"):
-            ctx.sizes = [tensor.size(dim) for tensor in inputs]
-        with argument("target_device"):
-            target = CPU if any(on_cpu) else as_target(target_device)
-        with argument("inputs, dim or target_device"):
-            dim = _check_gather_inputs(inputs, dim, any_device=all(on_cpu))
-            return cat_on_device(inputs, dim, target)
+        ctx.sizes = [tensor.size(dim) for tensor in inputs]
+        target = CPU if any(on_cpu) else as_target(target_device)
+        dim = _check_gather_inputs(inputs, dim, any_device=all(on_cpu))
+        return cat_on_device(inputs, dim, target)
 
     @staticmethod
     @exclude_from_compilation
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         """Split the gradient among the inputs' devices."""
         # No saved streams are needed: all copies start on the device of this node.
-        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad_output)
+        chunks = Scatter.apply(ctx.devices, ctx.sizes, ctx.dim, grad_output)  # type: ignore[no-untyped-call] # in torch
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]
         # The gradient of a real input is real, even if another input is complex.
         return None, None, *map(_match_complexity, chunks, ctx.complex)
+
+
+def _as_devices(target_gpus: Iterable[DeviceLike | None]) -> list[torch.device]:
+    return [*map(as_device_or_current, as_list("target_gpus", target_gpus))]
 
 
 def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:

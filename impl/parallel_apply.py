@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor
 
-from ._arguments import argument
+from ._arguments import argument, as_bool
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
@@ -121,8 +121,7 @@ def parallel_apply(
         An interrupt (Ctrl-C) of a call of several modules is raised at once. Modules that run
         finish, and their results are discarded. An interrupt ends a single module.
     """
-    with argument("in_turn"):
-        in_turn = bool(in_turn)
+    in_turn = as_bool("in_turn", in_turn)
     with argument("modules"):
         modules = [modules[index] for index in range(len(modules))]
     _check_length(len(modules), "inputs", inputs)
@@ -136,8 +135,7 @@ def parallel_apply(
         check_not_traced()  # A trace would record the outputs of other threads as constants.
     # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    with argument("inputs, kwargs_tup or devices"):
-        targets = _find_devices(inputs, all_kwargs, devices)
+    targets = _find_devices(inputs, all_kwargs, devices)
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
     call = ModuleCall(modules, _IN_TURN if in_turn else "")

@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._arguments import SPARSE_LAYOUTS, argument, as_buffer_size, check_gradient_layout
+from ._arguments import (
+    SPARSE_LAYOUTS,
+    argument,
+    as_bool,
+    as_buffer_size,
+    as_list,
+    check_gradient_layout,
+)
 from ._buckets import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
@@ -99,8 +106,7 @@ def replicate(
         parameters, since these share the memory of ``network``.
     """
     buffer_size = as_buffer_size(buffer_size)
-    with argument("with_parameters"):
-        with_parameters = bool(with_parameters)
+    with_parameters = as_bool("with_parameters", with_parameters)
     return replicate_with(
         None, network, devices, detach, buffer_size, with_parameters=with_parameters
     )
@@ -123,38 +129,33 @@ def replicate_with(
         raise RuntimeError(
             "Cannot replicate network where python modules are children of ScriptModule"
         )
-    with argument("devices"):
-        targets = [as_device_or_current(device) for device in devices]
+    targets = [*map(as_device_or_current, as_list("devices", devices))]
     if not targets:
         return []
-    with argument("detach"):
-        attached, detached = _partition_tensors(tree, detach=detach)
-    with argument("network or devices"):
-        _check_tensors(network, attached, detached, targets[0])
+    attached, detached = _partition_tensors(tree, detach=as_bool("detach", detach))
+    _check_tensors(network, attached, detached, targets[0])
     # All objects that are created here live as long as the replicas, so the garbage collector
     # would free nothing.
     has_grad_buffers = len(attached) > len(tree.parameters)
     with pause_gc():
-        with argument("network or devices"):
-            copied: Sequence[Tensor] = ()
-            rows: list[list[Tensor]] = [[] for _ in targets]
-            if copier is not None:
-                copied, rows = copier(tree.parameters, targets, detach)
-                keys = {*map(id, copied)}
-                attached = [tensor for tensor in attached if id(tensor) not in keys]
-                detached = [tensor for tensor in detached if id(tensor) not in keys]
-            groups = [
-                attached_copies(attached, targets, buffer_size=buffer_size),
-                detached_copies(detached, targets, buffer_size=buffer_size),
-                rows,
-            ]
+        copied: Sequence[Tensor] = ()
+        rows: list[list[Tensor]] = [[] for _ in targets]
+        if copier is not None:
+            copied, rows = copier(tree.parameters, targets, detach)
+            keys = {*map(id, copied)}
+            attached = [tensor for tensor in attached if id(tensor) not in keys]
+            detached = [tensor for tensor in detached if id(tensor) not in keys]
+        groups = [
+            attached_copies(attached, targets, buffer_size=buffer_size),
+            detached_copies(detached, targets, buffer_size=buffer_size),
+            rows,
+        ]
         replica_map = ReplicaMap(
             [*attached, *detached, *copied],
             [[*chain(*each)] for each in zip(*groups, strict=True)],
             has_grad_buffers=has_grad_buffers,
         )
-        with argument("network"):
-            build_replicas(tree.modules, replica_map, targets, with_parameters=with_parameters)
+        build_replicas(tree.modules, replica_map, targets, with_parameters=with_parameters)
     return [*replica_map.modules[network]]
 
 
@@ -218,7 +219,7 @@ def _broadcast_coalesced_reshape(
         return []
     if detach:
         return broadcast_coalesced(tensors, devices)
-    copies = Broadcast.apply(devices, *tensors)
+    copies = Broadcast.apply(devices, *tensors)  # type: ignore[no-untyped-call] # in torch
     return [list(copies[start : start + count]) for start in range(0, len(copies), count)]
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ._arguments import argument, as_int, check_gradient_layout
+from ._arguments import argument, as_bool, as_int, as_list, check_gradient_layout
 from ._buckets import attached_copies, detached_copies
 from ._chunks import (
     SplitTensor,
@@ -147,8 +147,7 @@ def scatter_kwargs(
         NotImplementedError: See :func:`scatter`.
         TypeError: ``inputs`` has no length; see :func:`scatter`.
     """
-    with argument("inputs or kwargs"):
-        has_inputs, has_kwargs = bool(inputs), bool(kwargs)
+    has_inputs, has_kwargs = as_bool("inputs", inputs), as_bool("kwargs", kwargs)
     if has_inputs and not hasattr(type(inputs), "__len__"):
         raise TypeError(f"inputs must be a sequence of arguments, not {type(inputs).__name__}")
     present = [(inputs, "args")] * has_inputs + [(kwargs, "kwargs")] * has_kwargs
@@ -205,14 +204,12 @@ def gather(
             rebuilt became lists.
     """
     found = OutputLeaves()
-    with argument("scalar_warning"):
-        scalar_warning = bool(scalar_warning)
+    scalar_warning = as_bool("scalar_warning", scalar_warning)
     with argument("outputs"):
         root = found.flatten(outputs, "output")
-    with argument("outputs, target_device or dim"):
-        pieces: dict[Leaf, list[Any]] = {
-            leaf: [_cat_leaf(leaf, target_device, dim, scalar_warning)] for leaf in found.gathered
-        }
+    pieces: dict[Leaf, list[Any]] = {
+        leaf: [_cat_leaf(leaf, target_device, dim, scalar_warning)] for leaf in found.gathered
+    }
     return root.unflatten(1, pieces)[0]
 
 
@@ -227,20 +224,15 @@ def _scatter_together(
     Return for each root a list with one part for each replica. ``weights`` is the argument
     ``chunk_sizes`` of ``scatter``.
     """
-    with argument("target_gpus"):
-        targets = list(devices)
+    targets = as_list("target_gpus", devices)
     dim = as_int("dim", dim)
     if weights is not None:
-        with argument("chunk_sizes"):
-            check_weights(weights, len(targets))
+        check_weights(weights, len(targets))
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
     only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
     leaves = InputLeaves(only)
-    nodes = []
-    for value, name in roots:
-        with argument(f"{name} or dim"):
-            nodes.append(leaves.flatten(value, dim, name))
+    nodes = [leaves.flatten(value, dim, name) for value, name in roots]
     count, pieces = _split_leaves(leaves, targets, weights)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 
@@ -252,16 +244,13 @@ def _split_leaves(
     if not (leaves.splits or leaves.copied):
         return len(devices), {}
     check_not_traced()  # A trace would record the chunk sizes as constants.
-    with argument("target_gpus"):
-        if not devices:
-            raise RuntimeError("Expected at least one device to scatter to")
-        targets = [as_device_or_current(device) for device in devices]
+    if not devices:
+        raise RuntimeError("Expected at least one device to scatter to")
+    targets = [as_device_or_current(device) for device in devices]
     lengths = split_lengths(leaves.splits, len(targets), weights)
     count = len(lengths[0]) if lengths else len(targets)
     pieces = split_leaves(leaves.splits, lengths, targets[:count], even=weights is None)
-    if leaves.copied:
-        with argument("inputs, kwargs or target_gpus"):
-            pieces.update(_copy_leaves(leaves.copied, targets[:count]))
+    pieces.update(_copy_leaves(leaves.copied, targets[:count]))
     return count, pieces
 
 
@@ -314,7 +303,7 @@ def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tens
 def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     # Gather handles gradients, scalars with a warning, inputs on the CPU, and the device -1.
     if is_minus_one(device) or needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
-        whole: Tensor = Gather.apply(device, dim, *tensors)
+        whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # in torch
         return whole
     dim = _check_gather_inputs(tensors, dim)
     return cat_on_device(tensors, dim, as_device_or_current(device))
@@ -325,15 +314,6 @@ def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
 
 
 # Chunks of the leaves of nested inputs.
-
-
-class _leaf_argument(argument):  # noqa: N801 - as its base
-    """A block that names a leaf by its path. The path is formatted only for an error."""
-
-    __slots__ = ()
-
-    def _format_names(self) -> str:
-        return f"{format_path(self._names)} or target_gpus"
 
 
 def split_lengths(
@@ -393,29 +373,23 @@ def split_leaves(
     rows: dict[SplitLeaf, SplitTensor] = {}
     packed: dict[SplitLeaf, list[PackedChunk]] = {}
     for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
-        error_context = _leaf_argument(leaf.path)
         if isinstance(leaf.value, PackedSequence):
-            with error_context:
-                data, data_lengths, parts = split_packed(leaf.value, lengths)
-            rows[leaf], packed[leaf] = SplitTensor(data, data_lengths, 0, error_context), parts
+            data, data_lengths, packed[leaf] = split_packed(leaf.value, lengths)
+            rows[leaf] = SplitTensor(data, data_lengths, 0)
         elif not isinstance(leaf.value, Tensor):  # A TensorDict.
-            with error_context:
-                chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
-                pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
+            chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
+            pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
         elif is_wrapper(leaf.value):
-            with error_context:
-                pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
+            pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
         else:
-            rows[leaf] = _used_rows(leaf, lengths, error_context, even=even)
-    with argument("target_gpus"):
-        streams = _streams_for(rows.values(), devices)
+            rows[leaf] = _used_rows(leaf, lengths, even=even)
+    streams = _streams_for(rows.values(), devices)
     split_and_move(rows.values(), devices, streams)
     for split in rows.values():
         if needs_grad([split.tensor]):
-            with split.error_context:
-                split.chunks = ScatteredChunks.apply(  # type: ignore[no-untyped-call] # in torch
-                    [*streams.values()], split.dim, split.chunks, split.tensor
-                )
+            split.chunks = ScatteredChunks.apply(  # type: ignore[no-untyped-call] # in torch
+                [*streams.values()], split.dim, split.chunks, split.tensor
+            )
     for leaf, split in rows.items():
         pieces[leaf] = split.chunks
         _copy_attributes(split)
@@ -425,16 +399,13 @@ def split_leaves(
     return pieces
 
 
-def _used_rows(
-    leaf: SplitLeaf, lengths: Sequence[int], error_context: argument, *, even: bool
-) -> SplitTensor:
+def _used_rows(leaf: SplitLeaf, lengths: Sequence[int], *, even: bool) -> SplitTensor:
     rows, used = leaf.value, sum(lengths)
     if used != leaf.extent:
-        with error_context:
-            rows = rows.narrow(leaf.dim, 0, used)
+        rows = rows.narrow(leaf.dim, 0, used)
     # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
     by_chunk = even and type(leaf.value) not in PLAIN_CLASSES
-    return SplitTensor(rows, None if by_chunk else lengths, leaf.dim, error_context)
+    return SplitTensor(rows, None if by_chunk else lengths, leaf.dim)
 
 
 def _copy_attributes(split: SplitTensor) -> None:

@@ -1,22 +1,14 @@
 """impl._arguments: errors that name the argument."""
 
-from unittest.mock import Mock
-
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import impl
 from impl._arguments import argument, as_int, as_tensors
 from impl_tests.faults.cases import CASES
 from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
 from spec_tests.harness.environment.target import Target
-
-
-class NoNotesError(ValueError):
-    def add_note(self, note):
-        raise LookupError(note)
 
 
 def test_an_error_gets_a_note_and_keeps_its_text():
@@ -28,9 +20,9 @@ def test_an_error_gets_a_note_and_keeps_its_text():
     assert error.__notes__ == ["Argument: x or y"]
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), NoNotesError("text")])
-def test_an_interrupt_and_an_error_that_refuses_notes_do_not_change(error):
-    with pytest.raises(type(error)) as caught, argument("x"):
+def test_an_interrupt_does_not_change():
+    error = KeyboardInterrupt()
+    with pytest.raises(KeyboardInterrupt) as caught, argument("x"):
         raise error
     assert caught.value is error
     assert not hasattr(error, "__notes__")
@@ -79,79 +71,39 @@ def test_as_int_returns_an_int(value):
 def test_as_tensors_names_the_index_of_an_object_that_is_no_tensor():
     x = torch.ones(1)
     assert as_tensors("inputs", iter([x])) == [x]
-    with pytest.raises(TypeError, match=r"inputs\[1\] must be a tensor, not Mock"):
-        as_tensors("inputs", [x, Mock(spec=torch.Tensor)])
+    with pytest.raises(TypeError, match=r"inputs\[1\] must be a tensor, not int"):
+        as_tensors("inputs", [x, 1])
     with pytest.raises(TypeError) as caught:
         as_tensors("inputs", 5)
     assert caught.value.__notes__ == ["Argument: inputs"]
 
 
-X, META = torch.ones(4, 2), torch.ones(4, 2, device="meta")
-#: Wrong values that ``faults/wrong_values.py`` lacks, and calls whose error's note has several
-#: names: the case, the changed arguments, and the names.
+X = torch.ones(4, 2)
+#: Wrong values that ``faults/wrong_values.py`` lacks: the case, the changed arguments, and the
+#: argument in the error's note.
 WRONG = [
-    ("scatter", {"target_gpus": [1.5]}, "target_gpus"),
-    ("scatter", {"target_gpus": []}, "target_gpus"),
-    ("scatter", {"dim": 2}, "inputs or dim"),
-    (
-        "scatter",
-        {"inputs": impl.Whole(META), "target_gpus": ["cpu"]},
-        "inputs, kwargs or target_gpus",
-    ),
-    ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs or kwargs"),
-    ("scatter_kwargs", {"dim": 2}, "args or dim"),
-    (
-        "scatter_kwargs",
-        {"inputs": (), "kwargs": {"x": META}, "target_gpus": ["cpu"]},
-        "kwargs['x'] or target_gpus",
-    ),
+    ("scatter", {"target_gpus": 1}, "target_gpus"),
+    ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs"),
+    ("gather", {"outputs": 1}, "outputs"),
     ("gather with options", {"scalar_warning": X}, "scalar_warning"),
-    ("gather", {"dim": 2}, "outputs, target_device or dim"),
     ("replicate", {"detach": X}, "detach"),
-    ("replicate", {"network": nn.Linear(2, 1)}, "network or devices"),
+    ("replicate", {"network": 1}, "network"),
     ("replicate with options", {"with_parameters": X}, "with_parameters"),
     ("parallel_apply", {"modules": {abs}}, "modules"),
     ("parallel_apply", {"inputs": 1}, "inputs"),
-    ("parallel_apply", {"devices": [1.5, 0]}, "inputs, kwargs_tup or devices"),
     ("parallel_apply with options", {"in_turn": X}, "in_turn"),
-    ("DataParallel", {"device_ids": [1.5]}, "device_ids"),
+    ("DataParallel", {"device_ids": 1.5}, "device_ids"),
     ("DataParallel", {"device_ids": []}, "device_ids"),
-    ("DataParallel", {"device_ids": ["cpu"], "output_device": 1.5}, "output_device=1.5"),
-    ("DataParallel", {"module": abs, "device_ids": [0]}, "module or device_ids"),
+    ("DataParallel with options", {"chunk_sizes": [1]}, "chunk_sizes"),
     ("DataParallel with options", {"in_turn": X}, "in_turn"),
     ("DataParallel with options", {"scalar_warning": X}, "scalar_warning"),
     ("DataParallel with options", {"module_attributes": X}, "module_attributes"),
-    ("DataParallel with options", {"cache_frozen_parameters": "all"}, "cache_frozen_parameters"),
     ("DataParallel.map", {"ordered": X}, "ordered"),
-    ("data_parallel", {"inputs": X, "module_kwargs": None, "dim": 2}, "args or dim"),
-    ("comm.broadcast", {"devices": None}, "devices or out"),
-    ("comm.broadcast", {"tensor": META}, "tensor or devices"),
-    ("comm.broadcast into out", {"out": [X]}, "tensor or out"),
+    ("comm.broadcast", {"devices": 1}, "devices"),
     ("comm.broadcast_coalesced", {"tensors": 5}, "tensors"),
-    ("comm.broadcast_coalesced", {"tensors": [], "devices": []}, "devices"),
-    ("comm.reduce_add", {"inputs": [X, X]}, "inputs or destination"),
-    ("comm.reduce_add_coalesced", {"inputs": [[X], [X]]}, "inputs or destination"),
-    ("comm.scatter", {"devices": [0]}, "devices or chunk_sizes"),
-    ("comm.scatter", {"chunk_sizes": [1, 1]}, "tensor, chunk_sizes or dim"),
-    ("comm.scatter", {"devices": [-2, -2]}, "tensor, devices or streams"),
-    ("comm.scatter into out", {"out": [X]}, "tensor, dim, out or streams"),
-    ("comm.gather", {"tensors": [X]}, "tensors, dim or destination"),
-    ("comm.gather into out", {"tensors": [X]}, "tensors, dim or out"),
-    ("functions.Broadcast", {"input": X}, "inputs"),
+    ("comm.scatter", {"chunk_sizes": 1}, "chunk_sizes"),
+    ("comm.scatter", {"streams": 1}, "streams"),
     ("functions.ReduceAddCoalesced", {"num_inputs": 0}, "num_inputs"),
-    (
-        "functions.ReduceAddCoalesced",
-        {"first": X, "second": X},
-        "grads, num_inputs or destination",
-    ),
-    ("functions.Scatter", {"target_gpus": [0]}, "target_gpus or chunk_sizes"),
-    ("functions.Scatter", {"chunk_sizes": [1, 1]}, "input, chunk_sizes or dim"),
-    ("functions.Gather", {"dim": 2}, "inputs or dim"),
-    (
-        "functions.Gather",
-        {"first": X, "second": X[0], "target_device": "cpu"},
-        "inputs, dim or target_device",
-    ),
 ]
 
 

@@ -4,7 +4,6 @@ import dataclasses
 from collections import UserDict
 from collections.abc import Mapping
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 import torch
@@ -133,13 +132,6 @@ def test_long_chain_of_shared_dataclasses_is_a_constant_at_once(leaves):
 def test_long_chain_of_dataclasses_with_tensors_raises_recursion_error(leaves):
     with pytest.raises(RecursionError):
         leaves.flatten(chain(20_000, torch.ones(2)), 0, "x")
-
-
-def test_a_mock_of_a_tensor_is_passed_by_reference_and_cannot_be_split():
-    mock = Mock(spec=torch.Tensor)
-    assert InputLeaves().flatten(mock, None, "x") == Constant(mock)
-    with pytest.raises(TypeError, match=r"x\[0\]: a Mock is not a tensor"):
-        InputLeaves().flatten([mock], 0, "x")
 
 
 class Failing(UserDict):

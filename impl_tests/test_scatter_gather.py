@@ -192,9 +192,8 @@ class Unsplit(torch.Tensor):
 def test_no_tensor_is_copied_if_one_cannot_be_split(topology):
     unsplit = torch.ones(4).as_subclass(Unsplit)
     log = CopyLog()
-    with log, pytest.raises(NotImplementedError) as caught:
+    with log, pytest.raises(NotImplementedError):
         scatter([torch.ones(4), unsplit], topology.take(2))
-    assert caught.value.__notes__ == ["Argument: inputs[1] or target_gpus"]
     assert log.streams == []
 
 

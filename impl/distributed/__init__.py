@@ -20,7 +20,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from .._arguments import argument, as_int, check_tensor
+from .._arguments import argument, as_bool, as_int, check_tensor
 from .._chunks import check_weights
 from .._devices import CPU, DeviceLike, as_device_or_current, device_index
 from ..scatter_gather import gather
@@ -107,14 +107,13 @@ class DataParallel(nn.Module, Generic[T]):
         with argument("process_group"):
             self._comm = get_communicator(process_group, self.device)
         if chunk_sizes is not None:
-            with argument("chunk_sizes"):
-                check_weights(chunk_sizes, self.size)
+            check_weights(chunk_sizes, self.size)
         self.chunk_sizes = chunk_sizes
         self.source = source if source is None else as_int("source", source)
         if source is not None and not 0 <= source < self.size:
             raise ValueError(f"source {source} is not a rank of a group of {self.size} ranks")
-        with argument("gather_output or check_inputs"):
-            self.gather_output, self.check_inputs = bool(gather_output), bool(check_inputs)
+        self.gather_output = as_bool("gather_output", gather_output)
+        self.check_inputs = as_bool("check_inputs", check_inputs)
         self._options = options
         self._require_grad_sync = True
         self._get_reducer()

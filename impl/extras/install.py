@@ -16,7 +16,7 @@ from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
-from .._arguments import argument
+from .._arguments import as_bool
 
 #: The name of the package impl, which may be vendored under another name.
 _PACKAGE = __name__.removesuffix(".extras.install")
@@ -138,8 +138,7 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
 
 
 def _install(*, rebind: bool, stacklevel: int) -> None:
-    with argument("rebind"):
-        rebind = bool(rebind)
+    rebind = as_bool("rebind", rebind)
     with _lock:
         new = [change for change in _list_changes() if change.before is not change.after]
         replacements = _map_replacements([*_changes, *new])

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar
 import torch
 from torch import nn
 
-from .._arguments import argument, as_int
+from .._arguments import argument, as_bool, as_int
 from .._devices import DeviceLike
 from .._replicas import check_source
 from .._torch_private import exclude_from_compilation, has_modes_or_transforms
@@ -148,8 +148,7 @@ class KeptReplicas(Wrapper[T]):
             limit = as_int("in_flight", in_flight)
         if limit < 1:
             raise ValueError(f"in_flight is {limit}, and must be at least 1")
-        with argument("ordered"):
-            ordered = bool(ordered)
+        ordered = as_bool("ordered", ordered)
         with argument("batches"):
             return self._map(iter(batches), limit, ordered)
 

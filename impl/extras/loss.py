@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .._arguments import argument, as_int
+from .._arguments import as_int
 from .._containers import SplitAlong, format_path
 from .._devices import DeviceLike
 from .._inputs import InputLeaves
@@ -73,20 +73,16 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         reduction: str = "mean",
         **options: Any,
     ) -> None:
-        with argument("module"):
-            if not isinstance(module, nn.Module):
-                raise TypeError(f"module must be a Module, not {type(module).__name__}")
-        with argument("criterion"):
-            _check_criterion(criterion)
-        with argument("reduction"):
-            if reduction not in ("mean", "sum", "none"):
-                raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+        if not isinstance(module, nn.Module):
+            raise TypeError(f"module must be a Module, not {type(module).__name__}")
+        _check_criterion(criterion)
+        if reduction not in ("mean", "sum", "none"):
+            raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         options = {"scalar_warning": False, **options}
         super().__init__(module, device_ids, output_device, dim, **options)
-        with argument("criterion"):
-            self.criterion = criterion
-            if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
-                criterion.to(self.src_device_obj)
+        self.criterion = criterion
+        if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
+            criterion.to(self.src_device_obj)
         self._set_network(reduction)
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
@@ -305,18 +301,13 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
     """
     leaves = InputLeaves()
     dim = as_int("dim", dim)
-    with argument("inputs or dim"):
-        leaves.flatten(inputs, dim, "args")
-    for name, value in kwargs.items():
-        if name != "target":
-            with argument(f"{name} or dim"):
-                leaves.flatten(value, dim, f"kwargs[{name!r}]")
+    leaves.flatten(inputs, dim, "args")
+    leaves.flatten({k: v for k, v in kwargs.items() if k != "target"}, dim, "kwargs")
     # Each replica gets one row of an input with as many rows as there are devices.
     others = [leaf for leaf in leaves.splits if not has_one_row_per_device(leaf, device_count)]
     of_inputs = others or [*leaves.splits]
     leaves.splits.clear()
-    with argument("target or dim"):
-        leaves.flatten(kwargs["target"], dim, "target")
+    leaves.flatten(kwargs["target"], dim, "target")
     split = of_inputs + leaves.splits
     for leaf in split:
         if leaf.extent != split[0].extent:

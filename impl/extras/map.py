@@ -7,7 +7,6 @@ from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
-from .._arguments import argument
 from .._compiled import has_compiled_code
 from .._devices import DeviceId, as_device_or_current, current_stream_by_device, is_cpu
 from .._errors import CapturedError, reraise
@@ -148,8 +147,7 @@ def _batch_beginner(
 ) -> Generator[None]:
     source, end = iter(batches), object()
     for number in count():
-        with argument("batches"):
-            batch = next(source, end)
+        batch = next(source, end)
         if batch is end:
             return
         pool.begin(number, batch, find_replicas())

@@ -25,7 +25,7 @@ from impl_tests import forks
 from spec_tests.harness.environment.target import Target
 
 from .calls import prepare, tensors_in
-from .cases import CASES, Case
+from .cases import CASES, NAMES, Case
 from .cases_of_impl import CASES_OF_IMPL
 from .state import find_changes, read_state
 from .trial import TIME_IS_UP
@@ -123,7 +123,10 @@ def _try_value(
         verdict, detail = "accepted", ""
     except Exception as error:
         (argument,) = replaced
-        verdict, detail = _judge(error, case.names.get(argument, argument)), describe(error)
+        verdict, detail = (
+            _judge(error, case.names.get(argument, NAMES.get(argument, argument))),
+            describe(error),
+        )
     except BaseException as error:
         verdict, detail = "no Exception", describe(error)
     changes = [*find_changes(before, read_state())]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from impl_tests.stress.sharing import create_tensor
 from spec_tests.harness.environment.target import Target
 
-__all__ = ["CASES", "DEVICES", "INPUTS", "Case", "call_replicate", "net", "pair", "x"]
+__all__ = ["CASES", "NAMES", "Case", "call_replicate", "net", "pair", "x"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Case:
         call: A function that calls the public function of a target with keyword arguments. It also
             runs modules that the public function returns.
         arguments: A function that returns new valid arguments.
-        names: For arguments that errors call by another name: a regular expression.
+        names: For arguments that ``NAMES`` does not fit: a regular expression.
     """
 
     call: Callable[..., Any]
@@ -75,44 +75,37 @@ def pair() -> list[Tensor]:
     return [x(0), x(1)]
 
 
-#: torch.nn.parallel and PyTorch call these arguments devices in errors.
-DEVICES = {
+#: Name of an argument -> a regular expression for its names in errors.
+NAMES = {
     name: rf"{name}|device|devices"
     for name in ("devices", "target_gpus", "target_device", "destination")
 } | {
-    # DataParallel passes its devices to scatter and gather.
+    # DataParallel passes its devices to scatter and gather, and its module to replicate.
     "device_ids": "device_ids|device|devices|target_gpus",
     "output_device": "output_device|device|target_device",
+    "module": "module|network",
+    # DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
+    **dict.fromkeys(
+        ["input", "inputs", "kwargs", "module_kwargs"],
+        "inputs?|args|kwargs|module_kwargs|tensors?|view",
+    ),
+    "outputs": "outputs?|tensors?",
+    "out": "out|output|devices",  # Without `out`, devices are missing.
+    "tensor": "tensors?",
+    "tensors": "tensors?",
+    "chunk_sizes": "chunk.sizes?|split_sizes",
+    "dim": "dim|Dimension",
+    # Of Functions.
+    "first": "inputs?|grads|tensors?",
+    "second": "inputs?|grads|tensors?",
 }
-#: DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
-INPUTS = dict.fromkeys(
-    ["input", "inputs", "kwargs", "module_kwargs"], "input|inputs|args|kwargs|module_kwargs"
-)
-
-#: The method ``apply`` of a Function names the index of some wrong arguments.
-_OF_FUNCTIONS = {
-    name: rf"{pattern}|args"
-    for name, pattern in {
-        **DEVICES,
-        "num_inputs": "num_inputs",
-        "dim": "dim",
-        "chunk_sizes": "chunk_sizes|split_sizes",
-        # The simulator has no views of sparse tensors.
-        "input": "input|inputs|CPU tensors|aten::view",
-        "first": "inputs|grads|CPU tensors",
-        "second": "inputs|grads|CPU tensors",
-    }.items()
-}
-#: DataParallel passes its module to ``replicate`` as ``network``.
-MODULE = {"module": "module|network"}
 
 #: Name of a public function -> its case.
 CASES: dict[str, Case] = {
-    "DataParallel": Case(_construct, _construct_arguments, DEVICES | MODULE),
+    "DataParallel": Case(_construct, _construct_arguments),
     "DataParallel.forward": Case(
         lambda target, **inputs: target.data_parallel.DataParallel(net(), [0, 1])(**inputs),
         lambda: {"input": x()},
-        INPUTS,
     ),
     "data_parallel": Case(
         _of("data_parallel", "data_parallel"),
@@ -124,7 +117,6 @@ CASES: dict[str, Case] = {
             "dim": 0,
             "module_kwargs": {"input": x()},
         },
-        DEVICES | INPUTS | MODULE,
     ),
     "parallel_apply": Case(
         _of("parallel_apply", "parallel_apply"),
@@ -134,30 +126,25 @@ CASES: dict[str, Case] = {
             "kwargs_tup": ({}, {}),
             "devices": [0, 1],
         },
-        DEVICES,
     ),
     "replicate": Case(
-        call_replicate, lambda: {"network": net(), "devices": [0, 1], "detach": False}, DEVICES
+        call_replicate, lambda: {"network": net(), "devices": [0, 1], "detach": False}
     ),
     "scatter": Case(
         _of("scatter_gather", "scatter"),
         lambda: {"inputs": (x(),), "target_gpus": [0, 1], "dim": 0},
-        DEVICES,
     ),
     "scatter_kwargs": Case(
         _of("scatter_gather", "scatter_kwargs"),
         lambda: {"inputs": (x(),), "kwargs": {"x": x()}, "target_gpus": [0, 1], "dim": 0},
-        DEVICES | INPUTS,
     ),
     "gather": Case(
         _of("scatter_gather", "gather"),
         lambda: {"outputs": pair(), "target_device": 0, "dim": 0},
-        DEVICES | {"outputs": "outputs|output"},
     ),
     "comm.broadcast": Case(
         _of("comm", "broadcast"),
         lambda: {"tensor": x(), "devices": [0, 1], "out": None},
-        DEVICES,
     ),
     "comm.broadcast into out": Case(
         _of("comm", "broadcast"), lambda: {"tensor": x(), "out": pair()}
@@ -165,15 +152,13 @@ CASES: dict[str, Case] = {
     "comm.broadcast_coalesced": Case(
         _of("comm", "broadcast_coalesced"),
         lambda: {"tensors": [x(), x()], "devices": [0, 1], "buffer_size": 100},
-        DEVICES,
     ),
     "comm.reduce_add": Case(
-        _of("comm", "reduce_add"), lambda: {"inputs": pair(), "destination": 0}, DEVICES
+        _of("comm", "reduce_add"), lambda: {"inputs": pair(), "destination": 0}
     ),
     "comm.reduce_add_coalesced": Case(
         _of("comm", "reduce_add_coalesced"),
         lambda: {"inputs": [[x(0)], [x(1)]], "destination": 0, "buffer_size": 100},
-        DEVICES,
     ),
     "comm.scatter": Case(
         _of("comm", "scatter"),
@@ -184,17 +169,14 @@ CASES: dict[str, Case] = {
             "dim": 0,
             "streams": None,
         },
-        DEVICES | {"chunk_sizes": "chunk_sizes|split_sizes"},
     ),
     "comm.scatter into out": Case(
         _of("comm", "scatter"),
         lambda: {"tensor": x(), "dim": 0, "out": [x(0, 2), x(1, 2)]},
-        {"out": "out|devices"},  # Without `out`, devices are missing.
     ),
     "comm.gather": Case(
         _of("comm", "gather"),
         lambda: {"tensors": pair(), "dim": 0, "destination": 0},
-        DEVICES,
     ),
     "comm.gather into out": Case(
         _of("comm", "gather"), lambda: {"tensors": pair(), "dim": 0, "out": x(0, 8)}
@@ -202,21 +184,17 @@ CASES: dict[str, Case] = {
     "functions.Broadcast": Case(
         _apply("Broadcast"),
         lambda: {"target_gpus": [0, 1], "input": x()},
-        _OF_FUNCTIONS,
     ),
     "functions.ReduceAddCoalesced": Case(
         _apply("ReduceAddCoalesced"),
         lambda: {"destination": 0, "num_inputs": 1, "first": x(0), "second": x(1)},
-        _OF_FUNCTIONS,
     ),
     "functions.Scatter": Case(
         _apply("Scatter"),
         lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": x()},
-        _OF_FUNCTIONS,
     ),
     "functions.Gather": Case(
         _apply("Gather"),
         lambda: {"target_device": 0, "dim": 0, "first": x(0), "second": x(1)},
-        _OF_FUNCTIONS,
     ),
 }

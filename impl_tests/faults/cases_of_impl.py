@@ -12,7 +12,7 @@ from torch import nn
 import impl
 from spec_tests.harness.environment.target import Target
 
-from .cases import DEVICES, INPUTS, MODULE, Case, call_replicate, net, pair, x
+from .cases import Case, call_replicate, net, pair, x
 
 __all__ = ["CASES_OF_IMPL"]
 
@@ -64,9 +64,8 @@ CASES_OF_IMPL: dict[str, Case] = {
             module_attributes=True,
             cache_frozen_parameters=True,
         ),
-        {"chunk_sizes": "chunk.sizes?"},
     ),
-    "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}, INPUTS),
+    "DataParallel.hold": Case(_call_in_hold, lambda: {"input": x()}),
     "DataParallel.map": Case(_map, lambda: {"batches": [x()], "in_flight": 2, "ordered": True}),
     "DataParallelWithLoss": Case(
         lambda target, **arguments: impl.DataParallelWithLoss(**arguments)(x(), target=x()[:, :2]),
@@ -79,14 +78,14 @@ CASES_OF_IMPL: dict[str, Case] = {
             "reduction": "mean",
         },
         # The module of a replica has the criterion as a submodule.
-        {**DEVICES, **MODULE, "criterion": "criterion|module"},
+        {"criterion": "criterion|module"},
     ),
     "DataParallelWithLoss.forward": Case(
         lambda _, /, **arguments: impl.DataParallelWithLoss(net(), nn.L1Loss(), [0, 1])(
             x(), **arguments
         ),
         lambda: {"target": x()[:, :2]},
-        {"target": "target|args|kwargs"},
+        {"target": "target|args|kwargs|tensors?"},
     ),
     "SyncBatchNorm.convert_sync_batchnorm": Case(
         lambda target, module: impl.SyncBatchNorm.convert_sync_batchnorm(module),
@@ -117,26 +116,24 @@ CASES_OF_IMPL: dict[str, Case] = {
     "scatter with options": Case(
         lambda target, **options: target.scatter_gather.scatter((x(),), [0, 1], **options),
         _options(chunk_sizes=[1, 3]),
-        {"chunk_sizes": "chunk.sizes?"},
     ),
     "scatter_kwargs with options": Case(
         lambda target, **options: target.scatter_gather.scatter_kwargs(
             (x(),), {}, [0, 1], **options
         ),
         _options(chunk_sizes=[1, 3]),
-        {"chunk_sizes": "chunk.sizes?"},
     ),
     "Whole": Case(
         lambda target, value: target.scatter_gather.scatter((x(), impl.Whole(value)), [0, 1]),
         lambda: {"value": x()},
-        {"value": "inputs"},
+        {"value": "inputs|tensors?"},
     ),
     "SplitAlong": Case(
         lambda target, **arguments: target.scatter_gather.scatter(
             (x(), impl.SplitAlong(**arguments)), [0, 1]
         ),
         lambda: {"value": x(), "dim": 1},
-        {"value": "inputs"},
+        {"value": "inputs|tensors?"},
     ),
     "install": Case(_install, _options(rebind=False)),
     "distributed.DataParallel": Case(
@@ -151,7 +148,7 @@ CASES_OF_IMPL: dict[str, Case] = {
             "gather_output": True,
             "check_inputs": True,
         },
-        {"module": "module|parameter", "chunk_sizes": "chunk.sizes?"},
+        {"module": "module|parameter"},
     ),
     "distributed.data_parallel": Case(
         lambda target, **arguments: _on_one_rank().data_parallel(**arguments),
@@ -163,8 +160,7 @@ CASES_OF_IMPL: dict[str, Case] = {
             "dim": 0,
             "module_kwargs": {"input": x().cpu()},
         },
-        INPUTS
-        | {"module": "module|parameter", "module_kwargs": "module_kwargs|keywords|input|self"},
+        {"module": "module|parameter", "module_kwargs": "module_kwargs|keywords|input|self"},
     ),
     "distributed.DataParallel.part": Case(
         lambda target, value: _on_one_rank().DataParallel(net().cpu()).part(value),

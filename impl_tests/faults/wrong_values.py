@@ -14,10 +14,9 @@ import io
 import math
 import threading
 import types
-import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
-from unittest.mock import MagicMock, Mock
+from typing import Any, NamedTuple
+from unittest.mock import MagicMock
 
 import numpy as np
 import torch
@@ -26,18 +25,12 @@ from .wrong_tensors import TENSORS
 
 __all__ = ["VALUES"]
 
-#: The depth of a nested list. It is larger than the recursion limit.
-_DEPTH = 5000
 _LONG = 10**5
 
 
 class _Fields(NamedTuple):
     left: int = 0
     right: int = 1
-
-
-def _refuse(*_: Any) -> NoReturn:
-    raise LookupError("a method of the wrong value raises")
 
 
 def _object_with(**members: Any) -> object:
@@ -49,11 +42,6 @@ def _closed_generator() -> Iterator[int]:
     generator = (index for index in range(2))
     generator.close()
     return generator
-
-
-def _failing_generator() -> Iterator[int]:
-    yield 0
-    raise LookupError("the generator raises")
 
 
 def _cyclic_list() -> list[Any]:
@@ -73,17 +61,6 @@ def _cyclic_tuple() -> tuple[Any, ...]:
     outer = (inner,)
     inner.append(outer)
     return outer
-
-
-def _deep_list() -> list[Any]:
-    items: list[Any] = []
-    for _ in range(_DEPTH):
-        items = [items]
-    return items
-
-
-def _dead_proxy() -> Any:
-    return weakref.proxy(_object_with())
 
 
 def _closed_coroutine() -> Any:
@@ -133,13 +110,11 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "cyclic list": _cyclic_list,
     "cyclic dict": _cyclic_dict,
     "cyclic tuple": _cyclic_tuple,
-    "deep list": _deep_list,
     "iterator": lambda: iter([0, 1]),
     "map": lambda: map(int, "01"),
     "zip": lambda: zip([0], [1], strict=True),
     "generator": lambda: (index for index in range(2)),
     "closed generator": _closed_generator,
-    "failing generator": _failing_generator,
     "closed coroutine": _closed_coroutine,
     "object()": object,
     "Ellipsis": lambda: ...,
@@ -155,25 +130,7 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "exception": lambda: ValueError("x"),
     "exception class": lambda: KeyboardInterrupt,
     "mock": MagicMock,
-    "dead proxy": _dead_proxy,
-    "__getattr__ raises": lambda: _object_with(__getattr__=_refuse),
-    "__iter__ raises": lambda: _object_with(__iter__=_refuse),
-    "__iter__ returns 5": lambda: _object_with(__iter__=lambda self: 5),
-    "__len__ is negative": lambda: _object_with(
-        __len__=lambda self: -1, __getitem__=lambda self, index: 0 if index < 2 else _refuse()
-    ),
-    "__len__ is 2**62": lambda: _object_with(__len__=lambda self: 2**62, __getitem__=_refuse),
-    "__len__ raises": lambda: _object_with(__len__=_refuse, __getitem__=_refuse),
-    "__index__ raises": lambda: _object_with(__index__=_refuse, __int__=_refuse),
     "__index__ is 1": lambda: _object_with(__index__=lambda self: 1),
-    "__eq__ raises": lambda: _object_with(__eq__=_refuse, __hash__=object.__hash__),
-    "__hash__ raises": lambda: _object_with(__hash__=_refuse),
-    "__bool__ raises": lambda: _object_with(__bool__=_refuse),
-    "__repr__ raises": lambda: _object_with(__repr__=_refuse, __str__=_refuse),
-    "__class__ raises": lambda: _object_with(__class__=property(_refuse)),
-    "mock of Tensor": lambda: Mock(spec=torch.Tensor),
-    "mock of Module": lambda: Mock(spec=torch.nn.Module),
-    "__class__ is Module": lambda: _object_with(__class__=torch.nn.Module),
     "torch.device cpu": lambda: torch.device("cpu"),
     "torch.device sim": lambda: torch.device("sim"),
     "torch.device sim:1": lambda: torch.device("sim", 1),
