@@ -29,51 +29,6 @@ def build_blocks(num_blocks: int, width: int = WIDTH) -> nn.Module:
     )
 
 
-class Recurrent(nn.Module):
-    """A GRU cell in a loop: many small operators that depend on each other."""
-
-    def __init__(self, width: int = 32, steps: int = 60) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.cell, self.steps = nn.GRUCell(width, width), steps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the state after the last step. It has the shape of ``x``."""
-        state = torch.zeros_like(x)
-        for _ in range(self.steps):
-            state = self.cell(x, state)
-        return state
-
-
-class Filter(nn.Module):
-    """A Kalman filter: products of small matrices, and a linear system to solve for each row."""
-
-    def __init__(self, state_size: int = 4, input_size: int = 2, steps: int = 30) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.transition = nn.Parameter(
-            torch.eye(state_size) + 0.1 * torch.randn(state_size, state_size)
-        )
-        self.observation = nn.Parameter(torch.randn(input_size, state_size))
-        self.steps = steps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the state of each row after the last step. Every step observes the same ``x``."""
-        transition, observation = self.transition, self.observation
-        state_noise = 0.1 * torch.eye(len(transition))
-        input_noise = 0.1 * torch.eye(len(observation))
-        state = x.new_zeros(len(x), len(transition), 1)
-        covariance = state_noise.expand(len(x), -1, -1)
-        for _ in range(self.steps):
-            state = transition @ state
-            covariance = transition @ covariance @ transition.mT + state_noise
-            observed = observation @ covariance
-            gain = torch.linalg.solve(observed @ observation.mT + input_noise, observed).mT
-            state = state + gain @ (x[:, :, None] - observation @ state)
-            covariance = covariance - gain @ observed
-        return state[:, :, 0]
-
-
 class ScaledSum(nn.Module):
     """A module that adds the tensors in a dict and multiplies the sum by its parameter."""
 

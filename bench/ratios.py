@@ -4,16 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LEGEND", "QUIET_SHARE", "Ratio", "ratios"]
+__all__ = ["LEGEND", "Ratio", "ratios"]
 
 LEGEND = (
     "A ratio is the time of the reference divided by the time of impl; 2 means that impl takes "
     "half the time. Both are called in turn. The ratio of a run is the median over the turns. "
     "Rows with `(bytes)` compare peak memory, not time."
 )
-
-#: The least processor share (`bench.noise`) with which a ratio of times is judged.
-QUIET_SHARE = 0.95
 
 
 @dataclass(frozen=True)
@@ -26,7 +23,6 @@ class Ratio:
         low: The lower quartile of the ratios.
         high: The upper quartile of the ratios.
         floor: The least allowed ratio; None if the group has none.
-        processor_share: The share of the processors that other processes left to the benchmark.
     """
 
     group: str
@@ -34,17 +30,6 @@ class Ratio:
     low: float
     high: float
     floor: float | None
-    processor_share: float = 1.0
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether other processes used the processors too much to judge the ratio."""
-        return self.processor_share < QUIET_SHARE
-
-    @property
-    def passes(self) -> bool:
-        """Whether the ratio reaches its floor; True without a floor."""
-        return self.floor is None or self.value >= self.floor
 
 
 def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Ratio]:
@@ -69,8 +54,7 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
 def _time_ratio(
     group: str, reference: dict[str, Any], target: dict[str, Any], floor: float | None
 ) -> Ratio:
-    info = target["extra_info"]
-    pairs = info.get("pairs")
+    pairs = target["extra_info"].get("pairs")
     if pairs is None:  # The run did not call the libraries in turn.
         before, after = reference["stats"], target["stats"]
         pairs = {
@@ -78,8 +62,7 @@ def _time_ratio(
             "median": before["median"] / after["median"],
             "q3": before["q3"] / after["q1"],
         }
-    share = info.get("processor_share", 1.0)  # Older published runs did not measure it.
-    return Ratio(group, pairs["median"], pairs["q1"], pairs["q3"], floor, share)
+    return Ratio(group, pairs["median"], pairs["q1"], pairs["q3"], floor)
 
 
 def _memory_ratio(

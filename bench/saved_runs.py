@@ -29,7 +29,7 @@ TIMES = {
         "devices?": [str],
         "pairs?": dict.fromkeys(("q1", "median", "q3"), _RATIO),
         "peak_bytes?": (Number(1, 1e18), None),
-        "processor_share?": Number(0, 1),
+        "processor_share?": Number(0, 1),  # Older runs have it.
     },
     "stats": {**dict.fromkeys(("q1", "median", "q3"), _SECONDS), "rounds": int},
 }

@@ -12,8 +12,6 @@ from typing import Any
 
 from pytest_benchmark.stats import Stats
 
-from .noise import ProcessorShare
-
 __all__ = ["add_other_libraries", "time_in_turn"]
 
 _MIN_TURNS = 5
@@ -40,7 +38,6 @@ def time_in_turn(
     """
     others = {library: call for library, call in calls.items() if library != target}
     times: dict[str, list[float]] = {library: [] for library in others}
-    share = ProcessorShare()
 
     def time_others() -> None:
         for library, call in others.items():
@@ -54,7 +51,7 @@ def time_in_turn(
     turn = sum(_time(call) for call in calls.values())
     benchmark.pedantic(call_target, setup=time_others, rounds=max(_MIN_TURNS, int(seconds / turn)))
     if not benchmark.disabled:
-        benchmark.extra_info.update(_describe(target, info), processor_share=share.value)
+        benchmark.extra_info.update(_describe(target, info))
         benchmark.extra_info["others"] = [
             {"times": times[library], "extra_info": _describe(library, info)} for library in times
         ]

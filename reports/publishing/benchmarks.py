@@ -1,15 +1,15 @@
 """The page of published benchmarks: a table for each report, as Markdown."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from bench import compare, floors
-from bench.ratios import LEGEND
-from reports.publishing.benchmark_reports import BenchmarkReport
-from reports.publishing.speed import MEMORY, Row, rows
+from bench import benchmark_files, compare, floors
+from bench.ratios import LEGEND, Ratio, ratios
 from spec_tests.site.markdown import escape, format_table
 
-__all__ = ["format_page"]
+__all__ = ["MEMORY", "Row", "format_page", "load", "rows"]
 
 _HEAD = f"""\
 # Benchmarks
@@ -21,27 +21,75 @@ number for each run: the median time in ms, or the peak memory in MiB.
 """
 #: The libraries that come first in the columns.
 _FIRST = ("reference", "impl")
+#: The machine and the runs of a report, as `benchmark_files.combine` returns them.
+Data = Mapping[str, Any]
+#: Target and hardware, and the data.
+Report = tuple[Mapping[str, Any], Data]
+#: The end of the names of rows that compare peak memory.
+MEMORY = " (bytes)"
 
 
-def format_page(benches: Sequence[BenchmarkReport]) -> str:
+@dataclass(frozen=True)
+class Row:
+    """One group of benchmarks in all runs of a report.
+
+    Args:
+        group: The name of the group; it ends with ``MEMORY`` if the row compares peak memory.
+        measured: For each library: the median time in seconds, or the peak memory in bytes, of
+            each run.
+        ratios: The ratio of each run; empty if the reference or impl was not measured.
+    """
+
+    group: str
+    measured: Mapping[str, Sequence[float]]
+    ratios: Sequence[Ratio] = field(default=())
+
+
+def rows(data: Data, floor_of: Mapping[str, float]) -> list[Row]:
+    """Return the rows of a report, in the order of the benchmarks."""
+    found: dict[str, list[Ratio]] = {}
+    for run in data["runs"]:
+        for ratio in ratios(run, floor_of):
+            found.setdefault(ratio.group, []).append(ratio)
+    measured: dict[str, dict[str, list[float]]] = {}
+    for group, library, value in _measurements(data):
+        measured.setdefault(group, {}).setdefault(library, []).append(value)
+    return [Row(group, each, found.get(group, ())) for group, each in measured.items()]
+
+
+def _measurements(data: Data) -> Iterator[tuple[str, str, float]]:
+    """Yield the group, the library and the number of each measurement."""
+    for run in data["runs"]:
+        for each in run["benchmarks"]:
+            group, info = each["group"], each["extra_info"]
+            yield group, info["library"], each["stats"]["median"]
+            if "peak_bytes" in info:
+                yield f"{group}{MEMORY}", info["library"], info["peak_bytes"]
+
+
+def load(folder: Path) -> list[Report]:
+    """Return the published benchmarks in the folder of reports, ordered by path.
+
+    Raises:
+        input_files.RefusedError: A file is not valid, or contains no runs.
+    """
+    return [*map(benchmark_files.read, sorted(folder.glob("benchmarks/*/*.json")))]
+
+
+def format_page(reports: Sequence[Report]) -> str:
     """Return the page with a section for each report."""
-    return "\n".join([_HEAD, *map(_format_section, benches)])
+    return "\n".join([_HEAD, *(_format_section(about, data) for about, data in reports)])
 
 
-def _format_section(bench: BenchmarkReport) -> str:
-    date = escape(bench.data["runs"][-1]["datetime"][:10])
-    found = floors.find(floors.load(compare.FLOORS), bench.data["machine"])
-    table = _format_table(rows(bench.data, found))
-    return f"## {escape(_title_of(bench))}\n\n{date}. {_describe(bench.data)}\n\n{table}\n"
+def _format_section(about: Mapping[str, Any], data: Data) -> str:
+    release = str(data["machine"]["torch"]).partition("+")[0]
+    title = escape(f"{about['target']}, torch {release}, {about['hardware']}")
+    date = escape(data["runs"][-1]["datetime"][:10])
+    found = floors.find(floors.load(compare.FLOORS), data["machine"])
+    return f"## {title}\n\n{date}. {_describe(data)}\n\n{_format_table(rows(data, found))}\n"
 
 
-def _title_of(bench: BenchmarkReport) -> str:
-    """Return target, release of PyTorch and machine of a report."""
-    release = str(bench.data["machine"]["torch"]).partition("+")[0]
-    return f"{bench.about['target']}, torch {release}, {bench.about['hardware']}"
-
-
-def _describe(data: Mapping[str, Any]) -> str:
+def _describe(data: Data) -> str:
     """Return a sentence about the machine and the runs."""
     machine = data["machine"]
     return escape(

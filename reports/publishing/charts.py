@@ -10,7 +10,7 @@ from typing import Any
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
-from reports.publishing.speed import MEMORY, Row
+from reports.publishing.benchmarks import MEMORY, Row
 
 __all__ = ["draw_ratios"]
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reports.publishing import benchmark_reports, benchmarks
+from reports.publishing import benchmarks
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import matrix, runs
 from spec_tests.site.matrix import Matrix
@@ -22,5 +22,5 @@ def render(folder: Path) -> dict[Path, str]:
     """Return the text of each page of the results in ``folder``."""
     return {
         folder / "MATRIX.md": matrix.format_page(Matrix(clauses.load(), runs.load(folder))),
-        folder / "BENCHMARKS.md": benchmarks.format_page(benchmark_reports.load(folder)),
+        folder / "BENCHMARKS.md": benchmarks.format_page(benchmarks.load(folder)),
     }

@@ -1,12 +1,10 @@
 """Publish the verdicts of a run of the suite, or the times of several runs of the benchmarks."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bench import benchmark_files
-from bench.ratios import ratios
-from reports.publishing import charts, speed
+from reports.publishing import benchmarks, charts
 from spec_tests.site import evidence, runs
 from spec_tests.site.slugs import slug
 
@@ -37,7 +35,7 @@ def publish(
 
     Raises:
         ValueError: A file is broken or has another format, or the files come from different
-            machines or benchmarks, or a row is too noisy to judge.
+            machines or benchmarks.
     """
     suffixes = {source.suffix for source in sources}
     if suffixes == {".json"}:
@@ -52,21 +50,11 @@ def publish(
 
 def _publish_benchmarks(sources: Sequence[Path], target: str, hardware: str, folder: Path) -> Path:
     data = benchmark_files.combine(sources)
-    _refuse_noise(data["runs"])
     path = _path(folder / "benchmarks", target, data["machine"]["torch"], hardware)
     _write(path, benchmark_files.publish({"target": target, "hardware": hardware}, data))
     if hardware == CHARTED:
-        _write(path.with_suffix(".svg"), charts.draw_ratios(speed.rows(data, {})))
+        _write(path.with_suffix(".svg"), charts.draw_ratios(benchmarks.rows(data, {})))
     return path
-
-
-def _refuse_noise(all_runs: Sequence[Mapping[str, Any]]) -> None:
-    noisy = [ratio.group for run in all_runs for ratio in ratios(run, {}) if ratio.is_noisy]
-    if noisy:
-        raise ValueError(
-            f"rows too noisy to judge: {len(noisy)}, such as {noisy[0]}; other processes used the "
-            "processors: measure again on an idle machine"
-        )
 
 
 def _path(folder: Path, target: str, torch: str, hardware: str) -> Path:

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reports.publishing import benchmark_reports, benchmarks, charts, speed
+from reports.publishing import benchmarks, charts
 from reports.tests import samples
 
 
@@ -14,7 +14,7 @@ def load_report(tmp_path):
 
     def write_and_load(groups):
         samples.write_benchmark_report(tmp_path / "benchmarks" / "impl" / "a.json", groups)
-        (report,) = benchmark_reports.load(tmp_path)
+        (report,) = benchmarks.load(tmp_path)
         return report
 
     return write_and_load
@@ -23,7 +23,7 @@ def load_report(tmp_path):
 def test_table_has_a_column_for_each_library_and_a_number_for_each_run(load_report):
     groups = {"b cpu": {"impl": 1.0}, "a": {"reference": 2.0, "impl": 1.0, "impl held": 0.5}}
     report = load_report(groups)
-    report.data["runs"].append(report.data["runs"][0])
+    report[1]["runs"].append(report[1]["runs"][0])
     lines = benchmarks.format_page([report]).splitlines()
     assert "| row | reference | impl | impl held | reference / impl | quartiles | floor |" in lines
     assert "| b cpu | - | 1e+03, 1e+03 | - | - | - | - |" in lines
@@ -40,7 +40,7 @@ def test_chart_has_a_series_for_each_variant_of_impl(load_report):
             "model b cpu": {"impl": 1.0, "one device": 2.0},
         }
     )
-    chart = charts.draw_ratios(speed.rows(report.data, {}))
+    chart = charts.draw_ratios(benchmarks.rows(report[1], {}))
     texts = {each.text for each in ElementTree.fromstring(chart).iter()}
     assert {"impl", "impl held", "model a"} <= texts
     # torch.nn.parallel, with which the chart compares, does not run on the CPU.
