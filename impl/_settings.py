@@ -61,7 +61,7 @@ def pause_gc() -> Iterator[None]:
     collected either. Blocks may overlap in several threads. The first block saves whether the
     collector is enabled, and the last block to end restores this setting.
     """
-    pause = _Pause()
+    pause = object()
     try:
         _pauses.begin(pause)
         yield
@@ -73,41 +73,30 @@ def pause_gc() -> Iterator[None]:
             raise
 
 
-class _Pause:
-    """An active block of :func:`pause_gc`.
-
-    Attributes:
-        thread: The identifier of the thread that entered the block.
-    """
-
-    def __init__(self) -> None:
-        self.thread = get_ident()
-
-
 class _Pauses:
     """The active blocks of :func:`pause_gc`, in all threads."""
 
     def __init__(self) -> None:
         # A signal handler or `__del__` may begin a pause in a thread that holds the lock.
         self._lock = RLock()
-        self._active: list[_Pause] = []
+        #: For each active block: the identifier of the thread that entered it.
+        self._active: dict[object, int] = {}
         self._was_enabled = False
 
-    def begin(self, pause: _Pause) -> None:
+    def begin(self, pause: object) -> None:
         # Hold the lock during the check and the change. If the last other block ended between
         # them, the collector would stay disabled forever.
         with self._lock:
             if not self._active:
                 self._was_enabled = gc.isenabled()
-            # Append before the collector is disabled, so that `end` undoes an interrupted `begin`.
-            self._active.append(pause)
+            # Add before the collector is disabled, so that `end` undoes an interrupted `begin`.
+            self._active[pause] = get_ident()
             gc.disable()
 
-    def end(self, pause: _Pause) -> None:
+    def end(self, pause: object) -> None:
         """End a pause. A second call, after an interrupt of the first one, completes it."""
         with self._lock:
-            if pause in self._active:
-                self._active.remove(pause)
+            self._active.pop(pause, None)
             if not self._active and self._was_enabled:
                 gc.enable()
                 self._was_enabled = False
@@ -116,7 +105,7 @@ class _Pauses:
         """Remove the blocks of the parent's other threads, in a forked child."""
         self._lock = RLock()  # A thread of the parent process may have held the old lock.
         was_paused = bool(self._active)
-        self._active = [each for each in self._active if each.thread == get_ident()]
+        self._active = {key: each for key, each in self._active.items() if each == get_ident()}
         if was_paused and not self._active and self._was_enabled:
             gc.enable()
 

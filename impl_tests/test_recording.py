@@ -7,7 +7,7 @@ from torch import nn
 import impl
 from impl import _torch_private
 from impl._containers import Whole
-from impl._recording import ProfilerSpan, is_movable, move_tensors
+from impl._recording import is_movable, move_tensors
 from impl_tests.samples import Pair
 
 
@@ -68,13 +68,3 @@ def test_exclude_from_compilation_returns_a_working_function_without_dynamo(monk
         return 1
 
     assert function() == 1
-
-
-def test_a_profiler_span_ends_with_its_block():
-    span = ProfilerSpan("span")
-    with torch.profiler.profile() as profiler:
-        with span:
-            torch.ones(1)
-        torch.zeros(1)
-    events = {event.name: event.time_range for event in profiler.events()}
-    assert events["span"].end <= events["aten::zeros"].start

@@ -48,11 +48,11 @@ def pauses():
 @pytest.fixture
 def pause():
     """A pause of this thread."""
-    return _settings._Pause()
+    return object()
 
 
 def begin_in_thread(pauses):
-    call_in_thread(lambda: pauses.begin(_settings._Pause()))
+    call_in_thread(lambda: pauses.begin(object()))
 
 
 def test_forked_child_ends_the_pauses_of_other_threads(enabled, pauses):
@@ -143,7 +143,7 @@ class Handler:
     def __call__(self):
         if not self.is_handled:
             self.is_handled = True
-            pause = _settings._Pause()
+            pause = object()
             self.pauses.begin(pause)
             self.pauses.end(pause)
         return self.function()
@@ -176,7 +176,7 @@ def test_a_signal_handler_may_pause_the_collector(pauses, pause, name, is_enable
 
 def test_the_end_of_a_pause_that_did_not_begin_changes_nothing_after_a_pause(pauses, pause):
     gc.enable()
-    assert pause_in_thread(pauses, _settings._Pause())
+    assert pause_in_thread(pauses, object())
     gc.disable()
     pauses.end(pause)
     assert not gc.isenabled()
