@@ -1,11 +1,9 @@
 """impl._thread_state: transfer and restoration of state, and the count of thread-local values."""
 
 import contextvars
-import ctypes
 import gc
 import importlib
 import sys
-import sysconfig
 import threading
 import weakref
 from contextlib import ExitStack
@@ -227,19 +225,8 @@ def test_reading_the_thread_dictionary_leaks_no_reference():
     assert sys.getrefcount(entries) == before
 
 
-def test_load_c_function_returns_a_function_that_returns_none_without_pythonapi(monkeypatch):
-    monkeypatch.delattr(ctypes, "pythonapi")
-    assert _thread_state._load_c_function("PyThreadState_GetDict", ctypes.c_void_p)() is None
-
-
-def test_thread_without_a_dictionary_has_no_entries(monkeypatch):
-    monkeypatch.setattr(_thread_state, "_dict_address", lambda: None)
-    assert _thread_state._thread_dict() == {}
-    assert _thread_state._find_entry_type() is None
-
-
 def test_count_locals_counts_a_new_local_until_it_is_deleted():
-    if _thread_state._count is _thread_state._unknown_count:
+    if _thread_state.SINGLE_USE_THREADS:
         not_run("a free-threaded Python cannot count locals without stopping all threads")
     before, local = _thread_state.count_locals(), threading.local()
     local.value = True
@@ -248,22 +235,7 @@ def test_count_locals_counts_a_new_local_until_it_is_deleted():
     assert _thread_state.count_locals() == before
 
 
-def test_cpython_with_the_gil_can_count_locals():
-    cannot = sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED")
-    assert (_thread_state._count is _thread_state._unknown_count) == bool(cannot)
-    assert _thread_state._detects_new_local(_thread_state._count) == (not cannot)
-    assert _thread_state._count_references() > 0
-
-
-def test_a_count_that_does_not_grow_detects_no_new_local():
-    assert not _thread_state._detects_new_local(lambda: 1)
-    assert not _thread_state._detects_new_local(_thread_state._unknown_count)
-
-
-@pytest.mark.parametrize("counted", [True, False], ids="counted={}".format)
-def test_modules_see_no_values_of_earlier_modules(pool, monkeypatch, counted):
-    if not counted:
-        monkeypatch.setattr(_thread_state, "_count", _thread_state._unknown_count)
+def test_modules_see_no_values_of_earlier_modules(pool):
     local = threading.local()
 
     def set_value():
