@@ -10,7 +10,7 @@ A *leaf* is a node that the caller replaces by new values.
 import copy
 import dataclasses
 from collections import UserDict, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, ClassVar, Generic, TypeGuard, TypeVar
@@ -84,6 +84,9 @@ class Branch(Node):
 
     template: Any  # The original container, which is never changed.
     children: Sequence[Node]  # The nodes of the container's parts, in order.
+    #: Called with an error of :meth:`build`. It raises another error, or returns an object to use
+    #: in place of the container. None if no error is expected.
+    refuse: Callable[[Exception], Any] | None = None
 
     #: The format of the step from the container to a part, for :func:`format_path`.
     step_format: ClassVar[str] = "[{!r}]"
@@ -107,7 +110,15 @@ class Branch(Node):
         for child in self.children:
             columns.append(child.unflatten(count, pieces))
         parts = zip(*columns, strict=True) if columns else [()] * count
-        return list(map(self.build, parts))
+        return list(map(self.build if self.refuse is None else self._build_or_refuse, parts))
+
+    def _build_or_refuse(self, parts: tuple[Any, ...]) -> Any:
+        try:
+            return self.build(parts)
+        except MEMORY_ERRORS:
+            raise
+        except Exception as error:
+            return self.refuse(error)  # type: ignore[misc] # not None
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a container of the template's kind from new parts, one for each child."""

@@ -1,8 +1,9 @@
 """Flattening of nested inputs. Leaves are tensors to split and tensors to copy."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, Never
 
 import torch
 from torch import Tensor, nn
@@ -61,11 +62,10 @@ class SplitLeaf(Leaf):
         return device
 
 
-@dataclass(slots=True)
 class OtherMappingBranch(MappingBranch):
     """The node of a mapping that is not a dict. ``build`` calls its class with a dict."""
 
-    path: KeyPath = ""
+    __slots__ = ()
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -78,40 +78,25 @@ class OtherMappingBranch(MappingBranch):
             return ()
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        """Build a mapping of the template's class. Raise TypeError if the class refuses."""
-        cause = None
-        try:
-            built = MappingBranch.build(self, parts)
-            if len(built) == len(parts):
-                return built
-        except MEMORY_ERRORS:
-            raise
-        except Exception as error:
-            cause = error
-        kind = type(self.template).__name__
-        raise TypeError(
-            f"{format_path(self.path)}: a {kind} with tensors cannot be rebuilt for each replica, "
-            f"because {kind}(dict) does not return its items: pass a dict"
-        ) from cause
+        """Build a mapping of the template's class."""
+        built = MappingBranch.build(self, parts)
+        if len(built) != len(parts):
+            raise ValueError(f"it has {len(built)} items, not {len(parts)}")
+        return built
 
 
-@dataclass(slots=True)
-class RegisteredInputBranch(RegisteredBranch):
-    """The node of an object whose class is registered with ``torch.utils._pytree``."""
-
-    path: KeyPath = ""
-
-    def build(self, parts: tuple[Any, ...]) -> Any:
-        """Build an object of the template's class. Raise TypeError if its function refuses."""
-        try:
-            return RegisteredBranch.build(self, parts)
-        except MEMORY_ERRORS:
-            raise
-        except Exception as error:
-            raise TypeError(
-                f"{format_path(self.path)}: a {type(self.template).__name__} cannot be rebuilt "
-                "for each replica by its unflatten function of torch.utils._pytree"
-            ) from error
+def _refuse_to_rebuild(branch: type[Branch], kind: str, path: KeyPath, error: Exception) -> Never:
+    """Raise TypeError for a container of the class ``kind`` that cannot be rebuilt."""
+    if branch is RegisteredBranch:
+        text = (
+            "cannot be rebuilt for each replica by its unflatten function of torch.utils._pytree"
+        )
+    else:
+        text = (
+            f"with tensors cannot be rebuilt for each replica, because {kind}(dict) does not "
+            "return its items: pass a dict"
+        )
+    raise TypeError(f"{format_path(path)}: a {kind} {text}") from error
 
 
 class InputLeaves:
@@ -183,60 +168,50 @@ class InputLeaves:
         for step, part in branch.items(value):
             handler = _HANDLERS.get(type(part)) or _find_handler(part)
             children.append(handler(self, part, dim, (path, branch.step_format, step)))
-        if branch is RegisteredInputBranch or children or value:
+        if branch is RegisteredBranch or children or value:
             return branch(value, children)
         return Constant(value)
 
     def _flatten_object(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a dataclass instance, or a mapping that is not a dict.
+        """Flatten a dataclass instance, a mapping that is not a dict, or a registered object.
 
-        Return a constant if it has no tensors and no markers.
+        Return a constant if no replica needs an object of its own.
         """
         if id(value) in self._open:
             return Constant(value)  # The object contains itself.
-        before, is_outermost = self._count(), not self._open
-        self._open.add(id(value))
-        try:
-            node = self._flatten_container(value, dim, path)
-        except RecursionError:
-            # As in torch.nn.parallel, pass deeply nested objects without tensors by reference.
-            if not is_outermost or self._count() > before:
-                raise
-            return Constant(value)
-        finally:
-            self._open.remove(id(value))
-        if isinstance(node, OtherMappingBranch):
-            node.path = path
-        return node if self._count() > before else Constant(value)
-
-    def _flatten_registered(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        if id(value) in self._open:
-            return Constant(value)  # The object contains itself.
         num_splits, num_copied, num_markers = len(self.splits), len(self.copied), self.num_markers
+        is_outermost = not self._open
         self._open.add(id(value))
         try:
             node: Any = self._flatten_container(value, dim, path)
+        except RecursionError:
+            # As in torch.nn.parallel, pass deeply nested objects without tensors by reference.
+            if not is_outermost or len(self.splits) > num_splits or len(self.copied) > num_copied:
+                raise
+            return Constant(value)
         finally:
             self._open.remove(id(value))
         leaves: list[SplitLeaf | CopiedLeaf] = [
             *self.splits[num_splits:],
             *self.copied[num_copied:],
         ]
-        has_markers = self.num_markers > num_markers
-        if (
-            self._only_device
-            and not has_markers
-            and all(leaf.device == self._only_device for leaf in leaves)
-        ):
+        if self.num_markers == num_markers and not self._needs_copies(node, leaves):
             del self.splits[num_splits:], self.copied[num_copied:]
             return Constant(value)
-        node.path = path
-        return node  # type: ignore[no-any-return] # a RegisteredInputBranch
+        if not isinstance(node, FieldsBranch):
+            node.refuse = partial(_refuse_to_rebuild, type(node), type(value).__name__, path)
+        return node  # type: ignore[no-any-return] # a Branch
+
+    def _needs_copies(self, node: Node, leaves: Sequence[SplitLeaf | CopiedLeaf]) -> bool:
+        """Return whether each replica needs an object of its own, with these leaves."""
+        if not isinstance(node, RegisteredBranch):
+            return bool(leaves)
+        return not self._only_device or any(leaf.device != self._only_device for leaf in leaves)
 
     def _flatten_tensor_dict(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         if dim is None or not value.batch_size:
             is_opaque = pytree_node(type(value)) is None  # For example, a stack of strings.
-            return Constant(value) if is_opaque else self._flatten_registered(value, dim, path)
+            return Constant(value) if is_opaque else self._flatten_object(value, dim, path)
         size = list(value.batch_size)
         if not -len(size) <= dim < len(size):
             raise IndexError(f"{format_path(path)} has the batch_size {size}, but no dim {dim}")
@@ -257,10 +232,6 @@ class InputLeaves:
     def _add_copied(self, tensor: Tensor) -> CopiedLeaf:
         self.copied.append(CopiedLeaf(tensor))
         return self.copied[-1]
-
-    def _count(self) -> int:
-        """Return the number of leaves and markers found so far."""
-        return len(self.splits) + len(self.copied) + self.num_markers
 
 
 def _check_layout(tensor: Tensor, dim: int, path: KeyPath) -> None:
@@ -316,9 +287,7 @@ def _find_handler(value: object) -> _Handler:
         return InputLeaves._flatten_constant
     if is_tensor_dict(value):
         return InputLeaves._flatten_tensor_dict
-    if is_registered(value):
-        return InputLeaves._flatten_registered
-    if is_dataclass_instance(value) or isinstance(value, Mapping):
+    if is_registered(value) or is_dataclass_instance(value) or isinstance(value, Mapping):
         return InputLeaves._flatten_object
     if any((kind.__module__, kind.__name__) == _CACHE for kind in type(value).__mro__):
         return InputLeaves._flatten_cache
@@ -327,7 +296,7 @@ def _find_handler(value: object) -> _Handler:
 
 def _find_branch(value: object) -> type[Branch]:
     if is_registered(value) or is_tensor_dict(value):
-        return RegisteredInputBranch
+        return RegisteredBranch
     if is_named_tuple(value):
         return NamedTupleBranch
     for kind, branch in BRANCHES.items():

@@ -8,6 +8,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -67,41 +68,12 @@ class _MakeNamedTupleBranch(NamedTupleBranch):
 
 
 class _IterableBranch(Branch):
-    """The node of an iterable of another class. ``build`` passes this class a tuple of the parts.
-
-    ``template`` is the sequence of the iterables of all replicas. If the class raises an error,
-    ``build`` returns a list of these iterables.
-    """
+    """The node of an iterable of another class, to which ``build`` passes a tuple of the parts."""
 
     __slots__ = ()
 
     def build(self, parts: tuple[Any, ...]) -> Any:
-        try:
-            return type(self.template[0])(parts)
-        except MEMORY_ERRORS:
-            raise
-        except Exception as error:
-            _warn_not_gathered(self.template, "be built from joined parts", error)
-            return list(self.template)
-
-
-class _RegisteredOutputBranch(RegisteredBranch):
-    """The node of objects whose class is registered with ``torch.utils._pytree``.
-
-    ``template`` is the sequence of the objects of all replicas. If the function that unflattens
-    them raises an error, ``build`` returns a list of these objects.
-    """
-
-    __slots__ = ()
-
-    def build(self, parts: tuple[Any, ...]) -> Any:
-        try:
-            return RegisteredBranch(self.template[0], ()).build(parts)
-        except MEMORY_ERRORS:
-            raise
-        except Exception as error:
-            _warn_not_gathered(self.template, "be unflattened", error)
-            return list(self.template)
+        return type(self.template)(parts)
 
 
 class OutputLeaves:
@@ -142,9 +114,10 @@ class OutputLeaves:
         except MEMORY_ERRORS:
             raise
         except Exception as error:
-            _warn_not_gathered(values, "be iterated over", error)
-            return self._flatten_values(values, path)
-        return _IterableBranch(values, self._flatten_container(members, path).children)
+            return Constant(_warn_not_gathered(values, "be iterated over", error))
+        children = self._flatten_container(members, path).children
+        refuse = partial(_warn_not_gathered, values, "be built from joined parts")
+        return _IterableBranch(values[0], children, refuse)
 
     def _flatten_registered(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
@@ -152,10 +125,11 @@ class OutputLeaves:
         except MEMORY_ERRORS:
             raise
         except Exception as error:
-            _warn_not_gathered(values, "be gathered", error)
-            return self._flatten_values(values, path)
+            return Constant(_warn_not_gathered(values, "be gathered", error))
         members = [[part for _, part in RegisteredBranch.items(value)] for value in values]
-        return _RegisteredOutputBranch(values, self._flatten_container(members, path).children)
+        children = self._flatten_container(members, path).children
+        refuse = partial(_warn_not_gathered, values, "be unflattened")
+        return RegisteredBranch(values[0], children, refuse)
 
     def _flatten_tensors(self, values: Sequence[Tensor], path: KeyPath) -> Node:
         return self._add_leaf(GatheredLeaf(tuple(values)))
@@ -257,7 +231,8 @@ def _check_uniform(values: Sequence[Any], path: KeyPath) -> None:
             )
 
 
-def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> None:
+def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> list[Any]:
+    """Warn of values that are not gathered. Return the list of the values of all replicas."""
     name = type(values[0]).__name__
     # Unlike `str(error)`, `format_exception_only` never raises an error.
     reason = traceback.format_exception_only(error)[-1].strip()
@@ -266,3 +241,4 @@ def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> No
         UserWarning,
         stacklevel=2,
     )
+    return list(values)
