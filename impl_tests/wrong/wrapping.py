@@ -29,7 +29,7 @@ _METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "ga
 _OWN_METHODS = ("hold", "map", "no_sync", "part", "mean", "convert_sync_batchnorm")
 #: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
 #: wrapped, not the inherited ones.
-_ADDED = ("batch_norm", "extras.loss")
+_ADDED = ("extras.batch_norm", "extras.loss")
 #: The names of the reference's private functions that other packages import.
 _LEGACY = {
     "comm": ("_get_device_index", "_handle_complex"),

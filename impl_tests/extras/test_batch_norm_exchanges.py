@@ -123,6 +123,6 @@ def test_an_error_of_the_combination_is_raised(monkeypatch):
     def fail(parts):
         raise ZeroDivisionError(len(parts))
 
-    monkeypatch.setattr(sys.modules["impl.batch_norm"], "_combine", fail)
+    monkeypatch.setattr(sys.modules["impl.extras.batch_norm"], "_combine", fail)
     with pytest.raises(ZeroDivisionError):
         parallel_apply(layers(), [torch.ones(2, 2)] * 2)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.nn import functional
 
-from ._arguments import argument, check_tensor
-from ._copies import to_device
-from ._errors import mark_consequence
-from ._threads import ModuleCall, running_call
-from ._torch_private import BatchNorm
+from .._arguments import argument, check_tensor
+from .._copies import to_device
+from .._errors import mark_consequence
+from .._threads import ModuleCall, running_call
+from .._torch_private import BatchNorm
 
 __all__ = ["SyncBatchNorm"]
 
