@@ -102,7 +102,7 @@ def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> 
         dtype=_cat_dtype(tensors),
         layout=tensors[0].layout,
         device=device,
-        memory_format=_common_memory_format(tensors),
+        memory_format=_memory_format(tensors),
     )
     return copy_into_slices(out, tensors, dim)
 
@@ -132,15 +132,12 @@ def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
     return functools.reduce(torch.promote_types, [dtypes[0], *complex_dtypes])
 
 
-def _common_memory_format(tensors: Iterable[Tensor]) -> torch.memory_format:
-    formats = {_memory_format(tensor) for tensor in tensors}
-    return formats.pop() if len(formats) == 1 else torch.contiguous_format
-
-
-def _memory_format(tensor: Tensor) -> torch.memory_format:
-    if tensor.layout is not torch.strided or not _is_channels_last(tensor):
-        return torch.contiguous_format
-    return torch.channels_last if tensor.dim() == 4 else torch.channels_last_3d
+def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
+    """Return channels-last if all ``tensors`` are, else row-major."""
+    if all(tensor.layout is torch.strided and _is_channels_last(tensor) for tensor in tensors):
+        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+        return formats[tensors[0].dim()]
+    return torch.contiguous_format
 
 
 def _is_channels_last(tensor: Tensor) -> bool:

@@ -138,11 +138,6 @@ def check_exists(device: torch.device, count: int | None = None) -> None:
         )
 
 
-def has_indices(kind: str) -> bool:
-    """Return whether devices of the type ``kind`` have indices. Apple's "mps" has none."""
-    return kind != "mps"
-
-
 def type_to_use(device: DeviceLike | None) -> str | None:
     """Return the type of ``device`` if it can be used, else the type of the accelerator.
 
@@ -267,7 +262,12 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     RuntimeError for an invalid string, and TypeError if ``device`` is an object that names no
     device.
     """
-    if type(device) is torch.device and _is_usable(device.type) and _has_index(device):
+    if (
+        type(device) is torch.device
+        and _is_usable(device.type)
+        and device.index is not None
+        and device.index >= 0
+    ):
         return device  # This is the usual case, and the checks below take longer.
     if isinstance(device, str):
         device = torch.device(device)
@@ -281,10 +281,6 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     index = None if device is None else device.index
     kind = type_to_use(device)
     return current_device(kind) if index is None else device_at(index, kind)
-
-
-def _has_index(device: torch.device) -> bool:
-    return device.index is not None and device.index >= 0
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
@@ -311,11 +307,6 @@ def current_device(kind: str | None = None) -> torch.device:
     """
     kind = kind or _require_accelerator()
     return torch.device(kind, runtime(kind).current_device_index())
-
-
-def all_devices(kind: str) -> list[torch.device]:
-    """Return all devices of the type ``kind``."""
-    return [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
 
 
 def call_on_device(
@@ -356,7 +347,8 @@ def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any
     safe here: it stores the state to restore in the stream object, so two threads with the same
     current stream would restore each other's device and stream.
     """
-    result: _R = call_on_device(stream.device, _call_on_stream, stream, function, *args)
+    streams = {stream: current_stream(stream.device)}
+    result: _R = call_on_device(stream.device, call_on_streams, streams, function, *args)
     return result
 
 
@@ -380,12 +372,6 @@ def call_on_streams(
             set_device_index(index)
 
     return call_with_setting(set_streams, [*streams], [*streams.values()], function, *args)
-
-
-def _call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
-    accelerator = runtime_of(stream.device)
-    before = accelerator.current_stream(stream.device_index)
-    return call_with_setting(accelerator.set_stream, stream, before, function, *args)
 
 
 def is_stream(value: object) -> bool:
@@ -415,11 +401,6 @@ def current_stream_by_device(
     """
     runtimes = runtimes_with_streams(devices).items()
     return {device: each.current_stream(device.index) for device, each in runtimes}
-
-
-def current_streams(kind: str | None, ordinals: Iterable[int]) -> list[torch.Stream]:
-    """Return the current streams of the devices of the type ``kind`` with these ordinals."""
-    return [*map(runtime(kind).current_stream, ordinals)]
 
 
 def set_current_streams(streams: Sequence[torch.Stream]) -> None:
@@ -574,18 +555,22 @@ def choose_devices(
                 output = _as_device_id(CPU if output_device is None else output_device)
                 as_target(output, warns=False)  # Raises RuntimeError without an accelerator.
             return Placement([CPU] * len(device_ids), output, CPU)
-    first = _first_device(module) if device_ids is None else next(iter(device_ids), None)
-    kind = type_to_use(first)
-    if kind is None or not has_indices(kind):
+    if device_ids is None:
+        parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
+        kind = type_to_use(None if parameter is None else parameter.device)
+    else:
+        kind = type_to_use(device_ids[0] if device_ids else None)
+    if kind is None or kind == "mps":  # Devices of Apple's back end have no indices.
         for device in filter(is_cpu, device_ids or ()):
             device_index(device)  # Raises ValueError.
         return None
-    devices = all_devices(kind) if device_ids is None else device_ids
+    if device_ids is None:
+        device_ids = [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
     with argument("device_ids"):
-        ids = [*map(_as_device_id, devices)]
+        ids = [*map(_as_device_id, device_ids)]
         ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
         source = device_at(ordinals[0], kind)
-    output = _as_device_id(devices[0] if output_device is None else output_device)
+    output = _as_device_id(device_ids[0] if output_device is None else output_device)
     return Placement(ids, output, source)
 
 
@@ -624,12 +609,6 @@ def warn_of_ignored_devices() -> None:
         UserWarning,
         stacklevel=level,
     )
-
-
-def _first_device(module: nn.Module | None) -> torch.device | None:
-    """Return the device of the first parameter, or None if there is no parameter."""
-    parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
-    return None if parameter is None else parameter.device
 
 
 def _as_device_id(device: DeviceLike | None) -> DeviceId:

@@ -286,7 +286,9 @@ def gather(
     _check_not_given_with_out(destination=destination)
     check_tensor("out", out)
     dim = _check_gather_inputs(tensors, dim)
-    _check_gather_output(out, cat_shape(tensors, dim))
+    shape = cat_shape(tensors, dim)
+    if list(out.shape) != shape:
+        raise RuntimeError(f"Expected out tensor to have shape {shape}, but got {list(out.shape)}")
     return copy_into_slices(out, tensors, dim)
 
 
@@ -375,29 +377,15 @@ def _check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: boo
                 "Expected all input tensors to have the same number of dimensions, but tensor at "
                 f"index {index} has {tensor.dim()} dimensions, (expected {dims})"
             )
-        _check_slice_shape(tensors, index, dim)
+        _check_dimension(tensor, index, "gather")
+        expected = list(tensors[0].shape)
+        expected[dim] = tensor.size(dim)
+        if list(tensor.shape) != expected:
+            raise RuntimeError(
+                f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, "
+                f"but expected {expected}"
+            )
     return dim
-
-
-def _check_slice_shape(tensors: Sequence[Tensor], index: int, dim: int) -> None:
-    """Check that ``tensors[index]`` has the shape of the first tensor, except along ``dim``."""
-    tensor = tensors[index]
-    _check_dimension(tensor, index, "gather")
-    expected = list(tensors[0].shape)
-    expected[dim] = tensor.size(dim)
-    if list(tensor.shape) != expected:
-        raise RuntimeError(
-            f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, "
-            f"but expected {expected}"
-        )
-
-
-def _check_gather_output(out: Tensor, shape: Sequence[int]) -> None:
-    """Check that ``out`` has the shape of the concatenated inputs."""
-    if list(out.shape) != list(shape):
-        raise RuntimeError(
-            f"Expected out tensor to have shape {list(shape)}, but got {list(out.shape)}"
-        )
 
 
 def _as_chunk_sizes(chunk_sizes: Iterable[int] | None, count: int) -> list[int] | None:

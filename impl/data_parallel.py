@@ -35,6 +35,14 @@ __all__ = ["DataParallel", "data_parallel"]
 
 T = TypeVar("T", bound=nn.Module)
 
+#: The options that are on or off, in the order of the signature, with their defaults.
+_OPTIONS = {
+    "in_turn": False,
+    "scalar_warning": True,
+    "module_attributes": False,
+    "cache_frozen_parameters": False,
+}
+
 
 class DataParallel(KeptReplicas[T]):
     """A module that computes each batch on several devices.
@@ -141,13 +149,7 @@ class DataParallel(KeptReplicas[T]):
             # Without devices any number of sizes is accepted.
             check_weights(chunk_sizes, len(self.device_ids) or None)
             self.chunk_sizes = chunk_sizes
-        if as_bool("in_turn", in_turn):
-            self.in_turn = True
-        if not as_bool("scalar_warning", scalar_warning):
-            self.scalar_warning = False
-        if as_bool("module_attributes", module_attributes):
-            self.module_attributes = True
-        self._set_cache_frozen_parameters(cache_frozen_parameters)
+        self._set_options(in_turn, scalar_warning, module_attributes, cache_frozen_parameters)
         if placement is None:
             if device_ids is not None:
                 warn_of_ignored_devices()
@@ -159,6 +161,14 @@ class DataParallel(KeptReplicas[T]):
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 
+    def _set_options(self, *values: bool) -> None:
+        """Set those of ``_OPTIONS`` that are not the defaults."""
+        for (name, default), value in zip(_OPTIONS.items(), values, strict=True):
+            if name == "cache_frozen_parameters" and value not in (False, True):
+                raise ValueError(f"{name} must be a bool, not {value!r}")
+            if as_bool(name, value) != default:
+                setattr(self, name, not default)
+
     def extra_repr(self) -> str:
         """Return the devices, and the other arguments that are not the defaults."""
         devices = self.device_ids
@@ -169,8 +179,7 @@ class DataParallel(KeptReplicas[T]):
             shown["dim"] = self.dim
         if self.chunk_sizes is not None:
             shown["chunk_sizes"] = self.chunk_sizes
-        options = ("in_turn", "scalar_warning", "module_attributes", "cache_frozen_parameters")
-        shown |= {name: value for name, value in vars(self).items() if name in options}
+        shown |= {name: value for name, value in vars(self).items() if name in _OPTIONS}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 

@@ -280,15 +280,15 @@ class Gather(Function):
         if ctx.scalars:
             chunks = [chunk[0] for chunk in chunks]
         # The gradient of a real input is real, even if another input is complex.
-        return None, None, *map(_match_complexity, chunks, ctx.complex)
+        grads = [
+            chunk.real if chunk.is_complex() and not is_complex else chunk
+            for chunk, is_complex in zip(chunks, ctx.complex, strict=True)
+        ]
+        return None, None, *grads
 
 
 def _as_devices(target_gpus: Iterable[DeviceLike | None]) -> list[torch.device]:
     return [*map(as_device_or_current, as_list("target_gpus", target_gpus))]
-
-
-def _match_complexity(grad: Tensor, is_complex: bool) -> Tensor:
-    return grad.real if grad.is_complex() and not is_complex else grad
 
 
 # mmcv, torch.distributed, and modified copies of DataParallel import this undocumented name. They

@@ -25,12 +25,6 @@ class KeptReplicas(Wrapper[T]):
 
     cache_frozen_parameters: bool = False
 
-    def _set_cache_frozen_parameters(self, value: bool) -> None:
-        if value not in (False, True):
-            raise ValueError(f"cache_frozen_parameters must be a bool, not {value!r}")
-        if value:
-            self.cache_frozen_parameters = value
-
     def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
         """Copy the module, detached if grad mode is off. A subclass may override this step.
 

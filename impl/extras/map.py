@@ -1,9 +1,8 @@
 """Replicas that compute whole batches, each on its own device."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import count
 from queue import SimpleQueue
 from typing import Any
 
@@ -106,7 +105,7 @@ def _arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 
 def map_batches(
-    batches: Iterable[Any],
+    batches: Iterator[Any],
     find_replicas: Callable[[], Sequence[Any]],
     pool: ReplicaPool,
     limit: int,
@@ -114,17 +113,20 @@ def map_batches(
     ordered: bool,
 ) -> Generator[Any]:
     """Yield the output of each of ``batches``. At most ``limit`` of them are in ``pool``."""
-    begin: Generator[None] | None = _batch_beginner(batches, find_replicas, pool)
-    taken, failure = 0, None
+    end = object()
+    begun, taken, has_ended, failure = 0, 0, False, None
     try:
         while True:
-            while begin is not None and pool.can_begin() and len(pool) < limit:
+            while not has_ended and pool.can_begin() and len(pool) < limit:
                 try:
-                    next(begin)
-                except StopIteration:
-                    begin = None
+                    batch = next(batches, end)
+                    has_ended = batch is end
+                    if not has_ended:
+                        pool.begin(begun, batch, find_replicas())
+                        begun += 1
                 except Exception as error:  # Raise it after the outputs of earlier batches.
-                    begin, failure = None, error
+                    has_ended, failure = True, error
+                batch = None  # The batch is freed when it has been computed.
             if not len(pool):
                 break
             number = taken if ordered else next(iter(pool.ended), taken)
@@ -140,16 +142,3 @@ def map_batches(
         raise
     finally:
         del failure  # Its traceback refers to this frame.
-
-
-def _batch_beginner(
-    batches: Iterable[Any], find_replicas: Callable[[], Sequence[Any]], pool: ReplicaPool
-) -> Generator[None]:
-    source, end = iter(batches), object()
-    for number in count():
-        batch = next(source, end)
-        if batch is end:
-            return
-        pool.begin(number, batch, find_replicas())
-        del batch
-        yield
