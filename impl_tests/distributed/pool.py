@@ -23,6 +23,9 @@ import torch
 CALL_TIMEOUT = 90.0
 #: Seconds that a collective may take.
 COLLECTIVE_TIMEOUT = 30.0
+#: The modules with the functions that run on ranks. The ranks are forks of a process that has
+#: imported them.
+_PRELOADED = [f"impl_tests.distributed.{name}" for name in ("failing_calls", "modes", "training")]
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Pool:
         Path(self._folder).mkdir(exist_ok=True)
         store = str(Path(self._folder) / f"store{self._generation}")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(["impl_tests.distributed.pool"])
+        context.set_forkserver_preload(_PRELOADED)
         for rank in range(self._size):
             pipe, worker_pipe = context.Pipe()
             args = rank, self._size, store, worker_pipe
