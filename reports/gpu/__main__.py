@@ -61,9 +61,7 @@ def list_steps(out: Path, accelerator: str, workers: int) -> Iterator[Step]:
         return tests(TWO, "--benchmark-max-time=0.3", file, *arguments)
 
     suite = ("spec_tests", "--deselect=spec_tests/cpp_front_end")
-    stand_ins = "spec_tests/cuda_stand_ins/tests/test_against_cuda.py"
     yield Step("suite", 200, verdicts("impl", *suite))
-    yield Step("stand-ins", 40, tests(TWO, stand_ins))
     yield Step("transfers", 50, benchmarks("transfers", "bench/bench_comm.py"))
     yield Step(
         "models", 80, benchmarks("models", "bench/bench_models.py::bench_devices", "-k", MODELS)

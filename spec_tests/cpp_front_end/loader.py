@@ -12,8 +12,8 @@ FOLDER = Path(__file__).parent / "csrc"
 #: -O0 halves the compile time. Without -fopenmp the C++ front end runs its replicas one after
 #: another.
 FLAGS = ("-O0", "-std=c++20", "-fopenmp")
-#: Flags that replace what a PyTorch build without CUDA lacks: a header, Scatter and Gather.
-WITHOUT_CUDA_FLAGS = (f"-I{FOLDER / 'without_cuda'}", "-DDEFINE_SCATTER_AND_GATHER")
+#: The flag that defines what a PyTorch build without CUDA lacks.
+WITHOUT_CUDA_FLAGS = ("-DDEFINE_SCATTER_AND_GATHER",)
 
 
 def load_extension(topology: Topology) -> ModuleType:
@@ -37,8 +37,12 @@ def load_extension(topology: Topology) -> ModuleType:
 
 
 def _load() -> ModuleType:
-    flags = (*FLAGS, *(_cuda_flags() if torch.version.cuda else WITHOUT_CUDA_FLAGS))
-    return build.load(build.Extension("cpp_front_end", "the C++ front end", FOLDER, flags))
+    more = _cuda_flags() if torch.version.cuda else WITHOUT_CUDA_FLAGS
+    headers = () if torch.version.cuda else ("without_cuda",)
+    extension = build.Extension(
+        "cpp_front_end", "the C++ front end", FOLDER, (*FLAGS, *more), headers
+    )
+    return build.load(extension)
 
 
 def _cuda_flags() -> tuple[str, ...]:

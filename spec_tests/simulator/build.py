@@ -41,16 +41,21 @@ class Extension:
         description: The subject of error messages.
         folder: The folder of the ``*.cpp`` files to compile.
         flags: Compiler options.
+        headers: Folders below ``folder`` in which the compiler searches headers.
     """
 
     name: str
     description: str
     folder: Path
     flags: tuple[str, ...] = ("-O1", "-std=c++20")
+    headers: tuple[str, ...] = ()
 
     @property
     def cache_key(self) -> str:
-        """A digest of the sources, the flags, and the versions of PyTorch and Python."""
+        """A digest of the sources, the flags, and the versions of PyTorch and Python.
+
+        Checkouts with equal sources share one library, because no path is a part of the digest.
+        """
         digest = hashlib.sha256()
         for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
             digest.update(f"{part}\n".encode())
@@ -133,6 +138,7 @@ def _build(extension: Extension, name: str, folder: Path, lock_descriptor: int) 
         "name": name,
         "sources": _write_unity_sources(sorted(extension.folder.glob("*.cpp")), folder),
         "extra_cflags": list(extension.flags),
+        "extra_include_paths": [str(extension.folder / name) for name in extension.headers],
         "build_directory": str(folder),
     }
     result = subprocess.run(

@@ -10,46 +10,31 @@ from spec_tests import cuda_stand_ins
 from spec_tests.harness.environment.topology import not_run
 
 
-def test_enable_adds_every_primitive(topology):
-    cuda_stand_ins.enable()
-    assert all(callable(getattr(torch._C, name)) for name in cuda_stand_ins.STAND_INS)
-
-
-def test_second_enable_changes_nothing(topology):
-    before = {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS}
-    cuda_stand_ins.enable()
-    assert {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS} == before
-
-
-@pytest.fixture
-def existing_primitive(topology, monkeypatch):
-    """Replace ``torch._C._gather`` for one test, and return the replacement."""
-
-    def primitive():
-        """Do nothing."""
-
+@pytest.mark.parametrize(
+    ("version", "accelerator", "is_kept"),
+    [(None, "sim", True), ("13.2", "cuda", True), ("13.2", "sim", False)],
+)
+def test_enable_replaces_only_primitives_of_a_cuda_build_on_another_accelerator(
+    topology, monkeypatch, version, accelerator, is_kept
+):
     for name, stand_in in cuda_stand_ins.STAND_INS.items():
         monkeypatch.setattr(torch._C, name, stand_in)
-    monkeypatch.setattr(torch._C, "_gather", primitive)
-    return primitive
-
-
-@pytest.mark.parametrize(("version", "accelerator"), [(None, "sim"), ("13.2", "cuda")])
-def test_enable_keeps_existing_primitives(existing_primitive, monkeypatch, version, accelerator):
+    monkeypatch.setattr(torch._C, "_gather", print)
     monkeypatch.setattr(torch.version, "cuda", version)
     monkeypatch.setattr(cuda_stand_ins, "accelerator_type", lambda: accelerator)
-    cuda_stand_ins.enable()
-    assert torch._C._gather is existing_primitive
-
-
-def test_enable_replaces_primitives_of_a_cuda_build_on_another_accelerator(
-    existing_primitive, monkeypatch
-):
-    monkeypatch.setattr(torch.version, "cuda", "13.2")
-    monkeypatch.setattr(cuda_stand_ins, "accelerator_type", lambda: "sim")
     monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
     cuda_stand_ins.enable()
-    assert torch._C._gather is cuda_stand_ins.STAND_INS["_gather"]
+    assert torch._C._gather is (print if is_kept else cuda_stand_ins.STAND_INS["_gather"])
+
+
+def test_enable_adds_missing_primitives(topology, monkeypatch):
+    for name in cuda_stand_ins.STAND_INS:
+        monkeypatch.delattr(torch._C, name)
+    monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
+    cuda_stand_ins.enable()
+    assert {name: getattr(torch._C, name) for name in cuda_stand_ins.STAND_INS} == dict(
+        cuda_stand_ins.STAND_INS
+    )
 
 
 def test_reduce_add_warns_only_about_nccl(topology):
@@ -65,7 +50,7 @@ def test_reduce_add_warns_only_about_nccl(topology):
     assert [each.category.__name__ for each in caught] == [category]
 
 
-def test_stand_in_without_an_accelerator_raises(monkeypatch):
+def test_a_stand_in_without_an_accelerator_raises(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     with pytest.raises(RuntimeError, match="no accelerator: enable the simulator"):
         cuda_stand_ins.STAND_INS["_gather"]([torch.ones(2)], 0, 0)

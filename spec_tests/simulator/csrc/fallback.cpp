@@ -386,17 +386,6 @@ TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
   m.fallback(torch::CppFunction::makeFromBoxedFunction<&fall_back<DispatchKey::NestedTensorCPU>>());
 }
 
-// sim refuses all operators on quantized tensors: CUDA has no quantized layers either.
-void reject_quantized(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, op.operator_name(), " is not implemented for the sim device: it has no quantized ",
-      "tensors");
-}
-
-TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&reject_quantized>());
-}
-
 // The CPU kernel saves tensors for backward only if an argument requires gradients. The fallback
 // passes views that never require gradients, so backward would fail. CUDA has no kernel either.
 void reject_sparse_reduce(const c10::OperatorHandle& op, c10::DispatchKeySet, Stack*) {

@@ -166,20 +166,11 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
     return tensor.layout() == c10::kStrided && !tensor.is_quantized() &&
         (tensor.device().is_cpu() || tensor.device().type() == kSim);
   };
-  const auto is_sparse = [](const at::Tensor& tensor) { return tensor.layout() == c10::kSparse; };
-  return (is_dense(self) && is_dense(from)) || (is_sparse(self) && is_sparse(from));
+  return is_dense(self) && is_dense(from);
 }
 
 at::Tensor view_as_real(const at::Tensor& self) {
   return at::native::view_as_real(faults::is_on("copied-views") ? self.clone() : self);
-}
-
-at::Tensor& copy_sparse_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
-  TORCH_CHECK(
-      self.is_sparse() && from.is_sparse(),
-      "copy_() between dense and sparse Tensors is not implemented! Found self type = ",
-      self.toString(), " and src type = ", from.toString());
-  return at::native::copy_sparse_(self, from, non_blocking);
 }
 
 }  // namespace
@@ -202,9 +193,8 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
-  m.impl("copy_", &copy_sparse_);
+  m.impl("copy_", &at::native::copy_sparse_wrapper_);
   m.impl("copy_sparse_to_sparse_", &at::native::copy_sparse_);
-  m.impl("_has_compatible_shallow_copy_type", &has_compatible_shallow_copy_type);
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {

@@ -276,15 +276,14 @@ Time tick(uint32_t index) {
   return ++stream.clock[index];
 }
 
-// Returns whether the memory may be freed after `access`: `access` ran on the allocating stream or
-// on a recorded stream, or is ordered before `clock`, the clock of the allocating stream.
+// Returns whether the memory may be freed after `access`: `access` ran on a recorded stream, or is
+// ordered before `clock`, the clock of the allocating stream.
 bool is_safe_to_free(
     const AllocationState& allocation, const Access& access, const Clock& clock) {
   const auto& stream = streams[access.stream];
-  const bool same_device = stream.device == allocation.device;
   const auto& recorded = allocation.recorded_streams;
-  return (same_device && stream.id == allocation.stream) || is_ordered_before(access, clock) ||
-      (same_device &&
+  return is_ordered_before(access, clock) ||
+      (stream.device == allocation.device &&
        std::find(recorded.begin(), recorded.end(), stream.id) != recorded.end());
 }
 

@@ -24,22 +24,6 @@ def test_dirty_memory_fault_fills_new_memory(dtype):
         assert torch.empty(64, dtype=dtype, device="sim:0").cpu().ne(0).all()
 
 
-def test_devices_have_no_fault_after_the_block():
-    for name in simulator.FAULTS:
-        with simulator.fault(name, device=0):
-            pass
-    assert torch.ones(3, device="sim:0").to("sim:1").tolist() == [1, 1, 1]
-
-
-def test_end_of_fault_restores_the_current_device():
-    with simulator.fault("device-left"):
-        torch.ones(3, device="sim:0").to("sim:1")
-        assert torch.accelerator.current_device_index() == 1
-    assert torch.accelerator.current_device_index() == 0
-    torch.ones(3, device="sim:2").to("sim:1")
-    assert torch.accelerator.current_device_index() == 0
-
-
 def test_only_the_innermost_fault_is_active():
     with simulator.fault("no-memory", device=1):
         with simulator.fault("no-memory", device=2):

@@ -1,6 +1,8 @@
 """The simulated accelerator in a process: build, enable, fork and exit."""
 
+import dataclasses
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -14,8 +16,6 @@ from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.simulator import build
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
-
-FORK_ERROR = "Cannot re-initialize sim in forked subprocess"
 
 
 def run(code, **environment):
@@ -50,28 +50,18 @@ def run_in_forked_child(function):
     return text
 
 
-def test_second_enable_with_the_same_device_count_does_nothing():
+@pytest.mark.parametrize(
+    ("count", "message"),
+    [
+        (3, "sim already has 4 devices and cannot change to 3"),
+        (0, "sim can have 1 to 64 devices, not 0"),
+        (65, "sim can have 1 to 64 devices, not 65"),
+    ],
+)
+def test_enable_rejects_another_number_of_devices(count, message):
     simulator.enable(device_count=4)
-    assert torch.sim.device_count() == 4
-
-
-def test_enable_rejects_another_device_count():
-    with pytest.raises(RuntimeError, match="sim already has 4 devices and cannot change to 3"):
-        simulator.enable(device_count=3)
-
-
-@pytest.mark.parametrize("count", [0, -1, 65])
-def test_enable_rejects_out_of_range_device_count(count):
-    with pytest.raises(ValueError, match=f"sim can have 1 to 64 devices, not {count}"):
+    with pytest.raises((RuntimeError, ValueError), match=message):
         simulator.enable(device_count=count)
-
-
-@pytest.mark.parametrize(("text", "count"), [("2", 2), (None, 4)])
-def test_environment_sets_device_count(monkeypatch, text, count):
-    monkeypatch.delenv("SIM_DEVICE_COUNT", raising=False)
-    if text:
-        monkeypatch.setenv("SIM_DEVICE_COUNT", text)
-    assert simulator._device_count_from_environment() == count
 
 
 def test_enable_rejects_environment_without_number(monkeypatch):
@@ -118,37 +108,15 @@ def test_error_names_missing_ninja_and_remedy(tmp_path, monkeypatch):
         build.load()
 
 
-def test_build_searches_ninja_beside_the_interpreter(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    searched = []
-    monkeypatch.setattr(build.shutil, "which", lambda tool, path: searched.append(path))
-    with pytest.raises(RuntimeError):
-        build.load()
-    assert searched[0].split(os.pathsep)[0] == str(Path(sys.executable).parent)
-
-
-def test_cache_key_depends_on_torch_version(monkeypatch):
+def test_cache_key_depends_on_contents_and_torch_version(tmp_path, monkeypatch):
     key = build.SIMULATOR.cache_key
-    assert key == build.SIMULATOR.cache_key
+    copied = dataclasses.replace(build.SIMULATOR, folder=tmp_path / "elsewhere")
+    shutil.copytree(build.SIMULATOR.folder, copied.folder)
+    assert copied.cache_key == key
+    (copied.folder / "sim.h").write_text("")
+    assert copied.cache_key != key
     monkeypatch.setattr(torch, "__version__", "another")
     assert build.SIMULATOR.cache_key != key
-
-
-def test_lock_excludes_other_processes(tmp_path):
-    program = f"""
-    import time
-    from pathlib import Path
-    from spec_tests.simulator import build
-    with build._lock_file(Path({str(tmp_path / "lock")!r})):
-        begin = time.monotonic()
-        time.sleep(0.3)
-        print(begin, time.monotonic())
-    """
-    command = [sys.executable, "-c", textwrap.dedent(program)]
-    options = {"cwd": ROOT, "stdout": subprocess.PIPE, "text": True}
-    processes = [subprocess.Popen(command, **options) for _ in range(2)]
-    times = sorted(tuple(map(float, process.communicate()[0].split())) for process in processes)
-    assert times[0][1] <= times[1][0]
 
 
 def test_child_process_keeps_the_lock(tmp_path):
@@ -161,30 +129,17 @@ def test_child_process_keeps_the_lock(tmp_path):
     assert compiler.wait() == 0
 
 
-def test_forked_child_of_a_process_that_used_devices_raises():
+def test_forked_child_computes_on_the_cpu_only():
     x = torch.ones(3, device="sim:1")
-    uses = {
-        "operator": lambda: x + 1,
-        "memory": lambda: torch.empty(1, device="sim:0"),
-        "copy": lambda: x.cpu(),
-        "read": lambda: x[0].item(),
-        "device": lambda: torch.sim.set_device(1),
-        "stream": lambda: torch.Stream("sim:0"),
-    }
-    raised = {name: run_in_forked_child(use) for name, use in uses.items()}
-    assert [name for name, text in raised.items() if FORK_ERROR not in text] == []
-
-
-def test_forked_child_computes_on_the_cpu():
-    torch.ones(3, device="sim:1")
 
     def compute():
         torch.manual_seed(0)  # does not seed devices that this process cannot use
         assert torch.sim._is_in_bad_fork()
         assert not torch.sim.is_initialized()
         assert torch.ones(3).sum().item() == 3
+        x.cpu()
 
-    assert run_in_forked_child(compute) == "no error"
+    assert "Cannot re-initialize sim in forked subprocess" in run_in_forked_child(compute)
 
 
 def test_forked_child_of_a_process_that_used_no_device_can_use_devices():

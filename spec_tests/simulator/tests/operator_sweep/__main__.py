@@ -9,7 +9,7 @@ import torch
 
 from spec_tests import simulator
 
-from . import allowed_differences, database, sweep
+from . import database, sweep
 
 _SIM_DEVICES = 4
 
@@ -20,13 +20,12 @@ def main(arguments: list[str]) -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)  # other tests use the other cores
     simulator.enable(_SIM_DEVICES)
-    allowed = allowed_differences.load()
     counts: Counter[str] = Counter()
     problems = []
     for case in _selected_cases(options):
-        outcomes = sweep.run(case, allowed, quick=options.quick)
+        outcomes = sweep.run(case, quick=options.quick)
         counts.update(outcome.verdict for outcome in outcomes)
-        problem = allowed.find_problem(case.operator, case.dtype, outcomes)
+        problem = sweep.find_problem(case.operator, outcomes)
         if problem:
             problems.append(f"{case.operator} [{case.dtype}] {problem}")
             print(problems[-1], flush=True)

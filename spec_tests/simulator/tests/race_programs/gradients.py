@@ -10,7 +10,6 @@ from .program import (
     empty,
     grad_of,
     new_stream,
-    pinned_tensor,
     race_program,
 )
 
@@ -33,20 +32,6 @@ def gradient_is_ready_on_stream_that_called_backward(correct: bool) -> Tensor:
     return grad_of(leaf)
 
 
-@race_program("backward")
-def backward_waits_for_stream_that_called_it(correct: bool) -> Tensor:
-    leaf, side = _make_leaf(), new_stream(0)
-    result = leaf * 1
-    with side:
-        grad = copy_to(0)
-        if correct:
-            torch.autograd.backward(result, grad)
-    if not correct:
-        torch.autograd.backward(result, grad)
-    current_stream(0).wait_stream(side)
-    return grad_of(leaf)
-
-
 @race_program("backward", late_copies=False)
 def stream_waits_for_forward_on_side_stream_before_backward(correct: bool) -> Tensor:
     leaf, side = _make_leaf(), new_stream(0)
@@ -58,18 +43,6 @@ def stream_waits_for_forward_on_side_stream_before_backward(correct: bool) -> Te
     if correct:
         current_stream(0).wait_stream(side)
     torch.autograd.backward(result * 1)
-    return grad_of(leaf)
-
-
-@race_program("backward")
-def backward_across_devices_waits_for_saved_tensor(correct: bool) -> Tensor:
-    leaf, side = _make_leaf(), new_stream(1)
-    with side:
-        weights = copy_to(1)
-    if correct:
-        current_stream(1).wait_stream(side)
-    weights.record_stream(current_stream(1))
-    torch.autograd.backward((leaf.to(device(1)) * weights).sum())
     return grad_of(leaf)
 
 
@@ -89,15 +62,3 @@ def side_stream_in_hook_waits_for_gradient(correct: bool) -> Tensor:
     torch.autograd.backward((leaf * weights).sum())
     side.synchronize()
     return result
-
-
-@race_program("backward", late_copies=False)
-def saved_tensor_is_not_overwritten_on_another_stream(correct: bool) -> Tensor:
-    leaf, weights, side = _make_leaf(), copy_to(0), new_stream(0)
-    result = (leaf * weights).sum()
-    side.wait_stream(current_stream(0))
-    with current_stream(0) if correct else side:
-        weights.data.copy_(pinned_tensor(), non_blocking=True)
-    weights.record_stream(side)
-    torch.autograd.backward(result)
-    return grad_of(leaf)

@@ -6,12 +6,10 @@ from torch import Tensor
 from .program import (
     copy_to,
     current_stream,
-    device,
     empty,
     new_stream,
     pinned_tensor,
     race_program,
-    run_in_thread,
 )
 
 
@@ -23,19 +21,6 @@ def memory_read_on_side_stream_is_recorded_on_that_stream(correct: bool) -> Tens
         data.record_stream(side)
     del data
     return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def memory_of_side_stream_is_recorded_on_the_current_stream_that_reads_it(correct: bool) -> Tensor:
-    side, result = new_stream(0), empty(0)
-    with side:
-        data = copy_to(0)
-    current_stream(0).wait_stream(side)
-    result.copy_(data)
-    if correct:
-        data.record_stream(current_stream(0))
-    del data
-    return result
 
 
 @race_program("record_stream")
@@ -68,36 +53,6 @@ def memory_is_freed_after_host_waits_for_the_reader(correct: bool) -> Tensor:
 
 
 @race_program("record_stream")
-def memory_used_only_on_its_own_stream_needs_no_record_stream(correct: bool) -> Tensor:
-    side = new_stream(0)
-    with current_stream(0) if not correct else side:
-        data = copy_to(0)
-    result = _read_on(side, data)
-    del data
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def source_of_peer_copy_on_its_own_stream_needs_no_record_stream(correct: bool) -> Tensor:
-    data, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with current_stream(0) if correct else side:
-        received = data.to(device(1), non_blocking=True)
-    del data
-    return received
-
-
-@race_program("views")
-def recording_one_view_records_whole_memory(correct: bool) -> Tensor:
-    data, side = copy_to(0), new_stream(0)
-    result = _read_on(side, data)
-    if correct:
-        data[:1].record_stream(side)
-    del data
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
 def resize_frees_memory(correct: bool) -> Tensor:
     data, side = copy_to(0), new_stream(0)
     result = _read_on(side, data)
@@ -105,20 +60,6 @@ def resize_frees_memory(correct: bool) -> Tensor:
         current_stream(0).wait_stream(side)
     data.resize_(64)
     return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def prefetched_batch_is_recorded_on_the_stream_that_reads_it(correct: bool) -> Tensor:
-    side, result = new_stream(0), empty(0)
-    for _ in range(3):
-        with side:
-            batch = copy_to(0)
-        current_stream(0).wait_stream(side)
-        result.copy_(batch)
-        if correct:
-            batch.record_stream(current_stream(0))
-        del batch
-    return result
 
 
 @race_program("streams", late_copies=False)
@@ -132,30 +73,6 @@ def first_use_of_memory_waits_for_earlier_work_of_its_stream(correct: bool) -> T
     with side:
         result.copy_(pinned_tensor(), non_blocking=True)
     result.record_stream(side)
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def freed_memory_returns_to_its_stream_not_to_the_current_stream(correct: bool) -> Tensor:
-    side, result = new_stream(0), empty(0)
-    with side if correct else current_stream(0):
-        data = copy_to(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result.copy_(data)
-        del data
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def memory_freed_by_another_thread_is_recorded(correct: bool) -> Tensor:
-    tensors, side, result = [copy_to(0)], new_stream(0), empty(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result.copy_(tensors[0])
-    if correct:
-        tensors[0].record_stream(side)
-    run_in_thread(tensors.clear)
     return _synchronize_and_return(side, result)
 
 

@@ -1,9 +1,5 @@
 """Work that several threads enqueue."""
 
-import queue
-import threading
-
-import torch
 from torch import Tensor
 
 from .program import copy_to, current_stream, empty, new_stream, race_program, run_in_thread
@@ -39,22 +35,6 @@ def host_wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
     return results[0]
 
 
-@race_program("thread-streams")
-def new_thread_starts_on_default_stream(correct: bool) -> Tensor:
-    side, results = new_stream(0), []
-    with side:
-        copied = copy_to(0)
-
-    def work() -> None:
-        with side if correct else current_stream(0):
-            results.append(empty(0).copy_(copied, non_blocking=True))
-            current_stream(0).synchronize()
-
-    run_in_thread(work)
-    copied.record_stream(current_stream(0))
-    return results[0]
-
-
 @race_program("model")
 def two_threads_on_one_stream_are_ordered(correct: bool) -> Tensor:
     first, second, copied = new_stream(0), new_stream(0), []
@@ -72,40 +52,3 @@ def two_threads_on_one_stream_are_ordered(correct: bool) -> Tensor:
     run_in_thread(read)
     copied[0].record_stream(second)
     return copied[1]
-
-
-@race_program("streams")
-def thread_waits_for_event_of_other_thread(correct: bool) -> Tensor:
-    side, copied, events = new_stream(0), [], []
-
-    def fill() -> None:
-        with side:
-            if not correct:
-                events.append(side.record_event())
-            copied.append(copy_to(0))
-            events.append(side.record_event())
-
-    run_in_thread(fill)
-    current_stream(0).wait_event(events[0])
-    copied[0].record_stream(current_stream(0))
-    return copied[0]
-
-
-@race_program("stream-calls")
-def queue_consumer_waits_for_event_of_producer(correct: bool) -> Tensor:
-    handover: queue.Queue[tuple[Tensor, torch.Event]] = queue.Queue()
-    side = new_stream(0)
-
-    def produce() -> None:
-        with side:
-            copied = copy_to(0)
-            handover.put((copied, side.record_event()))
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    copied, event = handover.get()
-    if correct:
-        current_stream(0).wait_event(event)
-    thread.join()
-    copied.record_stream(current_stream(0))
-    return copied

@@ -57,16 +57,18 @@ def two_streams_read_same_bytes(correct: bool) -> Tensor:
     return result
 
 
-@race_program("model")
-def view_shares_memory_of_base(correct: bool) -> Tensor:
-    base, data, side = empty(0, 8), copy_to(0), new_stream(0)
+@race_program("model", late_copies=False)
+def write_to_a_part_keeps_the_record_of_the_rest(correct: bool) -> Tensor:
+    result, side = empty(0), new_stream(0)
     side.wait_stream(current_stream(0))
     with side:
-        tail = base[6 if correct else 5 :]
-        tail.copy_(torch.zeros(3).pin_memory()[: len(tail)], non_blocking=True)
-    base[2:6].copy_(data)
+        result.copy_(pinned_tensor(), non_blocking=True)
+        result[1:2].fill_(NUMBERS[1])
+    if correct:
+        current_stream(0).wait_stream(side)
+    last = result[2:] * 1
     current_stream(0).wait_stream(side)
-    return base[2:6]
+    return torch.cat([result[:2], last])
 
 
 @race_program("model")
@@ -95,34 +97,6 @@ def second_writer_waits_for_first(correct: bool) -> Tensor:
     return result
 
 
-@race_program("model", late_copies=False)
-def two_streams_write_real_and_imaginary_parts(correct: bool) -> Tensor:
-    numbers = empty(0, 4, 2)
-    first, second, complex_numbers = new_stream(0), new_stream(0), torch.view_as_complex(numbers)
-    for side in (first, second):
-        side.wait_stream(current_stream(0))
-    with first:
-        complex_numbers.real.copy_(pinned_tensor(), non_blocking=True)
-    with second:
-        (complex_numbers.imag if correct else complex_numbers.real).copy_(
-            pinned_tensor(), non_blocking=True
-        )
-    return _wait_for_streams(complex_numbers.real, first, second)
-
-
-@race_program("model", late_copies=False)
-def two_streams_write_interleaved_elements(correct: bool) -> Tensor:
-    first, second, numbers = new_stream(0), new_stream(0), empty(0, 8)
-    for side in (first, second):
-        side.wait_stream(current_stream(0))
-    with first:
-        numbers[::2].copy_(pinned_tensor(), non_blocking=True)
-    with second:
-        tail = numbers[1::2] if correct else numbers[::3]
-        tail.copy_(torch.zeros(4).pin_memory()[: len(tail)], non_blocking=True)
-    return _wait_for_streams(numbers[::2], first, second)
-
-
 @race_program("model")
 def foreach_operator_waits_for_readers_of_all_tensors(correct: bool) -> Tensor:
     tensors, result, side = [copy_to(0), copy_to(0)], empty(0), new_stream(0)
@@ -133,18 +107,6 @@ def foreach_operator_waits_for_readers_of_all_tensors(correct: bool) -> Tensor:
     if correct:
         current_stream(0).wait_stream(side)
     torch._foreach_zero_(tensors)
-    return _wait_for_streams(result, side)
-
-
-@race_program("model")
-def out_argument_waits_for_its_writer(correct: bool) -> Tensor:
-    data, result, side = copy_to(0), empty(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result.copy_(torch.zeros(4).pin_memory(), non_blocking=True)
-    if correct:
-        current_stream(0).wait_stream(side)
-    torch.add(data, 0, out=result)
     return _wait_for_streams(result, side)
 
 

@@ -1,0 +1,155 @@
+"""The stand-ins: defaults, empty lists, buckets, memory formats, streams and undefined calls.
+
+``tox -e cuda-build`` compares errors and facts about tensors with the functions of a CUDA build,
+and the chapter `comm` compares values with the oracle.
+"""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from spec_tests.cuda_stand_ins import STAND_INS
+from spec_tests.strategies.tensors import counting
+
+BUFFER_SIZE = 1 << 20  # bytes
+COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
+#: For each call that ends the process of a CUDA build: the primitive, its arguments for a first
+#: device `a` with the ordinal `i`, and the text of the error.
+UNDEFINED = {
+    "coalesced-no-devices": (
+        "_broadcast_coalesced",
+        lambda a, i: ([], [], BUFFER_SIZE),
+        "needs at least one device",
+    ),
+    "scatter-out-scalar": (
+        "_scatter_out",
+        lambda a, i: (counting(()), [counting(()).to(a)], 0, None),
+        "output 0 has none",
+    ),
+    "gather-below-minus-one": (
+        "_gather",
+        lambda a, i: ([counting((2, 5)).to(a)], 0, -2),
+        "invalid device ordinal",
+    ),
+}
+
+
+def test_empty_lists_of_devices_outputs_and_tensors_return_empty_lists(topology):
+    ordinal = topology.device(0).index
+    assert STAND_INS["_broadcast"](counting((2,)).to(topology.device(0)), []) == []
+    assert STAND_INS["_broadcast_out"](counting((2,)), []) == []
+    assert STAND_INS["_broadcast_coalesced"]([], [ordinal] * 3, BUFFER_SIZE) == [[], [], []]
+
+
+@pytest.mark.parametrize("slot", [0, 1], ids=["first", "second"])
+def test_gather_defaults_to_the_current_device(topology, slot):
+    chunks = [counting((2, 5)).to(device) for device in topology.take(2)]
+    with torch.accelerator.device_index(topology.device(slot).index):
+        assert STAND_INS["_gather"](chunks, 0, None).device == topology.device(slot)
+
+
+@pytest.mark.parametrize("name", UNDEFINED)
+def test_an_undefined_call_is_refused(topology, name):
+    primitive, make, text = UNDEFINED[name]
+    with pytest.raises(RuntimeError, match=text):
+        STAND_INS[primitive](*make(topology.device(0), topology.device(0).index))
+
+
+@pytest.mark.parametrize(
+    ("formats", "is_kept"),
+    [
+        ([torch.channels_last, torch.channels_last], True),
+        ([torch.channels_last, torch.contiguous_format], False),
+        ([torch.contiguous_format, torch.channels_last], False),
+    ],
+    ids=["all", "first", "second"],
+)
+def test_result_is_channels_last_if_all_chunks_are(topology, formats, is_kept):
+    tensors = [
+        counting((2, 3, 4, 5)).to(device=topology.device(slot), memory_format=memory_format)
+        for slot, memory_format in enumerate(formats)
+    ]
+    result = STAND_INS["_gather"](tensors, 0, -1)
+    assert result.is_contiguous(memory_format=torch.channels_last) == is_kept
+
+
+def test_scattered_chunks_keep_channels_last_and_coalesced_copies_do_not(topology):
+    topology.require(distinct=2)
+    tensor = counting((4, 3, 5, 5)).to(memory_format=torch.channels_last)
+    ordinals = [device.index for device in topology.take(2)]
+    chunks = STAND_INS["_scatter"](tensor, ordinals, None, 0, None)
+    assert [chunk.is_contiguous(memory_format=torch.channels_last) for chunk in chunks] == [
+        True
+    ] * 2
+    (copy,) = _broadcast(topology, [tensor], BUFFER_SIZE)
+    assert copy.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("limit", "lengths"),
+    [(16, [2, 2, 1]), (17, [3, 2]), (0, [1] * 5), (1000, [5])],
+    ids=str,
+)
+def test_a_bucket_ends_with_the_tensor_that_reaches_the_limit(topology, limit, lengths):
+    results = _broadcast(topology, [counting((2,)) for _ in range(5)], limit)
+    assert _bucket_lengths(results) == lengths
+
+
+@pytest.mark.parametrize(("limit", "lengths"), [(32, [1, 1]), (33, [2])], ids=str)
+def test_each_sparse_value_counts_as_many_bytes_as_an_index(topology, limit, lengths):
+    # Two elements have 2 indices and 2 values. Each index and each value counts as 8 bytes, 32 in
+    # total, although a float32 value takes only 4 bytes.
+    tensors = [torch.ones(2).to_sparse() for _ in range(2)]
+    assert _bucket_lengths(_broadcast(topology, tensors, limit)) == lengths
+
+
+def test_dtypes_and_layouts_use_separate_buckets_and_keep_their_order(topology):
+    dtypes = [torch.float32, torch.int64, torch.float32, torch.float16, torch.int64]
+    tensors = [counting((2,), dtype) + 1 for dtype in dtypes]
+    sparse = torch.eye(2).to_sparse()
+    results = _broadcast(topology, [*tensors, sparse, counting((2,)), sparse], BUFFER_SIZE)
+    assert [result.dtype for result in results] == [*dtypes, *[torch.float32] * 3]
+    assert [result.is_sparse for result in results[-3:]] == [True, False, True]
+    assert _bucket_lengths(results) == [3, 2, 1, 2]
+
+
+def _broadcast(topology, tensors, limit):
+    """Broadcast to two different devices, and return the copies on the second device."""
+    topology.require(distinct=2)
+    devices = list(dict.fromkeys(topology.ordinals))[:2]
+    moved = [tensor.to(topology.device(0)) for tensor in tensors]
+    return STAND_INS["_broadcast_coalesced"](moved, devices, limit)[1]
+
+
+def _bucket_lengths(tensors):
+    """Return for each storage, in order of first use, how many tensors share it."""
+    parts = [tensor._values() if tensor.is_sparse else tensor for tensor in tensors]
+    storages = [part.untyped_storage().data_ptr() for part in parts]
+    return [storages.count(storage) for storage in dict.fromkeys(storages)]
+
+
+class RecordCopies(TorchDispatchMode):
+    """A dispatch mode that records the current device and stream of each copy."""
+
+    def __init__(self):
+        super().__init__()
+        self.copies = []
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        if func in COPIES:
+            index = torch.accelerator.current_device_index()
+            self.copies.append((index, torch.accelerator.current_stream(index)))
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_stream_stays_current_until_another_stream_is_given(topology):
+    topology.require(distinct=2)
+    first, second = sorted(set(topology.ordinals))[:2]
+    stream, other = (torch.Stream(torch.device(topology.accelerator, second)) for _ in range(2))
+    before = [torch.accelerator.current_stream(index) for index in (first, second)]
+    with torch.accelerator.device_index(first), RecordCopies() as mode:
+        arguments = [second] * 4, None, 0, [stream, None, other]
+        STAND_INS["_scatter"](torch.zeros(4), *arguments)
+        assert torch.accelerator.current_device_index() == first
+    assert mode.copies == [(second, stream), (second, stream), (second, other), (second, other)]
+    assert [torch.accelerator.current_stream(index) for index in (first, second)] == before

@@ -1,0 +1,164 @@
+"""Tensors that consist of several tensors: sparse (COO, CSR, CSC, BSR, BSC) and nested tensors.
+
+The operator sweep runs operators of sparse COO and CSR tensors.
+"""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from spec_tests import simulator
+from spec_tests.simulator.tests.agreement import DEVICE, assert_same
+
+pytestmark = [
+    pytest.mark.usefixtures("sim"),
+    # PyTorch warns once in a process, when the first tensor of a layout is created.
+    pytest.mark.filterwarnings("ignore:Sparse (CSR|CSC|BSR|BSC) tensor support is in beta"),
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly disabled"),
+    pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype"),
+]
+
+DENSE = torch.tensor([[0.0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 0, 0], [0, 4, 5, 0]])
+#: Functions that make a tensor of each layout on a device.
+LAYOUTS = {
+    # Row 0 has column 1 twice, so the tensor is not coalesced.
+    "COO": lambda device: torch.sparse_coo_tensor(
+        torch.tensor([[0, 3, 0], [1, 2, 1]], device=device),
+        torch.tensor([1.0, 2.0, 3.0], device=device),
+        (4, 4),
+    ),
+    "CSR": lambda device: DENSE.to(device).to_sparse_csr(),
+    "CSC": lambda device: DENSE.to(device).to_sparse_csc(),
+    "BSR": lambda device: DENSE.to(device).to_sparse_bsr((2, 2)),
+    "BSC": lambda device: DENSE.to(device).to_sparse_bsc((2, 2)),
+    "nested": lambda device: torch.nested.nested_tensor([DENSE[:1], DENSE[1:]], device=device),
+}
+layouts = pytest.mark.parametrize("layout", LAYOUTS)
+#: Functions that the operator sweep does not run on these layouts.
+FUNCTIONS = {
+    "COO": [
+        lambda s: s.coalesce(),
+        lambda s: s.clone().mul_(2),
+        lambda s: s.clone().zero_(),
+        lambda s: s.index_select(0, torch.tensor([3], device=s.device)),
+        lambda s: torch.ones(4, 4, device=s.device).add_(s),
+        lambda s: torch.sparse.sum(s, 1),
+    ],
+    "CSR": [
+        lambda s: s.to_sparse(),
+        lambda s: s.to_sparse_csc(),
+        lambda s: s.to_sparse_bsr((2, 2)),
+        lambda s: s.clone().mul_(3),
+        lambda s: s + s,
+        lambda s: s @ s,
+        lambda s: s.to(torch.float64),
+    ],
+    "nested": [
+        lambda n: n.to_padded_tensor(-1.0),
+        lambda n: torch.softmax(n + n, -1),
+        lambda n: nn.functional.linear(n, torch.ones(2, 4, device=n.device)),
+        lambda n: n.to(torch.float64),
+    ],
+}
+CASES = [(layout, number) for layout, each in FUNCTIONS.items() for number in range(len(each))]
+
+
+def parts(x):
+    """Return the dense tensors that the tensor consists of."""
+    if x.is_nested:
+        return x.unbind()
+    if x.layout == torch.sparse_coo:
+        return x._indices(), x._values()
+    if x.layout in (torch.sparse_csr, torch.sparse_bsr):
+        return x.crow_indices(), x.col_indices(), x.values()
+    if x.layout in (torch.sparse_csc, torch.sparse_bsc):
+        return x.ccol_indices(), x.row_indices(), x.values()
+    return (x,)
+
+
+def assert_same_parts(expected, actual, device=DEVICE):
+    assert actual.layout == expected.layout
+    assert str(actual.device) == device
+    assert actual.is_nested or actual.shape == expected.shape
+    assert actual.layout != torch.sparse_coo or actual.is_coalesced() == expected.is_coalesced()
+    for want, got in zip(parts(expected), parts(actual), strict=True):
+        assert str(got.device) == device
+        torch.testing.assert_close(got.cpu(), want)
+
+
+@pytest.mark.parametrize(("layout", "number"), CASES)
+def test_functions_agree_with_the_cpu(layout, number):
+    function, make = FUNCTIONS[layout][number], LAYOUTS[layout]
+    assert_same_parts(function(make("cpu")), function(make(DEVICE)))
+
+
+@layouts
+@pytest.mark.parametrize(
+    ("source", "destination"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
+)
+def test_copies_between_devices_share_no_memory(layout, source, destination):
+    x = LAYOUTS[layout](source)
+    y = x.to(destination)
+    for part in parts(x):
+        part.zero_()
+    assert_same_parts(LAYOUTS[layout]("cpu"), y, destination)
+
+
+@layouts
+@pytest.mark.parametrize("destination", ["cpu", DEVICE, "sim:3"])
+def test_zeros_like_creates_a_tensor_on_the_given_device(layout, destination):
+    expected = torch.zeros_like(LAYOUTS[layout]("cpu"))
+    actual = torch.zeros_like(LAYOUTS[layout](DEVICE), device=destination)
+    assert_same_parts(expected, actual, destination)
+
+
+@layouts
+def test_the_race_detector_finds_accesses_to_the_parts(layout):
+    side = torch.Stream(device=DEVICE)
+    x = LAYOUTS[layout](DEVICE)
+    with simulator.races() as found:
+        with side:
+            x.mul_(2)
+        x.clone()
+        torch.sim.synchronize(DEVICE)
+    assert found
+
+
+def test_a_compressed_tensor_is_made_of_its_parts_and_is_copied():
+    x = LAYOUTS["CSR"](DEVICE)
+    made = torch.sparse_compressed_tensor(*parts(x), x.shape, layout=x.layout, device=DEVICE)
+    copied = copy.deepcopy(x)
+    x.values().zero_()
+    assert_same_parts(LAYOUTS["CSR"]("cpu"), copied)
+    assert made.values().tolist() == [0] * 5
+
+
+def test_copying_dense_into_sparse_raises():
+    with pytest.raises(RuntimeError, match="between dense and sparse"):
+        LAYOUTS["COO"](DEVICE).copy_(DENSE.to(DEVICE))
+
+
+def test_a_sparse_embedding_is_trained_as_on_the_cpu():
+    weights = []
+    for device in ("cpu", DEVICE):
+        net = nn.Embedding(4, 2, sparse=True, _weight=torch.ones(4, 2)).to(device)
+        optimizer = torch.optim.SparseAdam(net.parameters())
+        for _ in range(2):
+            net(torch.tensor([1, 2, 1], device=device)).sum().backward()
+        optimizer.step()
+        weights += [net.weight.detach(), net.weight.grad.to_dense()]
+    assert_same(weights[:2], weights[2:])
+
+
+def test_a_padded_transformer_encoder_agrees_with_the_cpu():
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    net = nn.TransformerEncoder(layer, 2).eval()
+    x = torch.randn(3, 5, 8)
+    padding = torch.arange(5) >= torch.tensor([[5], [3], [2]])
+    with torch.inference_mode():
+        want = net(x, src_key_padding_mask=padding)
+        got = net.to(DEVICE)(x.to(DEVICE), src_key_padding_mask=padding.to(DEVICE))
+    torch.testing.assert_close(got.cpu(), want)

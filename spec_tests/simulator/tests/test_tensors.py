@@ -1,0 +1,180 @@
+"""Memory, random numbers, saving and moving of tensors and modules.
+
+The chapter `devices` checks copies, streams, events and the current device.
+"""
+
+import copy
+import io
+import pickle
+from multiprocessing.reduction import ForkingPickler
+
+import numpy
+import pytest
+import torch
+import torch.multiprocessing
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils.data import DataLoader
+
+pytestmark = pytest.mark.usefixtures("sim")
+
+ORDINAL = 2
+DEVICE = f"sim:{ORDINAL}"
+SAMPLERS = {
+    "randn": lambda device: torch.randn(20, device=device),
+    "randperm": lambda device: torch.randperm(20, device=device),
+    "binomial": lambda device: torch.binomial(*torch.full((2, 20), 0.5, device=device)),
+    "native_dropout": lambda device: torch.native_dropout(
+        torch.ones(20, device=device), 0.5, True
+    )[0],
+}
+MAP_LOCATIONS = {
+    "as saved": (None, DEVICE),
+    "cpu": ("cpu", "cpu"),
+    "current device": ("sim", "sim:0"),
+    "renamed": ({DEVICE: "sim:3"}, "sim:3"),
+}
+#: Functions that copy a module.
+DUPLICATES = {
+    "deepcopy": copy.deepcopy,
+    "pickle": lambda net: pickle.loads(pickle.dumps(net)),
+    "save": lambda net: torch.load(saved(net), weights_only=False),
+}
+
+
+@pytest.fixture
+def allocated():
+    """Return a function that returns the number of bytes allocated since the start of the test."""
+    start = torch.sim.memory_allocated(ORDINAL)
+    torch.sim.reset_peak_memory_stats(ORDINAL)
+    return lambda: torch.sim.memory_allocated(ORDINAL) - start
+
+
+def saved(value):
+    file = io.BytesIO()
+    torch.save(value, file)
+    file.seek(0)
+    return file
+
+
+def test_memory_of_a_device_is_counted_until_its_last_view_is_freed(allocated):
+    x = torch.ones(1000, device=DEVICE)
+    y = x + 1
+    assert allocated() == 8000
+    del y
+    x = x[10:]
+    assert allocated() == 4000
+    x.untyped_storage().resize_(100)
+    assert allocated() == 100
+    assert torch.accelerator.memory_allocated(ORDINAL) == torch.sim.memory_allocated(ORDINAL)
+    free, total = torch.accelerator.get_memory_info(ORDINAL)
+    assert total - free == torch.sim.memory_allocated(ORDINAL)
+
+
+def test_reset_sets_the_peak_to_the_allocated_memory(allocated):
+    base = torch.sim.memory_allocated(ORDINAL)
+    torch.empty(1000, device=DEVICE)
+    assert torch.sim.max_memory_allocated(ORDINAL) == base + 4000
+    torch.sim.reset_peak_memory_stats(ORDINAL)
+    assert torch.sim.max_memory_allocated(ORDINAL) == base
+
+
+@pytest.mark.parametrize("name", SAMPLERS)
+def test_a_device_draws_the_numbers_of_the_cpu_from_its_own_generator(name):
+    torch.manual_seed(5)
+    expected = SAMPLERS[name]("cpu")
+    torch.manual_seed(5)
+    before = torch.get_rng_state(), torch.sim.get_rng_state(0)
+    torch.testing.assert_close(SAMPLERS[name](DEVICE).cpu(), expected)
+    assert torch.get_rng_state().equal(before[0])
+    assert torch.sim.get_rng_state(0).equal(before[1])
+
+
+def test_generators_are_seeded_cloned_and_restored():
+    with torch.sim.device(ORDINAL):
+        torch.sim.manual_seed(7)
+        assert torch.sim.initial_seed() == 7
+        assert torch.sim.seed() == torch.sim.initial_seed()
+    with torch.random.fork_rng(devices=[ORDINAL], device_type="sim"):
+        inner = torch.rand(3, device=DEVICE)
+    assert torch.rand(3, device=DEVICE).equal(inner)
+    generator = torch.Generator(DEVICE).manual_seed(3)
+    clone = generator.clone_state()
+    x = torch.randn(3, device=DEVICE, generator=generator)
+    assert torch.randn(3, device=DEVICE, generator=clone).equal(x)
+
+
+def test_sampling_rejects_the_generator_of_another_device():
+    with pytest.raises(RuntimeError, match=r"Expected a 'sim:2' generator .* found 'sim:1'"):
+        torch.randn(3, device=DEVICE, generator=torch.Generator("sim:1"))
+
+
+def test_numpy_arrays_share_no_memory_with_a_device():
+    array = numpy.zeros(3)
+    x = torch.from_numpy(array).to(DEVICE)
+    array[:] = 1
+    copied = x.cpu().numpy()
+    x.fill_(2)
+    assert list(copied) == [0, 0, 0]
+
+
+def test_pinned_memory_is_host_memory():
+    for batch in DataLoader(torch.arange(4.0), batch_size=2, pin_memory=True):
+        assert batch.is_pinned()
+        assert not batch.to(DEVICE).is_pinned()
+    pageable = torch.empty_like(batch, pin_memory=False)
+    assert not pageable.is_pinned()
+    with pytest.raises(RuntimeError, match="Only dense CPU tensors can be pinned"):
+        torch.empty(1, device=DEVICE, pin_memory=True)
+
+
+@pytest.mark.parametrize("name", MAP_LOCATIONS)
+def test_a_saved_tensor_loads_on_map_location(name):
+    location, device = MAP_LOCATIONS[name]
+    x = torch.arange(12.0, device=DEVICE).reshape(3, 4)[:, 1:]
+    loaded = torch.load(saved(x), map_location=location)
+    assert (str(loaded.device), loaded.stride(), loaded.tolist()) == (device, (4, 1), x.tolist())
+
+
+@pytest.mark.parametrize("name", DUPLICATES)
+def test_a_copied_module_stays_on_the_device_and_shares_no_memory(name):
+    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to(DEVICE)
+    copied = DUPLICATES[name](net)
+    assert {str(value.device) for value in copied.state_dict().values()} == {DEVICE}
+    assert all(x.equal(y) for x, y in zip(net.parameters(), copied.parameters(), strict=True))
+    net[0].weight.detach().zero_()
+    assert copied[0].weight.any()
+
+
+@pytest.mark.parametrize("move", [lambda net: net.to(DEVICE), lambda net: net.sim().cpu()])
+@pytest.mark.parametrize("sparse", [False, True])
+def test_moving_a_module_keeps_its_parameters_and_moves_gradients(move, sparse):
+    net = nn.Embedding(4, 3, sparse=sparse)
+    net(torch.tensor([1])).sum().backward()
+    before = net.weight
+    assert move(net).weight is before
+    assert before.grad.device == before.device
+
+
+def test_packed_sequences_and_storages_can_be_moved_to_a_device():
+    packed = pack_sequence([torch.ones(3, 2), torch.ones(2, 2)])
+    assert str(packed.to(DEVICE).data.device) == DEVICE
+    assert packed.sim(1).data.device.index == 1
+    storage = torch.ones(3, device=DEVICE).untyped_storage()
+    assert bytes(storage.sim(1).cpu()) == bytes(storage.cpu())
+
+
+def test_sharing_with_other_processes_raises():
+    with pytest.raises(RuntimeError, match="only available on CPU"):
+        ForkingPickler.dumps(torch.ones(3, device=DEVICE))
+
+
+def test_the_device_module_describes_the_devices():
+    properties = torch.sim.get_device_properties(3)
+    assert torch.sim.get_device_name(3) == properties.name == "Simulated accelerator 3"
+    with torch.sim.device(None), torch.sim.device(DEVICE):
+        assert torch.sim.current_device() == ORDINAL
+        assert str(torch.ones(1).sim().device) == DEVICE
+    assert torch.sim.current_device() == 0
+    with pytest.raises(ValueError, match="expected a sim device, but got cpu"):
+        torch.sim.set_device("cpu")
