@@ -7,14 +7,12 @@ import pytest
 
 from impl_tests.changed_copy import IMPL
 from impl_tests.mutation import changes, operators
-from impl_tests.mutation.executed_lines import ExecutedLines
+from impl_tests.mutation.lines import ExecutedLines
 from impl_tests.mutation.trials import order_tests
 
 MARKERS = changes.find_changes(("_containers.py",))
 #: The name of the change that removes the decorator of the class Whole.
-NO_DATACLASS = (
-    "_containers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> @(lambda f: f)"
-)
+NO_DATACLASS = "_containers.py Whole: @dataclass(frozen=True, slots=True, eq=False) -> "
 #: Functions whose names match this pattern usually order work on devices.
 ORDERING_NAME = re.compile(
     r"wait_|synchron|record_|event|query|set_stream|on_stream", re.IGNORECASE
@@ -33,9 +31,8 @@ CHANGED_CODES = {
         "def f():\n pass\n b = 1",
         "def f():\n a()\n pass",
     ],
-    ("drop statement", "def f():\n raise E(\n  1\n )"): ["def f():\n pass"],
-    ("drop statement", 'def f(): "é"; a()'): ['def f(): "é"; pass'],
-    ("drop statement", "a()"): [],
+    ("drop statement", 'def f(): "text"; a()'): ['def f(): "text"; pass'],
+    ("drop statement", "a()\nclass B: c = 1"): [],
     ("drop context", "with a, b(1) as c, d: e"): [
         "with b(1) as c, d: e",
         "with a, b(1) as c: e",
@@ -43,8 +40,8 @@ CHANGED_CODES = {
     ("drop context", "with a(): b"): ["if True: b"],
     ("drop finally", "try: a\nfinally:\n b\n c"): ["try: a\nfinally:\n pass"],
     ("drop decorator", "@a\n@b(1)\ndef f(): c"): [
-        "@(lambda f: f)\n@b(1)\ndef f(): c",
-        "@a\n@(lambda f: f)\ndef f(): c",
+        "@b(1)\ndef f(): c",
+        "@a\ndef f(): c",
     ],
     ("drop operand", "a and b(c)"): ["b(c)", "a"],
     ("drop operand", "a or b and c or d"): [
@@ -86,12 +83,12 @@ def record(lines=(), file="_chunks.py"):
 
 @pytest.mark.parametrize(("operator", "code"), CHANGED_CODES)
 def test_each_operator_makes_its_changes(operator, code):
-    found = [
-        operators.apply_edit(code, edit)
-        for name, edit in operators.find_edits(code)
-        if name == operator
-    ]
-    assert found == CHANGED_CODES[operator, code]
+    tree, found = ast.parse(code), []
+    for name, node, new in operators.find_edits(tree):
+        if name == operator:
+            found.append(ast.unparse(operators.replaced(tree, node, new)))
+            operators.replaced(tree, new, node)
+    assert found == [ast.unparse(ast.parse(each)) for each in CHANGED_CODES[operator, code]]
 
 
 def test_each_operator_has_an_example():
@@ -122,7 +119,7 @@ def test_the_name_of_a_change_contains_the_class_around_it():
 
 
 def test_a_changed_file_compiles_and_differs_from_the_original():
-    original = (IMPL / "_containers.py").read_text()
+    original = ast.unparse(ast.parse((IMPL / "_containers.py").read_text()))
     for change in MARKERS.values():
         compile(change.text, change.file, "exec")
         assert change.text != original

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from impl_tests.mutation import trials
 from impl_tests.mutation.changes import Change, find_changes
-from impl_tests.mutation.executed_lines import record_lines
-from impl_tests.mutation.session import CollectedTests, call_with_tests
+from impl_tests.mutation.lines import record_lines
+from impl_tests.mutation.tests import CollectedTests, call_with_tests
 
 
 def main() -> int:
@@ -22,7 +22,8 @@ def main() -> int:
     --orderings, return 1 if there is one.
     """
     options = _parse_options()
-    changes = list(find_changes(tuple(options.files)).values())
+    found = find_changes(tuple(options.files))
+    changes = [change for name, change in found.items() if (options.only or "") in name]
     if options.orderings:
         selected = [change for change in changes if change.is_ordering]
     else:
@@ -44,15 +45,10 @@ def _find_detected_changes(
     """Try the selected changes and print each result; yield the changes that a test detects."""
     lines = record_lines(tests, processes=options.processes, folder=options.lines)
     print(f"{len(lines.seconds)} tests", flush=True)
-    killers: dict[Change, str | None] = {}
     for trial in trials.run(tests, lines, selected, processes=options.processes):
         print(trial, flush=True)
-        killers[trial.change] = trial.killer
-    suspects = lines.seconds.keys() & set(killers.values())
-    broken = trials.find_failing_tests(tests, suspects, processes=options.processes)
-    for name in sorted(broken):
-        print(f"fails on unchanged impl, so it detects nothing: {name}")
-    return (change for change, killer in killers.items() if killer not in {None, *broken})
+        if trial.killer is not None:
+            yield trial.change
 
 
 def _parse_options() -> argparse.Namespace:
@@ -62,6 +58,7 @@ def _parse_options() -> argparse.Namespace:
     parser.add_argument(
         "files", nargs="*", help="files of impl (default: all except impl.distributed)"
     )
+    parser.add_argument("--only", metavar="TEXT", help="try only changes with TEXT in the name")
     parser.add_argument(
         "--sample", type=int, default=300, metavar="N", help="try N changes (default: 300)"
     )

@@ -8,15 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from impl_tests.changed_copy import IMPL, write_copy
-from impl_tests.mutation.operators import (
-    ORDERING,
-    Edit,
-    apply_edit,
-    find_edits,
-    replaced_text,
-)
+from impl_tests.mutation.operators import ORDERING, find_edits, replaced
 
-__all__ = ["Change", "find_changes", "list_sources", "remove_locks"]
+__all__ = ["Change", "find_changes", "list_sources"]
 
 #: Classes of syntax-tree nodes that define a function or a class.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -33,11 +27,13 @@ class Change:
     Args:
         file: The changed file, relative to the folder of impl.
         place: The qualified name of the changed function or class; empty at module level.
-        line: The number of the first changed line.
+        line: The number of the first line of the changed node.
         operator: The name of the mutation operator.
-        before: The changed lines before the change, joined by spaces.
-        after: The changed lines after the change, joined by spaces.
-        text: The whole file after the change.
+        before: The changed lines of the node before the change, joined by spaces.
+        after: The changed lines of the node after the change, joined by spaces.
+        tree: The syntax tree of the file.
+        node: The changed node.
+        new: The node in its place.
         nth: The position of this change, from 1, among the changes with equal ``place``,
             ``before`` and ``after``.
     """
@@ -48,7 +44,9 @@ class Change:
     operator: str
     before: str
     after: str
-    text: str
+    tree: ast.Module
+    node: ast.AST
+    new: ast.AST
     nth: int = 1
 
     @property
@@ -56,6 +54,13 @@ class Change:
         """A unique name, without line numbers: edits of other functions do not change it."""
         suffix = f" [{self.nth}]" if self.nth > 1 else ""
         return f"{self.file} {self.place}: {self.before} -> {self.after}{suffix}"
+
+    @property
+    def text(self) -> str:
+        """The whole file after the change."""
+        text = ast.unparse(ast.fix_missing_locations(replaced(self.tree, self.node, self.new)))
+        replaced(self.tree, self.new, self.node)
+        return text
 
     @property
     def is_ordering(self) -> bool:
@@ -89,51 +94,31 @@ def list_sources() -> list[Path]:
 
 
 def _changes_of_file(path: Path) -> Iterator[Change]:
-    code = path.read_text(encoding="utf-8")
-    file = path.relative_to(IMPL).as_posix()
-    scope_names = _scope_names_by_line(ast.parse(code))
+    tree, file = ast.parse(path.read_text(encoding="utf-8")), path.relative_to(IMPL).as_posix()
+    places = {node: (place, line) for node, place, line in _places(tree)}
     count: Counter[tuple[str, str, str]] = Counter()
-    texts: set[str] = set()
-    for operator, edit in find_edits(code):
-        text = apply_edit(code, edit)
-        if text == code or text in texts:
-            continue
-        texts.add(text)
-        place = scope_names.get(edit.start[0], "")
-        key = place, *_changed_lines(code, text, edit)
-        count[key] += 1
-        yield Change(file, place, edit.start[0], operator, *key[1:], text, count[key])
+    for operator, node, new in find_edits(tree):
+        place, line = places[node]
+        before, after = _changed_lines(ast.unparse(node), ast.unparse(new))
+        count[place, before, after] += 1
+        nth = count[place, before, after]
+        yield Change(file, place, line, operator, before, after, tree, node, new, nth)
 
 
-def _changed_lines(code: str, changed: str, edit: Edit) -> tuple[str, str]:
-    """Return the lines of an edit before and after it, each joined by spaces."""
-    first, last = edit.start[0] - 1, edit.end[0]
-    before, after = code.splitlines(), changed.splitlines()
-    end = last + len(after) - len(before)
-    return _on_one_line(before[first:last]), _on_one_line(after[first:end])
+def _places(parent: ast.AST, place: str = "", line: int = 1) -> Iterator[tuple[ast.AST, str, int]]:
+    """Yield each node with the name of the function or class around it, and its line."""
+    for node in ast.iter_child_nodes(parent):
+        inner = f"{place}.{node.name}".lstrip(".") if isinstance(node, _SCOPES) else place
+        first = getattr(node, "lineno", line)
+        yield node, inner, first
+        yield from _places(node, inner, first)
 
 
-def _on_one_line(lines: list[str]) -> str:
-    return " ".join(line.strip() for line in lines if line.strip())
-
-
-def _scope_names_by_line(tree: ast.AST, prefix: str = "") -> dict[int, str]:
-    """Return, for each line number, the name of the innermost function or class around it."""
-    scope_names: dict[int, str] = {}
-    for node in ast.iter_child_nodes(tree):
-        name = f"{prefix}{node.name}" if isinstance(node, _SCOPES) else prefix[:-1]
-        if isinstance(node, _SCOPES):
-            first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            last = node.end_lineno or node.lineno
-            scope_names |= dict.fromkeys(range(first, last + 1), name)
-        scope_names |= _scope_names_by_line(node, f"{name}." if name else "")
-    return scope_names
-
-
-def remove_locks(code: str) -> str:
-    """Return ``code`` whose ``with`` statements acquire no lock, if they acquire only a lock."""
-    edits = [edit for _, edit in find_edits(code) if edit.text == "if True"]
-    for edit in sorted(edits, reverse=True):
-        if replaced_text(code, edit).endswith("lock"):
-            code = apply_edit(code, edit)
-    return code
+def _changed_lines(before: str, after: str) -> tuple[str, str]:
+    """Return the lines of two texts that differ, joined by spaces."""
+    left, right = before.splitlines(), after.splitlines()
+    while left and right and left[0] == right[0]:
+        del left[0], right[0]
+    while left and right and left[-1] == right[-1]:
+        del left[-1], right[-1]
+    return " ".join(map(str.strip, left)), " ".join(map(str.strip, right))

@@ -2,17 +2,16 @@
 
 import functools
 import importlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from impl_tests import forks
-from impl_tests.changed_copy import IMPL
 from impl_tests.mutation.changes import Change
-from impl_tests.mutation.executed_lines import ExecutedLines
-from impl_tests.mutation.session import CollectedTests, import_impl_from
+from impl_tests.mutation.lines import ExecutedLines
+from impl_tests.mutation.tests import CollectedTests, import_impl_from
 
-__all__ = ["Trial", "find_failing_tests", "order_tests", "run"]
+__all__ = ["Trial", "order_tests", "run"]
 
 
 @dataclass(frozen=True)
@@ -73,23 +72,6 @@ def run(
         yield Trial(change, killer, ended.seconds, f"{count}/{len(selected)}")
 
 
-def find_failing_tests(
-    tests: CollectedTests, node_ids: Iterable[str], *, processes: int
-) -> set[str]:
-    """Run each test alone in a new process on unchanged impl; return the tests that fail."""
-    jobs = (
-        forks.Job(node_id, functools.partial(_is_failing, tests, node_id))
-        for node_id in sorted(node_ids)
-    )
-    results = forks.run(jobs, processes=processes)
-    return {ended.job.subject for ended in results if ended.result is not False}
-
-
-def _is_failing(tests: CollectedTests, node_id: str, _: Path) -> bool:
-    import_impl_from(IMPL.parent)
-    return tests.first_failure([node_id]) is not None
-
-
 def _find_killer(
     tests: CollectedTests, change: Change, node_ids: Sequence[str], folder: Path
 ) -> dict[str, str | None]:
@@ -99,4 +81,5 @@ def _find_killer(
         importlib.import_module("impl")
     except Exception as error:
         return {"killer": f"the import of impl: {error!r}"}
-    return {"killer": tests.first_failure(node_ids)}
+    failed = (outcome.name for outcome in tests.run(node_ids) if outcome.failed)
+    return {"killer": next(failed, None)}

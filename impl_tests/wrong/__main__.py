@@ -12,9 +12,8 @@ from typing import Any
 
 from impl_tests.wrong import TABLE, Perturbation, facts, load, state
 from impl_tests.wrong.call_log import CallLog
-from impl_tests.wrong.jobs import EndedJob, Job, Step
 from impl_tests.wrong.kinds import KINDS
-from impl_tests.wrong.runs import CHAPTERS, Suite, collect
+from impl_tests.wrong.runs import CHAPTERS, EndedJob, Job, Step, Suite, collect
 from spec_tests.harness.conformance import clauses
 
 #: The number of tests whose calls one process records.

@@ -1,43 +1,84 @@
-"""Run tests of the suite with perturbations, in processes forked after one collection.
+"""Run tests of the suite with perturbations, in processes forked after one collection."""
 
-The process that collects the tests does not use the accelerator, so that it may fork.
-"""
-
-import gc
 import importlib
 import os
 import sys
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.runner import runtestprotocol
 
-from impl_tests import forks
+from impl_tests import collected, forks
 from impl_tests.wrong import DEVICES, FAULT, state, wrapping
-from impl_tests.wrong.jobs import EndedJob, Job
 from impl_tests.wrong.kinds import OTHER_SIGNATURE
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import verdict_of, worse_verdict
 
-__all__ = ["CHAPTERS", "Suite", "collect"]
+__all__ = ["CHAPTERS", "EndedJob", "Job", "Step", "Suite", "collect"]
 
-ROOT = Path(__file__).resolve().parents[2]
 TARGET = "impl_tests.wrong.target"
 #: The tests of a target in Python.
 CHAPTERS = (
-    *(f"spec_tests/{name}" for name in clauses.CHAPTERS if name != "cpp_front_end"),
+    *collected.CHAPTERS,
     "spec_tests/cpp_front_end/test_buckets.py",
     "spec_tests/cpp_front_end/test_equalities.py",
 )
 #: The beginning of a line of the log with a verdict.
 _MARK = "verdict of the suite"
+
+
+@dataclass(frozen=True)
+class Step:
+    """Tests to run with a perturbation. After the first that fails, no other test runs.
+
+    Args:
+        line: The perturbation, or `state.LOGGING` to record calls.
+        tests: The node ids of the tests.
+        clause: The clause of the tests.
+    """
+
+    line: str
+    tests: Sequence[str]
+    clause: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Steps to run in one process.
+
+    Args:
+        steps: The steps.
+        functions: The functions to wrap; None for all.
+        log: The file to which calls are recorded.
+    """
+
+    steps: Sequence[Step]
+    functions: Iterable[str] | None
+    log: Path | None = None
+
+
+@dataclass
+class EndedJob:
+    """A job that has ended.
+
+    Args:
+        job: The job.
+        verdicts: The number of the step, the test and the verdict of each test that ran.
+        status: The exit status of the process; -9 if it hung and was killed.
+        output: The end of the text that the process printed.
+    """
+
+    job: Job
+    verdicts: list[tuple[int, str, str]] = field(default_factory=list)
+    status: int = 0
+    output: str = ""
 
 
 class Suite:
@@ -89,11 +130,10 @@ class Suite:
         state.set_active(f"{line}{item.nodeid}" if line == state.LOGGING else line)
         # The next item is in another file, so that only fixtures of the session are kept.
         following = next((end for end in self._ends if end.path != item.path), None)
-        item._initrequest()
         found: str | None = None
         try:
             _enable_fault(item.config, line)
-            for report in runtestprotocol(item, log=False, nextitem=following):
+            for report in collected.run_test(item, following):
                 verdict = verdict_of(report)
                 found = worse_verdict(found, verdict) if verdict else found
                 if report.failed:
@@ -128,19 +168,6 @@ def _is_verdict(line: str) -> bool:
     return line.startswith(f"{_MARK}\t")
 
 
-class _Plugin:
-    """Calls a function in place of running the collected tests."""
-
-    def __init__(self, function: Callable[[Suite], None]) -> None:
-        self._function = function
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        gc.freeze()  # pytest collects garbage after each test
-        self._function(Suite(session))
-        return True
-
-
 def collect(function: Callable[[Suite], None], *options: str) -> int:
     """Collect the suite in this process and call ``function`` with it; return pytest's status.
 
@@ -148,13 +175,13 @@ def collect(function: Callable[[Suite], None], *options: str) -> int:
         function: A function of the collected suite.
         options: Options and files for pytest.
     """
-    os.chdir(ROOT)
     # Imports before the forks save each process a second.
     for name in ("torch.fx.experimental.symbolic_shapes", "numpy"):
         importlib.import_module(name)
     deque(wrapping.functions(wrapping.TARGET), maxlen=0)
-    arguments = ["-qq", "-s", "--tb=line", "-p", "no:cacheprovider", f"--target={TARGET}"]
-    arguments += ["--hypothesis-profile=perturbations", "--accelerator=sim"]
-    # Each fork enables the accelerator and imports its own wrong target.
-    arguments += ["-p", "no:spec_tests.harness.pytest_plugin.preflight"]
-    return int(pytest.main([*arguments, *options], plugins=[_Plugin(function)]))
+    return collected.call_with_session(
+        lambda session: function(Suite(session)),
+        f"--target={TARGET}",
+        "--hypothesis-profile=perturbations",
+        *options,
+    )

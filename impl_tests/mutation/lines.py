@@ -1,8 +1,8 @@
 """The lines of impl that each test executes, and the duration of each test.
 
 All tests run once on unchanged impl under coverage. Lines that are executed at import belong to no
-test. Lines that are executed by other processes of a test are not recorded. A few tests of
-torch.compile fail under coverage. Their lines are recorded, too: the tests pass without coverage.
+test. Lines that are executed by other processes of a test are not recorded. A test that fails, as
+a few tests of torch.compile do under coverage, judges no change.
 """
 
 import functools
@@ -20,8 +20,8 @@ from torch.autograd import Function
 
 from impl_tests import forks
 from impl_tests.changed_copy import IMPL
-from impl_tests.mutation.session import CollectedTests, import_impl_from
-from spec_tests.tests.import_order import ROOT
+from impl_tests.collected import ROOT
+from impl_tests.mutation.tests import CollectedTests, import_impl_from
 
 #: A test's duration in ``seconds``, and the ``lines`` that it executes in each file.
 Record = dict[str, Any]
@@ -107,6 +107,7 @@ def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str,
     return {
         outcome.name: {"seconds": outcome.seconds, "lines": lines.get(outcome.name, {})}
         for outcome in outcomes
+        if not outcome.failed
     }
 
 
