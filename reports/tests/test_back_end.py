@@ -30,10 +30,9 @@ def test_the_command_runs_the_clauses_on_the_devices(tmp_path):
     ("arguments", "expected"),
     [
         (["dev"], "usage: tox -e back-end -- NAME MODULE"),
-        (["dev", "--clause", "comm"], "usage: tox -e back-end -- NAME MODULE"),
         (["dev", "no_such_module"], "The module no_such_module cannot be imported (No module"),
     ],
-    ids=["no module", "an option", "a missing module"],
+    ids=["no module", "a missing module"],
 )
 def test_wrong_arguments_are_explained(arguments, expected):
     status, text = call(*arguments)

@@ -131,14 +131,11 @@ def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_
     ("place", "value"),
     [
         (("datetime",), 20260102),
-        (("machine_info", "torch"), "2" * 300),
         (("benchmarks", 0, "group"), "g" * 30_000_000),
-        (("benchmarks", 0, "group"), "\x1b[31m"),
-        (("benchmarks", 1, "stats", "median"), 5e-324),
         (("benchmarks", 1, "stats", "median"), 1e308),
         (("commit_info",), {}),
     ],
-    ids=["date", "version", "long", "control", "tiny", "huge", "commit"],
+    ids=["date", "long", "huge", "commit"],
 )
 def test_run_with_a_wrong_value_is_not_published(save_run, reports, place, value):
     run = make_benchmark_run()

@@ -102,10 +102,3 @@ def test_each_library_has_an_entry_with_its_own_values(clock):
     }
     assert reference["stats"]["data"] == [3, 24, 20, 3, 20]
     assert reference["stats"]["median"] == 20
-
-
-def test_disabled_benchmark_saves_nothing(clock):
-    benchmark = FakeBenchmark(clock)
-    benchmark.disabled = True
-    turns.time_in_turn(benchmark, "impl", {"impl": clock.make_call(1)}, 0.0, {})
-    assert benchmark.extra_info == {"devices": ["sim:0"]}

@@ -15,9 +15,7 @@ from spec_tests.cli import doctor, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.harness.conformance import causes, clauses, register, verdict_table, verdicts
-from spec_tests.harness.environment.topology import make_topology
 from spec_tests.harness.tests.fixtures import ROOT
-from spec_tests.simulator import build
 
 pytestmark = pytest.mark.machinery
 
@@ -161,14 +159,7 @@ def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path
 def test_a_run_without_a_test_says_so(command):
     done = command("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test", "-n0")
     assert done.returncode == 5, done.stdout + done.stderr
-    assert done.stdout.splitlines()[0] == "importing PyTorch ..."
     assert "no test was selected" in done.stdout.splitlines()[-1]
-
-
-def test_a_draft_has_records_of_the_given_kind():
-    failed = {"clause": "comm.scatter.slices", "test": "a.py::one", "verdict": "fail"}
-    (record,) = tomllib.loads(draft([failed], kind="back-end-bug"))["divergence"]
-    assert record["kind"] == "back-end-bug"
 
 
 def test_a_draft_has_one_record_for_all_failures_of_a_cause_with_a_program(tmp_path):
@@ -227,19 +218,11 @@ DIFFERENCES = {
     ],
     "result has values zero": ["result has values [0.0, 0.0], expected [1.0, 2.0]"],
     "result has values that differ": ["result has values [1.0, 0.0], expected [1.0, 2.0]"],
-    "result has values of another number": ["result has values [1.0], expected [1.0, 2.0]"],
     "result has dtype …, expected …": ["result has dtype torch.int32, expected torch.bool"],
     "result has aliasing memory of x from byte …, expected None": [
         f"result[0]['a'] has aliasing memory of x from byte {byte}, expected None"
         for byte in (4, 12)
     ],
-    "add reads on stream … of …, enqueued by … (_run),": [
-        f"add reads on stream {number} of sim:0, enqueued by Thread-5 (_run),"
-        for number in (3, 37)
-    ],
-    "<Net object at …> is busy": ["<Net object at 0x7f12ab> is busy"],
-    "… is missing": ["/tmp/a/b.so is missing"],
-    "assert None == …": ["assert None == 3", "assert None == 4\n + where None = f()"],
     "assert … == …": ["assert 2 == 3", "assert [0, 1] == [0, 2]"],
 }
 
@@ -326,15 +309,10 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     ]
     assert total == "2 regressions, 3 other changes, 5 clauses"
     assert "| regression | a.worse | pass | fail |" in Path("page.md").read_text()
+    assert main(["diff", *saved_runs, "--to", "page.html"]) == 1
+    assert "x · torch x · x · new</th>" in Path("page.html").read_text()
     assert main(["diff", old, old]) == 0
     assert main(["diff", old, "none"]) == 4
-
-
-def test_the_page_of_diff_has_a_column_for_each_run(saved_runs):
-    assert main(["diff", *saved_runs, "--to", "page.html"]) == 1
-    page = Path("page.html").read_text()
-    for text in ("x · torch x · x · old</th>", "x · torch x · x · new</th>", "a.worse", "fail"):
-        assert text in page
 
 
 def test_report_writes_a_summary_and_a_badge(saved_runs):
@@ -440,7 +418,7 @@ def test_doctor_names_what_the_simulator_lacks(
     assert remedy in line
 
 
-@pytest.mark.parametrize("module", ["", ".comm", "../up", "a\0b", "<script>", "broken"])
+@pytest.mark.parametrize("module", ["", "../up", "broken"])
 def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     monkeypatch, tmp_path, capsys, module
 ):
@@ -450,15 +428,6 @@ def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     line = capsys.readouterr().out.splitlines()[-1]
     assert re.match(r"\w+Error: .", line)
     assert module != "broken" or line == "OSError: no library"
-
-
-@pytest.mark.parametrize("accelerator", ["<script>", "../up", "a\0b", "\x1b[31m", "n" * 5000])
-def test_doctor_refuses_an_unknown_accelerator_in_one_line(capsys, accelerator):
-    assert doctor.main(accelerator) == 1
-    *_, line, hint = capsys.readouterr().out.splitlines()
-    assert line.startswith("UsageError: --accelerator ")
-    assert line.isprintable()
-    assert hint.startswith("import the back end with -p")
 
 
 def test_doctor_reports_an_old_torch(monkeypatch, capsys):
@@ -491,12 +460,3 @@ def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkey
 def _doctor_output(capsys):
     doctor.main()
     return capsys.readouterr().out.splitlines()
-
-
-def test_lines_announce_that_the_simulator_is_built(topology, monkeypatch, tmp_path):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr(build, "build", lambda: lines.append("built"))
-    lines = []
-    make_topology("sim", None, lines.append)
-    assert lines[0].startswith("building the simulated accelerator")
-    assert lines[1:] == ["built", "built in 0 s"]

@@ -1,7 +1,5 @@
 """Features that the simulator can lack, the clauses that find them, and tests that need them."""
 
-import argparse
-import json
 import os
 
 import pytest
@@ -9,11 +7,9 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.cli import device_clauses as command
-from spec_tests.cli import run
 from spec_tests.devices import chapter
 from spec_tests.harness.conformance.missing_features import find_missing
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.probes import Finding
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.simulator import native
 from spec_tests.strategies import computed_modules
@@ -86,10 +82,6 @@ def _zeros_on_devices(forward, module, x):
     return (outputs if x.device.type == "cpu" else outputs * 0), state
 
 
-def test_each_feature_can_be_switched_off():
-    assert {*MISSING, "autocast"} == simulator.FEATURES.keys()
-
-
 @pytest.mark.parametrize("feature", MISSING)
 def test_clauses_find_the_feature_that_is_switched_off(topology, switch_off, feature):
     switch_off(feature)
@@ -126,13 +118,6 @@ def test_a_feature_that_is_wrong_is_not_offered_but_its_clause_fails(topology):
     assert "events" not in offered.errors.values()
 
 
-def test_clauses_run_with_few_examples_and_then_with_all(topology):
-    (test, *_) = chapter._tests()["devices.copies.layouts"]
-    before = test._hypothesis_internal_use_settings
-    chapter.run("devices.copies.layouts", topology)
-    assert test._hypothesis_internal_use_settings is before
-
-
 def test_functions_that_are_left_out_are_neither_tried_nor_offered(topology, monkeypatch):
     monkeypatch.setattr(torch, "Event", None)  # A test of events would raise an error.
     offered = capabilities.find.__wrapped__(topology, without=frozenset({"events", "float64"}))
@@ -158,16 +143,6 @@ def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monk
     assert find_missing(caught.value, offered, "impl") is None
 
 
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [([], True), (["-n", "2"], False), (["-n0"], False)],
-    ids=["default", "workers", "one process"],
-)
-def test_tests_run_in_a_worker(given, expected):
-    options = argparse.Namespace(pytest=given)
-    assert ("-n1" in run._worker_options(options)) == expected
-
-
 def test_strategies_draw_offered_dtypes_only(topology, switch_off):
     used = capabilities._used.copy()
     switch_off("double-precision")
@@ -189,7 +164,6 @@ SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=dev
     [
         ("spec_tests.chapter", "impl", "float64"),
         ("impl.comm", "impl", None),
-        ("torch.nn.parallel.comm", "torch.nn.parallel", None),
         ("torch.nn.modules.linear", "torch.nn.parallel", "float64"),
         ("package_of_target_map.comm", "impl", None),
         ("back_end.kernels", "impl", "float64"),
@@ -208,19 +182,18 @@ def test_only_the_suite_may_use_missing_features(
     assert find_missing(caught.value, offered, target) == expected
 
 
-@pytest.mark.parametrize(("tests", "expected"), [("spec_tests", None), ("other", "float64")])
-def test_tests_of_a_named_package_may_use_missing_features(topology, switch_off, tests, expected):
+def test_tests_of_a_named_package_may_use_missing_features(topology, switch_off):
     switch_off("double-precision")
     scope = {"__name__": "other.test_comm", "torch": torch}
     exec(SOURCE, scope)
     with pytest.raises(TypeError) as caught:
         scope["make"](topology.device(0))
-    assert find_missing(caught.value, find(topology), "impl", tests) == expected
+    assert find_missing(caught.value, find(topology), "impl", "other") == "float64"
 
 
 @pytest.mark.parametrize(
     ("back_end_name", "expected"),
-    [("sim", "aten::add"), ("Sparsesim", "aten::add"), ("Meta", None), ("SparseCPU", None)],
+    [("sim", "aten::add"), ("Sparsesim", "aten::add"), ("Meta", None)],
 )
 def test_operator_is_missing_only_if_the_error_names_the_back_end(
     topology, back_end_name, expected
@@ -233,12 +206,6 @@ def test_operator_is_missing_only_if_the_error_names_the_back_end(
     assert find_missing(caught.value, find(topology), "impl") == expected
 
 
-def test_other_errors_are_no_missing_features(topology):
-    with pytest.raises(ZeroDivisionError) as caught:
-        1 / 0  # noqa: B018
-    assert find_missing(caught.value, find(topology), "impl") is None
-
-
 def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     switch_off("new-streams")
     capabilities.find.cache_clear()
@@ -249,12 +216,6 @@ def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     assert "Backend doesn't support create a new Stream" in printed
     assert "optional, feature new-streams; used by impl; without it, impl copies on" in printed
     assert all(name in printed for name in chapter.known_clauses())
-
-
-def test_doctor_gives_the_reason_for_a_clause_that_was_not_run():
-    name, clause = next(iter(chapter.known_clauses().items()))
-    finding = Finding(name, "not-run", "not-run: needs 2 devices")
-    assert command._format(clause, finding).startswith("not-run  needs 2 devices\n")
 
 
 TESTS = """
@@ -272,10 +233,6 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result = run_suite(TESTS, option, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
-
-
-def test_missing_features_are_known_in_a_run_without_a_header(run_suite):
-    run_suite(TESTS, "--features=lean", "-q").assert_outcomes(passed=1, skipped=1)
 
 
 def test_dtypes_option_restricts_the_dtypes(run_suite):
@@ -313,10 +270,3 @@ def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester)
     pytester.path.joinpath("my_back_end.py").write_text("")
     result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")
     result.assert_outcomes(passed=2)
-
-
-def test_the_saved_command_has_the_options_without_and_dtypes(run_suite, pytester):
-    options = ["--without=sparse", "--dtypes=float32", "--verdicts=verdicts.jsonl"]
-    run_suite(TESTS.replace("torch.float64", "torch.float32"), *options)
-    first = pytester.path.joinpath("verdicts.jsonl").read_text().splitlines()[0]
-    assert json.loads(first)["run"]["command"].endswith(" -- --without=sparse --dtypes=float32")

@@ -39,10 +39,6 @@ def run(tmp_path, fork_server):
             "No module named 'no_such_name' (*comm.py, line 2)",
         ),
         (
-            {"comm": "def load():\n    raise OSError('no library')\nload()"},
-            "cannot be imported: OSError: no library (*comm.py, line 2)",
-        ),
-        (
             {"comm": "import os\nos._exit(0)"},
             "cannot be imported: SystemExit: os._exit(0) (*comm.py, line 2)",
         ),

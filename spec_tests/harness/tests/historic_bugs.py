@@ -1,12 +1,9 @@
-"""Functions of torch.nn.parallel with bugs that back ends or earlier releases have had.
+"""Functions of torch.nn.parallel with bugs that back ends have had.
 
 Each function has one bug. A test puts the function into a target with ``--target-map``. The
-function's key in `test_historic_bugs.BUGS` names a similar fault of the simulator, or the issue
-that reported the bug.
+function's key in `test_historic_bugs.BUGS` names a similar fault of the simulator.
 """
 
-import functools
-import threading
 from typing import Any
 
 import torch
@@ -62,59 +59,3 @@ class ScatterWithEmptyGradients(torch.autograd.Function):
             for grad, shape in zip(grads, ctx.shapes, strict=True)
         ]
         return None, None, None, torch.cat(chunks, ctx.dim)
-
-
-def parallel_apply_on_default_streams(
-    modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None
-) -> list[Any]:
-    """Run the modules in threads that do not use the caller's streams (PyTorch 1.11, #78824)."""
-    results: list[Any] = [None] * len(modules)
-
-    def run(index: int) -> None:
-        torch.accelerator.set_device_index(torch.device(devices[index]).index)
-        args = inputs[index]
-        results[index] = modules[index](*(args if isinstance(args, tuple) else (args,)))
-
-    for index in range(len(modules)):
-        thread = threading.Thread(target=run, args=(index,))
-        thread.start()
-        thread.join()
-    return results
-
-
-class ScatterWithoutWait:
-    """A scatter on side streams that no other stream waits for (PyTorch 1.0, #16966)."""
-
-    @staticmethod
-    def apply(devices: Any, sizes: Any, dim: int, tensor: Tensor) -> tuple[Tensor, ...]:
-        """Scatter a CPU tensor."""
-        chunks = _copy_on_side_streams(tensor.chunk(len(devices), dim), devices)
-        for chunk in chunks:
-            chunk.record_stream(torch.accelerator.current_stream(chunk.device))
-        return chunks
-
-
-class ScatterWithoutRecord:
-    """A scatter on side streams that does not call ``record_stream`` (#18465)."""
-
-    @staticmethod
-    def apply(devices: Any, sizes: Any, dim: int, tensor: Tensor) -> tuple[Tensor, ...]:
-        """Scatter a CPU tensor."""
-        chunks = _copy_on_side_streams(tensor.chunk(len(devices), dim), devices)
-        for chunk in chunks:
-            current = torch.accelerator.current_stream(chunk.device)
-            current.wait_stream(_side_stream(chunk.device))
-        return chunks
-
-
-def _copy_on_side_streams(chunks: Any, devices: Any) -> tuple[Tensor, ...]:
-    copies = []
-    for chunk, device in zip(chunks, devices, strict=True):
-        with _side_stream(device):
-            copies.append(chunk.detach().to(device, non_blocking=True))
-    return tuple(copies)
-
-
-@functools.cache
-def _side_stream(device: torch.device) -> torch.Stream:
-    return torch.Stream(device)

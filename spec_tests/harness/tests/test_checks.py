@@ -35,6 +35,7 @@ DIFFERENCES = {
         torch.tensor([2143289345] * 2).int().view(torch.float32),
         "0x7fc00001",
     ),
+    "nan": (_ones(1) * torch.nan, torch.zeros(1), "values"),
     "dtype": (_ones(2), _ones(2, dtype=torch.float64), "dtype"),
     "shape": (_ones(2, 1), _ones(1, 2), "shape"),
     "strides": (_ones(2, 3), _ones(3, 2).t(), "strides"),
@@ -106,22 +107,14 @@ def test_an_input_object_differs_from_an_equal_object():
     assert _difference([marker], [marker], marker=marker) is None
 
 
-def test_nan_equals_only_nan():
-    nan = torch.tensor([float("nan")])
-    assert _difference(nan, nan.clone()) is None
-    assert _difference(nan, torch.zeros(1)) is not None
-
-
-def test_normalised_text_has_no_traceback_frames_and_addresses():
-    text = (
-        'Caught E.\nTraceback:\n  File "x", line 3\n    f()\nE: at 0x7f00\nException raised from c'
-    )
-    assert normalise(text) == "Caught E.\nTraceback:\nE: at ..."
-
-
-def test_normalised_text_has_no_paths_of_temporary_files(tmp_path):
-    texts = [f"{tmp_path / name}:3:1: error: no type 'T'" for name in ("a1.cpp", "b2.cpp")]
-    assert {normalise(text) for text in texts} == {"...:3:1: error: no type 'T'"}
+def test_normalised_text_has_no_traceback_frames_addresses_and_paths():
+    lines = [
+        "Caught E.",
+        '  File "x", line 3',
+        "E: at 0x7f00 in /tmp/a1.cpp",
+        "Exception raised from",
+    ]
+    assert normalise("\n".join(lines)) == "Caught E.\nE: at ... in ..."
 
 
 def test_a_tensor_without_storage_has_a_snapshot():

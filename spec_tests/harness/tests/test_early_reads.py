@@ -44,34 +44,19 @@ def is_asynchronous(request, topology):
     capabilities.use(used)
 
 
-@pytest.fixture
-def copying_views(monkeypatch):
+@pytest.mark.parametrize("copies", [False, True], ids="view_as_complex_copies={}".format)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64], ids=str)
+def test_only_complex_tensors_that_are_read_early_are_not_compared(
+    oracle, topology, monkeypatch, is_asynchronous, dtype, copies
+):
     view = torch.view_as_complex
-    monkeypatch.setattr(torch, "view_as_complex", lambda pairs: view(pairs).clone())
-
-
-def expect_comparison(call, oracle, topology, *, is_made):
-    """Check whether the wrong result of torch.nn.parallel fails the comparison."""
+    if copies:
+        monkeypatch.setattr(torch, "view_as_complex", lambda pairs: view(pairs).clone())
+    is_affected = dtype.is_complex and copies and is_asynchronous
     text = "target and torch.nn.parallel disagree on"
-    with pytest.raises(AssertionError, match=text) if is_made else contextlib.nullcontext():
-        checks.agree(call, oracle, [REFERENCE, oracle], topology)
-    assert bool(early_reads.take_count()) != is_made
-
-
-def test_complex_tensors_are_not_compared_where_they_are_read_early(
-    oracle, topology, is_asynchronous, copying_views
-):
-    expect_comparison(Sum(torch.complex64), oracle, topology, is_made=not is_asynchronous)
-
-
-def test_real_tensors_are_always_compared(oracle, topology, is_asynchronous, copying_views):
-    expect_comparison(Sum(torch.float32), oracle, topology, is_made=True)
-
-
-def test_complex_tensors_are_compared_where_view_as_complex_returns_views(
-    oracle, topology, is_asynchronous
-):
-    expect_comparison(Sum(torch.complex64), oracle, topology, is_made=True)
+    with contextlib.nullcontext() if is_affected else pytest.raises(AssertionError, match=text):
+        checks.agree(Sum(dtype), oracle, [REFERENCE, oracle], topology)
+    assert bool(early_reads.take_count()) == is_affected
 
 
 @pytest.mark.parametrize("workers", ["-n0", "-n1"])

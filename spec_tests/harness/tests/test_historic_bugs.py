@@ -27,28 +27,7 @@ BUGS = {
         "[2.0, nan, nan]",
     ),
 }
-#: Stream bugs of earlier PyTorch releases. The keys are the numbers of PyTorch's issues.
-BUGS |= {
-    "78824": (
-        "parallel_apply.parallel_apply",
-        "parallel_apply_on_default_streams",
-        "parallel_apply.queue-order",
-        "remedy  let the default stream of sim:0 wait for stream",
-    ),
-    "16966": (
-        "functions.Scatter",
-        "ScatterWithoutWait",
-        "functions.scatter.cpu-input-is-ready",
-        "remedy  let the default stream of sim:0 wait for stream",
-    ),
-    "18465": (
-        "functions.Scatter",
-        "ScatterWithoutRecord",
-        "functions.scatter.cpu-input-may-be-freed",
-        "call tensor.record_stream(the default stream of sim:0) before the last reference is",
-    ),
-}
-#: For some bugs: the pytest options without which the bug has no effect.
+#: The pytest options without which the bugs have no effect.
 OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
 #: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector does,
 #: too, so the fault would not be tested.
@@ -73,7 +52,7 @@ def run_clause(fork_server):
 def test_target_with_a_historic_bug_fails_the_clause(run_clause, name):
     replaced, function, clause, message = BUGS[name]
     mapped = f"--target-map={replaced}={FUNCTIONS}:{function}"
-    status, text = run_clause(clause, mapped, *OPTIONS.get(name, []))
+    status, text = run_clause(clause, mapped, *OPTIONS[name])
     assert status == 1, text
     assert f"fail  {clause}" in text
     assert message in text

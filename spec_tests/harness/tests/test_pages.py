@@ -23,21 +23,9 @@ def test_generated_pages_are_up_to_date():
     assert not list(pages.stale()), "run python -m spec_tests.harness.conformance.pages --write"
 
 
-def test_stale_returns_missing_and_outdated_pages(monkeypatch, tmp_path):
-    page = tmp_path / "PAGE.md"
-    monkeypatch.setattr(pages, "PAGES", {page: lambda: "new"})
-    assert pages.stale() == {page: "new"}
-    page.write_text("new")
-    assert pages.stale() == {}
-
-
 def test_every_divergence_has_a_title():
     records = register.load(pages.REGISTER)
     assert {each.id for each in records} == set(register.titles(pages.REGISTER))
-
-
-def test_readme_has_at_most_60_lines():
-    assert len(README.splitlines()) <= 60
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

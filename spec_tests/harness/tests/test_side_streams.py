@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spec_tests.harness.concurrency import side_streams, stream_log
-from spec_tests.harness.environment import capabilities, queued_work
+from spec_tests.harness.environment import capabilities
 
 
 @pytest.fixture
@@ -44,14 +44,3 @@ def test_each_copy_is_delayed_on_both_devices(topology, monkeypatch):
     assert set(worked) == {(first, 5), (second, 5)}
     tensor.to(second)
     assert len(worked) == len({first, second})
-
-
-def test_queued_work_takes_the_given_time(monkeypatch):
-    # The CPU stands for a device: its products are not asynchronous, so the call takes the time.
-    monkeypatch.setattr(torch.accelerator, "synchronize", lambda device: None)
-    _, duration = queued_work._find_product(torch.device("cpu"))
-    assert duration >= queued_work._LEAST
-    products = []
-    monkeypatch.setattr(torch.Tensor, "__matmul__", lambda *pair: products.append(pair))
-    queued_work.queue_work(torch.device("cpu"), 2.5 * duration)
-    assert len(products) == 3

@@ -33,7 +33,6 @@ def test_further_parameters_may_be_keyword_only_with_defaults():
         lambda network, devices, detach=False, *, further: ...,
         lambda network, devices, detach=True: ...,
         lambda devices, network, detach=False: ...,
-        lambda network, devices, *, detach=False: ...,
         lambda network, devices: ...,
         lambda network, devices, detach=False, *args: ...,
     ],

@@ -91,17 +91,6 @@ def test_a_test_that_ends_its_process_fails_under_its_clause(run_suite, pytester
     assert (second["clause"], second["verdict"]) == ("a.two", "pass")
 
 
-def test_a_resumed_run_goes_on_after_a_test_that_ends_its_process(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    body = TWO_TESTS.format(one="True", two="__import__('os').abort()")
-    body += "\n@clause('a.two')\ndef test_three(target): pass\n"
-    run_suite(body, "-k", "test_one", "--verdicts", str(path))
-    done = run_suite(body, "-n1", "--verdicts", str(path), "--resume")
-    done.assert_outcomes(passed=1, failed=1)
-    found = [(line["clause"], line["verdict"]) for line in read_verdicts(path)]
-    assert found == [("a.one", "pass"), ("a.two", "fail"), ("a.two", "pass")]
-
-
 def test_verdicts_have_the_reason_and_the_failure_in_the_format_of_registers(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
@@ -123,12 +112,3 @@ def test_without_resume_the_verdict_file_is_overwritten(run_suite, pytester):
         "test_it.py::test_one",
         "test_it.py::test_two",
     ]
-
-
-def test_a_meta_test_without_a_clause_has_a_verdict(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    tests = pytester.mkdir("tests")
-    tests.joinpath("test_suite.py").write_text("def test_it(): pass")
-    run_suite(TWO_TESTS.format(one="True", two="pass"), "--verdicts", str(path))
-    verdicts = {line["test"]: line.get("clause") for line in read_verdicts(path)}
-    assert verdicts["tests/test_suite.py::test_it"] is None
