@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from spec_tests.cli.inherited import INHERITED, find_inherited
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import causes, clauses
+from spec_tests.harness.conformance import causes, clause_filter, clauses
 
 __all__ = ["draft"]
 
@@ -98,19 +98,13 @@ def _cause_key(test: Mapping[str, str]) -> str:
 
 def _shorten_lacks(missing: Collection[str]) -> list[str]:
     """Return the shortest beginnings of ids that begin only clauses in ``missing``."""
-    others = {
-        beginning
-        for clause_id in clauses.load().keys() - missing
-        for beginning in _beginnings(clause_id)
-    }
+    others = {*clause_filter.beginnings(clauses.load().keys() - missing)}
     return sorted(
-        {next(each for each in _beginnings(name) if each not in others) for name in missing}
+        {
+            next(each for each in clause_filter.beginnings([name]) if each not in others)
+            for name in missing
+        }
     )
-
-
-def _beginnings(clause_id: str) -> list[str]:
-    words = clause_id.split(".")
-    return [".".join(words[:end]) for end in range(1, len(words) + 1)]
 
 
 def _difference(test: Mapping[str, str]) -> str:

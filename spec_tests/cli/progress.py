@@ -1,7 +1,7 @@
 """The pytest plugins of the command ``run``.
 
 `Progress` replaces the output of pytest: it prints progress with an estimate of the time left,
-each failure when it happens, all failures by cause at the end, and the slowest tests.
+each failure when it happens, and all failures by cause at the end.
 `VerdictCollector` prints nothing.
 """
 
@@ -30,8 +30,6 @@ __all__ = ["Progress", "VerdictCollector"]
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
 #: The seconds after which a line names a test that is still running, and then the next one.
 HEARTBEAT = 10
-#: The number of the slowest tests that are printed at the end, and the least duration in seconds.
-SLOWEST, LEAST_SECONDS = 5, 1
 
 
 class VerdictCollector:
@@ -115,7 +113,7 @@ class Progress(VerdictCollector):
         self._programs = Programs(keep=resumes)
         self._failures = Failures(format_repeat_command, self._programs)
         self._running: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
+        self._done: set[str] = set()
         self._total = 0
         self._start = self._last_line = time.monotonic()
 
@@ -167,7 +165,7 @@ class Progress(VerdictCollector):
             self._programs.start(name)
         if verdicts.verdict_of(report) == "fail":
             self._print_lines(self._failures.add(report))
-        self._seconds[report.nodeid] = self._seconds.get(report.nodeid, 0) + report.duration
+        self._done.add(report.nodeid)
         self._print_progress(is_call_phase=report.when == "call")
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -185,7 +183,7 @@ class Progress(VerdictCollector):
 
     def _print_progress(self, *, is_call_phase: bool) -> None:
         counts = Counter(self._found.values())
-        done = len(self._seconds)
+        done = len(self._done)
         line = f"{done} of {self._total} tests{self._remaining_time(done)}; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
         if sys.stdout.isatty():
@@ -213,7 +211,7 @@ class Progress(VerdictCollector):
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Print all failures by cause, and the slowest tests."""
+        """Print all failures by cause."""
         super().pytest_sessionfinish(session)
         questions = self._failures.questions()
         if questions and self._find_programs is not None:
@@ -225,16 +223,7 @@ class Progress(VerdictCollector):
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:
-        return [*self._failures.summary(), *self._slowest_lines()]
-
-    def _slowest_lines(self) -> list[str]:
-        slowest = sorted(self._seconds.items(), key=lambda each: each[1], reverse=True)[:SLOWEST]
-        rows = [
-            f"{duration:>8.1f} s  {name}"
-            for name, duration in slowest
-            if duration >= LEAST_SECONDS
-        ]
-        return ["slowest tests:", *rows] if rows else []
+        return self._failures.summary()
 
 
 def _terminal_reporter(config: pytest.Config) -> pytest.TerminalReporter:

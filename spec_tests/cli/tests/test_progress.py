@@ -1,4 +1,4 @@
-"""The output of a run: progress, failures by cause, slow tests, Ctrl-C."""
+"""The output of a run: progress, failures by cause, Ctrl-C."""
 
 import json
 import os
@@ -59,23 +59,6 @@ def _test_report(outcome, name="t", seconds=0):
 def folder(tmp_path, monkeypatch):
     """Change to an empty folder, because a run writes programs."""
     monkeypatch.chdir(tmp_path)
-
-
-def test_slowest_tests_are_listed():
-    plugin = progress.Progress("{} {}".format)
-    plugin._terminal = RecordingTerminal()
-    for name, seconds in [("fast", 0.1), ("slow", 1.5), ("slowest", 70)]:
-        plugin.pytest_runtest_logreport(_test_report("passed", name, seconds))
-    rows = ["slowest tests:", "    70.0 s  slowest", "     1.5 s  slow"]
-    assert plugin._slowest_lines() == rows
-
-
-def test_a_test_that_ended_its_process_runs_no_longer():
-    plugin = progress.Progress("{} {}".format)
-    plugin.pytest_runtest_logstart("t")
-    assert "t" in plugin._running
-    plugin.pytest_handlecrashitem("t")
-    assert not plugin._running
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -163,20 +146,6 @@ def test_texts_that_differ_in_values_have_one_cause(first, second):
     assert starts == ["FAIL 1 clause, 2 tests", "FAIL 1 clause, 1 test"]
 
 
-@pytest.mark.parametrize(
-    ("texts", "count"),
-    [
-        (["assert 1 == 3", "assert 2 == 3"], 1),
-        (["DID NOT RAISE ValueError", "DID NOT RAISE KeyError"], 2),
-    ],
-)
-def test_asserts_of_one_clause_have_one_cause_and_missing_errors_of_two_classes_two(texts, count):
-    failures = Failures("{} {}".format, Programs())
-    for text in texts:
-        failures.add(_failure(text))
-    assert sum(line.startswith("FAIL") for line in failures.summary()) == count
-
-
 def test_only_errors_are_one_cause_in_several_parts_of_the_specification():
     for text, count in ("result is None", 2), ("OSError: no device", 1):
         found = {"comm.gather.joined": text, "comm.scatter.slices": text}
@@ -208,15 +177,6 @@ def test_a_run_without_failures_removes_the_folder_of_programs():
     Programs().write("comm.a", "a")
     Programs().start("comm.a")
     assert not Path("repro").exists()
-
-
-def test_an_invalid_list_of_programs_is_ignored():
-    for text in ("{", "[]", '{"a.py": 1}', '{"a.py": ["comm.a"]}'):
-        Path("repro").mkdir(exist_ok=True)
-        Path("repro/.programs.json").write_text(text)
-        Path("repro/a.py").write_text("of the user")
-        Programs().start("comm.a")
-        assert Path("repro/a.py").exists()
 
 
 def start_command(arguments, folder, search_path):
@@ -267,8 +227,8 @@ def test_a_closed_pipe_prints_no_traceback(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "number"),
-    [([], signal.SIGINT), (["-n", "2"], signal.SIGINT), ([], signal.SIGTERM)],
-    ids=["one-process", "xdist", "sigterm"],
+    [(["-n", "2"], signal.SIGINT), ([], signal.SIGTERM)],
+    ids=["ctrl-c", "sigterm"],
 )
 def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, options, number):
     (tmp_path / "comm.py").write_text(HANGING_COMM)

@@ -98,11 +98,11 @@ def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) 
 
 def hint(name: str, ids: Iterable[str]) -> str:
     """Return a question with a similar beginning of an id; an empty text if there is none."""
-    similar = get_close_matches(name, _beginnings(ids), n=1)
+    similar = get_close_matches(name, beginnings(ids), n=1)
     return f"; did you mean {similar[0]}?" if similar else ""
 
 
-def _beginnings(ids: Iterable[str]) -> list[str]:
+def beginnings(ids: Iterable[str]) -> list[str]:
     """Return all ids and their beginnings: ``comm``, ``comm.scatter``, ..."""
     words = [clause_id.split(".") for clause_id in ids]
     return [*dict.fromkeys(".".join(w[: end + 1]) for w in words for end in range(len(w)))]
