@@ -23,6 +23,7 @@ from spec_tests.harness.pytest_plugin import (
     selection,
     worker_errors,
 )
+from spec_tests.harness.pytest_plugin.collector import pytest_collection as pytest_collection
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
 from spec_tests.harness.pytest_plugin.judgement import (
     pytest_runtest_makereport as pytest_runtest_makereport,

@@ -1,6 +1,5 @@
 """Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
-import gc
 import os
 import re
 import signal
@@ -116,20 +115,6 @@ def pytest_configure(config: pytest.Config) -> None:
                 metadata=lambda: run_metadata(config, topology_of(config)),
             )
         config.pluginmanager.register(verdicts, "verdicts")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect the tests without the garbage collector, which then ignores what was imported.
-
-    Otherwise the end of the process takes a second.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
