@@ -15,6 +15,7 @@ from spec_tests.cli import doctor, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
 from spec_tests.harness.conformance import causes, clauses, register, verdict_table, verdicts
+from spec_tests.harness.environment.topology import MODULES
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
@@ -422,6 +423,7 @@ def test_doctor_names_what_the_simulator_lacks(
 def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     monkeypatch, tmp_path, capsys, module
 ):
+    monkeypatch.setenv(MODULES, "")  # doctor sets it
     (tmp_path / "broken.py").write_text("raise OSError('no\\nlibrary')")
     monkeypatch.syspath_prepend(tmp_path)
     assert doctor.main("sim", [module]) == 1
