@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["NotExpressibleError", "OperatorCall"]
+from spec_tests.harness.expressions import Expressions, NoExpressionError
 
-#: Classes whose ``repr`` is an expression, if ``torch`` is imported.
-_LITERALS = (bool, int, str, type(None), torch.dtype, torch.layout, torch.memory_format)
+__all__ = ["OperatorCall"]
+
 _RAISES = """\
 {imports}
 {strict}{current}{tensors}
@@ -31,10 +31,6 @@ expected = call({cpus})
 actual = call({devices})
 torch.testing.assert_close(actual, expected, check_device=False, equal_nan=True)
 """
-
-
-class NotExpressibleError(Exception):
-    """An argument, such as a sparse tensor, that no expression makes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,11 +66,11 @@ class OperatorCall:
             current: The ordinal of the current device.
 
         Raises:
-            NotExpressibleError: No expression makes an argument.
+            NoExpressionError: No expression makes an argument, such as a sparse tensor.
         """
         writer = _Writer()
-        arguments = [writer.expression(each) for each in args]
-        arguments += [f"{name}={writer.expression(each)}" for name, each in kwargs.items()]
+        arguments = [writer.of(each) for each in args]
+        arguments += [f"{name}={writer.of(each)}" for name, each in kwargs.items()]
         if not writer.devices:
             return None
         is_random = torch.Tag.nondeterministic_seeded in function.tags
@@ -133,33 +129,30 @@ class OperatorCall:
         return f"\ntorch.accelerator.set_device_index({self.current})" if self.current else ""
 
 
-class _Writer:
+class _Writer(Expressions):
     """Writes expressions, and collects the tensors and the devices in them."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.tensors: list[str] = []
         self.devices: list[str] = []
         self._known: dict[int, str] = {}
 
-    def expression(self, value: Any) -> str:
+    def of(self, value: Any) -> str:
         if isinstance(value, Tensor):
             return self._tensor(value)
         if isinstance(value, torch.device):
             return self._device(value)
-        if type(value) in _LITERALS:
-            # Braces stand for devices.
-            return repr(value).replace("{", "{{").replace("}", "}}")
-        if isinstance(value, float):
-            return repr(value) if abs(value) < float("inf") else f'float("{value}")'
         if isinstance(value, list | tuple):
-            return f"[{', '.join(map(self.expression, value))}]"
-        raise NotExpressibleError(repr(value))
+            return f"[{', '.join(map(self.of, value))}]"
+        # Braces stand for devices.
+        return super().of(value).replace("{", "{{").replace("}", "}}")
 
     def _device(self, device: torch.device) -> str:
         if device.type in ("cpu", "meta"):
             return f'"{device}"'
         if device.index is None:
-            raise NotExpressibleError(device)
+            raise NoExpressionError(device)
         if str(device) not in self.devices:
             self.devices.append(str(device))
         return f"{{{self.devices.index(str(device))}}}"
@@ -173,9 +166,9 @@ class _Writer:
 
     def _new_tensor(self, tensor: Tensor) -> str:
         if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
-            raise NotExpressibleError("a sparse, conjugate or negative tensor")
+            raise NoExpressionError("a sparse, conjugate or negative tensor")
         if len(self.tensors) >= len(_LETTERS):
-            raise NotExpressibleError("many tensors")
+            raise NoExpressionError("many tensors")
         device = "" if tensor.device.type == "cpu" else f".to({self._device(tensor.device)})"
         dtype = "" if tensor.dtype is torch.int64 else f".to({tensor.dtype})"
         shape, strides = tuple(tensor.shape), tuple(tensor.stride())

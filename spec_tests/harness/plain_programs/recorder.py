@@ -15,7 +15,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spec_tests.harness.plain_programs.operator_call import NotExpressibleError, OperatorCall
+from spec_tests.harness.expressions import NoExpressionError
+from spec_tests.harness.plain_programs.operator_call import OperatorCall
 
 __all__ = ["FILE"]
 
@@ -38,7 +39,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]  # unannotat
         try:
             current = torch.accelerator.current_device_index()
             call = OperatorCall.of(function, args, kwargs, current)
-        except (NotExpressibleError, RuntimeError):
+        except (NoExpressionError, RuntimeError):
             call = None
         if call is None:
             return function(*args, **kwargs)

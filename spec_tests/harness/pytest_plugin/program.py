@@ -16,7 +16,7 @@ import pytest
 
 from spec_tests.harness.conformance import clauses, failure_report, verdicts
 from spec_tests.harness.conformance.profiles import FORWARD
-from spec_tests.harness.pytest_plugin.expressions import Expressions, NoExpressionError
+from spec_tests.harness.expressions import Expressions, NoExpressionError
 from spec_tests.harness.pytest_plugin.run_metadata import options
 
 __all__ = ["PROGRAM", "describe"]
