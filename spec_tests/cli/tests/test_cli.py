@@ -441,15 +441,6 @@ def test_doctor_reports_an_old_torch(monkeypatch, capsys):
     )
 
 
-def test_doctor_reports_the_error_of_importing_torch(monkeypatch, capsys):
-    monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.setattr(doctor, "MODULES", ())
-    assert any(
-        "MISSING torch" in line and "import of torch halted" in line
-        for line in _doctor_output(capsys)
-    )
-
-
 def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkeypatch, tmp_path):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
     monkeypatch.setenv("CXX", "no-such-c++")
