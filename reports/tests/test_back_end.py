@@ -16,6 +16,7 @@ def call(*arguments):
     return done.returncode, done.stdout
 
 
+@pytest.mark.machinery
 def test_the_command_runs_the_clauses_on_the_devices(tmp_path):
     # The simulator stands for a back end, and `json` for its module.
     verdicts = tmp_path / "verdicts.jsonl"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.machinery
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "bench" / "README.md").read_text(encoding="utf-8")
 #: One short benchmark in place of all. Its file is in the folder of the benchmarks.

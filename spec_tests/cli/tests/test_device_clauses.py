@@ -228,6 +228,7 @@ def test_offered(topology): torch.ones(1, device=topology.device(0))
 """
 
 
+@pytest.mark.machinery
 @pytest.mark.parametrize("option", ["--without=double-precision", "--features=lean"])
 def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result = run_suite(TESTS, option, "-rs")
@@ -235,11 +236,13 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
 
 
+@pytest.mark.machinery
 def test_dtypes_option_restricts_the_dtypes(run_suite):
     result = run_suite(TESTS.replace("torch.float64", "torch.float32"), "--dtypes=float32,int64")
     result.stdout.fnmatch_lines(["*features: all except float64, float16, *"])
 
 
+@pytest.mark.machinery
 @pytest.mark.parametrize(
     ("options", "text"),
     [
@@ -266,6 +269,7 @@ def test_two(): pass
 """
 
 
+@pytest.mark.machinery
 def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester):
     pytester.path.joinpath("my_back_end.py").write_text("")
     result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")

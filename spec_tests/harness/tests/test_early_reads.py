@@ -59,6 +59,7 @@ def test_only_complex_tensors_that_are_read_early_are_not_compared(
     assert bool(early_reads.take_count()) == is_affected
 
 
+@pytest.mark.machinery
 @pytest.mark.parametrize("workers", ["-n0", "-n1"])
 def test_a_run_counts_the_tests_that_do_not_compare(run_suite, tmp_path, workers):
     count = "from spec_tests.harness.compare import early_reads\n"

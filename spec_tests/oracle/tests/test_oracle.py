@@ -96,6 +96,7 @@ def run_with_torch_nn_parallel_removed(fork_server, clauses, *options):
     return fork_server.run(*command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
+@pytest.mark.machinery
 def test_a_run_without_reference_uses_no_torch_nn_parallel(fork_server):
     done = run_with_torch_nn_parallel_removed(fork_server, SAMPLE, "--reference=none")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -103,6 +104,7 @@ def test_a_run_without_reference_uses_no_torch_nn_parallel(fork_server):
     assert "0 clauses are tested only by comparison with torch.nn.parallel" in done.stdout
 
 
+@pytest.mark.machinery
 def test_a_run_with_the_reference_uses_torch_nn_parallel(fork_server):
     done = run_with_torch_nn_parallel_removed(fork_server, SAMPLE[:1])
     assert done.returncode == 1
