@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from impl import _buckets, comm, replicate
-from impl._buckets import attached_copies, copy_bucket, packed_alignment
+from impl import comm, replicate
+from impl._buckets import attached_copies
 from impl._devices import CPU, alignment_on
 from impl.distributed.serialization import (
     TensorMeta,
@@ -14,7 +14,6 @@ from impl.distributed.serialization import (
     view_tensors,
 )
 
-CUDA = torch.device("cuda", 0)
 #: Shapes of tensors that are mostly misaligned if they are stored without gaps.
 SHAPES = [(3,), (), (5, 7), (0, 2), (), (2, 1, 3), (16,), (3,), (1,)]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
@@ -47,28 +46,6 @@ class MixedModule(nn.Module):
         for row, dtype in enumerate(OTHER_DTYPES):
             for column, tensor in enumerate(ones(device, dtype)):
                 self.register_buffer(f"buffer_{row}_{column}", tensor)
-
-
-def test_new_tensors_are_aligned(topology):
-    tensors = [torch.ones(count, device=topology.device(0)) for count in range(1, 40)]
-    assert misaligned(tensors) == []
-
-
-@pytest.mark.parametrize(
-    ("devices", "dtype", "spacing"),
-    [
-        ([CPU], torch.float32, 16),
-        ([CPU], torch.complex128, 4),
-        ([CPU], torch.uint8, 64),
-        ([CUDA], torch.float16, 256),
-        ([CPU, CUDA, CPU], torch.float32, 128),
-    ],
-    ids=str,
-)
-def test_spacing_in_elements_follows_from_the_largest_alignment_of_the_devices(
-    devices, dtype, spacing
-):
-    assert packed_alignment(devices, dtype) == spacing
 
 
 @pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
@@ -118,13 +95,6 @@ def test_sums_of_lists_with_different_dtypes_or_shapes_are_aligned(topology, sha
     sums = comm.reduce_add_coalesced([first, second], topology.device(0))
     assert misaligned(sums) == []
     assert [total.unique().tolist() for total in sums] == [[2.0]] * 3
-
-
-def test_copies_have_the_alignment_of_their_device(topology, monkeypatch):
-    monkeypatch.setattr(_buckets, "alignment_on", lambda device: 512)
-    (row,) = copy_bucket(ones(topology.device(0)), [topology.device(1)])
-    assert [copy.storage_offset() * copy.itemsize % 512 for copy in row] == [0] * len(SHAPES)
-    assert all((copy == 1).all() for copy in row)
 
 
 @dtypes

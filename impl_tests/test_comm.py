@@ -1,11 +1,14 @@
-"""impl.comm: accepted arguments, error texts, buckets, and copies without a wait of the host."""
+"""impl.comm and impl.functions: accepted arguments, buckets, warnings, waits of the host."""
+
+import inspect
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.autograd import forward_ad
 
-from impl import comm, replicate
+from impl import comm, functions, gather, replicate, scatter
 from impl_tests.samples import OperatorLog
 
 #: Calls that copy the tensor ``x`` to or from the device ``other``.
@@ -63,17 +66,6 @@ def test_a_buffer_size_that_is_no_integer_from_0_is_refused(topology, call, size
     text = f"buffer_size must be an integer from 0, not {found}"
     with pytest.raises(TypeError, match=text):
         call(topology.device(0), size)
-
-
-@pytest.mark.parametrize("call", SIZED_CALLS.values(), ids=SIZED_CALLS)
-@pytest.mark.parametrize("size", [0, np.int64(1), torch.tensor(2), 2**64], ids=repr)
-def test_a_buffer_size_may_be_any_integer_from_0(topology, call, size):
-    assert len(call(topology.device(0), size)) == 1
-
-
-@pytest.mark.parametrize("inputs", [[], [[], []]])
-def test_no_device_is_needed_to_add_no_tensors(inputs):
-    assert comm.reduce_add_coalesced(inputs, "cpu") == ()
 
 
 #: The number of tensors in each test.
@@ -136,8 +128,41 @@ def test_default_bucket_of_a_replica_holds_2_mib(topology):
     assert addresses.count(addresses[0]) == 8
 
 
-@pytest.mark.parametrize(("kind", "name"), [(None, "ACCELERATOR"), ("sim", "SIM")])
-def test_error_names_the_expected_accelerator(monkeypatch, kind, name):
-    monkeypatch.setattr(comm, "accelerator_type", lambda: kind)
-    with pytest.raises(RuntimeError, match=f"input tensors to be {name} tensors, .* device 'cpu'"):
-        comm._check_gather_inputs([torch.ones(1)], 0)
+def test_comm_warning_names_the_line_of_the_caller(topology):
+    x = torch.ones(1, device=topology.device(0))
+    with pytest.warns(FutureWarning, match="-1") as caught:
+        comm.gather([x], 0, -1)
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
+
+
+@pytest.mark.filterwarnings("ignore:Using -1:FutureWarning")
+@pytest.mark.parametrize(
+    "gather_on", [comm.gather, lambda x, dim, target: functions.Gather.apply(target, dim, *x)]
+)
+def test_device_minus_one_is_the_cpu_under_any_default_device(topology, gather_on):
+    x = torch.ones(1, device=topology.device(0))
+    with topology.device(1):
+        assert gather_on([x], 0, -1).device == torch.device("cpu")
+
+
+# PyTorch calls torch.jit.script when it computes the first forward derivative.
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(topology):
+    with forward_ad.dual_level():
+        x = torch.ones(4, device=topology.device(0))
+        chunks = scatter(forward_ad.make_dual(x, 2 * x), topology.take(2))
+        whole = gather(chunks, topology.device(0))
+        tangents = [forward_ad.unpack_dual(dual).tangent.tolist() for dual in (*chunks, whole)]
+    assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]
+
+
+def test_a_subclass_may_have_other_arguments(topology):
+    class WithOption(functions.Gather):
+        @staticmethod
+        def forward(ctx, target_device, dim, option, *inputs):
+            assert option == "option"
+            return functions.Gather.forward(ctx, target_device, dim, *inputs)
+
+    x = torch.ones(2, device=topology.device(0))
+    assert WithOption.apply("cpu", 0, "option", x, x).tolist() == [1] * 4

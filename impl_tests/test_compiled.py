@@ -1,4 +1,4 @@
-"""impl._compiled: replicas of compiled modules, and context variables in backward."""
+"""impl._compiled and impl._recording: compiled replicas; export and traces of wrappers."""
 
 import sys
 from types import ModuleType
@@ -8,9 +8,10 @@ import torch
 from torch import nn
 
 import impl
-from impl import _compiled
 from impl._compiled import has_compiled_code
-from impl._torch_private import next_sequence_nr
+from impl._containers import Whole
+from impl._recording import is_movable, move_tensors
+from impl_tests.samples import Pair
 from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 
@@ -34,39 +35,6 @@ def test_module_in_many_places_is_visited_once():
     assert found
 
 
-class CustomReplication(nn.Linear):
-    """A module that overrides ``_replicate_for_data_parallel``."""
-
-    def _replicate_for_data_parallel(self):
-        return super()._replicate_for_data_parallel()
-
-
-@pytest.mark.parametrize("style", ["torch.compile(m)", "m.compile()"])
-@pytest.mark.parametrize("kind", [nn.Linear, CustomReplication])
-@pytest.mark.parametrize("depth", [0, 1])
-def test_replicas_run_uncompiled_if_the_modules_compiler_is_unknown(
-    monkeypatch, depth, kind, style
-):
-    for name in ("compiler_of_module", "compiler_of_wrapper"):
-        monkeypatch.setattr(_compiled, name, lambda _: None)
-    backend = CountingBackend()
-    net = COMPILATIONS[style](kind(1, 1), backend)
-    net = nn.Sequential(net) if depth else net
-    first, second = impl.replicate(net, ["cpu", "cpu"], detach=True)
-    assert not has_compiled_code(first)
-    with torch.no_grad():
-        for parameter, value in zip(weight_and_bias(second), (3, 1), strict=True):
-            parameter.fill_(value)
-        assert second(torch.ones(1, 1)).item() == 4
-    assert backend.devices == []
-
-
-def weight_and_bias(replica):
-    """Return the weight and the bias of the only Linear module in ``replica``."""
-    found = [module._former_parameters for module in replica.modules()]
-    return next(parameters for parameters in found if parameters).values()
-
-
 class Scaled(nn.Module):
     def forward(self, x, *, factor=1):
         return factor * x
@@ -87,60 +55,48 @@ def test_compiled_function_that_calls_a_compiled_replica_is_one_graph(style):
     assert len(backend.devices) == 1
 
 
-class Double(torch.autograd.Function):
-    """An autograd function whose node has a Python class, as nodes of compiled code have."""
-
-    @staticmethod
-    def forward(ctx, x):
-        return 2 * x
-
-    @staticmethod
-    def backward(ctx, grad):
-        return 2 * grad
-
-
-@pytest.fixture
-def own_contexts(monkeypatch):
-    """A list of the nodes that run with their own context variables in backward."""
-    found = []
-    monkeypatch.setattr(_compiled, "_use_own_context", found.append)
-    monkeypatch.setattr(_compiled, "_SHARES_CONTEXT", True)  # False since PyTorch 2.14
-    return found
-
-
-def test_each_node_of_a_compiled_call_uses_its_own_context_once(own_contexts):
-    x = torch.ones(1, requires_grad=True)
-    first = next_sequence_nr()
-    shared = Double.apply(x)
-    out = [Double.apply(shared), Double.apply(shared), torch.ones(1)]
-    _compiled._separate_backward_contexts(out, first)
-    sum(out).backward()
-    assert len(own_contexts) == 3
-
-
-def test_nodes_created_before_the_call_use_the_callers_context(own_contexts):
-    before = Double.apply(torch.ones(1, requires_grad=True))
-    first = next_sequence_nr()
-    out = Double.apply(before.exp())
-    _compiled._separate_backward_contexts(out, first)
-    out.backward()
-    assert len(own_contexts) == 1
-
-
-def test_nodes_created_under_enable_grad_use_their_own_contexts(own_contexts):
-    x = torch.ones(1, requires_grad=True)
-
-    def function(replica, args, kwargs):
-        with torch.enable_grad():
-            return Double.apply(x)
-
-    with torch.no_grad():
-        out = _compiled._CompiledCall(function, nn.Identity)()
-    out.backward()
-    assert len(own_contexts) == 1
-
-
 def test_a_module_can_be_replicated_while_another_thread_imports_the_compiler(monkeypatch):
     name = "torch._dynamo.eval_frame"
     monkeypatch.setitem(sys.modules, name, ModuleType(name))  # The class is not yet defined.
     assert len(impl.replicate(nn.Linear(2, 2), ["cpu"] * 2)) == 2
+
+
+def test_moved_arguments_equal_arguments_scattered_to_one_device(topology):
+    device = topology.device(0)
+    on_device, on_cpu = torch.ones(4, 2, device=device), torch.ones(4, 2)
+    args = (on_device, [on_cpu, None], {"key": (on_cpu, 2.0)}, "text", torch.tensor(3.0))
+    assert is_movable(args, 0)
+    (expected,) = impl.scatter(args, [device])
+    assert repr(move_tensors(args, device)) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [Pair(1, 2), Whole(1), torch.Size([1]), [[Whole(1)]], {"key": Pair(1, 2)}],
+    ids=repr,
+)
+def test_named_tuples_sizes_and_markers_are_not_movable(value):
+    assert not is_movable(value, 0)
+
+
+@pytest.mark.parametrize("dim", [1, -2])
+def test_tensor_without_the_split_dimension_is_not_movable(dim):
+    assert not is_movable([torch.ones(2)], dim)
+    assert is_movable([torch.ones(2, 2), torch.tensor(1)], dim)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.trace")
+def test_tracing_scatter_raises(topology):
+    class Scattered(nn.Module):
+        def forward(self, x):
+            return impl.scatter(x, topology.take(2))
+
+    with pytest.raises(RuntimeError, match=r"trace the module itself"):
+        torch.jit.trace(Scattered(), torch.ones(4))
+
+
+def test_wrapper_of_one_device_can_be_exported(topology):
+    wrapper = impl.DataParallel(nn.Linear(2, 1), topology.take(1))
+    x = torch.rand(3, 2, device=topology.device(0))
+    exported = torch.export.export(wrapper, (x,))
+    torch.testing.assert_close(exported.module()(x), wrapper(x))

@@ -31,40 +31,12 @@ class ReturnArguments(nn.Module):
         return inputs, kwargs
 
 
-class Constant(nn.Module):
-    """A module that returns its input and a constant."""
-
-    def __init__(self, value):
-        super().__init__()
-        self.value = value
-
-    def forward(self, x):
-        return x, self.value
-
-
 def test_forward_gets_the_value_inside_whole_without_an_accelerator(monkeypatch):
     monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
     x = torch.ones(2)
     (found,), kwargs = DataParallel(ReturnArguments())(Whole(x), y=Whole(x))
     assert found is x
     assert kwargs["y"] is x
-
-
-def test_output_list_is_not_copied_if_its_tensors_need_no_move(topology):
-    output = [torch.ones(2, device=topology.device(0)), torch.ones(2)]
-    assert DataParallel(Constant(output), topology.take(1))(torch.ones(2))[1] is output
-
-
-def test_the_reason_of_the_graph_break_names_several_devices():
-    wrapper = DataParallel(nn.Linear(2, 2), ["cpu", "cpu"])
-    with pytest.raises(Exception, match="several_devices"):
-        torch.compile(wrapper, fullgraph=True, backend="eager")(torch.ones(4, 2))
-
-
-def test_in_turn_is_an_instance_attribute_only_if_given(topology):
-    devices = topology.take(2)
-    assert "in_turn" not in vars(DataParallel(ReturnArguments(), devices))
-    assert vars(DataParallel(ReturnArguments(), devices, in_turn=True))["in_turn"] is True
 
 
 class ReferringModule(nn.Module):
@@ -90,24 +62,6 @@ def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
     with torch.no_grad():
         Wrapper(module, topology.take(2))(torch.ones(4))
     assert alive == [False, False]
-
-
-def test_output_list_on_the_cpu_is_not_copied_if_the_output_device_is_minus_one():
-    output = [torch.ones(2)]
-    assert DataParallel(Constant(output), ["cpu"], -1)(torch.ones(2))[1] is output
-
-
-class KeywordsOnly(DataParallel):
-    """A wrapper whose ``scatter`` returns fewer tuples of arguments than dictionaries."""
-
-    def scatter(self, inputs, kwargs, device_ids):
-        return (), ({"x": 1},)
-
-
-def test_keyword_arguments_without_positional_ones_are_not_dropped(topology):
-    net = KeywordsOnly(nn.Identity().to(topology.device(0)), topology.take(1))
-    with pytest.raises(IndexError):
-        net(1)
 
 
 class OwnSteps(DataParallel):
@@ -137,42 +91,9 @@ def test_device_ids_may_be_an_iterator(topology):
     assert torch.equal(wrapper(x), data_parallel(net, x, iter(ordinals)))
 
 
-class Scaled(nn.Module):
-    """A layer whose output is multiplied by a keyword argument."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(2, 2)
-
-    def forward(self, x, scale=1.0):
-        return self.layer(x) * scale
-
-
-@pytest.fixture
-def parallel(topology):
-    return impl.DataParallel(Scaled().to(topology.device(0)), [0])
-
-
 @pytest.fixture
 def x(topology):
     return torch.ones(3, 2, device=topology.device(0))
-
-
-@pytest.mark.parametrize("kind", ["attribute", "subclass"])
-def test_an_overridden_scatter_receives_and_passes_all_arguments(x, topology, kind):
-    def scatter(inputs, kwargs, device_ids):
-        return [tuple(2 * each for each in inputs)], [kwargs]
-
-    class Parallel(impl.DataParallel):
-        if kind == "subclass":
-
-            def scatter(self, *args):
-                return scatter(*args)
-
-    parallel = Parallel(Scaled().to(topology.device(0)), [0])
-    if kind == "attribute":
-        parallel.scatter = scatter
-    torch.testing.assert_close(parallel(x, scale=3.0), parallel.module(2 * x, scale=3.0))
 
 
 class Scriptable(impl.DataParallel):

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from impl import DataParallel, _copies, _devices, comm, data_parallel, scatter
+from impl import DataParallel, _devices, comm, data_parallel, scatter
 from impl._devices import (
     as_device_or_current,
     call_on_device,
@@ -24,7 +24,6 @@ from impl._devices import (
     call_on_streams,
     choose_devices,
     current_stream_by_device,
-    type_to_use,
 )
 from impl._settings import call_with_setting
 from impl.functions import Broadcast, Scatter, _get_stream
@@ -37,22 +36,6 @@ def test_set_current_streams_does_not_set_streams_that_are_current(topology, mon
     _devices.set_current_streams(streams)
 
 
-def test_device_functions_raise_without_an_accelerator(monkeypatch):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
-    assert _devices.accelerator_type() is None
-    for call in lambda: _devices.device_at(0), _devices.current_device:
-        with pytest.raises(RuntimeError, match="accelerator device when none is available"):
-            call()
-
-
-def test_unavailable_accelerator_has_no_type(topology, monkeypatch):
-    module = torch.get_device_module(topology.accelerator)
-    monkeypatch.setattr(module, "is_available", lambda: False)
-    _devices._is_usable.cache_clear()
-    assert _devices.accelerator_type() is None
-    _devices._is_usable.cache_clear()
-
-
 def test_back_end_without_is_available_is_asked_for_its_device_count(topology, monkeypatch):
     module = torch.get_device_module(topology.accelerator)
     monkeypatch.delattr(module, "is_available")
@@ -62,11 +45,6 @@ def test_back_end_without_is_available_is_asked_for_its_device_count(topology, m
         _devices._is_usable.cache_clear()
         assert _devices.accelerator_type() == expected
     _devices._is_usable.cache_clear()
-
-
-@pytest.mark.parametrize(("name", "expected"), [("cuda", 512), ("cpu", 64), ("xpu", 64)])
-def test_alignment_is_that_of_new_tensors_in_bytes(name, expected):
-    assert _devices.alignment_on(torch.device(name)) == expected
 
 
 def test_back_end_without_device_count_is_named_in_the_error(topology, monkeypatch):
@@ -104,22 +82,6 @@ def test_chunks_are_copied_on_the_current_stream_if_side_streams_cannot_be_used(
     _devices._has_side_streams.cache_clear()
 
 
-def test_as_target_converts_minus_one_to_the_cpu_and_warns():
-    with pytest.warns(FutureWarning, match="Using -1 to represent CPU tensor is deprecated"):
-        assert _devices.as_target(-1) == torch.device("cpu")
-    with warnings.catch_warnings(action="error"):
-        assert _devices.as_target(-1, warns=False) == torch.device("cpu")
-        assert _devices.as_target("cpu") == torch.device("cpu")
-
-
-@pytest.mark.parametrize(
-    ("device", "expected"), [("sim:0", True), ("meta", False), ("cpu", False)]
-)
-def test_only_devices_of_usable_accelerators_have_streams(topology, device, expected):
-    device = topology.device(0) if device == "sim:0" else torch.device(device)
-    assert _devices.has_streams(device) == expected
-
-
 @pytest.mark.parametrize("ordinal", [0, np.int64(0), IntEnum("Ordinal", {"FIRST": 0}).FIRST])
 def test_integers_of_numpy_and_enums_are_ordinals(topology, ordinal):
     expected = torch.device(topology.device(0).type, 0)
@@ -129,14 +91,6 @@ def test_integers_of_numpy_and_enums_are_ordinals(topology, ordinal):
     assert type(placement.output_device) is int
 
 
-@pytest.mark.parametrize("device", [True, 0.0, [0], torch.tensor(0), np.bool_(True)])
-def test_other_objects_name_no_device(topology, device):
-    with pytest.raises(TypeError, match="a device must be an int, a str"):
-        _devices.as_device_or_current(device)
-    with pytest.raises(TypeError, match="a device must be an int, a str"):
-        choose_devices([0], device)
-
-
 def test_the_largest_index_of_a_device_is_127(topology):
     kind = topology.device(0).type
     assert _devices.device_at(127) == torch.device(kind, 127)
@@ -144,47 +98,6 @@ def test_the_largest_index_of_a_device_is_127(topology):
         _devices.device_at(128)
     with pytest.raises(RuntimeError, match="There is no device with the index 1000"):
         choose_devices([1000], None)
-
-
-def test_a_tensor_is_not_minus_one():
-    assert not _devices.is_minus_one(torch.tensor([-1, -1]))
-
-
-def test_the_accelerator_has_the_functions_of_torch_accelerator(topology):
-    assert _devices.runtime(None) is torch.accelerator
-    assert _devices.runtime(topology.accelerator) is torch.accelerator
-
-
-def test_every_type_has_the_functions_of_torch_accelerator_if_there_is_none(monkeypatch):
-    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
-    assert _devices.runtime("xpu") is torch.accelerator
-
-
-@pytest.mark.parametrize("convert", [str, torch.device])
-def test_a_device_of_a_type_that_can_be_used_keeps_its_type(monkeypatch, convert):
-    monkeypatch.setattr(_devices, "_is_usable", lambda kind: kind != "cpu")
-    assert _devices.as_device_or_current(convert("xpu:1")) == torch.device("xpu", 1)
-
-
-@pytest.mark.parametrize("convert", [str, torch.device])
-def test_a_device_of_another_type_is_one_of_the_accelerator(topology, convert):
-    assert _devices.as_device_or_current(convert("xpu:1")) == topology.device(1)
-
-
-def test_devices_of_apple_have_no_streams(monkeypatch):
-    monkeypatch.setattr(_devices, "_is_usable", lambda _: True)
-    assert not _devices.has_streams(torch.device("mps", 0))
-    assert _devices.has_streams(torch.device("xpu", 0))
-
-
-def test_the_type_of_a_device_string_is_used(topology):
-    device = topology.devices[0]
-    assert type_to_use(str(device)) == device.type
-
-
-def test_a_device_without_streams_has_no_side_stream(monkeypatch):
-    monkeypatch.setattr(_devices, "_has_side_streams", lambda device: True)
-    assert _devices.side_stream(torch.device("mps")) is None
 
 
 #: Calls that ask for the stream of a missing device. ``x`` is on the CPU, ``y`` on the device.
@@ -216,12 +129,6 @@ def test_stream_of_a_missing_device_is_not_asked_for(topology, monkeypatch, call
     with pytest.raises(RuntimeError, match=text):
         call(x, x.to(topology.device(0)), topology.take(1), missing)
     assert count not in asked
-
-
-def test_scatter_function_asks_for_no_stream_of_a_device_without_a_chunk(topology):
-    missing = torch.device(topology.accelerator, torch.accelerator.device_count())
-    (chunk,) = Scatter.apply([topology.device(0), missing], None, 0, torch.ones(1))
-    assert chunk.device == topology.device(0)
 
 
 @pytest.mark.parametrize("base", [torch.Stream, object], ids=["subclass", "other class"])
@@ -261,32 +168,10 @@ def balance_warnings(device_ids):
     return [str(warning.message) for warning in caught]
 
 
-def test_cpu_beside_other_devices_raises(topology):
-    with pytest.raises(ValueError) as caught:
-        _devices.choose_devices([0, "cpu"], None)
-    assert str(caught.value) == "Expected a non cpu device, but got: cpu"
-
-
-@pytest.mark.parametrize("kind", [None, "mps"])
-def test_choose_devices_returns_none_without_indexed_accelerator_devices(monkeypatch, kind):
-    monkeypatch.setattr(_devices, "type_to_use", lambda _: kind)
-    assert _devices.choose_devices([0, 1], 0) is None
-    assert _devices.choose_devices(None, None) is None
-    assert _devices.choose_devices(["cpu"], None) == ([CPU], CPU, CPU)
-
-
 def test_gpus_without_reported_memory_do_not_warn(set_sizes):
     # Drivers of virtual GPUs report 0 bytes. torch.nn.parallel divides by this number.
     without_memory = SimpleNamespace(total_memory=0, multi_processor_count=4)
     assert balance_warnings(set_sizes(without_memory, without_memory)) == []
-
-
-def test_check_balance_takes_a_device_without_index_for_the_current_device(set_sizes, topology):
-    set_sizes(SMALL, LARGE)
-    with torch.accelerator.device_index(topology.device(1).index):
-        (text,) = balance_warnings([0, topology.accelerator])
-    assert "exclude GPU 0 which" in text
-    assert "of GPU 1." in text
 
 
 @pytest.fixture
@@ -312,14 +197,6 @@ def test_constructor_calls_a_patched_check_balance(data_parallel_module, monkeyp
     monkeypatch.setattr(data_parallel_module, "_check_balance", checked.append)
     DataParallel(nn.Tanh())
     assert checked == [[0, 1]]
-
-
-def test_without_arguments_all_devices_are_used(topology):
-    module = nn.Linear(1, 1).to(topology.device(0))
-    found = _devices.choose_devices(None, None, module)
-    assert found == ([*range(len(topology.devices))], 0, topology.device(0))
-    assert _devices.choose_devices(None, None, nn.Identity()) == found
-    assert _devices.choose_devices(None, None, module.forward) == found
 
 
 @pytest.fixture
@@ -351,14 +228,6 @@ def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
     with pytest.raises(RuntimeError, match="when none is available") as caught:
         DataParallel(nn.Linear(2, 1), ["cpu"] * count, output_device=output)
     assert caught.value.__notes__ == [f"Argument: output_device={output!r}"]
-
-
-def test_devices_of_the_cpu_may_have_outputs_elsewhere(topology):
-    assert _devices.choose_devices([CPU], 1) == ([CPU], 1, CPU)
-
-
-def test_device_ids_may_be_an_iterator_over_devices(topology):
-    assert _devices.choose_devices(range(2), None) == ([0, 1], 0, topology.device(0))
 
 
 class InterruptedSetter:
@@ -425,19 +294,6 @@ def test_an_interrupted_reduction_restores_grad_mode(devices, monkeypatch):
         comm.reduce_add_coalesced(lists)
     assert setter.is_interrupted
     assert torch.is_grad_enabled()
-
-
-def test_a_function_without_grad_mode_keeps_its_arguments_and_result():
-    def describe(left, *, right):
-        return left, right, torch.is_grad_enabled()
-
-    assert _copies.without_grad(describe)(1, right=2) == (1, 2, False)
-    assert torch.is_grad_enabled()
-
-
-def test_a_function_that_is_called_on_the_cpu_gets_all_arguments():
-    found = call_on_device(torch.device("cpu"), lambda left, *, right: (left, right), 1, right=2)
-    assert found == (1, 2)
 
 
 def test_a_signal_handler_that_ends_the_process_does_not_stop_the_restoration():

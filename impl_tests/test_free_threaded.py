@@ -1,5 +1,6 @@
-"""tox -e free-threaded: its errors for unsuitable interpreters, and its requirements."""
+"""impl on a free-threaded Python: ``free_threaded.py``, and the interpreter lock."""
 
+import os
 import sys
 import sysconfig
 
@@ -7,6 +8,8 @@ import pytest
 
 from impl_tests import free_threaded
 from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.scripts import run_program
+from spec_tests.harness.environment.topology import not_run
 
 
 def test_without_an_interpreter_the_error_names_the_variable_and_the_remedy():
@@ -46,3 +49,50 @@ def test_requirements_contain_the_packages_for_tests_and_reports():
     assert all(
         name in requirements for name in ("pytest-xdist", "scikit-learn", "hypothesis", "jinja2")
     )
+
+
+#: A program that imports all packages of a test run and prints whether the GIL is enabled.
+IMPORTS = """
+import sys
+import impl, impl.distributed
+import hypothesis, numpy, pytest, sklearn.datasets
+from spec_tests import cuda_stand_ins, simulator
+simulator.enable(2)
+cuda_stand_ins.enable()
+print(sys._is_gil_enabled())
+"""
+
+
+@pytest.fixture
+def without_gil():
+    """Skip the test unless Python is free-threaded and PYTHON_GIL does not enable the GIL."""
+    if not interpreter.is_free_threaded() or os.environ.get("PYTHON_GIL") == "1":
+        not_run("needs a free-threaded Python: tox -e free-threaded")
+
+
+@pytest.mark.usefixtures("without_gil")
+def test_gil_is_disabled_in_this_run(topology):
+    assert not interpreter.is_gil_enabled()
+
+
+@pytest.mark.usefixtures("without_gil")
+def test_no_import_enables_the_gil():
+    completed = run_program(IMPORTS)
+    assert completed.stdout == "False\n", completed.stderr
+
+
+def test_python_version_names_the_state_of_the_gil(monkeypatch):
+    monkeypatch.setattr(interpreter, "is_free_threaded", lambda: True)
+    monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: False)
+    assert interpreter.python_version().endswith(" free-threaded, GIL off")
+    monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: True)
+    assert interpreter.python_version().endswith(" free-threaded, GIL on")
+    monkeypatch.setattr(interpreter, "is_free_threaded", lambda: False)
+    assert "GIL" not in interpreter.python_version()
+
+
+def test_check_gil_fails_only_if_the_gil_was_off_before(monkeypatch):
+    monkeypatch.setattr(interpreter, "is_gil_enabled", lambda: True)
+    interpreter.check_gil(was_off=False)
+    with pytest.raises(pytest.fail.Exception, match="has enabled the GIL"):
+        interpreter.check_gil(was_off=True)

@@ -1,4 +1,4 @@
-"""impl._inputs: leaves that are split or copied, constants, nesting, packed sequences."""
+"""impl._containers, _inputs and _outputs: leaves, constants, markers, failing iterables."""
 
 import dataclasses
 from collections import UserDict
@@ -7,29 +7,20 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence, unpack_sequence
+from torch.nn.utils.rnn import pack_sequence
 
 from impl import SplitAlong, Whole
-from impl._containers import Constant, FieldsBranch, cat_packed, count_sequences, split_packed
+from impl._containers import Constant
 from impl._inputs import InputLeaves, remove_markers
-from impl_tests.samples import FakeNamedTuple
+from impl.scatter_gather import gather
 
 
 @dataclasses.dataclass
 class Record:
     first: Any
     second: Any = None
-
-
-@dataclasses.dataclass
-class Falsy:
-    content: Any
-
-    def __len__(self):
-        return 0
 
 
 @pytest.fixture
@@ -48,28 +39,6 @@ def test_remove_markers_returns_a_value_without_markers_uncopied():
     assert remove_markers(inputs) is inputs
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (torch.ones(2), torch.tensor(1.0)),
-        (Whole(torch.tensor(1.0)), None),
-        (Whole(1), None),
-        (torch.ones(2), None),
-    ],
-    ids=["split and copied", "marked tensor", "marked value", "split"],
-)
-def test_dataclass_with_tensors_or_markers_is_flattened(leaves, first, second):
-    assert isinstance(leaves.flatten(Record(first, second), 0, "x"), FieldsBranch)
-
-
-def test_dataclass_without_tensors_and_markers_is_a_constant(leaves):
-    leaves.flatten(torch.ones(2), 0, "x")
-    value = Record("text", [1])
-    node = leaves.flatten(value, 0, "x")
-    assert isinstance(node, Constant)
-    assert node.value is value
-
-
 @dataclasses.dataclass(eq=False)
 class Layer(nn.Module):
     weight: torch.Tensor
@@ -83,26 +52,6 @@ def test_module_that_is_a_dataclass_is_a_constant(leaves):
     node = leaves.flatten([layer], 0, "x").children[0]
     assert isinstance(node, Constant)
     assert node.value is layer
-
-
-def test_dataclass_that_occurs_twice_is_flattened_twice(leaves):
-    record = Record(torch.ones(2))
-    nodes = leaves.flatten([record, record], 0, "x").children
-    assert [type(node) for node in nodes] == [FieldsBranch, FieldsBranch]
-
-
-def test_dataclass_that_is_falsy_is_flattened(leaves):
-    assert isinstance(leaves.flatten(Falsy(torch.ones(2)), 0, "x"), FieldsBranch)
-
-
-def test_packed_sequence_marked_whole_is_copied(leaves):
-    leaves.flatten(Whole(pack_sequence([torch.ones(3, 2)])), 0, "x")
-    assert (len(leaves.copied), leaves.splits) == (1, [])
-
-
-def test_named_tuple_with_more_members_than_fields_raises(leaves):
-    with pytest.raises(ValueError, match="longer"):
-        leaves.flatten(FakeNamedTuple([1, 2]), 0, "x")
 
 
 def chain(length, value):
@@ -143,13 +92,6 @@ class Failing(UserDict):
 
     def items(self):
         raise self.error
-
-
-def test_mapping_that_cannot_be_iterated_over_is_a_constant(leaves):
-    value = Failing(ValueError("missing"))
-    node = leaves.flatten(value, 0, "x")
-    assert isinstance(node, Constant)
-    assert node.value is value
 
 
 def test_out_of_memory_error_of_a_mapping_is_propagated(leaves):
@@ -197,40 +139,94 @@ def packed(lengths, *, is_sorted):
     return pack_sequence(sequences, enforce_sorted=is_sorted), sequences
 
 
-def cut(value, sizes):
-    rows, counts, chunks = split_packed(value, sizes)
-    pairs = zip(chunks, rows.split(counts), strict=True)
-    return [chunk.with_data(data) for chunk, data in pairs]
+@dataclasses.dataclass
+class SelfReferring:
+    value: Any
+    reference: Any = None
 
 
-@given(first=lengths, second=lengths)
-def test_joined_packed_sequences_keep_the_order_of_sequences(first, second):
-    values = [packed(lengths, is_sorted=True) for lengths in (first, second)]
-    chunks = [value for value, _ in values]
-    found = cat_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
-    expected = [sequence.tolist() for _, sequences in values for sequence in sequences]
-    assert [sequence.tolist() for sequence in unpack_sequence(found)] == expected
-    assert (found.sorted_indices is None) == (min(first) >= max(second))
+@pytest.fixture
+def tensor():
+    return torch.arange(4.0)
 
 
-def test_joined_sequences_on_the_cpu_ignore_the_default_device(topology):
-    value, _ = packed([2, 3, 1], is_sorted=False)
-    with torch.device(topology.device(0)):
-        chunks = cut(value, [2, 1])
-        found = cat_packed(chunks, torch.cat([chunk.data for chunk in chunks]))
-    assert found.data.device.type == "cpu"
+def negated(value):
+    """Flatten ``value`` and unflatten it with negated tensors."""
+    leaves = InputLeaves()
+    root = leaves.flatten(value, None, "value")
+    return root.unflatten(1, {leaf: [-leaf.tensor] for leaf in leaves.copied})[0]
 
 
-def test_packed_sequence_can_be_split_into_an_empty_chunk():
-    value, _ = packed([2, 1], is_sorted=True)
-    empty, whole = cut(value, [0, 2])
-    assert [count_sequences(empty), count_sequences(whole)] == [0, 2]
-    found = cat_packed([empty, whole], torch.cat([empty.data, whole.data]))
-    assert torch.equal(found.data, value.data)
+def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
+    value = SelfReferring(tensor)
+    value.reference = value
+    found = negated(value)
+    assert found is not value
+    assert found.reference is value
 
 
-def test_sequences_of_equal_length_keep_their_order():
-    values = [packed([2] * 20, is_sorted=True)[0] for _ in range(2)]
-    found = cat_packed(values, torch.cat([value.data for value in values]))
-    assert [sequence[0, 0].item() for sequence in unpack_sequence(found)] == [*range(20)] * 2
-    assert found.sorted_indices is None
+BOTH = pytest.mark.parametrize(
+    "make", [lambda: Whole([1]), lambda: SplitAlong([1], 0)], ids=["Whole", "SplitAlong"]
+)
+
+
+@BOTH
+def test_marker_equals_only_itself(make):
+    marker = make()
+    assert marker == marker
+    assert marker != make()
+    assert len({marker, make()}) == 2
+
+
+@BOTH
+def test_marker_attribute_cannot_be_assigned(make):
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        make().value = None
+
+
+class UnprintableError(Exception):
+    """An exception whose ``__str__`` raises SystemExit."""
+
+    def __str__(self):
+        raise SystemExit("unprintable")
+
+
+class Uniterable(list):
+    """A list whose iteration raises an error that cannot be printed."""
+
+    def __iter__(self):
+        raise UnprintableError
+
+
+class OutOfMemory:
+    """An iterable that raises ``error`` on iteration if it is empty, else when a copy is built."""
+
+    error: BaseException = MemoryError()
+
+    def __init__(self, parts, is_original=False):
+        if not is_original and parts:
+            raise self.error
+        self.parts = parts
+
+    def __iter__(self):
+        if not self.parts:
+            raise self.error
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize("parts", [[], [torch.ones(1)]], ids=["iterated", "built"])
+@pytest.mark.parametrize("error", [MemoryError("m"), torch.OutOfMemoryError("m")])
+def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, parts):
+    monkeypatch.setattr(OutOfMemory, "error", error)
+    values = [OutOfMemory(parts, is_original=True) for _ in range(2)]
+    with pytest.raises(type(error)) as caught:
+        gather(values, "cpu")
+    assert str(caught.value) == "m"
+
+
+def test_warning_has_the_type_of_an_error_that_cannot_be_printed():
+    outputs = [Uniterable(), Uniterable()]
+    with pytest.warns(
+        UserWarning, match=r"Uniterable .*UnprintableError: <exception str\(\) failed>"
+    ):
+        assert gather(outputs, "cpu") == outputs

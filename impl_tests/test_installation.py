@@ -253,15 +253,6 @@ def test_functions_that_the_reference_only_imports_are_not_rebound(early_module)
     assert early_module.index is torch._utils._get_device_index is original
 
 
-def test_names_that_are_none_are_not_rebound_if_sys_modules_contains_none(
-    early_module, monkeypatch
-):
-    monkeypatch.setitem(sys.modules, "torch.nn.parallel.comm", None)
-    impl.install(rebind=True)
-    assert early_module.none is None
-    assert importlib.import_module("torch.nn.parallel.comm") is impl.comm
-
-
 def test_install_without_the_reference_changes_nothing(monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.nn.parallel", None)
     before = list(sys.modules.items())
@@ -277,27 +268,6 @@ def test_install_changes_nothing_if_warnings_are_errors(early_module):
     with pytest.raises(UserWarning, match=early_module.__name__):
         impl.install()
     assert state() == before
-
-
-NAMES_LINE = (
-    "imported from torch.nn.parallel before the installation, not replaced without rebind=True: "
-    "user: DP"
-)
-CLASSES_LINE = "still derived from replaced classes: user.Derived"
-
-
-@pytest.mark.parametrize("names", [[], ["DP"]], ids="names={}".format)
-@pytest.mark.parametrize("classes", [[], ["user.Derived"]], ids="classes={}".format)
-def test_warning_has_a_line_for_names_and_a_line_for_classes(names, classes):
-    references = [("user", installation._Change({}, name, None, None)) for name in names]
-    text = warning_text(
-        installation._warn_about_old_objects,
-        references=references,
-        subclasses=classes,
-        rebind=False,
-        stacklevel=2,
-    )
-    assert text.splitlines() == [NAMES_LINE] * len(names) + [CLASSES_LINE] * len(classes)
 
 
 def test_warning_lists_derived_classes():
@@ -322,15 +292,6 @@ def test_model_wrapped_before_the_installation_is_not_an_instance_of_impls_class
         with pytest.raises(pickle.PicklingError):
             pickle.dumps(wrapped)
     assert isinstance(wrapped, nn.DataParallel)
-
-
-def test_model_wrapped_before_the_installation_calls_no_function_of_impl(topology, monkeypatch):
-    devices = topology.take(2)
-    wrapped = REFERENCE(nn.Linear(2, 1).to(devices[0]), devices)
-    for name in ("scatter_kwargs", "replicate", "parallel_apply", "gather"):
-        monkeypatch.setattr(sys.modules["impl._wrapper"], name, raise_error)
-    with impl.installed():
-        assert wrapped(torch.ones(4, 2, device=devices[0])).shape == (4, 1)
 
 
 def raise_error(*args, **kwargs):

@@ -5,11 +5,8 @@ import inspect
 
 import pytest
 import torch
-from torch.nn.parallel import _functions as reference_functions
 
-import impl._functions
 from impl import functions
-from spec_tests.harness.concurrency.stream_log import streams_of
 
 #: Private functions of torch.nn.parallel that other packages import: (module, name).
 FUNCTIONS = [
@@ -55,23 +52,6 @@ def test_legacy_function_has_the_parameters_of_the_reference(module, name):
         for package in ("torch.nn.parallel", "impl")
     )
     assert found[: len(expected)] == expected
-
-
-def test_private_functions_module_has_two_attributes_of_the_reference():
-    assert impl._functions.Function is reference_functions.Function is torch.autograd.Function
-    assert impl._functions._streams is None
-
-
-def test_the_private_module_exports_the_functions_of_the_public_module():
-    names = [*functions.__all__, "_get_stream"]
-    found = [getattr(impl._functions, name) is getattr(functions, name) for name in names]
-    assert found == [True] * len(names)
-
-
-def test_scatter_from_the_cpu_uses_the_streams_of_get_stream(topology):
-    devices = topology.take(2)
-    used = streams_of(lambda: functions.Scatter.apply(devices, None, 0, torch.ones(4)))
-    assert used == [*map(functions._get_stream, devices)]
 
 
 def test_without_an_accelerator_get_stream_returns_none(monkeypatch):

@@ -1,31 +1,18 @@
-"""impl._replicas: members, construction and copies of replicas."""
+"""impl.replicate and impl._replicas: members, construction and copies of replicas."""
 
-import collections
 import copy
+import gc
 
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from impl import _replicas
-from impl._replicas import FormerParameters, collect_tree
+from impl._replicas import collect_tree
 from impl.replicate import replicate
 
 CPUS = ["cpu", "cpu"]
-#: The dictionary of forward hooks of all replicas of CustomReplication.
-SHARED_HOOKS = collections.OrderedDict()
 BOTH = pytest.mark.parametrize("detach", [False, True], ids=["attached", "detached"])
-
-
-class CustomReplication(nn.Linear):
-    """A module whose replicas share their dictionary of forward hooks and lack pre-hooks."""
-
-    def _replicate_for_data_parallel(self):
-        replica = super()._replicate_for_data_parallel()
-        replica._forward_hooks = SHARED_HOOKS
-        del replica._forward_pre_hooks
-        return replica
 
 
 def with_setattr(kind):
@@ -79,14 +66,6 @@ def tensors(replica):
     ]
 
 
-def test_tree_lists_each_member_once_with_parents_first():
-    module = MixedModule()
-    tree = collect_tree(module)
-    assert tree.modules == list(module.modules())
-    assert [*map(id, tree.parameters)] == [*map(id, module.parameters())]
-    assert [*map(id, tree.buffers)] == [*map(id, module.buffers())]
-
-
 def test_module_in_many_places_is_listed_once():
     net = nn.Linear(1, 1)
     for _ in range(40):
@@ -107,20 +86,6 @@ def test_replicas_of_a_module_with_custom_setattr_have_the_same_structure(detach
     assert found == [[(t.requires_grad, t.is_leaf) for t in tensors(r)] for r in assigned]
 
 
-def test_replica_of_an_lstm_can_be_deepcopied():
-    # nn.LSTM also keeps its parameters in the list _flat_weights.
-    lstm = copy.deepcopy(replicate(nn.LSTM(2, 2), CPUS)[1])
-    assert lstm._flat_weights[0] is lstm.weight_ih_l0
-
-
-def test_buffer_that_is_a_parameter_becomes_a_parameter_of_replica_0_only():
-    module = nn.Module()
-    module.register_buffer("odd", nn.Parameter(torch.ones(2)))
-    first, second = replicate(module, CPUS, detach=True)
-    assert (list(first._parameters), list(first._buffers)) == (["odd"], [])
-    assert (list(second._parameters), list(second._buffers)) == ([], ["odd"])
-
-
 def test_global_registration_hooks_are_called_with_the_children_of_replicas():
     module, seen = nn.Sequential(nn.ReLU()), []
     handle = torch_module.register_module_module_registration_hook(
@@ -139,120 +104,6 @@ def test_replica_can_be_replicated():
     assert inner._is_replica
 
 
-def test_hook_dictionaries_outside_a_modules_own_dict_are_not_copied():
-    module = CustomReplication(2, 2)
-    replicas = replicate(module, CPUS)
-    assert all(replica._forward_hooks is SHARED_HOOKS for replica in replicas)
-    assert not any("_forward_pre_hooks" in vars(replica) for replica in replicas)
-    assert len({id(m._backward_hooks) for m in (module, *replicas)}) == 3
-
-
-class Unhashable:
-    """An unhashable object with a method."""
-
-    def __eq__(self, other):
-        return type(other) is Unhashable
-
-    def method(self):
-        return self
-
-
-class BoundMethods(nn.Module):
-    """A module whose attributes are methods of itself, of its child and of other objects."""
-
-    def __init__(self, outsider):
-        super().__init__()
-        self.inner = nn.Linear(1, 1)
-        self.own, self.below = self.call, self.inner.forward
-        self.outside, self.unhashable = outsider.forward, Unhashable().method
-
-    def call(self):
-        return self
-
-
-@pytest.mark.parametrize("kind", [BoundMethods, with_setattr(BoundMethods)])
-def test_methods_of_the_module_and_its_children_are_rebound_to_the_replicas(kind):
-    outsider = nn.Linear(1, 1)
-    module = kind(outsider)
-    for replica in replicate(module, CPUS):
-        assert replica.own.__self__ is replica
-        assert replica.below.__self__ is replica.inner is not module.inner
-        assert replica.outside.__self__ is outsider
-        assert replica.unhashable.__self__ is module.unhashable.__self__
-
-
-class Delegating(nn.Module):
-    """A module whose ``forward`` is ``target.forward``, if a target is given."""
-
-    def __init__(self, target=None):
-        super().__init__()
-        if target is not None:
-            self.target, self.forward = target, target.forward
-
-    def forward(self, x):
-        return x
-
-
-def test_method_of_a_child_of_the_same_class_is_set_on_the_replica():
-    for replica in replicate(Delegating(Delegating()), CPUS):
-        assert replica.forward.__self__ is replica.target
-        assert "forward" not in vars(replica.target)
-
-
-def test_modules_own_method_set_as_attribute_is_not_set_on_the_replica():
-    module = Delegating()
-    module.forward = module.forward
-    for replica in replicate(module, CPUS):
-        assert "forward" not in vars(replica)
-
-
-class HookFromGetattribute(nn.Linear):
-    """A layer whose ``__getattribute__`` returns another replication method."""
-
-    def __getattribute__(self, name):
-        if name == "_replicate_for_data_parallel":
-            return lambda: nn.Identity()
-        return super().__getattribute__(name)
-
-
-def test_replication_method_from_getattribute_is_called(topology):
-    module = HookFromGetattribute(1, 1).to(topology.device(0))
-    replicas = replicate(module, topology.take(2))
-    assert [type(replica) for replica in replicas] == [nn.Identity, nn.Identity]
-
-
-class Subclass(torch.Tensor):
-    """A tensor class without changes."""
-
-
-def test_compiled_code_of_a_module_is_no_attribute_of_its_replicas():
-    module = nn.Linear(1, 1)
-    expected = dict(vars(module))
-    module._compiled_call_impl = module._call_impl
-    assert _replicas._uncompiled_state(module) == expected
-
-
-def test_only_instances_of_parameter_are_parameters():
-    tensor = torch.ones(1)
-    found = [_replicas._is_parameter(each) for each in (tensor, tensor.as_subclass(Subclass))]
-    assert found == [False, False]
-    assert _replicas._is_parameter(nn.Parameter(tensor))
-
-
-class Forgetful(nn.Module):
-    """A module that keeps no attribute ``_former_parameters``."""
-
-    def __setattr__(self, name, value):
-        if name != "_former_parameters":
-            super().__setattr__(name, value)
-
-
-def test_a_replica_may_refuse_the_dictionary_of_former_parameters(topology):
-    module = Forgetful().to(topology.device(0))
-    replicas = replicate(module, topology.take(2))
-    assert [type(replica) for replica in replicas] == [Forgetful] * 2
-
-
 class ShallowCopied(nn.Linear):
     """A module whose replicas are shallow copies, which share its dictionary of parameters."""
 
@@ -267,9 +118,27 @@ def test_a_replica_may_be_a_shallow_copy_of_its_module(topology):
     assert [*module._parameters] == ["weight", "bias"]
 
 
-def test_deepcopy_of_a_leaf_keeps_its_gradient():
-    leaf = torch.ones(2, requires_grad=True)
-    leaf.sum().backward()
-    copied = copy.deepcopy(FormerParameters(weight=leaf))["weight"]
-    assert copied is not leaf
-    assert copied.grad.tolist() == [1, 1]
+pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit")
+
+
+def test_garbage_collector_is_paused_while_replicas_are_built():
+    enabled = []
+
+    class Recording(nn.Module):
+        def _replicate_for_data_parallel(self):
+            enabled.append(gc.isenabled())
+            return super()._replicate_for_data_parallel()
+
+    replicate(Recording(), ["cpu"])
+    assert enabled == [False]
+
+
+def test_the_first_copy_of_a_wrapper_parameter_is_no_parameter(topology):
+    rows = [torch.ones(2, 1), torch.ones(1, 1)]
+    nested = torch.nested.nested_tensor(rows, layout=torch.jagged, device=topology.device(0))
+    module = nn.Module()
+    module.weight = nn.Parameter(nested)
+    [replica] = replicate(module, topology.take(1))
+    assert not list(replica.parameters())
+    replica.weight.values().sum().backward()
+    assert module.weight.grad.values().tolist() == [[1.0]] * 3

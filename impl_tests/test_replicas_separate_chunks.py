@@ -1,4 +1,4 @@
-"""impl._replicas: the tensors that are copied, and the changes that are kept."""
+"""impl._replicas: changes of arguments in place, of which each replica on the CPU has a copy."""
 
 import gc
 import weakref
@@ -9,7 +9,6 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 from impl import DataParallel, Whole
-from impl._replicas import SeparateChunks
 
 
 class Call(nn.Module):
@@ -26,23 +25,6 @@ class Call(nn.Module):
 
 def lanes(function, count=2, **options):
     return DataParallel(Call(function), ["cpu"] * count, **options)
-
-
-def separate(*arguments):
-    """Return whether each tensor of each replica's arguments is copied."""
-    found = SeparateChunks().separate(arguments)
-    return [
-        [new is not old for new, old in zip(new_values, old_values, strict=True)]
-        for new_values, old_values in zip(found, arguments, strict=True)
-    ]
-
-
-def test_views_of_one_tensor_are_copied_with_their_strides():
-    x = torch.arange(24.0).reshape(4, 3, 2).transpose(1, 2)
-    chunks = x.chunk(2)
-    copies = SeparateChunks().separate([(chunk,) for chunk in chunks])
-    assert [copy.stride() for (copy,) in copies] == [chunk.stride() for chunk in chunks]
-    assert all(torch.equal(copy, chunk) for (copy,), chunk in zip(copies, chunks, strict=True))
 
 
 class Named(torch.Tensor):
@@ -65,38 +47,6 @@ def test_copies_keep_the_class_and_the_attributes_of_views():
     assert model.module.weight.grad.item() == 4
     assert [type(chunk) for chunk in seen] == [Named] * 2
     assert all(chunk.tag is x.tag for chunk in seen)
-
-
-def test_other_tensors_are_not_copied():
-    x, y = torch.ones(4), torch.ones(2)
-    assert separate((x[:2], y), (x[2:], y)) == [[True, False], [True, False]]
-    assert separate((x[:2], y), (torch.ones(2), y)) == [[False, False]] * 2
-
-
-@pytest.mark.parametrize("other", [lambda x: x, lambda x: x[::2]], ids=["same", "overlapping"])
-def test_views_that_one_replica_has_twice_are_not_copied(other):
-    x = torch.ones(4)
-    first, second = x[:2], x[2:]
-    assert separate((first, other(first)), (second, other(second))) == [[False] * 2] * 2
-
-
-def test_views_that_require_grad_are_not_copied():
-    x = torch.ones(4, requires_grad=True)
-    assert separate((x[:2],), (x[2:],)) == [[False]] * 2
-
-
-def test_inference_tensors_are_not_copied():
-    with torch.inference_mode():
-        x = torch.ones(4)
-    assert separate((x[:2],), (x[2:],)) == [[False]] * 2
-
-
-def test_arguments_without_views_are_returned_themselves():
-    arguments = [([torch.ones(2)], {"flag": 1}), ([torch.ones(2)], {"flag": 1})]
-    assert all(
-        new is old
-        for new, old in zip(SeparateChunks().separate(arguments), arguments, strict=True)
-    )
 
 
 def test_in_place_changes_of_packed_sequences_train():

@@ -1,21 +1,15 @@
-"""impl.scatter_gather: tensors with one row per device, subclasses, and split leaves."""
-
-from typing import ClassVar
-from unittest import mock
+"""impl.scatter_gather: tensors with one row per device, subclasses, and refused tensors."""
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
-from torch.masked import masked_tensor
 from torch.nn.utils.rnn import pack_sequence
 from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import DataParallel, SplitAlong, Whole, gather, scatter
-from impl._inputs import SplitLeaf
-from impl.functions import ScatteredChunks
-from impl.scatter_gather import scatter_kwargs, split_leaves
+from impl.scatter_gather import scatter_kwargs
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.stream_log import CopyLog
 from spec_tests.strategies.tensor_subclasses import (
@@ -54,28 +48,6 @@ def test_error_for_a_packed_sequence_names_dimension_zero(topology):
     packed = pack_sequence([torch.ones(1)] * 2)
     with pytest.raises(ValueError, match=r"inputs\[0\] has size 2 along dim 0 \(2 chunks\)"):
         scatter([packed, torch.ones(6)], topology.take(4))
-
-
-@pytest.mark.parametrize(
-    ("slot", "requires_grad", "grad_mode", "expected"),
-    [
-        (None, True, True, True),
-        (None, False, True, False),
-        (0, True, True, True),
-        (0, True, False, False),
-        (0, False, True, False),
-    ],
-)
-def test_scatter_creates_an_autograd_node_only_for_gradients(
-    topology, slot, requires_grad, grad_mode, expected
-):
-    # If a tensor needs no gradient, an autograd node would only cost time.
-    x = torch.ones(2, device=topology.device(slot), requires_grad=requires_grad)
-    recorded = mock.patch.object(ScatteredChunks, "apply", wraps=ScatteredChunks.apply)
-    with torch.set_grad_enabled(grad_mode), recorded as apply:
-        chunks = scatter(x, topology.take(2))
-    assert [chunk.tolist() for chunk in chunks] == [[1], [1]]
-    assert apply.called == expected
 
 
 def test_split_along_accepts_a_dimension_with_one_row_per_device(topology):
@@ -123,60 +95,10 @@ def test_whole_nested_or_masked_tensor_is_copied_to_every_device(topology, kind,
     assert sum_of_squares(whole.grad).item() == 36 * sum_of_squares(whole).item()
 
 
-@pytest.mark.filterwarnings(*WARNINGS)
-def test_masked_scalar_is_copied_to_every_device(topology):
-    scalar = masked_tensor(torch.tensor(2.0), torch.tensor(True))
-    copies = [copy for [copy] in scatter([scalar], topology.take(2))]
-    assert [copy.get_data().item() for copy in copies] == [2.0, 2.0]
-    assert [copy.device for copy in copies] == topology.take(2)
-
-
 @pytest.mark.parametrize("inputs", [1, iter([1])])
 def test_arguments_that_are_no_sequence_are_refused(topology, inputs):
     with pytest.raises(TypeError, match="inputs must be a sequence of arguments, not"):
         scatter_kwargs(inputs, {}, topology.take(2))
-
-
-class Logged(torch.Tensor):
-    """A tensor that records the names of the functions that receive it."""
-
-    names: ClassVar[list[str]] = []
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        cls.names.append(function.__name__)
-        return super().__torch_function__(function, types, args, kwargs or {})
-
-
-def split(topology, tensor, lengths, **options):
-    leaf = SplitLeaf(tensor, 0, len(tensor), "inputs")
-    pieces = split_leaves([leaf], [lengths], topology.take(2), **options)
-    return [len(chunk) for chunk in pieces[leaf]]
-
-
-def test_a_subclass_is_split_by_chunk_only_into_even_chunks(topology):
-    tensor = torch.ones(4, device=topology.device(0)).as_subclass(Logged)
-    Logged.names.clear()
-    assert split(topology, tensor, [2, 2], even=True) == [2, 2]
-    assert "chunk" in Logged.names
-    Logged.names.clear()
-    assert split(topology, tensor, [1, 3], even=False) == [1, 3]
-    assert "chunk" not in Logged.names
-
-
-def test_gradients_of_chunks_flow_through_one_node(topology):
-    leaf = torch.ones(4, device=topology.device(0), requires_grad=True)
-    chunks = [chunk for (chunk,) in scatter((leaf,), topology.take(2))]
-    assert len({chunk.grad_fn for chunk in chunks}) == 1
-
-
-def test_streams_are_set_once_for_all_tensors(topology, monkeypatch):
-    setters = mock.Mock(wraps=torch.accelerator.set_stream)
-    monkeypatch.setattr(torch.accelerator, "set_stream", setters)
-    scatter([torch.ones(4)], topology.take(2))
-    once = setters.call_count
-    scatter([torch.ones(4), torch.ones(4, requires_grad=True)] * 5, topology.take(2))
-    assert setters.call_count == 2 * once
 
 
 class Unsplit(torch.Tensor):

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import threading
 
 import pytest
 
@@ -122,79 +121,6 @@ def test_an_interrupt_at_the_begin_or_the_end_leaves_the_collector_enabled(
         pass
     assert gc.isenabled()
     assert not _settings._pauses._active
-
-
-def test_an_interrupted_pause_does_not_enable_a_disabled_collector(monkeypatch, enabled):
-    with pause_gc():
-        pass
-    gc.disable()
-    interrupt(monkeypatch, _settings._pauses, "begin", before=True)
-    with pytest.raises(KeyboardInterrupt), pause_gc():
-        pass
-    assert not gc.isenabled()
-
-
-class Handler:
-    """Wraps a function. The first call also begins and ends a pause, like a signal handler."""
-
-    def __init__(self, pauses, function):
-        self.pauses, self.function, self.is_handled = pauses, function, False
-
-    def __call__(self):
-        if not self.is_handled:
-            self.is_handled = True
-            pause = object()
-            self.pauses.begin(pause)
-            self.pauses.end(pause)
-        return self.function()
-
-
-def pause_in_thread(pauses, pause):
-    """Begin and end a pause in another thread. Return whether the thread ends in time."""
-
-    def run():
-        pauses.begin(pause)
-        pauses.end(pause)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(10)
-    return not thread.is_alive()
-
-
-@pytest.mark.parametrize("name", ["isenabled", "disable", "enable"])
-@pytest.mark.parametrize("is_enabled", [True, False])
-def test_a_signal_handler_may_pause_the_collector(pauses, pause, name, is_enabled, monkeypatch):
-    (gc.enable if is_enabled else gc.disable)()
-    handler = Handler(pauses, getattr(gc, name))
-    monkeypatch.setattr(_settings.gc, name, handler)
-    assert pause_in_thread(pauses, pause)
-    monkeypatch.undo()
-    assert handler.is_handled or name == "enable"
-    assert gc.isenabled() == is_enabled
-
-
-def test_the_end_of_a_pause_that_did_not_begin_changes_nothing_after_a_pause(pauses, pause):
-    gc.enable()
-    assert pause_in_thread(pauses, object())
-    gc.disable()
-    pauses.end(pause)
-    assert not gc.isenabled()
-
-
-def test_a_second_end_completes_an_interrupted_one(pauses, pause, monkeypatch):
-    gc.enable()
-    pauses.begin(pause)
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(_settings.gc, "enable", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        pauses.end(pause)
-    monkeypatch.undo()
-    pauses.end(pause)
-    assert gc.isenabled()
 
 
 #: The exit status of the child process, set by the handler.

@@ -1,9 +1,8 @@
-"""impl._thread_state: transfer and restoration of state, and the count of thread-local values."""
+"""impl._thread_state: transfer and restoration of state, and thread-local values."""
 
 import contextvars
 import gc
 import importlib
-import sys
 import threading
 import weakref
 from contextlib import ExitStack
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from impl import _devices, _thread_state, _threads
+from impl import _thread_state, _threads
 from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import thread_states, visible_states
@@ -175,27 +174,6 @@ def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     assert state.device == CPU
 
 
-def test_only_the_cpus_autocast_is_transferred_if_the_accelerator_has_none(topology, monkeypatch):
-    monkeypatch.setattr(torch.amp, "is_autocast_available", lambda kind: False)
-    assert _thread_state._find_scope([topology.device(0)]).autocast_types == ("cpu",)
-
-
-def test_accelerator_without_is_initialized_is_not_in_use(monkeypatch):
-    monkeypatch.delattr(torch.sim, "is_initialized")
-    assert _devices.accelerator_in_use() is None
-
-
-def test_baseline_flags_are_read_again_if_the_devices_change(topology):
-    small = _thread_state._Scope(("cpu",), None, range(0))
-    large = _thread_state._find_scope([topology.device(0)])
-
-    def read():
-        return [len(_thread_state._baseline_flags(scope).streams) for scope in (small, large)]
-
-    assert call_in_thread(read) == [0, len(large.ordinals)]
-    assert len(large.ordinals) > 0
-
-
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 parallel_apply = importlib.import_module("impl.parallel_apply")
 
@@ -207,22 +185,6 @@ def pool(monkeypatch):
     monkeypatch.setattr(_threads, "_pool", pool)
     yield pool
     pool.close()
-
-
-def test_find_entry_type_ignores_entries_of_extension_modules():
-    def find():
-        _thread_state._thread_dict()["of an extension"] = 1
-        return _thread_state._find_entry_type()
-
-    assert call_in_thread(find) is _thread_state._Entry
-
-
-def test_reading_the_thread_dictionary_leaks_no_reference():
-    entries = _thread_state._thread_dict()
-    before = sys.getrefcount(entries)
-    for _ in range(100):
-        assert _thread_state._thread_dict() is entries
-    assert sys.getrefcount(entries) == before
 
 
 def test_count_locals_counts_a_new_local_until_it_is_deleted():

@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-import weakref
 from functools import partial
 from pathlib import Path
 
@@ -60,18 +59,6 @@ def test_number_of_idle_threads_is_limited(reusing_pool):
         call.wait()
     wait_until(lambda: len(alive(reusing_pool)) <= _threads.MAX_IDLE)
     assert len(reusing_pool._idle) == len(alive(reusing_pool)) == _threads.MAX_IDLE
-
-
-def test_ended_threads_are_removed_when_a_new_one_starts(pool, monkeypatch):
-    monkeypatch.setattr(_threads, "MAX_IDLE", 0)
-    assert all_end([pool.start(threading.current_thread).wait()])
-    assert pool.start(threading.current_thread).wait() is pool._threads[0]
-    assert len(pool._threads) == 1
-
-
-def test_single_use_thread_has_ended_when_its_caller_resumes(pool, monkeypatch):
-    monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", True)
-    assert not any(pool.start(threading.current_thread).wait().is_alive() for _ in range(100))
 
 
 @pytest.mark.parametrize("make", [FunctionMode, torch.inference_mode])
@@ -131,14 +118,6 @@ def test_interrupt_ends_the_wait_but_not_the_function(reusing_pool, interrupted)
     assert reusing_pool.start(threading.current_thread).wait() is worker
 
 
-def test_after_close_idle_threads_have_ended_and_a_new_thread_runs_one_function(pool):
-    calls = [pool.start(threading.current_thread) for _ in range(3)]
-    threads = [call.wait() for call in calls]
-    pool.close()
-    assert not any(thread.is_alive() for thread in threads)
-    assert all_end([pool.start(threading.current_thread).wait()])
-
-
 def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
     pool.start(int).wait()
 
@@ -161,139 +140,9 @@ def test_a_worker_is_a_daemon_thread_with_a_name():
     assert (thread.name, thread.daemon) == ("parallel_apply", True)
 
 
-def test_one_exit_handler_is_registered_for_all_workers(monkeypatch):
-    registered = []
-    monkeypatch.setattr(_threads.atexit, "register", registered.append)
-    _threads._register_exit_handler.cache_clear()
-    for _ in range(2):
-        _threads._register_exit_handler()
-    assert len(registered) == 1
-
-
-def test_a_reset_after_a_fork_replaces_the_pool(monkeypatch):
-    old = _threads._Pool()
-    monkeypatch.setattr(_threads, "_pool", old)
-    _threads._reset_after_fork()
-    assert _threads._pool is not old
-    assert old.add_idle(None) is False
-
-
 REUSES_WORKERS = pytest.mark.skipif(
     SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"
 )
-
-
-class Value:
-    """An object that weak references can refer to."""
-
-
-@pytest.fixture
-def outcomes(monkeypatch):
-    """A list of bools: whether ``outcomes.reference`` was dead when each function ended.
-
-    The test sets ``outcomes.reference`` to a weak reference.
-    """
-
-    class Outcomes(list):
-        reference = staticmethod(lambda: None)
-
-    found, set_done = Outcomes(), _threads.PendingCall.set_done
-
-    def check(pending):
-        found.append(found.reference() is None)
-        set_done(pending)
-
-    monkeypatch.setattr(_threads.PendingCall, "set_done", check)
-    monkeypatch.setattr(_threads, "_pool", _threads._Pool())  # A new pool has no worker yet.
-    yield found
-    _threads._pool.close()
-
-
-@pytest.mark.skipif(SINGLE_USE_THREADS, reason="not-run: this Python frees such objects later")
-def test_the_argument_of_a_function_is_freed_before_its_outcome_is_set(outcomes):
-    argument, is_deleted = Value(), threading.Event()
-    outcomes.reference = weakref.ref(argument)
-    pending = _threads.start(partial(lambda argument: is_deleted.wait(), argument))
-    del argument
-    is_deleted.set()
-    pending.wait()
-    assert outcomes == [True]
-
-
-def test_the_caller_waits_for_the_end_of_the_thread_to_join():
-    pending = _threads.PendingCall(int)
-    allowed = threading.Event()
-    pending.thread_to_join = threading.Thread(target=allowed.wait)
-    pending.thread_to_join.start()
-    threading.Timer(0.1, allowed.set).start()
-    pending.set_done()
-    pending.wait()
-    assert not pending.thread_to_join.is_alive()
-
-
-def test_a_worker_that_runs_one_function_only_is_the_thread_to_join(monkeypatch):
-    monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", True)
-    monkeypatch.setattr(_threads, "_pool", _threads._Pool())
-    pending = _threads.start(threading.current_thread)
-    assert pending.wait() is pending.thread_to_join
-
-
-def run_in_thread(function):
-    """Call ``function`` in another thread. Return the result, or None after ten seconds."""
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
-    thread.start()
-    thread.join(10)
-    return results[0] if results else None
-
-
-def test_a_pool_that_is_closed_after_a_fork_has_a_free_lock():
-    old = _threads._Pool()
-    run_in_thread(old._lock.acquire)  # Another thread may hold the lock at the fork.
-    old.close_after_fork()
-    assert run_in_thread(lambda: old.add_idle(None)) is False
-
-
-class InterruptedList(list):
-    """A list whose methods first call a function, as a signal handler may do."""
-
-    function = staticmethod(int)
-
-    def pop(self):
-        self.function()
-        return super().pop()
-
-    def append(self, value):
-        self.function()
-        super().append(value)
-
-
-def test_a_signal_handler_may_start_a_function_while_a_worker_is_popped(monkeypatch):
-    tested = _threads._Pool()
-    tested._idle = InterruptedList([None])
-    found = []
-
-    def handle():
-        tested._idle.function = int
-        found.append(tested._pop_idle())
-
-    tested._idle.function = handle
-    # The handler pops the only idle worker, so the outer call finds none.
-    assert run_in_thread(lambda: [tested._pop_idle()]) == [None]
-    assert found == [None]
-
-
-def test_a_signal_handler_may_add_a_worker_while_one_is_added():
-    tested = _threads._Pool()
-    tested._idle = InterruptedList()
-
-    def handle():
-        tested._idle.function = int
-        tested.add_idle("inner")
-
-    tested._idle.function = handle
-    assert run_in_thread(lambda: tested.add_idle("outer")) is True
-    assert tested._idle == ["inner", "outer"]
 
 
 def run_on(device):

@@ -1,11 +1,9 @@
 """impl._torch_private: results of the functions that use private names of PyTorch."""
 
-import sys
 from functools import partial
 
 import pytest
 import torch
-from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
@@ -38,20 +36,6 @@ def test_registration_hooks_are_detected(kind):
     assert not _torch_private.has_registration_hooks()
 
 
-def test_is_compiled_is_true_only_for_optimized_modules(monkeypatch):
-    class Compiled(nn.Module):
-        pass
-
-    class Frames:
-        OptimizedModule = Compiled
-
-    monkeypatch.setitem(sys.modules, "torch._dynamo.eval_frame", Frames)
-    assert _torch_private.is_compiled(Compiled)
-    assert not _torch_private.is_compiled(nn.Module)
-    monkeypatch.delitem(sys.modules, "torch._dynamo.eval_frame")
-    assert not _torch_private.is_compiled(Compiled)
-
-
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
 def test_hooks_of_a_leaf_are_detected(register):
     leaf = torch.ones(1, requires_grad=True)
@@ -74,29 +58,6 @@ def test_hooks_of_a_module_are_detected(register):
     assert not _torch_private.module_has_hooks(module)
     getattr(module, register)(lambda *_: None)
     assert _torch_private.module_has_hooks(module)
-
-
-def test_was_created_since_is_false_for_nodes_that_run_first():
-    x = torch.ones(1, requires_grad=True)
-    number = _torch_private.next_sequence_nr()
-    first = (2 * x).grad_fn
-    _torch_private.run_first_in_backward(first)
-    accumulation = first.next_functions[0][0]
-    for node in (first, accumulation):
-        assert not _torch_private.was_created_since(number, node)
-
-
-@pytest.mark.parametrize("call", [len, lambda *_: None, object()], ids=["C", "plain", "object"])
-def test_compiler_of_module_returns_none_for_an_unknown_callable(call):
-    module = nn.Identity()
-    module.__dict__["_compiled_call_impl"] = call
-    assert _torch_private.compiler_of_module(module) is None
-
-
-def test_copy_context_of_backward_does_nothing_outside_of_backward():
-    assert not torch._C._is_key_in_tls("context")
-    _torch_private.copy_context_of_backward()
-    assert not torch._C._is_key_in_tls("context")
 
 
 class InterruptedGuard:

@@ -4,14 +4,12 @@ import copy
 import itertools
 import os
 import pickle
-import threading
 import weakref
 from contextlib import nullcontext
 
 import pytest
 import torch
 from torch import nn
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.optim import SGD
 from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -89,25 +87,6 @@ def test_a_device_has_one_copy_of_a_frozen_parameter(topology):
     wrapper.cache_frozen_parameters = False
     wrapper(x)
     assert topology.memory_allocated() == pytest.approx(before, abs=others)
-
-
-def test_threads_get_the_outputs_of_the_module(topology):
-    found = []
-    wrapper, x = wrapped(topology)
-    barrier = threading.Barrier(4, timeout=20)
-
-    def run():
-        barrier.wait()
-        found.extend(wrapper(x) for _ in range(5))
-
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(found) == 20
-    for output in found:
-        checks.same(output, wrapper.module(x), tolerance=checks.LAYER)
 
 
 def test_attributes_that_a_replica_sets_are_lost(topology):
@@ -299,29 +278,6 @@ def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
     torch.testing.assert_close(net(x), layer(x))
 
 
-def test_a_parameter_that_replaces_a_freed_one_is_copied():
-    layer = FrozenLayer()
-    net = on_lanes(layer)
-    version = layer.weight._version
-    net(X)
-    layer.seen.clear()
-    memory = layer.weight.data
-    del layer.weight  # Without a reference in the cache, the next parameter has the same `id`.
-    layer.weight = nn.Parameter(memory, requires_grad=False)
-    while layer.weight._version < version:
-        layer.weight.add_(1)
-    assert_outputs_are_those_of_the_module(net)
-
-
-def test_a_parameter_with_fewer_rows_in_the_same_memory_is_copied_again():
-    layer = FrozenLayer()
-    net = on_lanes(layer)
-    net(X)
-    for parameter in layer.parameters():
-        parameter.data = parameter.data[:1]
-    assert_outputs_are_those_of_the_module(net)
-
-
 def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
     layer = FrozenLayer().half()
     net = on_lanes(layer)
@@ -329,16 +285,6 @@ def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
     for parameter in layer.parameters():
         parameter.data = parameter.data.view(torch.bfloat16)
     torch.testing.assert_close(net(X.bfloat16()), net.module(X.bfloat16()))
-
-
-def test_copies_of_inference_parameters_are_not_kept():
-    with torch.inference_mode():
-        layer = FrozenLayer()
-    net = on_lanes(layer)
-    storages = [StorageWeakRef(weight.untyped_storage()) for weight in lane_weights(net, layer)]
-    layer.seen.clear()
-    # The replicas have no order.
-    assert sorted(storage.expired() for storage in storages) == [False, True]
 
 
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
@@ -350,22 +296,6 @@ def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     net(x)
     net.device_ids = [net.device_ids[index] for index in (0, 2, 1)]
     torch.testing.assert_close(net(x), net.module(x))
-
-
-def test_a_parameter_on_another_device_is_copied_again(topology, monkeypatch):
-    # Devices with memories of their own may use the same addresses.
-    monkeypatch.setattr(torch.Tensor, "data_ptr", lambda _: 64)
-    topology.require(distinct=3)
-    first, second, third = topology.take(3)
-    layer = FrozenLayer().to(first)
-    net = impl.DataParallel(layer, [first, third], cache_frozen_parameters=True)
-    net(X.to(first))
-    for parameter in layer.parameters():
-        parameter.data = parameter.data.to(second) + 1
-    net.device_ids, net.src_device_obj = [second.index, third.index], second
-    net.output_device = second.index
-    x = X.to(second)
-    torch.testing.assert_close(net(x), layer(x))
 
 
 class Sparse(nn.Module):

@@ -134,19 +134,6 @@ def test_a_wrapper_may_be_called_while_its_replicas_are_built(topology):
     torch.testing.assert_close(outputs[0], net.inner)
 
 
-def test_hold_raises_the_exception_of_its_block_unchanged():
-    # A context manager of contextlib calls `with_traceback`, and would raise its error instead.
-    class UnusualError(Exception):
-        def with_traceback(self, traceback):
-            raise TypeError("no traceback")
-
-    wrapper, error = nn.Identity(), UnusualError()
-    with pytest.raises(UnusualError) as caught, hold.HoldBlock(wrapper):
-        raise error
-    assert caught.value is error
-    assert hold.find_replica_cache(wrapper) is None
-
-
 def test_replicas_are_freed_if_the_end_of_the_block_is_interrupted(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -166,23 +153,6 @@ def test_a_block_can_be_entered_again():
         with block:
             pass
         assert hold.find_replica_cache(wrapper) is not None
-    assert hold.find_replica_cache(wrapper) is None
-
-
-def test_a_signal_handler_may_enter_a_block_at_the_end_of_a_block():
-    class ReentrantSet(set):
-        def discard(self, block):
-            super().discard(block)
-            if not is_reentered:
-                is_reentered.append(True)
-                with hold.HoldBlock(wrapper):
-                    pass
-
-    wrapper, is_reentered = nn.Identity(), []
-    with hold.HoldBlock(wrapper):
-        cache = hold.find_replica_cache(wrapper)
-        cache.blocks = ReentrantSet(cache.blocks)
-    assert is_reentered
     assert hold.find_replica_cache(wrapper) is None
 
 

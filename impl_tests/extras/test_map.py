@@ -323,16 +323,6 @@ def test_a_limit_below_one_is_refused_at_once(topology, in_flight):
         wrapper.map([], in_flight=in_flight)
 
 
-def test_a_change_of_the_module_gives_outputs_of_the_new_module(topology):
-    wrapper = wrapped(topology, 2)
-    batches = batches_of([2, 2], topology.device(0))
-    with torch.no_grad():
-        outputs = wrapper.map(batches, in_flight=1)
-        next(outputs)
-        wrapper.module.weight.add_(1)
-        check_outputs([*outputs], [wrapper.module(batches[1])])
-
-
 def change_in_silence(wrapper, batches):
     """Begin `map`, change the module by ``.data``, and compute one more batch."""
     outputs = wrapper.map(batches, in_flight=1)
