@@ -34,7 +34,8 @@ def main() -> int:
     def try_changes(tests: CollectedTests) -> None:
         detected.update(_find_detected_changes(tests, selected, options))
 
-    call_with_tests(try_changes)
+    if status := call_with_tests(try_changes):
+        return status
     _print_summary(selected, detected)
     return int(options.orderings and len(detected) < len(selected))
 

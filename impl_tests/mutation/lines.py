@@ -99,9 +99,14 @@ def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str,
     import_impl_from(IMPL.parent)
     coverage = importlib.import_module("coverage")  # installed only by `tox -e weekly`
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
+
+    def begin(name: str) -> None:
+        print(name, flush=True)  # `forks` ends a process that prints nothing for a long time.
+        tracer.switch_context(name)
+
     tracer.start()
     _trace_backward()
-    outcomes = list(tests.run(tests.tests_of_file(file), before=tracer.switch_context))
+    outcomes = list(tests.run(tests.tests_of_file(file), before=begin))
     tracer.stop()
     lines = _lines_by_test(tracer.get_data())
     return {

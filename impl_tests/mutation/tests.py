@@ -47,6 +47,10 @@ class Outcome:
     seconds: float
 
 
+def _print_now(name: str) -> None:
+    print(name, flush=True)
+
+
 class CollectedTests:
     """The tests of a session. A file that tests private modules is collected at its first use."""
 
@@ -67,7 +71,7 @@ class CollectedTests:
         return [node_id for node_id in self._items if _file_of(node_id) == file]
 
     def run(
-        self, node_ids: Iterable[str], before: Callable[[str], object] = print
+        self, node_ids: Iterable[str], before: Callable[[str], object] = _print_now
     ) -> Iterator[Outcome]:
         """Run tests in the given order, and yield their results.
 
@@ -102,9 +106,9 @@ def _file_of(node_id: str) -> str:
     return node_id.partition("::")[0]
 
 
-def call_with_tests(function: Callable[[CollectedTests], None]) -> None:
-    """Collect the conformance tests in a pytest session, and pass them to ``function``."""
-    call_with_session(
+def call_with_tests(function: Callable[[CollectedTests], None]) -> int:
+    """Collect the conformance tests, and pass them to ``function``; return pytest's status."""
+    return call_with_session(
         lambda session: function(CollectedTests(session)),
         "--hypothesis-profile=mutation",
         *CHAPTERS,
