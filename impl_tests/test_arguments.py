@@ -7,7 +7,8 @@ import torch
 import impl
 from impl._arguments import argument, as_int, as_tensors
 from impl_tests.faults.cases import CASES
-from impl_tests.faults.cases_of_impl import CASES_OF_IMPL
+from impl_tests.faults.kinds import WrongArgument
+from impl_tests.public_arguments import public_arguments
 from spec_tests.harness.environment.target import Target
 
 
@@ -110,10 +111,36 @@ WRONG = [
 @pytest.mark.parametrize(("case", "changed", "names"), WRONG)
 @pytest.mark.usefixtures("topology")
 def test_errors_of_public_functions_name_the_argument(case, changed, names):
-    tried = (CASES | CASES_OF_IMPL)[case]
+    function = CASES[case].find(Target("impl"))
     with pytest.raises(Exception) as caught:
-        tried.call(Target("impl"), **(tried.arguments() | changed))
+        function(**(CASES[case].arguments() | changed))
     assert caught.value.__notes__ == [f"Argument: {names}"]
+
+
+@pytest.mark.usefixtures("topology")
+def test_every_argument_of_every_public_function_has_a_case():
+    tried = {
+        (name.split(" ")[0], argument)
+        for name, case in CASES.items()
+        for argument in case.arguments()
+    }
+    assert set(public_arguments()) - tried == set()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("value", ["object()", "closed generator"])
+@pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("distributed.")])
+@pytest.mark.usefixtures("topology")
+def test_an_error_for_an_object_of_another_kind_names_the_argument(case, value):
+    tried, unnamed = CASES[case], []
+    function = tried.find(Target("impl"))
+    for name in tried.arguments():
+        fault = WrongArgument(name, tried.pattern(name), value)
+        try:
+            function(**(tried.arguments() | fault.arguments))
+        except Exception as error:
+            unnamed += [] if fault.is_reported_by(error) else [(name, error)]
+    assert unnamed == []
 
 
 @pytest.mark.usefixtures("topology")

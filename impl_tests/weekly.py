@@ -48,11 +48,10 @@ PARTS: dict[str, Sequence[Sequence[str]]] = {
     "wrong": [("impl_tests.wrong",)],
     # The tests on impl with one small change at a time.
     "mutation": [("impl_tests.mutation",), ("impl_tests.mutation", "--orderings")],
-    # Faults in calls, lost ranks, and wrong arguments.
+    # Faults in calls, wrong arguments, and lost ranks.
     "faults": [
         ("impl_tests.faults", "--count", "2400"),
         ("impl_tests.faults.ranks",),
-        ("impl_tests.faults.bad_input",),
     ],
     # All parts of impl in many threads; memory, threads and objects must not grow.
     "stress": [("impl_tests.stress", "--minutes", "10")],

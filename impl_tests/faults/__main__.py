@@ -1,4 +1,4 @@
-"""Inject faults into random calls of the public functions; return 1 after a bad outcome."""
+"""Inject faults into calls of the public functions; return 1 after a bad verdict."""
 
 import argparse
 import os
@@ -7,15 +7,16 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from impl_tests.wrong import Perturbation, state
 
 from .calls import prepare
+from .cases import CASES
 from .kinds import KINDS
-from .trial import TIME_LIMIT, TrialResult, run_trials
-from .verdicts import BAD, VERDICTS, format_counts
+from .trial import BAD, VERDICTS, draw_trials, format_counts, run_trials
 
 
 def main() -> int:
@@ -43,19 +44,16 @@ def _perturb(line: str, folder: Path) -> str:
 def _run(options: argparse.Namespace) -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
     target, start, counts = prepare(options.target), time.monotonic(), Counter[tuple[str, str]]()
+    is_reference = options.target == "torch.nn.parallel"
+    cases = [name for name in options.cases if CASES[name].is_reference or not is_reference]
+    trials = draw_trials(options.kinds, cases, range(seed, seed + options.count))
     print(f"{options.target}, seed {seed}", flush=True)
-    trials = run_trials(
-        target,
-        options.kinds,
-        range(seed, seed + options.count),
-        processes=options.processes,
-        limit=options.limit,
-    )
     with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
-        for trial in trials:
-            counts.update((finding.kind, finding.verdict) for finding in trial.findings)
-            bad = describe_bad(trial)
-            print(*bad, sep="\n", end="\n" * bool(bad), flush=True)
+        for trial, findings, _ in run_trials(target, trials, processes=options.processes):
+            counts.update((finding.kind, finding.verdict) for finding in findings)
+            bad = [finding for finding in findings if finding.verdict in BAD]
+            for finding in bad:
+                print(f"{finding.verdict} ({trial})\n  {finding.detail}", flush=True)
             if bad and options.exitfirst:
                 break
     print(format_counts(counts, VERDICTS, BAD))
@@ -64,21 +62,16 @@ def _run(options: argparse.Namespace) -> int:
     return int(bad_count > 0)
 
 
-def describe_bad(trial: TrialResult) -> list[str]:
-    """Return a text for each bad verdict of a trial, with the options that repeat the trial."""
-    return [
-        f"{finding.verdict} (--kinds {trial.kind} --seed {trial.seed} --count 1)\n"
-        f"  {trial.log.strip()}\n  {finding.detail}"
-        for finding in trial.findings
-        if finding.verdict in BAD
-    ]
+def _names_in(known: Sequence[str]) -> Callable[[str], list[str]]:
+    """Return a function that splits a text at its commas into ``known`` names."""
 
+    def split(text: str) -> list[str]:
+        names = text.split(",")
+        if unknown := set(names) - set(known):
+            raise argparse.ArgumentTypeError(f"unknown name: {min(unknown)}")
+        return names
 
-def _split_kinds(text: str) -> list[str]:
-    kinds = text.split(",")
-    if unknown := set(kinds) - set(KINDS):
-        raise argparse.ArgumentTypeError(f"unknown kind of fault: {min(unknown)}")
-    return kinds
+    return split
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -86,14 +79,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, default=300, help="trials to run (default: 300)")
     parser.add_argument("--seed", type=int, help="the seed of the first trial; the others follow")
     parser.add_argument("--target", default="impl", help="default: impl")
-    parser.add_argument(
-        "--kinds",
-        type=_split_kinds,
-        default=list(KINDS),
-        help=f"with commas, some of: {', '.join(KINDS)} (default: all)",
-    )
+    known_names: dict[str, list[str]] = {"kinds": [*KINDS], "cases": [*CASES]}
+    for name, known in known_names.items():
+        parser.add_argument(
+            f"--{name}",
+            type=_names_in(known),
+            default=known,
+            help=f"with commas, some of: {', '.join(known)} (default: all)",
+        )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
-    parser.add_argument("--limit", type=float, default=TIME_LIMIT, help="seconds for each process")
     parser.add_argument("-x", "--exitfirst", action="store_true", help="end at a bad verdict")
     parser.add_argument(
         "--perturbation", metavar="LINE", help="make impl wrong: FUNCTION, KIND and GUARD"

@@ -1,90 +1,30 @@
-"""Random calls of the public functions, which the strategies of the suite describe."""
+"""Calls of the public functions, their results, and comparisons of results."""
 
 import gc
 import importlib
-import inspect
-import random
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.autograd.graph import _engine_run_backward
 
-from impl._copies import without_grad
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.harness import traverse
 from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
-from spec_tests.strategies import (
-    coalesced,
-    comm,
-    data_parallel,
-    functions,
-    gather,
-    parallel_apply,
-    replicate,
-    scatter_gather,
-)
-from spec_tests.strategies.data_parallel import DataParallelCall
-from spec_tests.strategies.modules import Layer, flatten
+from spec_tests.harness.environment.topology import SIMULATED_DEVICES
 
-__all__ = ["Call", "draw_call", "prepare", "tensors_in"]
+from .cases import CASES
 
-T = TypeVar("T")
-#: The implementation that computes the expected results.
-_ORACLE = Target("spec_tests.oracle")
-_TOPOLOGY = Topology("sim", tuple(range(SIMULATED_DEVICES)))
-#: Kinds of layers. A recurrent layer replaces its lists of weights in forward. Parametrized layers
-#: set grad mode and pickle their classes in code that an interrupt may leave in a wrong state.
-_KINDS = tuple(
-    kind
-    for kind in data_parallel.PRECISE
-    if kind not in ("lstm", "gru", "weight_norm", "orthogonal")
-)
-#: The number of examples that Hypothesis draws for a call. The first ones are small.
-_EXAMPLES = 5
+__all__ = ["Call", "Result", "are_equal", "describe", "prepare"]
 
-
-def _data_parallel_calls(**fields: object) -> st.SearchStrategy[DataParallelCall]:
-    """Draw calls of networks, and calls with nested arguments, in grad mode."""
-    calls = data_parallel.network_calls(kinds=_KINDS, grads=(True,)) | data_parallel.nested_calls()
-    return calls.map(lambda call: replace(call, **fields))  # type: ignore[arg-type]
-
-
-def _has_known_kinds(call: parallel_apply.ParallelApplyCall) -> bool:
-    layers = (layer for module in call.modules for layer in flatten(module.parts))
-    return all(layer.kind in _KINDS for layer in layers if isinstance(layer, Layer))
-
-
-#: Name of a public function that runs modules -> a strategy of its calls.
-_MODULE_CALLS: Mapping[str, st.SearchStrategy[Any]] = {
-    "DataParallel": _data_parallel_calls(functional=False),
-    "data_parallel": _data_parallel_calls(functional=True),
-    "DataParallel.hold": _data_parallel_calls(functional=False),
-    "parallel_apply": parallel_apply.parallel_apply_calls().filter(_has_known_kinds),
-    "replicate": replicate.replicate_calls(kinds=_KINDS),
-}
-#: Name of a public function that copies tensors between devices -> a strategy of its calls.
-_TRANSFERS: Mapping[str, st.SearchStrategy[Any]] = {
-    "scatter": scatter_gather.scatter_calls(),
-    "scatter_kwargs": scatter_gather.scatter_kwargs_calls(),
-    "gather": gather.gather_calls(kinds=scatter_gather.SPLIT),
-    "comm.broadcast": comm.broadcast_calls(),
-    "comm.broadcast_coalesced": coalesced.broadcast_coalesced_calls(),
-    "comm.reduce_add": coalesced.reduce_add_calls(),
-    "comm.reduce_add_coalesced": coalesced.reduce_add_coalesced_calls(),
-    "comm.scatter": comm.scatter_calls(),
-    "comm.gather": comm.gather_calls(),
-    "functions.Scatter": functions.scatter_applies(),
-    "functions.Gather": functions.gather_applies(),
-    "functions.Broadcast": functions.broadcast_applies(),
-    "functions.ReduceAddCoalesced": functions.reduce_applies(),
-}
+#: The largest relative and absolute difference of two numbers that count as equal: with an
+#: interrupt or a missing thread, gradients may be added in another order, also in float16.
+_TOLERANCE = 1e-2
+#: The largest length, in characters, of an error's text in a finding.
+_TEXT_LENGTH = 300
+#: The dtype and the numbers of each returned tensor and of each gradient, as JSON has them.
+Result = list[tuple[str, Any]]
 
 
 def prepare(name: str) -> Target:
@@ -95,9 +35,6 @@ def prepare(name: str) -> Target:
     target = Target(name)
     # The first backward needs this module.
     importlib.import_module("torch.fx.experimental.symbolic_shapes")
-    # The first draws of Hypothesis are slow.
-    for strategy in (*_MODULE_CALLS.values(), *_TRANSFERS.values()):
-        _draw(strategy, random.Random(0))
     # A garbage collection in a forked process then skips all objects that exist now.
     gc.collect()
     gc.freeze()
@@ -105,150 +42,54 @@ def prepare(name: str) -> Target:
 
 
 class Call:
-    """A call of a public function. Its arguments are made once, and each method uses them.
+    """A public function of a target. All calls use the same wrapper, and new arguments.
 
     Args:
-        name: The name of the function.
-        drawn: The description of the call that a strategy has drawn.
-        options: Keyword arguments that only impl has.
+        name: A name of ``CASES``.
         target: The implementation under test.
-
-    Attributes:
-        ordinals: The ordinals of the devices of the call; an ordinal may occur more than once.
-        net: The module that runs in the call; None if no module runs.
     """
 
-    def __init__(self, name: str, drawn: Any, options: Mapping[str, Any], target: Target) -> None:
-        self._name, self._drawn, self._options, self._target = name, drawn, options, target
-        self._inputs: dict[str, Any] = drawn.inputs(_TOPOLOGY)
-        found = (tensor for _, tensor in traverse.tensors(self._inputs, ""))
-        self._leaves = [tensor for tensor in found if tensor.requires_grad and tensor.is_leaf]
-        self.ordinals = _ordinals_of(self._inputs.get("devices") if self.runs_modules else None)
-        first_module = next(iter(self._inputs.get("modules", ())), None)
-        self.net: nn.Module | None = self._inputs.get("module", first_module)
+    def __init__(self, name: str, target: Target) -> None:
+        self.case = CASES[name]
+        self._function = self.case.find(target)
 
-    def __repr__(self) -> str:
-        options = f", {self._options}" if self._options else ""
-        return f"{self._name}: {self._drawn}{options}"
+    def create_arguments(self) -> dict[str, Any]:
+        """Return new valid arguments."""
+        return self.case.arguments()
 
-    @property
-    def runs_modules(self) -> bool:
-        """Whether the function runs modules."""
-        return self._name in _MODULE_CALLS
+    def modules(self, arguments: Mapping[str, Any]) -> list[nn.Module]:
+        """Return the modules among the arguments, and the wrapper, with their submodules."""
+        named = [arguments.get(name) for name in ("module", "network")]
+        found = [self._function, *named, *arguments.get("modules", ())]
+        roots = [each for each in found if isinstance(each, nn.Module)]
+        return [module for root in roots for module in root.modules()]
 
-    def wrap_modules(self, wrap: Callable[[nn.Module], nn.Module]) -> None:
-        """Replace each module among the arguments by ``wrap(module)``."""
-        self._inputs = _with_modules(self._inputs, wrap)
-        if self.net is not None:
-            self.net = self._inputs.get("module") or self._inputs["modules"][0]
+    def run(self, arguments: Mapping[str, Any]) -> Any:
+        """Make the call. Return its results."""
+        return self._function(**arguments)
 
-    def compute(self) -> list[Tensor]:
-        """Call the target. Return the results and the gradients of the leaves, on the CPU."""
-        return self._compute(self._target, self._inputs, self._options)
-
-    def compute_expected(self) -> list[Tensor]:
-        """Return the results and gradients of the oracle."""
-        return self._compute(_ORACLE, _with_modules(self._inputs, _InAutocast), {})
-
-    def drop_grads(self) -> None:
-        """Free the gradients of the leaves."""
-        for leaf in self._leaves:
-            leaf.grad = None
-
-    def _compute(
-        self, target: Target, inputs: dict[str, Any], options: Mapping[str, Any]
-    ) -> list[Tensor]:
-        self.drop_grads()
-        run = _RUNS.get(self._name, _run_transfer)
-        outputs = tensors_in(run(self._drawn, inputs, target, options))
-        with_grad = [output for output in outputs if output.requires_grad]
-        if with_grad and torch.is_grad_enabled():
-            _run_backward(with_grad)
-        grads = [torch.empty(0) if each.grad is None else each.grad for each in self._leaves]
-        return [_plain(tensor) for tensor in [*outputs, *grads]]
+    def compute(self, arguments: Mapping[str, Any]) -> Result:
+        """Make the call. Return its results, and the gradients of the leaves."""
+        outputs = _tensors_in(self.run(arguments))
+        parameters = [each for module in self.modules(arguments) for each in module.parameters()]
+        leaves = [*parameters, *(each for each in _tensors_in(arguments) if each.requires_grad)]
+        try:
+            with_grad = [output for output in outputs if output.requires_grad]
+            if with_grad and torch.is_grad_enabled():
+                _run_backward(with_grad)
+            grads = [leaf.grad for leaf in leaves if leaf.grad is not None]
+            return [(str(each.dtype), _to_list(each)) for each in [*outputs, *grads]]
+        finally:
+            for leaf in leaves:
+                leaf.grad = None
 
 
-def draw_call(target: Target, rng: random.Random, *, only_modules: bool = False) -> Call:
-    """Draw a call of a public function; more often one that runs modules, or always such a one."""
-    strategies = _MODULE_CALLS if only_modules or rng.random() < 0.6 else _TRANSFERS
-    has_hold = hasattr(target.data_parallel.DataParallel, "hold")
-    name = rng.choice([each for each in strategies if has_hold or each != "DataParallel.hold"])
-    drawn = _draw(strategies[name], rng)
-    count = len(Call(name, drawn, {}, target).ordinals)
-    options = {"in_turn": rng.random() < 0.3, "chunk_sizes": rng.choice([None, [1] * count])}
-    function: Any = None
-    if name in ("DataParallel", "DataParallel.hold"):
-        function = target.data_parallel.DataParallel
-    elif name == "parallel_apply":
-        function = target.parallel_apply.parallel_apply
-    known = inspect.signature(function).parameters if function else ()
-    return Call(name, drawn, {key: options[key] for key in options if key in known}, target)
-
-
-def tensors_in(value: object) -> list[Tensor]:
-    """Return the tensors in nested containers."""
+def _tensors_in(value: object) -> list[Tensor]:
     return [tensor for _, tensor in traverse.tensors(value, "")]
 
 
-def _draw(strategy: st.SearchStrategy[T], rng: random.Random) -> T:
-    """Return a random example of a strategy. It depends on the state of ``rng`` only."""
-    examples: list[T] = []
-    callbacks = [*gc.callbacks]
-
-    @seed(rng.randrange(2**32))
-    @settings(
-        max_examples=_EXAMPLES,
-        database=None,
-        deadline=None,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-    @given(strategy)
-    def collect(example: T) -> None:
-        examples.append(example)
-
-    collect()
-    # Hypothesis measures garbage collections. Python ignores an interrupt in the callback.
-    gc.callbacks[:] = callbacks
-    return rng.choice(examples)
-
-
-class _InAutocast(nn.Module):
-    """A module that runs in the caller's autocast, which the oracle's threads do not have."""
-
-    def __init__(self, inner: nn.Module) -> None:
-        super().__init__()
-        self.inner, self.is_enabled = inner, torch.is_autocast_enabled("sim")
-        self.dtype = torch.get_autocast_dtype("sim")
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the output of the inner module."""
-        with torch.autocast("sim", self.dtype, self.is_enabled):
-            return self.inner(*args, **kwargs)
-
-
-def _with_modules(
-    inputs: Mapping[str, Any], wrap: Callable[[nn.Module], nn.Module]
-) -> dict[str, Any]:
-    changed = dict(inputs)
-    if "module" in inputs:
-        changed["module"] = wrap(inputs["module"])
-    if "modules" in inputs:
-        changed["modules"] = [*map(wrap, inputs["modules"])]
-    return changed
-
-
-def _ordinals_of(devices: Any) -> tuple[int, ...]:
-    if devices is None:
-        return _TOPOLOGY.ordinals
-    indices = (each if isinstance(each, int) else torch.device(each).index for each in devices)
-    return tuple(indices)
-
-
-def _plain(tensor: Tensor) -> Tensor:
-    tensor = tensor.detach()
-    tensor = tensor if tensor.layout is torch.strided else tensor.to_dense()
-    return tensor.cpu().resolve_conj().resolve_neg()
+def _to_list(tensor: Tensor) -> Any:
+    return tensor.detach().cpu().tolist()
 
 
 def _run_backward(outputs: Sequence[Tensor]) -> None:
@@ -259,67 +100,25 @@ def _run_backward(outputs: Sequence[Tensor]) -> None:
     _engine_run_backward(tuple(outputs), ones, False, False, (), **options)
 
 
-# The methods `run` of the drawn calls of modules are not used: they set grad mode in a `with`
-# block, and an interrupt while the block is entered or left may leave grad mode off.
-def _run_transfer(drawn: Any, inputs: Any, target: Target, _: Mapping[str, Any]) -> Any:
-    return drawn.run(target, inputs)
+def are_equal(found: Result, expected: Result) -> bool:
+    """Return whether two results have the same dtypes and, but for rounding, numbers."""
+    return len(found) == len(expected) and all(map(_is_close, found, expected))
 
 
-def _wrap(drawn: Any, inputs: Any, target: Target, options: Mapping[str, Any]) -> Any:
-    # The constructor calls `module.to`, in which an interrupt may leave grad mode off.
-    if "wrapper" not in inputs:
-        inputs["wrapper"] = target.data_parallel.DataParallel(
-            inputs["module"], inputs["devices"], inputs["output"], drawn.dim, **options
-        )
-    return inputs["wrapper"]
+def _is_close(found: tuple[str, Any], expected: tuple[str, Any]) -> bool:
+    left, right = (torch.tensor(each[1], device="cpu") for each in (found, expected))
+    if found[0] != expected[0] or left.shape != right.shape:
+        return False
+    return torch.allclose(left, right, rtol=_TOLERANCE, atol=_TOLERANCE)
 
 
-def _run_wrapper(drawn: Any, inputs: Any, target: Target, options: Mapping[str, Any]) -> Any:
-    return _wrap(drawn, inputs, target, options)(*inputs["args"], **inputs["kwargs"])
+def describe(error: BaseException, limit: int | None = _TEXT_LENGTH) -> str:
+    """Return the class and the last ``limit`` characters of the text of an exception.
 
-
-@without_grad
-def _run_hold(drawn: Any, inputs: Any, target: Target, options: Mapping[str, Any]) -> Any:
-    wrapper = _wrap(drawn, inputs, target, options)
-    with getattr(wrapper, "hold", nullcontext)():
-        return [wrapper(*inputs["args"], **inputs["kwargs"]) for _ in range(2)]
-
-
-def _run_function(drawn: Any, inputs: Any, target: Target, _: Mapping[str, Any]) -> Any:
-    return target.data_parallel.data_parallel(
-        inputs["module"],
-        inputs["args"],
-        inputs["devices"],
-        inputs["output"],
-        drawn.dim,
-        inputs["kwargs"] or None,
-    )
-
-
-def _run_parallel_apply(
-    drawn: Any, inputs: Any, target: Target, options: Mapping[str, Any]
-) -> Any:
-    return target.parallel_apply.parallel_apply(
-        inputs["modules"], inputs["inputs"], None, inputs["devices"], **options
-    )
-
-
-def _run_replicate(drawn: Any, inputs: Any, target: Target, _: Mapping[str, Any]) -> Any:
-    # With `detach`, the copies are new leaves, whose gradients are not computed.
-    run = without_grad(_run_replicas) if drawn.detach else _run_replicas
-    return run(drawn, inputs, target)
-
-
-def _run_replicas(drawn: Any, inputs: Any, target: Target) -> Any:
-    replicas = target.replicate.replicate(inputs["module"], inputs["devices"], drawn.detach)
-    return [replica(x) for replica, x in zip(replicas, inputs["rows"], strict=True)]
-
-
-#: Name of a public function that runs modules -> a function that calls it.
-_RUNS = {
-    "DataParallel": _run_wrapper,
-    "data_parallel": _run_function,
-    "DataParallel.hold": _run_hold,
-    "parallel_apply": _run_parallel_apply,
-    "replicate": _run_replicate,
-}
+    ``__str__`` of the exception may raise an error.
+    """
+    try:
+        text = str(error)
+    except BaseException as reason:
+        text = f"<{type(reason).__name__} in __str__>"
+    return f"{type(error).__name__}: {text if limit is None else text[-limit:]}"

@@ -1,15 +1,29 @@
-"""The public functions with valid arguments, each of which can be replaced by a wrong value."""
+"""The public functions with valid arguments: the calls into which faults are injected.
 
+Each argument can be replaced by a wrong value. The cases at the end are of functions and options
+that torch.nn.parallel lacks.
+"""
+
+import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
+import impl
+from impl._copies import without_grad
 from impl_tests.stress.sharing import create_tensor
 from spec_tests.harness.environment.target import Target
 
-__all__ = ["CASES", "NAMES", "Case", "call_replicate", "net", "pair", "x"]
+__all__ = ["CASES", "ORDINALS", "Case", "Net"]
+
+#: The ordinals of the devices of all calls.
+ORDINALS = (0, 1)
+Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
@@ -17,66 +31,128 @@ class Case:
     """A public function with valid arguments.
 
     Args:
-        call: A function that calls the public function of a target with keyword arguments. It also
-            runs modules that the public function returns.
+        find: A function that returns the public function of a target, or a function that also
+            runs the modules which the public function returns. All arguments are keywords.
         arguments: A function that returns new valid arguments.
-        names: For arguments that ``NAMES`` does not fit: a regular expression.
+        names: Name of an argument -> a regular expression for its names in errors. Arguments
+            that it lacks have the names of ``_NAMES``.
+        is_reference: Whether torch.nn.parallel has the function and the arguments.
+        runs_net: Whether the function runs a :class:`Net`.
+        has_faults: Whether faults are injected. PyTorch's ``Module.to`` and ``backward`` of
+            another rank are not safe against interrupts, so functions that call them have none.
     """
 
-    call: Callable[..., Any]
+    find: Callable[[Target], Function]
     arguments: Callable[[], dict[str, Any]]
     names: Mapping[str, str] = field(default_factory=dict)
+    is_reference: bool = True
+    runs_net: bool = False
+    has_faults: bool = True
+
+    def pattern(self, name: str) -> str:
+        """Return a regular expression for the names of an argument in errors."""
+        return self.names.get(name, _NAMES.get(name, name))
 
 
-def net() -> nn.Module:
-    """Return a linear module on sim:0."""
-    linear = nn.Linear(3, 2).double()
-    for parameter in linear.parameters():
-        parameter.data = create_tensor(*parameter.shape)
-    return linear.to("sim:0")
+class Net(nn.Module):
+    """A linear module and a buffer, on one device."""
+
+    def __init__(self, ordinal: int = 0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 2).double()
+        for parameter in self.linear.parameters():
+            parameter.data = create_tensor(*parameter.shape)
+        self.register_buffer("offset", torch.ones(2))
+        self.offset: Tensor
+        self.to(f"sim:{ordinal}")
+
+    def forward(self, x: Tensor) -> Any:
+        """Return the linear function of the input, plus the buffer."""
+        return self.linear(x) + self.offset
 
 
-def x(ordinal: int = 0, rows: int = 4) -> Tensor:
-    """Return an input of :func:`net`."""
+def _x(ordinal: int = 0, rows: int = 4) -> Tensor:
+    """Return an input of :class:`Net`."""
     return create_tensor(rows, 3, device=f"sim:{ordinal}")
 
 
-def _construct(target: Target, **arguments: Any) -> Any:
-    return target.data_parallel.DataParallel(**arguments)(x())
+def _leaf(ordinal: int = 0) -> Tensor:
+    return _x(ordinal).requires_grad_()
 
 
-def _construct_arguments() -> dict[str, Any]:
-    return {"module": net(), "device_ids": [0, 1], "output_device": 0, "dim": 0}
+def _pair() -> list[Tensor]:
+    """Return an input on each device."""
+    return [_x(ordinal) for ordinal in ORDINALS]
 
 
-def call_replicate(target: Target, **arguments: Any) -> Any:
-    """Call ``replicate``. Return the parameters of the replicas."""
-    replicas = target.replicate.replicate(**arguments)
-    return [list(replica._former_parameters.values()) for replica in replicas]
+def _options(**arguments: Any) -> Callable[[], dict[str, Any]]:
+    return lambda: {
+        name: list(value) if isinstance(value, list) else value
+        for name, value in arguments.items()
+    }
 
 
-def _of(part: str, name: str) -> Callable[..., Any]:
-    """Return a function that calls ``target.part.name`` with keyword arguments."""
-    return lambda target, **arguments: getattr(getattr(target, part), name)(**arguments)
+def _of(part: str, name: str) -> Callable[[Target], Function]:
+    """Return a function that returns ``target.part.name``."""
+    return lambda target: getattr(getattr(target, part), name)
 
 
-def _apply(name: str) -> Callable[..., Any]:
+def _apply(name: str) -> Callable[[Target], Function]:
     """Return a function that passes the values of its keyword arguments to ``Function.apply``."""
+    return lambda target: (
+        lambda **arguments: getattr(target.functions, name).apply(*arguments.values())
+    )
 
-    def call(target: Target, **arguments: Any) -> Any:
-        function = getattr(target.functions, name)
-        return function.apply(*arguments.values())
+
+def _wrapper(target: Target, **options: Any) -> Any:
+    return target.data_parallel.DataParallel(Net(), [*ORDINALS], **options)
+
+
+def _replicate(target: Target) -> Function:
+    """Return a function that calls ``replicate``, and returns the parameters of the replicas."""
+
+    def call(**arguments: Any) -> Any:
+        replicas = target.replicate.replicate(**arguments)
+        modules = [module for replica in replicas for module in replica.modules()]
+        return [list(module._former_parameters.values()) for module in modules]
 
     return call
 
 
-def pair() -> list[Tensor]:
-    """Return an input on each of two devices."""
-    return [x(0), x(1)]
+def _hold(target: Target) -> Function:
+    wrapper = _wrapper(target)
+
+    @without_grad
+    def call(**inputs: Any) -> Any:
+        with wrapper.hold():
+            return [wrapper(**inputs), wrapper(**inputs)]
+
+    return call
+
+
+def _map(target: Target) -> Function:
+    wrapper = _wrapper(target)
+    return without_grad(lambda **arguments: [*wrapper.map(**arguments)])
+
+
+def _install(_: Target) -> Function:
+    def call(**options: Any) -> Any:
+        with impl.installed(**options):
+            return nn.DataParallel(Net(), [*ORDINALS])(_x())
+
+    return call
+
+
+def _distributed() -> Any:
+    """Return impl.distributed in a process group of this process alone."""
+    if not dist.is_initialized():
+        store = dist.HashStore()  # type: ignore[attr-defined] # public, but not exported
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return importlib.import_module("impl.distributed")
 
 
 #: Name of an argument -> a regular expression for its names in errors.
-NAMES = {
+_NAMES = {
     name: rf"{name}|device|devices"
     for name in ("devices", "target_gpus", "target_device", "destination")
 } | {
@@ -86,7 +162,7 @@ NAMES = {
     "module": "module|network",
     # DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
     **dict.fromkeys(
-        ["input", "inputs", "kwargs", "module_kwargs"],
+        ["x", "input", "inputs", "kwargs", "module_kwargs"],
         "inputs?|args|kwargs|module_kwargs|tensors?|view",
     ),
     "outputs": "outputs?|tensors?",
@@ -100,70 +176,70 @@ NAMES = {
     "second": "inputs?|grads|tensors?",
 }
 
-#: Name of a public function -> its case.
-CASES: dict[str, Case] = {
-    "DataParallel": Case(_construct, _construct_arguments),
-    "DataParallel.forward": Case(
-        lambda target, **inputs: target.data_parallel.DataParallel(net(), [0, 1])(**inputs),
-        lambda: {"input": x()},
+_OF_REFERENCE = {
+    "DataParallel": Case(
+        lambda target: lambda **arguments: target.data_parallel.DataParallel(**arguments)(_x()),
+        lambda: {"module": Net(), "device_ids": [0, 1], "output_device": 0, "dim": 0},
+        has_faults=False,
     ),
+    "DataParallel.forward": Case(_wrapper, lambda: {"x": _x()}, runs_net=True),
     "data_parallel": Case(
         _of("data_parallel", "data_parallel"),
         lambda: {
-            "module": net(),
+            "module": Net(),
             "inputs": (),
             "device_ids": [0, 1],
             "output_device": 0,
             "dim": 0,
-            "module_kwargs": {"input": x()},
+            "module_kwargs": {"x": _x()},
         },
+        runs_net=True,
     ),
     "parallel_apply": Case(
         _of("parallel_apply", "parallel_apply"),
         lambda: {
-            "modules": [nn.Identity(), nn.Identity()],
-            "inputs": pair(),
+            "modules": [Net(0), Net(1)],
+            "inputs": _pair(),
             "kwargs_tup": ({}, {}),
             "devices": [0, 1],
         },
+        runs_net=True,
     ),
-    "replicate": Case(
-        call_replicate, lambda: {"network": net(), "devices": [0, 1], "detach": False}
-    ),
+    "replicate": Case(_replicate, lambda: {"network": Net(), "devices": [0, 1], "detach": False}),
     "scatter": Case(
         _of("scatter_gather", "scatter"),
-        lambda: {"inputs": (x(),), "target_gpus": [0, 1], "dim": 0},
+        lambda: {"inputs": (_x(),), "target_gpus": [0, 1], "dim": 0},
     ),
     "scatter_kwargs": Case(
         _of("scatter_gather", "scatter_kwargs"),
-        lambda: {"inputs": (x(),), "kwargs": {"x": x()}, "target_gpus": [0, 1], "dim": 0},
+        lambda: {"inputs": (_x(),), "kwargs": {"x": _x()}, "target_gpus": [0, 1], "dim": 0},
     ),
     "gather": Case(
         _of("scatter_gather", "gather"),
-        lambda: {"outputs": pair(), "target_device": 0, "dim": 0},
+        lambda: {"outputs": _pair(), "target_device": 0, "dim": 0},
     ),
     "comm.broadcast": Case(
         _of("comm", "broadcast"),
-        lambda: {"tensor": x(), "devices": [0, 1], "out": None},
+        lambda: {"tensor": _x(), "devices": [0, 1], "out": None},
     ),
     "comm.broadcast into out": Case(
-        _of("comm", "broadcast"), lambda: {"tensor": x(), "out": pair()}
+        _of("comm", "broadcast"), lambda: {"tensor": _x(), "out": _pair()}
     ),
     "comm.broadcast_coalesced": Case(
         _of("comm", "broadcast_coalesced"),
-        lambda: {"tensors": [x(), x()], "devices": [0, 1], "buffer_size": 100},
+        lambda: {"tensors": [_x(), _x()], "devices": [0, 1], "buffer_size": 100},
     ),
     "comm.reduce_add": Case(
-        _of("comm", "reduce_add"), lambda: {"inputs": pair(), "destination": 0}
+        _of("comm", "reduce_add"), lambda: {"inputs": _pair(), "destination": 0}
     ),
     "comm.reduce_add_coalesced": Case(
         _of("comm", "reduce_add_coalesced"),
-        lambda: {"inputs": [[x(0)], [x(1)]], "destination": 0, "buffer_size": 100},
+        lambda: {"inputs": [[_x(0)], [_x(1)]], "destination": 0, "buffer_size": 100},
     ),
     "comm.scatter": Case(
         _of("comm", "scatter"),
         lambda: {
-            "tensor": x(),
+            "tensor": _x(),
             "devices": [0, 1],
             "chunk_sizes": [1, 3],
             "dim": 0,
@@ -172,29 +248,162 @@ CASES: dict[str, Case] = {
     ),
     "comm.scatter into out": Case(
         _of("comm", "scatter"),
-        lambda: {"tensor": x(), "dim": 0, "out": [x(0, 2), x(1, 2)]},
+        lambda: {"tensor": _x(), "dim": 0, "out": [_x(0, 2), _x(1, 2)]},
     ),
     "comm.gather": Case(
         _of("comm", "gather"),
-        lambda: {"tensors": pair(), "dim": 0, "destination": 0},
+        lambda: {"tensors": _pair(), "dim": 0, "destination": 0},
     ),
     "comm.gather into out": Case(
-        _of("comm", "gather"), lambda: {"tensors": pair(), "dim": 0, "out": x(0, 8)}
+        _of("comm", "gather"), lambda: {"tensors": _pair(), "dim": 0, "out": _x(0, 8)}
     ),
     "functions.Broadcast": Case(
-        _apply("Broadcast"),
-        lambda: {"target_gpus": [0, 1], "input": x()},
+        _apply("Broadcast"), lambda: {"target_gpus": [0, 1], "input": _leaf()}
     ),
     "functions.ReduceAddCoalesced": Case(
         _apply("ReduceAddCoalesced"),
-        lambda: {"destination": 0, "num_inputs": 1, "first": x(0), "second": x(1)},
+        lambda: {"destination": 0, "num_inputs": 1, "first": _leaf(0), "second": _leaf(1)},
     ),
     "functions.Scatter": Case(
         _apply("Scatter"),
-        lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": x()},
+        lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": _leaf()},
     ),
     "functions.Gather": Case(
         _apply("Gather"),
-        lambda: {"target_device": 0, "dim": 0, "first": x(0), "second": x(1)},
+        lambda: {"target_device": 0, "dim": 0, "first": _leaf(0), "second": _leaf(1)},
     ),
 }
+_own = partial(Case, is_reference=False)
+_OF_IMPL = {
+    "DataParallel with options": _own(
+        lambda target: lambda **options: _wrapper(target, **options)(_x()),
+        _options(
+            chunk_sizes=[1, 3],
+            in_turn=True,
+            scalar_warning=False,
+            module_attributes=True,
+            cache_frozen_parameters=True,
+        ),
+        has_faults=False,
+    ),
+    "DataParallel.hold": _own(_hold, lambda: {"x": _x()}, runs_net=True),
+    "DataParallel.map": _own(
+        _map, lambda: {"batches": [_x()], "in_flight": 2, "ordered": True}, runs_net=True
+    ),
+    "DataParallelWithLoss": _own(
+        lambda _: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_x()[:, :2]),
+        lambda: {
+            "module": Net(),
+            "criterion": nn.L1Loss(),
+            "device_ids": [0, 1],
+            "output_device": 0,
+            "dim": 0,
+            "reduction": "mean",
+        },
+        # The module of a replica has the criterion as a submodule. Along dim 1, the sizes differ.
+        {"criterion": "criterion|module|mean of", "dim": "dim|Dimension|target"},
+        has_faults=False,
+    ),
+    "DataParallelWithLoss.forward": _own(
+        lambda _: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
+        lambda: {"x": _x(), "target": _x()[:, :2]},
+        {"target": "target|args|kwargs|tensors?"},
+        runs_net=True,
+    ),
+    "SyncBatchNorm.convert_sync_batchnorm": _own(
+        lambda _: impl.SyncBatchNorm.convert_sync_batchnorm,
+        lambda: {"module": nn.Sequential(nn.BatchNorm1d(2))},
+        has_faults=False,
+    ),
+    "SyncBatchNorm.forward": _own(
+        lambda _: lambda **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
+        lambda: {"input": _x().cpu()},
+        # Outside of a replica the errors are those of PyTorch's batch norm.
+        {"input": "input|[Tt]ensors?|parameter|running_mean|batch_norm|NestedTensorImpl|dim"},
+        has_faults=False,
+    ),
+    "parallel_apply with options": _own(
+        _of("parallel_apply", "parallel_apply"),
+        lambda: {"modules": [Net(0), Net(1)], "inputs": _pair(), "in_turn": True},
+        runs_net=True,
+    ),
+    "gather with options": _own(
+        lambda target: partial(target.scatter_gather.gather, _pair(), 0),
+        _options(scalar_warning=False),
+    ),
+    "replicate with options": _own(
+        _replicate,
+        lambda: {
+            "network": Net(),
+            "devices": [0, 1],
+            "buffer_size": 100,
+            "with_parameters": True,
+        },
+    ),
+    "scatter with options": _own(
+        lambda target: partial(target.scatter_gather.scatter, (_x(),), [0, 1]),
+        _options(chunk_sizes=[1, 3]),
+    ),
+    "scatter_kwargs with options": _own(
+        lambda target: partial(target.scatter_gather.scatter_kwargs, (_x(),), {}, [0, 1]),
+        _options(chunk_sizes=[1, 3]),
+    ),
+    "Whole": _own(
+        lambda target: (
+            lambda value: target.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1])
+        ),
+        lambda: {"value": _x()},
+        {"value": "inputs|tensors?"},
+    ),
+    "SplitAlong": _own(
+        lambda target: (
+            lambda **arguments: target.scatter_gather.scatter(
+                (_x(), impl.SplitAlong(**arguments)), [0, 1]
+            )
+        ),
+        lambda: {"value": _x(), "dim": 1},
+        {"value": "inputs|tensors?"},
+    ),
+    "install": _own(_install, _options(rebind=False), has_faults=False),
+    "distributed.DataParallel": _own(
+        lambda _: lambda **arguments: _distributed().DataParallel(**arguments)(_x().cpu()),
+        lambda: {
+            "module": Net().cpu(),
+            "process_group": None,
+            "device": "cpu",
+            "dim": 0,
+            "chunk_sizes": [1],
+            "source": 0,
+            "gather_output": True,
+            "check_inputs": True,
+        },
+        {"module": "module|parameter"},
+        has_faults=False,
+    ),
+    "distributed.data_parallel": _own(
+        lambda _: _distributed().data_parallel,
+        lambda: {
+            "module": Net().cpu(),
+            "inputs": (),
+            "process_group": None,
+            "device": "cpu",
+            "dim": 0,
+            "module_kwargs": {"x": _x().cpu()},
+        },
+        {"module": "module|parameter", "module_kwargs": "module_kwargs|keywords|x|self"},
+        has_faults=False,
+    ),
+    "distributed.DataParallel.part": _own(
+        lambda _: _distributed().DataParallel(Net().cpu()).part,
+        lambda: {"value": _x().cpu()},
+        {"value": "value|args"},
+        has_faults=False,
+    ),
+    "distributed.DataParallel.mean": _own(
+        lambda _: _distributed().DataParallel(Net().cpu()).mean,
+        lambda: {"losses": _x().cpu()},
+        has_faults=False,
+    ),
+}
+#: Name of a public function, or of a group of options -> its case.
+CASES: dict[str, Case] = _OF_REFERENCE | _OF_IMPL

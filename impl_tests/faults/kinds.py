@@ -1,24 +1,26 @@
-"""The kinds of faults: interrupts, refused allocations, refused threads, and blocked replicas."""
+"""The kinds of faults: interrupts, refused resources, blocked replicas, and wrong arguments."""
 
 import itertools
 import random
+import re
 import signal
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 from unittest import mock
 
 import torch
-from torch import nn
 
 from spec_tests.simulator import native
 
-from .calls import Call, tensors_in
+from .calls import Call, describe
+from .cases import ORDINALS, Net
+from .wrong_values import VALUES
 
-__all__ = ["KINDS", "Fault"]
+__all__ = ["KINDS", "Fault", "WrongArgument"]
 
 #: The number of interrupted calls in one trial.
 _INTERRUPTED_CALLS = 20
@@ -37,6 +39,8 @@ _NO_THREAD = "can't start new thread"
 _START = next(
     name for name in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, name)
 )
+#: An error with this text was raised by a module, and parallel_apply names the replica.
+_IN_REPLICA = re.compile(r"Caught \w+ in replica \d+ on device")
 
 
 class Fault:
@@ -44,15 +48,17 @@ class Fault:
 
     Attributes:
         has_occurred: Whether the fault has occurred.
-        may_succeed: Whether a call may return a right result although the fault has occurred.
+        arguments: Wrong arguments that replace valid ones.
         extra_threads: How many threads the target may keep besides one for each replica.
         place: Where the fault occurred, for people.
+        returned: The verdict on a call that returned although the fault has occurred.
     """
 
-    may_succeed = False
+    returned = "lost"
 
     def __init__(self, extra_threads: int = 0) -> None:
         self.has_occurred = False
+        self.arguments: dict[str, Any] = {}
         self.extra_threads = extra_threads
         self.place = ""
 
@@ -109,63 +115,53 @@ def _interrupts(call: Call, rng: random.Random) -> Iterator[Fault]:
     """Interrupt the call at random instants."""
     durations = []
     for _ in range(_TIMED_CALLS):
-        start = time.perf_counter()
-        call.compute()
+        arguments, start = call.create_arguments(), time.perf_counter()
+        call.compute(arguments)
         durations.append(time.perf_counter() - start)
-    call.drop_grads()
     for _ in range(_INTERRUPTED_CALLS):
-        delay = rng.uniform(0, 1.2 * statistics.median(durations))
-        yield _Interrupt(delay)
-
-
-class _BlockingModule(nn.Module):
-    """A module that, on some devices, blocks and then raises an error.
-
-    Args:
-        inner: The module that computes the output.
-        block: A function that blocks and raises an error; it gets the device of the input.
-    """
-
-    def __init__(self, inner: nn.Module, block: Callable[[torch.device | None], None]) -> None:
-        super().__init__()
-        self.inner, self.block = inner, block
-        self.train(inner.training)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the output of the inner module, or block."""
-        self.block(next((tensor.device for tensor in tensors_in([args, kwargs])), None))
-        return self.inner(*args, **kwargs)
+        yield _Interrupt(rng.uniform(0, 1.2 * statistics.median(durations)))
 
 
 class _BlockedReplicas(_Interrupt):
-    """Replicas that block until the caller is interrupted."""
+    """Replicas of :class:`Net` that block until the caller is interrupted.
 
-    def __init__(self, ordinals: Iterable[int]) -> None:
+    Args:
+        ordinals: The devices of the replicas.
+    """
+
+    def __init__(self, ordinals: list[int]) -> None:
         super().__init__(_INTERVAL, _INTERVAL)
-        self._ordinals = frozenset(ordinals)
+        # The next call may start new threads before the released replicas end.
+        self.extra_threads = len(ORDINALS)
+        self._ordinals = ordinals
         # Use a lock: an interrupt of `threading.Event.wait` may break the event.
         self._gate = threading.Lock()
         self._gate.acquire()
+        self._patch = mock.patch.object(Net, "forward", self._forward_or_block(Net.forward))
+
+    def __enter__(self) -> None:
+        self._patch.start()
+        super().__enter__()
 
     def __exit__(self, *_: object) -> None:
         super().__exit__()
+        self._patch.stop()
         self._gate.release()
 
-    def block(self, device: torch.device | None) -> None:
-        """Wait for the end of the ``with`` block and raise an error, on the chosen devices."""
-        if self._is_armed and device is not None and device.index in self._ordinals:
-            self._gate.acquire()
-            self._gate.release()
-            raise LookupError("the error of a replica that has blocked")
+    def _forward_or_block(self, forward: Callable[..., Any]) -> Callable[..., Any]:
+        def call(net: Net, x: torch.Tensor) -> Any:
+            if x.device.index in self._ordinals:
+                self._gate.acquire()
+                self._gate.release()
+                raise LookupError("the error of a replica that has blocked")
+            return forward(net, x)
+
+        return call
 
 
 def _blocked(call: Call, rng: random.Random) -> Iterator[Fault]:
     """Block random replicas of the call."""
-    fault = _BlockedReplicas(rng.sample(call.ordinals, rng.randint(1, len(call.ordinals))))
-    # The next call may start new threads before the released replicas end.
-    fault.extra_threads = len(call.ordinals)
-    call.wrap_modules(lambda module: _BlockingModule(module, fault.block))
-    yield fault
+    yield _BlockedReplicas(rng.sample(ORDINALS, rng.randint(1, len(ORDINALS))))
 
 
 class _OutOfMemory(Fault):
@@ -190,7 +186,7 @@ class _OutOfMemory(Fault):
 
 def _out_of_memory(call: Call, rng: random.Random) -> Iterator[Fault]:
     """Allow no allocation in the first call, and one more in each further call that fails."""
-    ordinal = rng.choice(call.ordinals)
+    ordinal = rng.choice(ORDINALS)
     for allocations in itertools.count():
         fault = _OutOfMemory(ordinal, allocations)
         yield fault
@@ -201,7 +197,7 @@ def _out_of_memory(call: Call, rng: random.Random) -> Iterator[Fault]:
 class _NoThreads(Fault):
     """A system that starts only ``allowed`` threads."""
 
-    may_succeed = True
+    returned = "right"
 
     def __init__(self, allowed: int) -> None:
         # Replicas that have started may still run when the next call starts threads of its own.
@@ -230,7 +226,42 @@ class _NoThreads(Fault):
 
 def _no_threads(call: Call, rng: random.Random) -> Iterator[Fault]:
     """Allow a random number of new threads."""
-    yield _NoThreads(rng.randrange(len(call.ordinals)))
+    yield _NoThreads(rng.randrange(len(ORDINALS)))
+
+
+class WrongArgument(Fault):
+    """An argument that is replaced by a wrong value.
+
+    Args:
+        name: The name of the argument.
+        pattern: A regular expression of the names that errors give it.
+        value: The name of the value.
+    """
+
+    returned = "accepted"
+
+    def __init__(self, name: str, pattern: str, value: str) -> None:
+        super().__init__()
+        self.has_occurred = True
+        self.arguments = {name: VALUES[value]()}
+        self.place = f"{name} = {value}"
+        self._pattern = re.compile(rf"\b({pattern})\b")
+
+    def is_reported_by(self, error: BaseException) -> bool:
+        """Return whether a note, or the text without notes, names the argument or a replica."""
+        if not isinstance(error, Exception) or isinstance(error, SystemError):
+            return False
+        # The text may name the argument by chance. A note says which argument is wrong.
+        text = "\n".join(getattr(error, "__notes__", ())) or describe(error, limit=None)
+        is_named = self._pattern.search(text.removeprefix("Argument:"))
+        return bool(is_named or _IN_REPLICA.search(text))
+
+
+def _wrong_arguments(call: Call, _: random.Random) -> Iterator[Fault]:
+    """Replace each argument by each wrong value."""
+    for name in call.create_arguments():
+        for value in VALUES:
+            yield WrongArgument(name, call.case.pattern(name), value)
 
 
 #: Kind of a trial -> a function that yields the faults of repetitions of a call.
@@ -239,4 +270,5 @@ KINDS: dict[str, Callable[[Call, random.Random], Iterator[Fault]]] = {
     "memory": _out_of_memory,
     "thread": _no_threads,
     "blocked": _blocked,
+    "argument": _wrong_arguments,
 }

@@ -1,4 +1,4 @@
-"""The contexts of a call, and the state that the call must not change."""
+"""The context of a call, and the state that the call must not change."""
 
 import contextvars
 import gc
@@ -6,23 +6,16 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, nullcontext, suppress
 from typing import Any, TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from spec_tests.harness.concurrency.leaks import disable_gc
 
-__all__ = [
-    "Resources",
-    "call_in_contexts",
-    "draw_contexts",
-    "find_changes",
-    "read_module",
-    "read_state",
-]
+__all__ = ["Resources", "call_in_context", "draw_context", "find_changes", "read_state"]
 
 T = TypeVar("T")
 #: Seconds after a call in which its threads must end and its memory must be freed.
@@ -32,8 +25,11 @@ _KEPT_THREADS = "parallel_apply"
 #: The values of the calling thread that a call must not change.
 _VALUE = contextvars.ContextVar[str]("value of the caller")
 _LOCAL = threading.local()
+#: A context that is no context manager: the call is made in an ``except`` clause.
+_HANDLER = "except clause"
 #: Name of a context -> a function that returns a context manager.
 _CONTEXTS: dict[str, Callable[[], Any]] = {
+    "": nullcontext,
     "no_grad": torch.no_grad,
     "inference_mode": torch.inference_mode,
     "autocast": lambda: torch.autocast("sim", dtype=torch.float16),
@@ -41,27 +37,23 @@ _CONTEXTS: dict[str, Callable[[], Any]] = {
     "stream of device 2": lambda: torch.Stream(device="sim:2"),
     "collector off": disable_gc,
     "default device": lambda: torch.device("cpu"),
+    _HANDLER: nullcontext,
 }
-#: A context that is no context manager: the call is made in an ``except`` clause.
-_HANDLER = "except clause"
 
 
-def draw_contexts(rng: random.Random) -> tuple[str, ...]:
-    """Return the names of up to three contexts; often none."""
-    names = [*_CONTEXTS, _HANDLER]
-    return tuple(rng.sample(names, rng.choice([0, 0, 0, 1, 1, 2, 3])))
+def draw_context(rng: random.Random) -> str:
+    """Return the name of a context; for half of the draws an empty one, for no context."""
+    return rng.choice([*_CONTEXTS, *[""] * (len(_CONTEXTS) - 2)])
 
 
-def call_in_contexts(names: tuple[str, ...], function: Callable[[], T]) -> T:
-    """Return ``function()``, called in the named contexts."""
-    _VALUE.set(f"set by {names}")
+def call_in_context(name: str, function: Callable[[], T]) -> T:
+    """Return ``function()``, called in the named context."""
+    _VALUE.set(f"set by {name}")
     _LOCAL.value = _VALUE.get()
     contexts = ExitStack()
     try:
-        for name in names:
-            if name != _HANDLER:
-                contexts.enter_context(_CONTEXTS[name]())
-        if _HANDLER not in names:
+        contexts.enter_context(_CONTEXTS[name]())
+        if name != _HANDLER:
             return function()
         try:
             raise LookupError("the exception that the caller handles")
@@ -74,8 +66,8 @@ def call_in_contexts(names: tuple[str, ...], function: Callable[[], T]) -> T:
             contexts.close()
 
 
-def read_state() -> dict[str, Any]:
-    """Return the state of the calling thread and process that a call must not change."""
+def read_state(modules: Sequence[nn.Module]) -> dict[str, Any]:
+    """Return the state of the thread, the process and modules that a call must not change."""
     accelerator = torch.accelerator
     types = ("cpu", "sim")
     return {
@@ -100,21 +92,21 @@ def read_state() -> dict[str, Any]:
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "tracking of views": torch._C._is_view_replay_enabled(),
+        **{f"{type(each).__name__} {i}": _read_module(each) for i, each in enumerate(modules)},
     }
 
 
-def read_module(net: nn.Module | None) -> dict[str, Any]:
-    """Return the state of a module and its submodules that a call must not change."""
-    modules = [] if net is None else [*net.modules()]
-    return {
-        f"{type(module).__name__} {index}": (
-            module.training,
-            {name: id(value) for name, value in vars(module).items()},
-            [(name, id(tensor), tensor._version) for name, tensor in module.named_parameters()],
-            [len(value) for name, value in vars(module).items() if name.endswith("_hooks")],
-        )
-        for index, module in enumerate(modules)
-    }
+def _read_module(module: nn.Module) -> tuple[Any, ...]:
+    return (
+        module.training,
+        {name: id(value) for name, value in vars(module).items()},
+        [(name, id(tensor), _version(tensor)) for name, tensor in module.named_parameters()],
+        [len(value) for name, value in vars(module).items() if name.endswith("_hooks")],
+    )
+
+
+def _version(tensor: Tensor) -> int | None:
+    return None if tensor.is_inference() else tensor._version
 
 
 def _read_memory() -> list[int]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from impl_tests import forks
-from impl_tests.faults.verdicts import Finding, format_counts
+from impl_tests.faults.trial import Finding, format_counts
 
 from .cases import Case, draw_case
 from .processes import run_case

@@ -1,11 +1,8 @@
-"""The trials with lost ranks: fixed cases, and the verdicts on made-up ends of ranks."""
+"""The trials with lost ranks: fixed cases, and errors that name no rank."""
 
 import pytest
 
 from impl_tests.faults.ranks.cases import Case
-from impl_tests.faults.ranks.processes import RankEnd
-from impl_tests.faults.ranks.program import TimeLimits
-from impl_tests.faults.ranks.verdicts import judge_case
 from spec_tests.harness.environment.scripts import run_program
 
 #: A program that prints the verdicts on the ranks of each case. Before the last case it changes
@@ -34,18 +31,6 @@ CASES = [
     Case(5, 3, "backward", ((1, "stays away"),), is_begun=True, draw=1, store="rank 0"),
     Case(6, 3, "between", ((0, "killed"),), gather_output=True),
 ]
-CASE = Case(0, 3, "in forward", ((1, "killed"),))
-LIMITS = TimeLimits(4, 13, 23)
-#: The end of the lost rank.
-LOST = RankEnd(1, is_ready=True, fault_time=100.0, exit_code=-9)
-#: Fields of a `RankEnd` of rank 0 that has the verdict "named" in ``CASE``.
-NAMED = {
-    "is_ready": True,
-    "error": "RuntimeError",
-    "text": "rank 1 of 3 has ended or does not respond (seen from rank 0: closed)",
-    "end_time": 105.0,
-    "exit_code": 1,
-}
 
 
 @pytest.mark.machinery
@@ -60,36 +45,3 @@ def test_lost_ranks_are_named_and_errors_without_a_name_are_found():
         "5,named,own error,named",
         "6,own error,no name,no name",
     ]
-
-
-@pytest.mark.parametrize(
-    ("change", "verdict"),
-    [
-        ({}, "named"),
-        ({"text": "Caught ValueError in rank 1 on device cpu."}, "named"),
-        ({"text": "Connection closed by peer (seen from rank 1: )"}, "no name"),
-        ({"text": "a collective failed, though all 3 ranks respond"}, "no name"),
-        ({"text": "rank 1, 2 of 3 has ended or does not respond"}, "other rank"),
-        ({"text": "the process with the store, usually rank 0, has ended"}, "other rank"),
-        ({"end_time": 114.0}, "late"),
-        ({"error": "", "text": "", "exit_code": 0}, "unnoticed"),
-        ({"error": "AssertionError"}, "wrong result"),
-        ({"exit_code": None}, "hang"),
-        ({"exit_code": -6}, "crash"),
-        ({"is_ready": False}, "not reached"),
-    ],
-    ids=str,
-)
-def test_an_end_gets_its_verdict(change, verdict):
-    findings = judge_case(CASE, [RankEnd(0, **{**NAMED, **change}), LOST], LIMITS)
-    assert [finding.verdict for finding in findings] == [verdict, "own error"]
-
-
-def test_a_finding_has_the_error_and_its_time():
-    finding = judge_case(CASE, [RankEnd(0, **{**NAMED, "text": "closed"}), LOST], LIMITS)[0]
-    assert "rank 0 after 5.0 s: RuntimeError: closed" in finding.detail
-
-
-def test_the_lost_rank_must_end():
-    lost = RankEnd(1, is_ready=True, fault_time=100.0)
-    assert judge_case(CASE, [lost], LIMITS)[0].verdict == "hang"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from impl_tests.faults.verdicts import Finding
+from impl_tests.faults.trial import Finding
 
 from .cases import Case
 from .processes import RankEnd
