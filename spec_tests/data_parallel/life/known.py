@@ -1,4 +1,18 @@
-"""Clauses that the state machine ignores if the register of the target records a violation."""
+"""Clauses whose violations the state machine ignores.
+
+These are the clauses that the register of the target records, and those that a probe shows. The
+tests of these clauses fail, not every life.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spec_tests.harness.environment.target import Target
+from spec_tests.harness.environment.topology import Topology
 
 ZERO_GRADIENTS = "divergences.FN-1.unused-stay-without-gradient"
 SHARED_COPIES = "divergences.CO-4.repeated-devices-get-copies"
@@ -12,4 +26,66 @@ AUTOCAST = "divergences.PA-1.autocast-reaches-the-modules"
 CLAUSES = {
     *(ZERO_GRADIENTS, SHARED_COPIES, CPU_DEVICES, OUTPUT_OF_ONE_DEVICE),
     *(CONSTANTS, CYCLES, INFERENCE, AUTOCAST),
+}
+
+
+def shown_by(target: Target, topology: Topology) -> frozenset[str]:
+    """Return the clauses whose probe fails. A probe computes nothing that a life compares."""
+    wrap, devices = target.data_parallel.DataParallel, topology.take([0, 1])
+    return frozenset(name for name, probe in PROBES.items() if not _succeeds(probe, wrap, devices))
+
+
+def _succeeds(probe: Callable[..., bool], *args: Any) -> bool:
+    try:
+        return probe(*args)
+    except Exception:
+        return False
+
+
+def _runs_on_the_cpu(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
+    wrap(nn.Linear(1, 1), ["cpu", "cpu"])(torch.ones(2, 1)).sum().backward()
+    return True
+
+
+def _moves_outputs(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
+    first, last = devices
+    return bool(wrap(nn.Identity(), [first], last)(torch.ones(1, 1)).device == last)
+
+
+class _Modes(nn.Module):
+    """Stores whether inference mode and autocast are enabled in each replica."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[bool, bool]] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        autocast = torch.is_autocast_enabled(x.device.type)
+        self.seen.append((torch.is_inference_mode_enabled(), autocast))
+        return x
+
+
+def _modes_in(
+    mode: AbstractContextManager[Any], wrap: Callable[..., Any], devices: Sequence[torch.device]
+) -> list[tuple[bool, bool]]:
+    module = _Modes()
+    with mode:
+        wrap(module, devices)(torch.ones(2, 1))
+    return module.seen
+
+
+def _has_inference_mode(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
+    return all(inference for inference, _ in _modes_in(torch.inference_mode(), wrap, devices))
+
+
+def _has_autocast(wrap: Callable[..., Any], devices: Sequence[torch.device]) -> bool:
+    mode = torch.autocast(devices[0].type, torch.bfloat16)
+    return all(autocast for _, autocast in _modes_in(mode, wrap, devices))
+
+
+PROBES: dict[str, Callable[..., bool]] = {
+    CPU_DEVICES: _runs_on_the_cpu,
+    OUTPUT_OF_ONE_DEVICE: _moves_outputs,
+    INFERENCE: _has_inference_mode,
+    AUTOCAST: _has_autocast,
 }

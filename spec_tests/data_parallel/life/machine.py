@@ -78,7 +78,7 @@ class Life(RuleBasedStateMachine):
     Args:
         target: The implementation under test.
         topology: The devices.
-        known: The clauses that the register of the target records.
+        known: The clauses that the target violates.
     """
 
     devices: list[torch.device]
