@@ -4,7 +4,6 @@ from spec_tests.harness.environment.scripts import run_program
 
 BEGIN = """
 import sys, time
-from unittest.mock import Mock
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -25,11 +24,11 @@ def report(function, *args, **kwargs):
         print(f"{type(error).__name__}: {error}", getattr(error, "__notes__", []))
 
 report(DataParallel, len)
-report(DataParallel, nn.Linear(1, 1), dim=Mock(spec=torch.Tensor))
+report(DataParallel, nn.Linear(1, 1), dim=[1.0])
 report(DataParallel, nn.Linear(1, 1), source=True)
 report(DataParallel, nn.Linear(1, 1), chunk_sizes=1)
 net = DataParallel(nn.Linear(1, 1))
-report(net.mean, Mock(spec=torch.Tensor))
+report(net.mean, [1.0])
 report(net.mean, torch.ones(0))
 report(net.part, torch.tensor([]).to_sparse_coo())
 """
@@ -91,10 +90,10 @@ def test_errors_name_the_argument(tmp_path):
     lines = run_in_group(PRINTS_ERRORS, tmp_path)
     assert lines[:6] == [
         "TypeError: module must be a Module, not builtin_function_or_method []",
-        "TypeError: dim must be an int, not Mock ['Argument: dim']",
+        "TypeError: dim must be an int, not list ['Argument: dim']",
         "TypeError: source must be an int, not bool ['Argument: source']",
         "TypeError: object of type 'int' has no len() ['Argument: chunk_sizes']",
-        "TypeError: losses must be a tensor, not Mock []",
+        "TypeError: losses must be a tensor, not list []",
         "ValueError: all ranks have passed losses without elements to mean []",
     ]
     assert lines[-1].endswith("['Argument: value']")
