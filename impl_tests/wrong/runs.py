@@ -27,8 +27,7 @@ TARGET = "impl_tests.wrong.target"
 #: The tests of a target in Python.
 CHAPTERS = (
     *collected.CHAPTERS,
-    "spec_tests/cpp_front_end/test_buckets.py",
-    "spec_tests/cpp_front_end/test_equalities.py",
+    "spec_tests/cpp_front_end/test_systems.py",
 )
 #: The beginning of a line of the log with a verdict.
 _MARK = "verdict of the suite"

@@ -1,7 +1,6 @@
-"""Python counterparts of the C++ modules in front_end.cpp.
+"""The Python counterparts of the C++ modules of csrc/front_end.cpp.
 
-A Python module and the C++ module of its kind have the same tensors under the same names, so that
-their weights, gradients and updates can be compared.
+Both modules of a kind have the same tensors under the same names.
 """
 
 from collections.abc import Callable
@@ -54,34 +53,31 @@ class Scaled(nn.Module):
         return result
 
 
-def _build_layers() -> nn.Module:
-    convolution = nn.Conv2d(2, 3, 3)
+def _layers() -> nn.Module:
     return LayerSequence(
-        convolution, nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(3 * 2 * 2, 5)
+        nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 5)
     )
 
 
 #: For each kind of module: a function that builds it, and the shape of one row of its input.
 KINDS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "linear": (lambda: LayerSequence(nn.Linear(6, 4)), (6,)),
-    "conv": (lambda: LayerSequence(nn.Conv2d(2, 3, 3)), (2, 4, 4)),
     "batch_norm": (lambda: LayerSequence(nn.BatchNorm2d(2)), (2, 4, 4)),
-    "layers": (_build_layers, (2, 4, 4)),
+    "layers": (_layers, (2, 4, 4)),
     "tied": (Tied, (6,)),
     "scaled": (Scaled, (6,)),
 }
 
 
-def named_tensors(module: nn.Module) -> dict[str, Tensor]:
+def named_tensors(module: Any) -> dict[str, Tensor]:
     """Return all parameters and buffers by name. A tied parameter is under each of its names."""
-    named = [
-        *module.named_parameters(remove_duplicate=False),
-        *module.named_buffers(remove_duplicate=False),
-    ]
-    return dict(named)
+    if not isinstance(module, nn.Module):
+        return {**module.parameters(), **module.buffers()}
+    parameters = module.named_parameters(remove_duplicate=False)
+    return {**dict(parameters), **dict(module.named_buffers(remove_duplicate=False))}
 
 
-def build_python_module(kind: str, seed: int, device: torch.device) -> nn.Module:
+def make_module(kind: str, seed: int, device: torch.device) -> nn.Module:
     """Return the Python module of ``kind`` on ``device``, with random weights from ``seed``."""
     build, _ = KINDS[kind]
     with torch.random.fork_rng(devices=[]):
@@ -95,17 +91,12 @@ def build_python_module(kind: str, seed: int, device: torch.device) -> nn.Module
     return module
 
 
-def build_cpp_module(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
+def make_cpp_module(front_end: Any, kind: str, seed: int, device: torch.device) -> Any:
     """Return the C++ module of ``kind`` on ``device``, with the weights of the Python module."""
     module = front_end.Model(kind)
     module.to(device)
-    weights = named_tensors(build_python_module(kind, seed, device))
+    weights = named_tensors(make_module(kind, seed, device))
     with torch.no_grad():
-        for name, tensor in named_cpp_tensors(module).items():
+        for name, tensor in named_tensors(module).items():
             tensor.copy_(weights[name])
     return module
-
-
-def named_cpp_tensors(module: Any) -> dict[str, Tensor]:
-    """Return all parameters and buffers of a C++ module by name."""
-    return {**module.parameters(), **module.buffers()}

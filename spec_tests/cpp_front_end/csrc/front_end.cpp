@@ -199,7 +199,6 @@ Tensor current_device(Model&, Tensor x) {
 
 const std::map<std::string, std::function<void(Model&)>> kinds = {
     {"linear", [](Model& m) { sequence(m, Sequential(Linear(6, 4))); }},
-    {"conv", [](Model& m) { sequence(m, Sequential(Conv2d(2, 3, 3))); }},
     {"batch_norm", [](Model& m) { sequence(m, Sequential(BatchNorm2d(2))); }},
     {"layers",
      [](Model& m) {
@@ -249,7 +248,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
       .def("parameters", [](const Model& self) { return named(self.named_parameters()); })
       .def("buffers", [](const Model& self) { return named(self.named_buffers()); })
       .def("to", [](Model& self, Device device) { self.to(device); }, release())
-      .def("train", [](Model& self, bool on) { self.train(on); })
       .def("run_layers", &Model::run_layers, release())
       .def("__call__", &Model::forward, release());
   m.def(
