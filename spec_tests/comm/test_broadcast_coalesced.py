@@ -67,6 +67,7 @@ def test_copies_of_parameters_are_plain_tensors(target, topology):
 @clause("comm.broadcast-coalesced.own-versions")
 @given(call=coalesced_calls(sparse=False))
 def test_each_copy_has_its_own_version_counter(target, topology, call):
+    # PyTorch 0.4: the copies on one device shared a version counter (#13594).
     copies = [copy for row in _copies(call, target, topology) for copy in row]
     assert count_version_bumps(copies).tolist() == np.tri(len(copies)).tolist()
 

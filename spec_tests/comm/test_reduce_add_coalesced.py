@@ -39,6 +39,7 @@ def test_reduce_add_coalesced_returns_the_sums_on_the_destination(
 @clause("comm.reduce-add-coalesced.mixed-sparse")
 @given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
 def test_sum_of_sparse_and_dense_tensors_is_dense(target, topology, rows, buffer_size):
+    # PyTorch 0.2: a dense and a sparse gradient were summed in the layout of the first (#3211).
     inputs = build(rows, topology)
     sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
     layouts = [{tensor.layout for tensor in position} for position in zip(*inputs, strict=True)]

@@ -4,21 +4,6 @@ import pytest
 import torch
 
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.tensors import dense_sum
-from spec_tests.strategies.sparse import SparseSpec
-from spec_tests.strategies.tensors import TensorSpec, counting
-
-
-@clause("comm.broadcast-coalesced.own-versions")
-def test_copy_may_change_while_another_is_saved_for_backward(target, topology):
-    # PyTorch 0.4: the copies on one device shared a version counter, so backward failed (#13594).
-    tensors = [counting((3,), torch.float32, topology.device(0)) for _ in range(2)]
-    *_, (running, saved) = target.comm.broadcast_coalesced(tensors, topology.take(2))
-    leaf = torch.ones(3, device=saved.device, requires_grad=True)
-    loss = (leaf * saved).sum()
-    running.add_(1)
-    loss.backward()
-    assert leaf.grad.tolist() == saved.tolist()
 
 
 @clause("comm.broadcast-coalesced.any-dtype")
@@ -30,16 +15,6 @@ def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
     tensors[1] = tensors[1].to(topology.device(0))
     *_, (_, copy) = target.comm.broadcast_coalesced(tensors, topology.take(2))
     assert (copy.dtype, copy.tolist()) == (dtype, tensors[1].tolist())
-
-
-@clause("comm.reduce-add-coalesced.mixed-sparse")
-@pytest.mark.parametrize("kinds", [(TensorSpec, SparseSpec), (SparseSpec, TensorSpec)])
-def test_sum_of_a_dense_and_a_sparse_gradient_is_dense(target, topology, kinds):
-    # PyTorch 0.2: a dense and a sparse gradient were summed in the layout of the first (#3211).
-    rows = [[kind((3, 2), slot=slot).build(topology)] for slot, kind in enumerate(kinds)]
-    (total,) = target.comm.reduce_add_coalesced(rows, topology.device(0))
-    expected = dense_sum([row[0] for row in rows])
-    assert (total.layout, total.tolist()) == (torch.strided, expected.tolist())
 
 
 @clause("comm.gather.joined")

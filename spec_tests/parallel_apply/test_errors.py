@@ -86,6 +86,7 @@ def fail_while_handling(target, topology, handled):
 @example(call=FailingCall({0: OS_ERROR}, (0, 1), (0, 1)))
 @given(call=failing_calls(builtin_exceptions()))
 def test_an_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
+    # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).
     checks.agree(call, target, baselines, topology)
 
 
@@ -115,6 +116,7 @@ def test_the_error_text_contains_the_plain_name_of_the_class(target, baselines, 
 def test_the_text_of_a_rewrapped_key_error_has_unescaped_newlines(
     target, baselines, topology, call
 ):
+    # PyTorch 1.0: a KeyError showed the repr of its text, on one line (#16647).
     checks.agree(call, target, baselines, topology)
 
 
@@ -161,6 +163,8 @@ def test_an_exception_class_that_does_not_print_its_text_is_kept(target, topolog
 def test_an_exception_class_that_refuses_the_text_becomes_a_runtime_error(
     target, baselines, topology, call
 ):
+    # PyTorch 1.4: the constructor's TypeError replaced the module's error (#34130, #44631).
+    # PyTorch 1.9: any other error of the constructor did (#58131).
     checks.agree(call, target, baselines, topology)
 
 

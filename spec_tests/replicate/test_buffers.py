@@ -41,6 +41,7 @@ def test_the_first_replica_shares_the_modules_buffers(target, topology, spec, sl
 @given(slots=device_slots(), runs=st.lists(st.integers(0, 3), max_size=4), detach=st.booleans())
 @example(slots=(0, 0, 0), runs=[1], detach=False)
 def test_only_buffer_updates_of_the_first_replica_are_kept(target, topology, slots, runs, detach):
+    # PyTorch 1.0: the fix of #11476 lost the statistics of the first replica (#12671, #13350).
     module, devices = COUNTER.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     runs = [run % len(slots) for run in runs]

@@ -13,6 +13,7 @@ from spec_tests.strategies.tensors import device_slots
 @clause("replicate.zoo.parameter-containers")
 @given(call=edge_case_module_calls("lists", "dicts"))
 def test_parameter_lists_and_dictionaries_are_replicated(target, baselines, topology, call):
+    # PyTorch 1.5: ParameterList and ParameterDict were empty in replicas (#36035, #42327).
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
@@ -21,6 +22,7 @@ def test_parameter_lists_and_dictionaries_are_replicated(target, baselines, topo
 def test_parametrized_weights_are_computed_from_the_replicas_copies(
     target, baselines, topology, call
 ):
+    # PyTorch 0.2: a weight computed from other parameters did not work in replicas (#2720).
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
@@ -47,6 +49,7 @@ def test_recurrent_layers_are_replicated(target, baselines, topology, call):
 @clause("replicate.zoo.flat-weights")
 @given(slots=device_slots())
 def test_flattened_weights_are_the_replicas_copies(target, topology, slots):
+    # PyTorch 1.4: replicate overwrote the module's own list of flattened weights (#33552).
     module = EdgeCaseModule("lstm").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     checks.same(

@@ -44,6 +44,7 @@ def pickle_and_unpickle(module):
 def test_loaded_replicas_compute_the_outputs_of_the_saved_ones(
     target, topology, copy, spec, slots, detach
 ):
+    # PyTorch 1.5: torch.save failed, because replicas have plain tensors as parameters (#37182).
     module, devices = spec.build(topology, slots[0]), topology.take(slots)
     replicas = target.replicate.replicate(module, devices, detach)
     for replica, device in zip(replicas, devices, strict=True):

@@ -66,6 +66,7 @@ def test_the_first_detached_replica_shares_the_parameters(target, topology, spec
 @clause("replicate.parameters.frozen")
 @given(slots=device_slots())
 def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slots):
+    # PyTorch 0.3: every output of Broadcast required a gradient if one input did (#5041).
     module = NETWORK.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
     found = [
@@ -77,6 +78,7 @@ def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slot
 @clause("replicate.parameters.complex")
 @given(slots=device_slots(), detach=st.booleans())
 def test_complex_parameters_stay_complex(target, topology, slots, detach):
+    # Up to PyTorch 2.10 complex copies were real views with a last dimension of 2 (#135462).
     module = EdgeCaseModule("complex").build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
     found = [replica.scale.tolist() for replica in replicas]
@@ -113,6 +115,7 @@ def test_the_first_replica_refuses_in_place_changes_like_the_module(target, topo
 @clause("replicate.parameters.versions")
 @given(spec=module_specs(), detach=st.booleans())
 def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, spec, detach):
+    # PyTorch 0.4: tensors of one broadcast shared a version counter (#13594).
     topology.require(distinct=2)
     module = spec.append(Layer("linear"), Layer("counter")).build(topology)
     _, replica = target.replicate.replicate(module, topology.take(2), detach)

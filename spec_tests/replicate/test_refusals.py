@@ -84,6 +84,7 @@ def test_replicate_refuses_a_negative_ordinal(target, topology, spec, detach):
 @clause("replicate.zero-grad")
 @given(detach=st.booleans())
 def test_zero_grad_of_a_replica_warns(target, topology, detach):
+    # PyTorch 1.3: zero_grad silently did nothing, and gradients exploded (#31768).
     module = EdgeCaseModule("linear").build(topology)
     for replica in target.replicate.replicate(module, topology.take(2), detach):
         with pytest.warns(UserWarning, match="has no effect"):

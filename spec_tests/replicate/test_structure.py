@@ -159,6 +159,7 @@ def test_replicas_share_ordinary_attributes_with_the_module(target, topology, sl
 @clause("replicate.own-entries")
 @given(slots=device_slots(min_size=2))
 def test_attributes_set_on_a_replica_do_not_change_other_modules(target, topology, slots):
+    # PyTorch 0.4: the first replica was the module itself (#11476).
     module = NETWORK.build(topology, slots[0])
     changed, *others = target.replicate.replicate(module, topology.take(slots))
     before = [attribute_ids(each) for each in (module, *others)]

@@ -62,12 +62,14 @@ def test_other_iterables_are_rebuilt_by_calling_their_class(target, baselines, t
 @clause("scatter_gather.gather.named-tuples")
 @given(call=gather_calls(kinds=("Pair", "Typed", "max")))
 def test_gathered_named_tuples_keep_their_class(target, baselines, topology, call):
+    # PyTorch 1.7: gather called the class with one iterable, not with its fields (#50510).
     checks.agree(call, target, baselines, topology)
 
 
 @clause("scatter_gather.gather.mappings")
 @given(call=gather_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
 def test_gathered_mappings_keep_their_class(target, baselines, topology, call):
+    # PyTorch 0.2: gather treated a dictionary as a sequence of its keys (#2992).
     checks.agree(call, target, baselines, topology)
 
 
@@ -80,6 +82,7 @@ def test_result_has_the_keys_of_the_first_output_in_its_order(target, baselines,
 @clause("scatter_gather.gather.ragged")
 @given(call=ragged_gather_calls())
 def test_gathered_sequences_of_different_lengths_are_refused(target, baselines, topology, call):
+    # Until PyTorch 2.9, gather truncated sequences to the length of the shortest one.
     checks.agree(call, target, baselines, topology)
 
 

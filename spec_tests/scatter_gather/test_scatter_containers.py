@@ -78,6 +78,7 @@ def test_every_replica_gets_the_same_non_tensor_object(target, topology, leaf, s
 @clause("scatter_gather.scatter.empty-containers")
 @given(leaf=st.sampled_from(EMPTY).map(NewObject), slots=device_slots())
 def test_every_replica_gets_the_same_empty_container(target, topology, leaf, slots):
+    # PyTorch 0.2: zip over an empty container made the whole result empty (#3769).
     value = leaf.build(topology)
     found = target.scatter_gather.scatter({"empty": value}, topology.take(slots))
     checks.same([result["empty"] is value for result in found], [True] * len(slots), leaf)

@@ -17,6 +17,7 @@ from spec_tests.strategies.scatter_gather import (
 @clause("scatter_gather.scatter_kwargs.both")
 @given(call=scatter_kwargs_calls())
 def test_positional_and_keyword_arguments_are_split(target, baselines, topology, call):
+    # PyTorch 0.1: keyword arguments went to devices 0, 1, ... instead of the given ones (#2184).
     checks.agree(call, target, baselines, topology)
 
 
