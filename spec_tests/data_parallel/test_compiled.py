@@ -6,7 +6,6 @@ from operator import attrgetter
 import pytest
 import torch
 from torch import nn
-from torch.utils._pytree import tree_leaves
 
 from spec_tests.cuda_stand_ins import STAND_INS
 from spec_tests.harness.compare import checks
@@ -16,6 +15,7 @@ from spec_tests.harness.compare.compile_backends import (
     list_compiled_files,
     reset_metrics,
 )
+from spec_tests.harness.compare.training_step import flatten, train_step
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_without_accelerator
 
@@ -75,7 +75,7 @@ def reset_compiler(monkeypatch):
     reset_metrics()
 
 
-class Scaled(nn.Module):
+class ScaledLayer(nn.Module):
     """A module that multiplies the output of a layer by the sum of the other arguments."""
 
     def __init__(self):
@@ -89,7 +89,7 @@ class Scaled(nn.Module):
 
 def wrapped(target, topology, devices, **options):
     placed = topology.take(devices)
-    module = Scaled().to(placed[0])
+    module = ScaledLayer().to(placed[0])
     return target.data_parallel.DataParallel(module, placed, **options)
 
 
@@ -97,15 +97,10 @@ def rows(topology, count):
     return torch.rand(count, 4).to(topology.device(0))
 
 
-def flatten(nested):
-    found = [leaf for leaf in tree_leaves(nested) if isinstance(leaf, torch.Tensor)]
-    return torch.cat([tensor.detach().cpu().flatten() for tensor in found])
-
-
 def check_surrounding_code(function, arguments, topology):
     """Fail unless torch.compile compiles the code before and after a call, but not the call."""
     placed, x = topology.take(2), rows(topology, 4)
-    module, backend = Scaled().to(placed[0]), CountingBackend()
+    module, backend = ScaledLayer().to(placed[0]), CountingBackend()
 
     def call(x):
         result = function(*arguments(x + 1, placed, module))
@@ -116,23 +111,15 @@ def check_surrounding_code(function, arguments, topology):
     checks.same((len(backend.devices), count_frames()), (2, 2))
 
 
-def train_step(forward, wrapper, x):
-    """Run forward and backward; return the outputs and gradients as one vector."""
-    wrapper.zero_grad()
-    out = forward(x)
-    out.square().sum().backward()
-    return flatten([out, [parameter.grad for parameter in wrapper.parameters()]])
-
-
 @SEVERAL_CLAUSE
 @EVERY_COMPILATION
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_wrapper_matches_the_uncompiled_wrapper(target, topology, compilation, backend):
     wrapper = wrapped(target, topology, 2)
     inputs = [rows(topology, count) for count in (4, 4, 5, 1)]
-    expected = [train_step(wrapper.forward, wrapper, x) for x in inputs]
+    expected = [train_step(wrapper, x, wrapper.forward) for x in inputs]
     compiled = COMPILATIONS[compilation](wrapper, backend=backend)
-    found = [train_step(compiled, wrapper, x) for x in inputs]
+    found = [train_step(wrapper, x, compiled) for x in inputs]
     checks.same(torch.cat(found), torch.cat(expected), compilation, tolerance=checks.LAYER)
 
 
@@ -142,7 +129,7 @@ def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, c
     wrapper = wrapped(target, topology, 2)
     compiled = COMPILATIONS[compilation](wrapper, backend=CountingBackend())
     for count in (4, 4, 6, 7, 1):
-        train_step(compiled, wrapper, rows(topology, count))
+        train_step(wrapper, rows(topology, count), compiled)
         # The wrapper may use one frame to report the reason of the graph break.
         assert count_frames() <= 1, count
 
@@ -155,7 +142,7 @@ def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compi
     wrapper.module.compile(backend=inner)
     compiled = COMPILATIONS[compilation](wrapper, backend=outer)
     for _ in range(2):
-        train_step(compiled, wrapper, rows(topology, 4))
+        train_step(wrapper, rows(topology, 4), compiled)
     checks.same(inner.devices, list(dict.fromkeys(topology.take(2))), compilation)
     checks.same(outer.devices, [], compilation)
 
@@ -192,14 +179,14 @@ def test_code_around_a_function_is_compiled(target, topology, name):
 @SURROUNDING_CLAUSE
 def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     # On the CPU backward runs in the calling thread, where torch.compile could trace it.
-    wrapper = target.data_parallel.DataParallel(Scaled(), ["cpu", "cpu"])
+    wrapper = target.data_parallel.DataParallel(ScaledLayer(), ["cpu", "cpu"])
     x = torch.rand(4, 4)
-    expected = train_step(wrapper, wrapper, x + 1)
+    expected = train_step(wrapper, x + 1)
 
     def train_compiled(module):
         torch._dynamo.reset()
         reset_metrics()
-        compiled = torch.compile(lambda x: train_step(module, module, x + 1), backend="eager")
+        compiled = torch.compile(lambda x: train_step(module, x + 1), backend="eager")
         return compiled(x), set(list_compiled_files())
 
     # PyTorch 2.11 also compiles `typing.cast`, which its own backward calls.
@@ -214,10 +201,10 @@ def check_one_graph(target, topology, compilation, slot):
     """Fail unless a compiled wrapper on one device is one graph, for an input in ``slot``."""
     wrapper = wrapped(target, topology, 1)
     x = torch.rand(4, 4).to(topology.device(slot))
-    expected = train_step(wrapper.forward, wrapper, x)
+    expected = train_step(wrapper, x, wrapper.forward)
     backend = CountingBackend()
     compiled = COMPILATIONS[compilation](wrapper, backend=backend, fullgraph=True)
-    checks.same(train_step(compiled, wrapper, x), expected, compilation, tolerance=checks.LAYER)
+    checks.same(train_step(wrapper, x, compiled), expected, compilation, tolerance=checks.LAYER)
     checks.same(len(backend.devices), 1, compilation)
 
 
@@ -263,7 +250,7 @@ def test_wrapper_without_accelerator_is_one_graph(target):
 
 @ONE_CLAUSE
 def test_data_parallel_on_one_device_compiles_the_module(target, topology):
-    module, x = Scaled().to(topology.device(0)), rows(topology, 4)
+    module, x = ScaledLayer().to(topology.device(0)), rows(topology, 4)
     backend = CountingBackend()
 
     def call(x):
@@ -282,7 +269,7 @@ def test_overridden_scatter_of_a_subclass_is_called(target, topology, compilatio
             (x,) = inputs
             return super().scatter((2 * x,), kwargs, device_ids)
 
-    wrapper = Doubling(Scaled().to(topology.device(0)), topology.take(1))
+    wrapper = Doubling(ScaledLayer().to(topology.device(0)), topology.take(1))
     x = rows(topology, 4)
     compiled = COMPILATIONS[compilation](wrapper, backend="eager")
     checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
@@ -305,7 +292,7 @@ def test_extended_forward_of_a_subclass_is_compiled(target, topology):
         def forward(self, x):
             return super().forward(x + 1) * 2
 
-    wrapper = Shifted(Scaled().to(topology.device(0)), topology.take(2))
+    wrapper = Shifted(ScaledLayer().to(topology.device(0)), topology.take(2))
     backend, x = CountingBackend(), rows(topology, 4)
     expected = wrapper.module(x + 1) * 2
     found = torch.compile(wrapper, backend=backend)(x)

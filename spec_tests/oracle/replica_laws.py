@@ -12,7 +12,7 @@ from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 
 
-class ReplicateCall(Call, Protocol):
+class CallWithDetach(Call, Protocol):
     """A call of ``replicate``. ``inputs`` returns the module, devices and rows for each device."""
 
     @property
@@ -20,7 +20,7 @@ class ReplicateCall(Call, Protocol):
         """Whether the replicas are detached."""
 
 
-def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
+def outputs(call: CallWithDetach, target: Target, topology: Topology) -> tuple[Any, Any]:
     """Return the outputs of all replicas, and the expected outputs, which the module computes."""
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]
@@ -30,7 +30,7 @@ def outputs(call: ReplicateCall, target: Target, topology: Topology) -> tuple[An
     return _cpu_snapshot(actual), _cpu_snapshot(expected)
 
 
-def gradients(call: ReplicateCall, target: Target, topology: Topology) -> tuple[Any, Any]:
+def gradients(call: CallWithDetach, target: Target, topology: Topology) -> tuple[Any, Any]:
     """Return the module's gradients after calls of all replicas, and after calls of the module."""
     inputs = call.inputs(topology)
     module, rows = inputs["module"], inputs["rows"]

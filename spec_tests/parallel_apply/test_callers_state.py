@@ -14,6 +14,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
+from spec_tests.strategies.probe_modules import CurrentDevice
 from spec_tests.strategies.thread_modules import state_probes
 from spec_tests.strategies.thread_state import (
     CURRENT_DEVICE,
@@ -30,13 +31,6 @@ CPU_AUTOCAST = ThreadState(cpu_autocast=Autocast(torch.float16))
 INFERENCE = ThreadState(inference=True)
 IN_CONTEXT = ThreadState(context_value="set")
 ON_DEVICE = ThreadState(default_slot=1)
-
-
-class CurrentDevice(nn.Module):
-    """A module that returns the current device."""
-
-    def forward(self, *_, **__):
-        return torch.accelerator.current_device_index()
 
 
 class ProductDtype(nn.Module):

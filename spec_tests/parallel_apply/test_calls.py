@@ -19,20 +19,7 @@ from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
 from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
-
-
-class CurrentDevice(nn.Module):
-    """A module that returns the current device."""
-
-    def forward(self):
-        return torch.accelerator.current_device_index()
-
-
-class CurrentDeviceForAnyArguments(CurrentDevice):
-    """A module that returns the current device, for any arguments."""
-
-    def forward(self, *args):
-        return super().forward()
+from spec_tests.strategies.probe_modules import CurrentDevice
 
 
 class MissingKey(nn.Module):
@@ -71,6 +58,8 @@ def test_results_are_in_the_order_of_the_modules(target, baselines, topology, ca
 def test_sequences_are_unpacked_and_other_inputs_are_one_argument(
     target, baselines, topology, call
 ):
+    # PyTorch 0.1: a tensor was unpacked into its rows (#1157), and inputs had to be Variables, or
+    # tuples or lists of Variables (#1809, #1857).
     checks.agree(call, target, baselines, topology)
 
 
@@ -115,7 +104,7 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
     devices = [None] * count if given_devices else None
     inputs = [(), [], "text"][:count]
     arguments = {
-        "modules": [CurrentDeviceForAnyArguments()] * count,
+        "modules": [CurrentDevice()] * count,
         "inputs": inputs,
         "devices": devices,
     }
@@ -154,6 +143,7 @@ def test_the_error_for_a_device_that_does_not_exist_names_it(target, topology, d
     )
 )
 def test_arguments_of_different_lengths_are_refused(target, baselines, topology, lengths):
+    # PyTorch 2.9: arguments were silently cut to the length of the shortest (#162573).
     modules, inputs, keywords, devices = lengths
     call = PublicCall(
         "parallel_apply.parallel_apply",

@@ -15,7 +15,7 @@ from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_
 VALUES_CLAUSE = clause("divergences.PA-10.replicas-compute-with-the-same-values")
 
 
-class Scaled(Tensor):
+class ScaledProducts(Tensor):
     """A tensor whose products are 100 times as large, unless overrides are disabled."""
 
     @classmethod
@@ -66,7 +66,7 @@ def test_modules_flush_the_same_denormal_numbers(target, topology):
 
 @VALUES_CLAUSE
 def test_modules_call_the_same_overrides(target, topology):
-    factor = torch.ones(()).as_subclass(Scaled)
+    factor = torch.ones(()).as_subclass(ScaledProducts)
     with torch._C.DisableTorchFunctionSubclass():
         found = products(target, topology, factor)
     assert found[0] == found[1]

@@ -51,7 +51,7 @@ class ThreadLocalBuffer(nn.Module):
         return previous
 
 
-class Counter(threading.local):
+class CounterOfThread(threading.local):
     """A counter that starts at zero in every thread."""
 
     def __init__(self):
@@ -145,7 +145,7 @@ def test_a_single_module_shares_the_callers_thread_locals(target, topology):
 @clause("parallel_apply.state.thread-locals")
 @given(counts=CALLS)
 def test_a_thread_local_with_a_constructor_is_initialized_in_each_module(target, topology, counts):
-    local = Counter()
+    local = CounterOfThread()
     local.count = 10
     for count in counts:
         assert run(target, topology, [CountCalls(local)] * count) == [1] * count

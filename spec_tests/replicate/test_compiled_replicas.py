@@ -13,6 +13,7 @@ from spec_tests.harness.compare.compile_backends import (
     CountingBackend,
     GraphBreaking,
 )
+from spec_tests.harness.compare.training_step import flatten, train_step
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.compiled_modules import COMPILATIONS
@@ -49,18 +50,6 @@ def wrapped(target, topology, module, devices=3, **options):
     placed = topology.take(devices)
     rows = torch.rand(devices * 2, 4).to(placed[0])
     return target.data_parallel.DataParallel(module.to(placed[0]), placed, **options), rows
-
-
-def flatten(tensors):
-    return torch.cat([tensor.detach().cpu().flatten() for tensor in tensors])
-
-
-def train_step(parallel, rows):
-    """Run forward and backward; return the outputs and gradients as one vector."""
-    parallel.zero_grad()
-    out = parallel(rows)
-    out.square().sum().backward()
-    return flatten([out, *(parameter.grad for parameter in parallel.parameters())])
 
 
 def run_eagerly(function, *args):

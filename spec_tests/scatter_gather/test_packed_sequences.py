@@ -70,7 +70,7 @@ def test_gradients_of_packed_sequences_reach_their_own_rows(target, topology, sp
     checks.same(gradient, packed.data, spec)
 
 
-class Recurrent(nn.Module):
+class PackedLSTM(nn.Module):
     """A recurrent layer that takes and returns a packed sequence."""
 
     def __init__(self, width):
@@ -88,7 +88,7 @@ class Recurrent(nn.Module):
 @example_unsorted
 def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):
     computed(["lstm"])
-    module = Recurrent(spec.width).to(topology.device(slots[0]), spec.dtype)
+    module = PackedLSTM(spec.width).to(topology.device(slots[0]), spec.dtype)
     wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
     packed = spec.build(topology)
     found, expected = wrapped(packed), module(packed.to(topology.device(slots[0])))

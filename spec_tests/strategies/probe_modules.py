@@ -104,3 +104,11 @@ class FailsFromLimit(nn.Module):
         if x.detach().reshape(-1)[0].item() >= self.limit:
             raise KeyError(f"refused on a device of type {x.device.type}")
         return x
+
+
+class CurrentDevice(nn.Module):
+    """A module that returns the ordinal of the current device, for any arguments."""
+
+    def forward(self, *_: object, **__: object) -> int:
+        """Return the ordinal of the current device."""
+        return torch.accelerator.current_device_index()
