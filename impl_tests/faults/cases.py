@@ -160,6 +160,7 @@ _NAMES = {
     "device_ids": "device_ids|device|devices|target_gpus",
     "output_device": "output_device|device|target_device",
     "module": "module|network",
+    "network": "network|devices|tensors?",
     # DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
     **dict.fromkeys(
         ["x", "input", "inputs", "kwargs", "module_kwargs"],

@@ -245,7 +245,7 @@ class WrongArgument(Fault):
         self.has_occurred = True
         self.arguments = {name: VALUES[value]()}
         self.place = f"{name} = {value}"
-        self._pattern = re.compile(rf"\b({pattern})\b")
+        self._pattern = re.compile(rf"\b({pattern})\b", re.IGNORECASE)
 
     def is_reported_by(self, error: BaseException) -> bool:
         """Return whether a note, or the text without notes, names the argument or a replica."""
