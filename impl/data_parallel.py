@@ -164,10 +164,11 @@ class DataParallel(KeptReplicas[T]):
     def _set_options(self, *values: bool) -> None:
         """Set those of ``_OPTIONS`` that are not the defaults."""
         for (name, default), value in zip(_OPTIONS.items(), values, strict=True):
-            if name == "cache_frozen_parameters" and value not in (False, True):
+            is_set = as_bool(name, value)
+            if name == "cache_frozen_parameters" and value != is_set:
                 raise ValueError(f"{name} must be a bool, not {value!r}")
-            if as_bool(name, value) != default:
-                setattr(self, name, not default)
+            if is_set != default:
+                setattr(self, name, is_set)
 
     def extra_repr(self) -> str:
         """Return the devices, and the other arguments that are not the defaults."""

@@ -232,7 +232,10 @@ def _scatter_together(
     # and sizes that do not match must raise an error before any device has work.
     only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
     leaves = InputLeaves(only)
-    nodes = [leaves.flatten(value, dim, name) for value, name in roots]
+    nodes = []
+    for value, name in roots:
+        with argument(f"{name} or dim"):
+            nodes.append(leaves.flatten(value, dim, name))
     count, pieces = _split_leaves(leaves, targets, weights)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 

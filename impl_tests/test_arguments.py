@@ -84,6 +84,7 @@ X = torch.ones(4, 2)
 #: argument in the error's note.
 WRONG = [
     ("scatter", {"target_gpus": 1}, "target_gpus"),
+    ("scatter", {"dim": 2}, "inputs or dim"),
     ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs"),
     ("gather", {"outputs": 1}, "outputs"),
     ("gather with options", {"scalar_warning": X}, "scalar_warning"),

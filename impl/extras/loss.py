@@ -76,7 +76,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         if not isinstance(module, nn.Module):
             raise TypeError(f"module must be a Module, not {type(module).__name__}")
         _check_criterion(criterion)
-        if reduction not in ("mean", "sum", "none"):
+        if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
             raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         options = {"scalar_warning": False, **options}
         super().__init__(module, device_ids, output_device, dim, **options)
