@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.profiler import record_function
 
 from ._torch_private import compile_only_inlined, exclude_from_compilation
 
@@ -45,6 +46,22 @@ def break_graph() -> None:
 @exclude_from_compilation
 def _compute_on_several_devices() -> None:
     """Do nothing. As the reason of the graph break, torch.compile prints this function's name."""
+
+
+class ProfilerSpan:
+    """A ``record_function`` block that may contain compiled code, but is not compiled."""
+
+    @exclude_from_compilation
+    def __init__(self, name: str) -> None:
+        self._span = record_function(name)
+
+    @exclude_from_compilation
+    def __enter__(self) -> None:
+        self._span.__enter__()  # type: ignore[no-untyped-call] # in torch
+
+    @exclude_from_compilation
+    def __exit__(self, *error: Any) -> None:
+        self._span.__exit__(*error)
 
 
 def is_movable(value: Any, dim: int) -> bool:

@@ -22,6 +22,7 @@ from ._copies import to_device
 from ._devices import DeviceId, DeviceLike, as_target
 from ._inputs import InputLeaves, remove_markers
 from ._recording import (
+    ProfilerSpan,
     break_graph,
     check_not_traced,
     is_movable,
@@ -109,7 +110,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
             return self._compute_on_several(inputs, kwargs)
         if is_recorded():
             return self._compute_on_one(inputs, kwargs)
-        with record_function(self._recorded_name):
+        with ProfilerSpan(self._recorded_name):
             if self.device_ids:
                 check_source(self._network(), self.src_device_obj)
             return self._compute_on_one(inputs, kwargs)
