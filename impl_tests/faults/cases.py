@@ -151,7 +151,9 @@ def _distributed() -> Any:
     return importlib.import_module("impl.distributed")
 
 
-#: Name of an argument -> a regular expression for its names in errors.
+#: The names of tensors in errors of PyTorch.
+_TENSORS = "tensors?|parameter|NestedTensorImpl|aten"
+#: Name of an argument -> a regular expression for its names in errors, in any case.
 _NAMES = {
     name: rf"{name}|device|devices"
     for name in ("devices", "target_gpus", "target_device", "destination")
@@ -164,17 +166,18 @@ _NAMES = {
     # DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
     **dict.fromkeys(
         ["x", "input", "inputs", "kwargs", "module_kwargs"],
-        "inputs?|args|kwargs|module_kwargs|tensors?|view",
+        rf"inputs?|args|kwargs|module_kwargs|{_TENSORS}",
     ),
-    "outputs": "outputs?|tensors?",
+    "outputs": rf"outputs?|{_TENSORS}",
     "out": "out|output|devices",  # Without `out`, devices are missing.
-    "tensor": "tensors?",
-    "tensors": "tensors?",
+    "tensor": _TENSORS,
+    "tensors": _TENSORS,
     "chunk_sizes": "chunk.sizes?|split_sizes",
-    "dim": "dim|Dimension",
-    # Of Functions.
-    "first": "inputs?|grads|tensors?",
-    "second": "inputs?|grads|tensors?",
+    "dim": "dim|dimension|long long|shape|rows",  # Of the tensors along another dimension.
+    # Of Functions. If there are fewer lists, none may be on the destination.
+    "num_inputs": "num_inputs|destination",
+    "first": rf"inputs?|grads|{_TENSORS}",
+    "second": rf"inputs?|grads|{_TENSORS}",
 }
 
 _OF_REFERENCE = {
@@ -354,7 +357,7 @@ _OF_IMPL = {
             lambda value: target.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1])
         ),
         lambda: {"value": _x()},
-        {"value": "inputs|tensors?"},
+        {"value": "inputs|tensors?|dimension"},
     ),
     "SplitAlong": _own(
         lambda target: (
@@ -363,7 +366,7 @@ _OF_IMPL = {
             )
         ),
         lambda: {"value": _x(), "dim": 1},
-        {"value": "inputs|tensors?"},
+        {"value": "inputs|tensors?|dimension"},
     ),
     "install": _own(_install, _options(rebind=False), has_faults=False),
     "distributed.DataParallel": _own(

@@ -36,12 +36,6 @@ def _cyclic_list() -> list[Any]:
     return items
 
 
-def _cyclic_module() -> nn.Module:
-    module = nn.Module()
-    module._modules["self"] = module
-    return module
-
-
 class _Subclass(Tensor):
     """A subclass of Tensor that overrides nothing."""
 
@@ -66,13 +60,13 @@ def _coo() -> Tensor:
 
 
 _NUMBERS: tuple[Any, ...] = (
-    *(True, False, 0, 1, -1, -3, 2, 4, 127, 128, 255, 2**31, 2**63, -(2**63), 10**30),
+    *(True, False, 0, 1, -1, -3, 2, 4, 127, 128, 255, 2**31, 2**63, -(2**63)),
     *(0.0, 1.0, 1.5, math.nan, math.inf, 1j, decimal.Decimal(1)),
     *(np.int64(1), np.float32(1), np.bool_(True), np.str_("sim:0")),
 )
 _TEXTS: tuple[Any, ...] = (
     *("", "sim", "sim:0", "sim:99", "sim:-1", " sim:0", "sim:0\0", "sim:" + "9" * 50),
-    *("cpu", "cuda", "cuda:0", "meta", "nonsense", "0", "\ud800", b"sim:0"),
+    *("cpu", "cuda", "cuda:0", "meta", "nonsense", "0", b"sim:0"),
 )
 _SEQUENCES: tuple[Any, ...] = (
     *((), [], [0], [0, 1], [1, 0], [0, 0], [0, 1, 2, 3], [0, 99], [None, None], [-1, 0]),
@@ -143,7 +137,6 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "meta module": lambda: nn.Linear(3, 2, device="meta"),
     "lazy module": lambda: nn.LazyLinear(2),
     "module without __init__": lambda: nn.Linear.__new__(nn.Linear),
-    "module that contains itself": _cyclic_module,
     "module without forward": nn.Module,
     "list of one module": lambda: [nn.Linear(3, 2).to("sim:0")],
     "list of modules": lambda: [nn.Identity(), nn.Identity()],
