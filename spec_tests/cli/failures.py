@@ -1,6 +1,6 @@
 """The failures of a run, by cause."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,8 +12,8 @@ from spec_tests.harness.pytest_plugin.program import PROGRAM
 
 __all__ = ["Failures"]
 
-#: The largest number of lines for one failure: those of the call, then those of the difference.
-MAX_LINES = 8
+#: The largest number of lines of a call, and of a difference.
+MAX_LINES = 14
 #: The greatest number of characters of a line, and of a cause in the list at the end.
 MAX_LENGTH, SUMMARY_LENGTH = 400, 160
 #: The greatest number of clauses that the list at the end has for a cause.
@@ -82,7 +82,7 @@ class Failures:
         return [
             f"FAIL {name}  {report.nodeid}",
             f"  {self._statements.get(name, '')}",
-            *(f"  | {_shorten(line)}" for line in _lines(report)[:MAX_LINES]),
+            *(f"  | {_shorten(line)}" for line in _lines(report)),
             *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",
             "",
@@ -126,11 +126,16 @@ def _count(number: int, noun: str) -> str:
 
 
 def _lines(report: pytest.TestReport) -> list[str]:
-    """Return the lines of the call and of the difference."""
+    """Return the first lines of the call, and those of the difference."""
     differences = [str(value) for key, value in report.user_properties if key == "difference"]
     calls = [str(value) for key, value in report.user_properties if key == "call"]
     calls = [call for call in calls if not any(call in text for text in differences)]
-    return [line for text in (*calls, *differences) for line in text.splitlines() if line.strip()]
+    return [*_first_lines(calls), *_first_lines(differences)]
+
+
+def _first_lines(texts: Sequence[str]) -> list[str]:
+    lines = [line for text in texts for line in text.splitlines()]
+    return [line for line in lines if line.strip(" ~^")][:MAX_LINES]
 
 
 def _shorten(line: str, length: int = MAX_LENGTH) -> str:

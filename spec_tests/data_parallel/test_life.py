@@ -323,7 +323,7 @@ class Random(Modes):
             self.set_generators(before)
             results.append(side.run(change))
             states.append(snapshot(self.generators(), {}))
-        checks.same(*results, tolerance=self.tolerance)
+        self.check(*results)
         checks.same(*states)
 
     def generators(self):

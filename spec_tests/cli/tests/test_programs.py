@@ -29,7 +29,7 @@ def __getattr__(name):
 """
 PARTS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
 #: Tests with drawn arguments. The chapter cpp does not run the target here.
-DRAWN = "hypothesis and not cpp_front_end and not compiled"
+DRAWN = "(hypothesis or test_life) and not cpp_front_end and not compiled"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spec_tests.data_parallel.life import known as violations
 from spec_tests.data_parallel.life import log
-from spec_tests.data_parallel.life.program import as_program
+from spec_tests.data_parallel.life.program import LifeError, traceback_end
 from spec_tests.data_parallel.life.root import STRUCTURES, Root, take_called
 from spec_tests.data_parallel.life.side import Side
 from spec_tests.harness.compare import checks
@@ -47,7 +47,7 @@ def step(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]],
     """Return the decorator of a rule that draws ``arguments`` and changes the modules.
 
     After the rule, both wrappers run forward and backward in one of `ORDERS`, and are compared. If
-    the rule fails, the text of the error ends with a program of all rules so far.
+    the rule fails, the error has a program of all rules so far.
     """
     arguments = arguments | {"order": st.sampled_from(ORDERS)}
     decorate: Callable[..., Any] = rule(**arguments)  # type: ignore[call-overload]  # no overload has only **kwargs
@@ -65,9 +65,11 @@ def recorded(function: Callable[..., None]) -> Callable[..., None]:
             life.train(arguments.get("order", ""))
             life.compare()
         except Exception as error:
-            name = "" if isinstance(error, AssertionError) else f"{type(error).__name__}: "
-            program = as_program(type(life), life.target, life.topology, life.known, life.steps)
-            raise AssertionError(f"{name}{error}\n\n{program}") from error
+            text = str(error)
+            if not isinstance(error, AssertionError):
+                text = f"{type(error).__name__}: {text}\n{traceback_end(error)}"
+            fixtures = life.target, life.topology, life.known
+            raise LifeError(text, type(life), *fixtures, life.steps) from error
 
     return compared
 
@@ -164,8 +166,14 @@ class Life(RuleBasedStateMachine):
 
     def each(self, change: Callable[[Side], Any]) -> None:
         """Change both sides. Their results must be equal."""
-        found, expected = self.found.run(change), self.expected.run(change)
-        checks.same(found, expected, tolerance=self.tolerance)
+        self.check(self.found.run(change), self.expected.run(change))
+
+    def check(self, found: Any, expected: Any) -> None:
+        """Raise an AssertionError if results differ. Its text shows the error of the target."""
+        try:
+            checks.same(found, expected, tolerance=self.tolerance)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{self.found.error}") from None
 
     def change(self, change: Callable[[Root], Any]) -> None:
         """Change both modules. The results of earlier forwards are dropped."""

@@ -1,6 +1,8 @@
-"""The rules of a life as a program, which can be pasted into a file."""
+"""The error of a life, with the rules of the life as a program."""
 
-from collections.abc import Collection, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from spec_tests.harness.environment.target import Target
@@ -8,28 +10,61 @@ from spec_tests.harness.environment.topology import Topology, make_topology
 from spec_tests.harness.expressions import Expressions
 
 
-def as_program(
-    machine: type[Any],
-    target: Target,
-    topology: Topology,
-    known: Collection[str],
-    steps: Sequence[tuple[str, Mapping[str, Any]]],
-) -> str:
-    """Return a program that calls the rules ``steps`` of a machine.
+class LifeError(AssertionError):
+    """The error of a life. Its note is a program, which can be pasted into a file.
 
     Args:
+        text: What is wrong.
         machine: The class of the machine.
         target: Its first argument.
         topology: Its second argument.
         known: Its third argument.
-        steps: The names and arguments of the rules.
+        steps: The names and arguments of the rules so far.
+
+    Attributes:
+        statements: Returns the statements of the program, for the collector of their imports.
+        call: The statements as a text.
     """
-    expressions = Expressions()
-    life, of_target, devices = map(expressions.of_named, (machine, Target, make_topology))
-    ordinals = ",".join(map(str, topology.ordinals))
-    new_topology = f"{devices}({topology.accelerator!r}, {ordinals!r})"
-    lines = [f"life = {life}({of_target}({target.name!r}), {new_topology}, {set(known)})"]
+
+    def __init__(
+        self,
+        text: str,
+        machine: type[Any],
+        target: Target,
+        topology: Topology,
+        known: Collection[str],
+        steps: Sequence[tuple[str, Mapping[str, Any]]],
+    ) -> None:
+        super().__init__(text)
+        self.statements: Callable[[Expressions], list[str]] = partial(
+            _statements, machine, sorted(known), tuple(steps)
+        )
+        expressions = Expressions()
+        lines = self.statements(expressions)
+        self.call = "\n".join(lines)
+        of_target, devices = map(expressions.of_named, (Target, make_topology))
+        ordinals = ",".join(map(str, topology.ordinals))
+        definitions = (
+            f"target = {of_target}({target.name!r}, {target.mapping})",
+            f"topology = {devices}({topology.accelerator!r}, {ordinals!r})",
+        )
+        self.add_note("\n".join(["", expressions.imports, *definitions, *lines]))
+
+
+def traceback_end(error: Exception) -> str:
+    """Return the last two frames of the traceback of an error, its class and its text."""
+    return "".join(traceback.format_exception(error, limit=-2, chain=False)).rstrip()
+
+
+def _statements(
+    machine: type[Any],
+    known: Sequence[str],
+    steps: Sequence[tuple[str, Mapping[str, Any]]],
+    expressions: Expressions,
+) -> list[str]:
+    """Return statements that call the rules ``steps`` of a machine."""
+    lines = [f"life = {expressions.of_named(machine)}(target, topology, set({known}))"]
     for name, arguments in steps:
         given = (f"{key}={expressions.of(value)}" for key, value in arguments.items())
         lines.append(f"life.{name}({', '.join(given)})")
-    return "\n".join([expressions.imports, *lines])
+    return lines

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.data_parallel.life import log
+from spec_tests.data_parallel.life.program import traceback_end
 from spec_tests.data_parallel.life.root import take_called
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
@@ -27,6 +28,7 @@ class Side:
         function: Returns the outputs for a module, positional and keyword arguments.
         wrapper: The wrapper.
         kept: Keyword tensors of all calls, by number of rows, dtype and device.
+        error: The end of the traceback of the last change, or an empty text.
     """
 
     wrap: Callable[[nn.Module], Any]
@@ -37,16 +39,19 @@ class Side:
     handles: list[Any] = field(default_factory=list)
     kept: dict[Any, Tensor] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
+    error: str = ""
 
     def __post_init__(self) -> None:
         self._names = set(vars(self.wrapper))
 
     def run(self, change: Callable[["Side"], Any]) -> Any:
         """Return the snapshot of ``change(self)``, or the class of its error."""
+        self.error = ""
         try:
             result = snapshot(change(self), {}, strides=False)
         except Exception as error:
             result = type(error).__name__
+            self.error = f"\n{traceback_end(error)}"
         self.calls = log.take()
         return result
 

@@ -65,11 +65,15 @@ def _is_refused_by_nccl(outcome: Outcome) -> bool:
 
 
 def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
-    """Fail unless two snapshots, outcomes or tensors are equal; the message shows ``call``."""
+    """Fail unless two snapshots, outcomes or tensors are equal.
+
+    The message shows ``call``, which is a `Call` or another value that was drawn.
+    """
     __tracebackhide__ = True
     text = difference(_to_snapshot(actual), _to_snapshot(expected), "result", tolerance)
     if text is not None:
-        raise AssertionError(f"{text}\nof the call\n  {call!r}")
+        head = "of the call" if hasattr(call, "run") else "in the case"
+        raise AssertionError(f"{text}\n{head}\n  {call!r}" if call != "" else text)
 
 
 def _to_snapshot(value: Any) -> Any:

@@ -54,7 +54,8 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
 
     The keys are ``difference`` (the text of the exception), ``failure`` (its class and first line,
     as in ``failures`` of a register), `DIFFERS` (as in ``differences`` of a register) and ``call``
-    (a line for each drawn argument). If the target lacks a name, the only key is ``not-offered``.
+    (a line for each drawn argument, or the attribute ``call`` of the exception). If the target
+    lacks a name, the only key is ``not-offered``.
     """
     if call.excinfo is None:
         return [("difference", known_failures.stale_text(item))]
@@ -70,6 +71,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     drawn = drawn_arguments(item, call.excinfo).items()
     # The repr of a call is code; other arguments need their names.
     arguments = [repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn]
+    arguments += [error.call] if hasattr(error, "call") else []
     differs = (DIFFERS, causes.describe_failure(item, call.excinfo))
     return [("difference", text), failure, differs, *(("call", each) for each in arguments)]
 

@@ -7,7 +7,7 @@ import ast
 import inspect
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from types import CodeType, ModuleType
 from typing import Any
@@ -48,13 +48,24 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.Test
         difference = verdicts.failure_details(report)["difference"]
         about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{difference}"
         drawn = failure_report.drawn_arguments(item, call.excinfo)
-        report.user_properties.append((PROGRAM, _text(item, drawn, about)))
+        statements = getattr(call.excinfo.value, "statements", None)
+        report.user_properties.append((PROGRAM, _text(item, drawn, about, statements)))
 
 
-def _text(item: pytest.Item, drawn: Mapping[str, Any], about: str) -> str:
+def _text(
+    item: pytest.Item,
+    drawn: Mapping[str, Any],
+    about: str,
+    statements: Callable[[Expressions], list[str]] | None,
+) -> str:
+    """Return the program. The error of a life has the ``statements`` of its test."""
     expressions, selection = Expressions(), ""
     try:
-        test = _pinned_test(item, drawn, expressions)
+        if statements is None:
+            test = _pinned_test(item, drawn, expressions)
+        else:
+            lines = [f"    {line}" for line in statements(expressions)]
+            test = _join(item, ["target", "topology"], lines, expressions)
     except NoExpressionError as error:
         # Import the test. Hypothesis draws its arguments again.
         expressions, selection = Expressions(), f' + "::" + {item.name!r}'
@@ -101,6 +112,14 @@ def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expre
     for name in sorted(set(_global_names(function.__code__)) & used.keys()):
         if name.isidentifier():  # pytest adds names such as @py_builtins
             _add_global(name, used[name], function.__module__, expressions)
+    arguments = [name for name in names if name not in values]
+    return _join(item, arguments, [*lines, *([""] if lines else []), _body(function)], expressions)
+
+
+def _join(
+    item: pytest.Item, arguments: Sequence[str], lines: Sequence[str], expressions: Expressions
+) -> str:
+    """Return the text of a test with the marks and the name of ``item``."""
     marks = [
         f"@pytest.mark.filterwarnings({', '.join(map(repr, mark.args))})"
         for mark in item.iter_markers("filterwarnings")
@@ -110,9 +129,8 @@ def _pinned_test(item: pytest.Item, drawn: Mapping[str, Any], expressions: Expre
     if item.config.getoption("--profile") == FORWARD:
         marks.append("@torch.no_grad()")
         expressions.add_import("torch")
-    arguments = ", ".join(name for name in names if name not in values)
-    head = [*marks, f"def {function.__name__}({arguments}):"]
-    return "\n".join([*head, *lines, *([""] if lines else []), _body(function), ""])
+    head = [*marks, f"def {_function(item).__name__}({', '.join(arguments)}):"]
+    return "\n".join([*head, *lines, ""])
 
 
 def _add_global(name: str, value: Any, user: str, expressions: Expressions) -> None:

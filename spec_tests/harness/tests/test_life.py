@@ -1,13 +1,17 @@
-"""The state machine of wrappers: the violations that it leaves out."""
+"""The state machine of wrappers: the violations that it leaves out, and its errors."""
 
 from types import SimpleNamespace
 
+import pytest
 import torch
 
 from spec_tests.data_parallel.life import known
+from spec_tests.data_parallel.life.machine import Life
+from spec_tests.data_parallel.life.program import LifeError
 from spec_tests.harness.conformance import register
 from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.oracle import naive
+from spec_tests.strategies.modules import Layer, ModuleSpec
 
 
 def _naive(module, device_ids, output_device=None):
@@ -21,3 +25,30 @@ def test_probes_show_the_violations_that_a_register_records(topology):
     assert known.shown_by(Target(REFERENCE), topology) == recorded & known.PROBES.keys()
     correct = SimpleNamespace(data_parallel=SimpleNamespace(DataParallel=_naive))
     assert known.shown_by(correct, topology) == set()
+
+
+class _Refusing(naive.DataParallel):
+    def __init__(self, module, device_ids, output_device, dim):
+        super().__init__(module, [torch.device("cpu")], torch.device("cpu"), dim)
+
+    def forward(self, *args, **kwargs):
+        raise TypeError("no rows")
+
+
+def test_a_failure_shows_the_error_of_the_target_and_the_steps_of_the_life(topology):
+    target = SimpleNamespace(name="mine", mapping={}, data_parallel=SimpleNamespace())
+    target.data_parallel.DataParallel = _Refusing
+    life = Life(target, topology, frozenset())
+    net, options = ModuleSpec((Layer("linear"),)), {"keywords": (), "functional": False}
+    settings = {"output": None, "dim": 0, "structure": "tensor", "current": 0, "training": None}
+    life.wrap(net=net, slots=(0, 1), **settings)
+    with pytest.raises(LifeError, match="result is 'TypeError'") as caught:
+        life.forward(rows=2, mode="grad", **options, on_cpu=True, requires_grad=False)
+    life.teardown()
+    assert str(caught.value).endswith("TypeError: no rows")
+    assert 'raise TypeError("no rows")' in str(caught.value)
+    of_class, of_wrap, of_forward = caught.value.call.splitlines()
+    assert of_class == "life = Life(target, topology, set([]))"
+    assert of_wrap.startswith("life.wrap(net=ModuleSpec((Layer('linear'),)), slots=(0, 1)")
+    assert of_forward.startswith("life.forward(rows=2, mode='grad'")
+    assert "target = Target('mine', {})" in caught.value.__notes__[0]
