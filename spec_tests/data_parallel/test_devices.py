@@ -146,6 +146,17 @@ def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
     assert wrapped(torch.ones(4, 2)).device == topology.device(1)
 
 
+@clause("data_parallel.devices.checked-at-the-call")
+@pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
+def test_a_module_that_moves_after_a_call_is_refused_at_the_next_one(target, topology, count):
+    module = OrdinalColumn().to(topology.device(0))
+    wrapped = target.data_parallel.DataParallel(module, topology.take(count))
+    wrapped(torch.ones(4, 2))
+    wrapped.cpu()
+    with pytest.raises(RuntimeError, match=f"{topology.device(0)}.*cpu"):
+        wrapped(torch.ones(4, 2))
+
+
 @clause("data_parallel.devices.unmoved")
 @given(devices=SEVERAL)
 def test_constructor_does_not_move_the_module_for_several_devices(target, topology, devices):
