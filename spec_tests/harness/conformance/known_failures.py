@@ -30,14 +30,17 @@ def mark(
         items: The collected tests.
         records: The records of the register.
         root: The folder to which the node ids of records are relative.
-        whole: Whether the whole suite was collected, so that each recorded test must exist.
+        whole: Whether the whole suite was collected, so that each recorded parameter must exist.
 
     Raises:
-        pytest.UsageError: a record names a test that does not exist; checked only with ``whole``.
+        pytest.UsageError: a record names a test that does not exist. Parameters are checked only
+            with ``whole``.
     """
     places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
         for test in record.tests:
+            if not _is_defined(test, root):
+                raise _absent(record.id, test)
             places.setdefault(test, []).append(place)
     unused = {(record.id, test) for record in records for test in record.tests}
     for item in items:
@@ -52,9 +55,19 @@ def mark(
             if record.explains_text(*PROCESS_ENDED):
                 item.user_properties.append((ENDS_PROCESS, record.id))
     if whole and unused:
-        record_id, test = min(unused)
-        text = f"divergence {record_id} names a test that does not exist: {test}"
-        raise pytest.UsageError(input_files.shorten(text))
+        raise _absent(*min(unused))
+
+
+def _is_defined(test: str, root: Path) -> bool:
+    """Return whether the file of a test has its function. The file may not be collected."""
+    file, _, name = test.partition("[")[0].partition("::")
+    path = root / file
+    return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
+
+
+def _absent(record_id: str, test: str) -> pytest.UsageError:
+    text = f"divergence {record_id} names a test that does not exist: {test}"
+    return pytest.UsageError(input_files.shorten(text))
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

@@ -77,7 +77,7 @@ class Divergence:
         differences: The expected texts of `causes.describe_failure`. ``draft`` writes them.
         observed: The behaviour of the target.
         threads: Links of public threads.
-        versions: The versions to which the record applies, such as ``torch>=2.11``.
+        versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.
         reason: Why the target is left as it is, or an empty text.
         program: A program in plain PyTorch that shows a fault of the back end, or an empty text.
         file: The register.
@@ -112,12 +112,13 @@ class Divergence:
         for failure in self.failures:
             if re.fullmatch(r"\w+(: *(assert)?)?", failure):
                 raise ValueError(f"the failure {failure!r} does not say what differs")
-        versions.parse(self.versions)
+        if self.versions:
+            versions.parse(self.versions)
 
     @functools.cached_property
     def applies(self) -> bool:
         """Whether the record applies to the installed version."""
-        return versions.is_satisfied(self.versions)
+        return not self.versions or versions.is_satisfied(self.versions)
 
     def explains(self, error: BaseException, difference: str) -> bool:
         """Return whether ``error``, with what differs in its test, is an expected failure."""

@@ -39,6 +39,8 @@ JUDGED = {
         "pass",
         "",
     ),
+    "without-versions": ("False", WITHOUT_VERSIONS, "known", ""),
+    "versions-of-its-own": ("False", f'versions = "torch<2"\n{record()}', "known", ""),
     "inherited-fails": ("False", INHERITS, "known", ""),
     "repaired-passes": ("True", REPAIRED, "pass", ""),
     "replaces-the-inherited": (
@@ -118,8 +120,10 @@ def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
     ],
     ids=["no-such-test", "no-such-package"],
 )
-def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, text, error):
-    result, _ = run_with_register("True", text)
+@pytest.mark.parametrize("options", [[], ["--clause=a.one"]], ids=["all", "one-clause"])
+def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, text, error, options):
+    result, found = run_with_register("True", text, *options)
+    assert not found
     result.stderr.fnmatch_lines(f"*{error}*")
 
 
