@@ -167,6 +167,9 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verdicts", metavar="FILE", help="write the verdict of each test to this file"
     )
+    parser.add_argument(
+        "--resume", action="store_true", help="continue the interrupted run of the file --verdicts"
+    )
     _add_module_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
 

@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
         else Progress(
             functools.partial(_format_repeat_command, options),
             None if _is_simulated(options) else functools.partial(_find_programs, options),
-            resumes="--resume" in options.pytest,
+            resumes=options.resume or "--resume" in options.pytest,
         )
     )
     for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
@@ -60,6 +60,7 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
         *settings,
         *output,
         *_forwarded_options(options),
+        *(["--resume"] if options.resume else []),
         *_clause_options(options),
         *_worker_options(options),
         *options.pytest,

@@ -123,7 +123,7 @@ def test_verdicts_are_saved_and_reported(command, tmp_path):
 
 def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
-    resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--", "--resume")
+    resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--resume")
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
     (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
     (record,) = register.load(tmp_path / "known.toml")

@@ -245,6 +245,7 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert "interrupted" in output
     assert "comm                       0           0           0           1" in output
     assert "INTERNALERROR" not in output
+    assert "to continue: repeat the command with --resume" in output
     *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
     assert json.loads(last) == verdicts.INTERRUPTED
     assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0

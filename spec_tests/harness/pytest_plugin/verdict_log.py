@@ -126,10 +126,11 @@ class VerdictLog:
 
     def interrupted(self) -> list[str]:
         """Mark the file as that of an interrupted run, and return the lines of the summary."""
-        if self._file is not None:
-            self._file.write(json.dumps(verdicts.INTERRUPTED) + "\n")
-            self._file.flush()
-        return self._summary()
+        if self._file is None:
+            return self._summary()
+        self._file.write(json.dumps(verdicts.INTERRUPTED) + "\n")
+        self._file.flush()
+        return [*self._summary(), "to continue: repeat the command with --resume"]
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
