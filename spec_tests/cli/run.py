@@ -53,7 +53,8 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     # The hooks import torch, which loads the back end of an entry point. A worker that imports the
     # module of this back end first would load it twice.
     settings += ["-p", "spec_tests", "-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:benchmark"]
-    short = ["-qq", "--no-header", "--no-summary", "-p", "no:faulthandler"]
+    # Other styles of tracebacks parse all files in them: 15 s inside torch.compile.
+    short = ["-qq", "--no-header", "--no-summary", "-p", "no:faulthandler", "--tb=line"]
     output = ["-v"] if options.verbose else short
     return [
         str(SUITE),
