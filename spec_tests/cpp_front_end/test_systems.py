@@ -5,11 +5,12 @@ With ``buffer_size=1`` each gradient is summed on its own, as in C++.
 
 from functools import reduce
 
-from hypothesis import given
+from hypothesis import example, given
 
 from spec_tests.cpp_front_end import backward
 from spec_tests.cpp_front_end.modules import make_module
 from spec_tests.cpp_front_end.systems import (
+    TrainingRun,
     cpp_system,
     python_system,
     system_of_one_parameter_buckets,
@@ -21,6 +22,7 @@ from spec_tests.harness.conformance.clauses import clause
 
 @clause("systems.outputs")
 @given(run=training_runs())
+@example(run=TrainingRun("scaled", rows=4, devices=2, seed=0))
 def test_outputs_equal_those_of_cpp(front_end, target, baselines, topology, run):
     expected = run.outputs(cpp_system(front_end), topology)
     for each in (target, *baselines):
