@@ -1,5 +1,6 @@
 """The failures of a run, by cause."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,6 +17,8 @@ __all__ = ["Failures"]
 MAX_LINES = 14
 #: The greatest number of characters of a line, and of a cause in the list at the end.
 MAX_LENGTH, SUMMARY_LENGTH = 400, 160
+#: Matches the address of a tensor, which each run changes.
+_ADDRESS = re.compile(r"\b\d{12,}\b")
 #: The greatest number of clauses that the list at the end has for a cause.
 MAX_CLAUSES = 5
 
@@ -108,7 +111,8 @@ class Failures:
         lines = []
         for cause in self._sorted():
             counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
-            lines.append(f"FAIL {', '.join(counts)}: {_shorten(cause.text, SUMMARY_LENGTH)}")
+            text = _shorten(_ADDRESS.sub("…", cause.text), SUMMARY_LENGTH)
+            lines.append(f"FAIL {', '.join(counts)}: {text}")
             names = sorted(cause.commands)
             if causes.says_nothing(cause.text):
                 lines.append(f"  {self._statements.get(names[0], '')}")
@@ -140,5 +144,7 @@ def _first_lines(texts: Sequence[str]) -> list[str]:
 
 def _shorten(line: str, length: int = MAX_LENGTH) -> str:
     """Leave out the middle of a long line, because the expected value is at its end."""
-    half = length // 2
-    return line if len(line) <= length else f"{line[:half]} … {line[-half:]}"
+    if len(line) <= length:
+        return line
+    start, end = line[: length // 2], line[-length // 2 :]
+    return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"

@@ -144,6 +144,13 @@ def test_texts_that_differ_in_values_have_one_cause(first, second):
     assert starts == ["FAIL 1 clause, 2 tests", "FAIL 1 clause, 1 test"]
 
 
+def test_lines_of_the_summary_end_with_a_word_and_have_no_addresses():
+    failures = Failures("{} {}".format, Programs())
+    failures.add(_failure(f"{{140398163160832: 1}} is wrong {'and long ' * 40}"))
+    assert failures.summary()[0].endswith(" and …")
+    assert "{…: 1} is wrong" in failures.summary()[0]
+
+
 def test_only_errors_are_one_cause_in_several_parts_of_the_specification():
     for text, count in ("result is None", 2), ("OSError: no device", 1):
         found = {"comm.gather.joined": text, "comm.scatter.slices": text}

@@ -121,7 +121,8 @@ def _cut(text: str) -> str:
 
 def find_cause(difference: str) -> str:
     """Return the line of a difference that says what is wrong, cut to `_LENGTH`."""
-    return _find_line(difference.removeprefix("AssertionError: "))[:_LENGTH]
+    line = _find_line(difference.removeprefix("AssertionError: "))
+    return line if len(line) <= _LENGTH else f"{_cut(line)} …"
 
 
 def _find_line(difference: str) -> str:

@@ -12,6 +12,8 @@ __all__ = ["DIFFERS", "cut_tracebacks", "describe", "drawn_arguments", "fail_not
 
 #: The key of the text that says what differs, without drawn numbers.
 DIFFERS = "differs"
+#: A line of pytest about an option that changes nothing in `parallel-conformance run`.
+_HINT = "Use -v to get more diff"
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 
@@ -63,6 +65,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     text = str(error) or type(error).__name__
     if not isinstance(error, AssertionError | pytest.fail.Exception):
         text = f"{type(error).__name__}: {error}"
+    text = text.replace(_HINT, "").rstrip()
     missing = missing_name(error)
     if missing is not None:
         return [("not-offered", missing)]
