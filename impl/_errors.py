@@ -116,19 +116,21 @@ def format_error(error: Exception, location: str) -> str:
     return f"Caught {type(error).__name__} {location}.{_MARK}{_format_traceback(error)}"
 
 
-def _format_traceback(error: BaseException) -> str:
+def _format_traceback(error: BaseException, *outer: BaseException) -> str:
     """Format ``error`` and its causes. Omit causes that the text of ``error`` contains.
 
     The error of a nested ``parallel_apply`` contains the text of its cause. If the cause were
-    appended, the text would double at each level of nesting.
+    appended, the text would double at each level of nesting. ``outer`` are the errors of which
+    ``error`` is a cause; a cycle of causes ends there.
     """
-    cause = error.__cause__
+    cause, seen = error.__cause__, (*outer, error)
     # A chain of causes may be longer than the recursion limit. Only the errors of nested calls are
     # followed.
     has_cause_text = (
         cause is not None
+        and all(cause is not other for other in seen)
         and _has_text(error, _MARK)
-        and _has_text(error, _format_traceback(cause))
+        and _has_text(error, _format_traceback(cause, *seen))
     )
     return "".join(traceback.format_exception(error, chain=not has_cause_text))
 

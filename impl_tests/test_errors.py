@@ -145,9 +145,10 @@ def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
-def test_reraise_terminates_for_a_cycle_of_causes():
-    error = ValueError("bad")
-    error.__cause__ = KeyError("worse")
+@pytest.mark.parametrize("text", ["bad", "bad\nOriginal text"], ids=["plain", "nested"])
+def test_reraise_terminates_for_a_cycle_of_causes(text):
+    error = ValueError(text)
+    error.__cause__ = RuntimeError(text)
     error.__cause__.__cause__ = error
     assert "ValueError: bad" in str(reraised(error))
 
