@@ -22,6 +22,8 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import torch
+
 #: Seconds without output after which a process counts as hung. It is longer than pytest's time
 #: limit for a test, because that limit does not cover the teardown of the test.
 _OUTPUT_TIMEOUT = 90
@@ -137,6 +139,10 @@ def _run_job(job: Job[Any], folder: Path) -> None:
     with (folder / "log").open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+    # After a fork PyTorch replaces its pool of threads at the next call of this function. Without
+    # this call the threads of a backward make it, and two at a time end the process: "Invalid
+    # thread pool!".
+    torch.set_num_threads(torch.get_num_threads())
     status = _JOB_RAISED
     try:
         result = job.function(folder)

@@ -116,6 +116,9 @@ def _run(target: Target, trial: Trial, limit: float, _: Path) -> list[Finding]:
     # Another process computes the expected result: here no call precedes the first fault.
     job = forks.Job("the call", partial(_compute_expected, target, trial.case, context))
     (computed,) = forks.run([job], processes=1)
+    if computed.result is None:
+        message = f"the call without a fault ended with status {computed.exit_code}"
+        raise RuntimeError(f"{message}:\n{computed.log}")
     faulthandler.enable(2)
     faulthandler.dump_traceback_later(limit, exit=True, file=2)
     print(f"{trial.case}, in {context}", flush=True)
