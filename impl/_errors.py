@@ -4,12 +4,25 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from types import TracebackType
 from typing import Any, Never
 
 #: Flags of the code objects whose frames may be suspended: generators and coroutines.
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 #: The words before the traceback in the text of :func:`format_error`.
 _MARK = "\nOriginal "
+
+# Read these attributes by the functions of the base class: a class may override them by
+# properties that raise an error.
+_traceback_of: Callable[[BaseException], TracebackType | None]
+_traceback_of = vars(BaseException)["__traceback__"].__get__
+_cause_of: Callable[[BaseException], BaseException | None]
+_cause_of = vars(BaseException)["__cause__"].__get__
+_context_of: Callable[[BaseException], BaseException | None]
+_context_of = vars(BaseException)["__context__"].__get__
+_members_of: Callable[[BaseExceptionGroup], tuple[BaseException, ...]]
+_members_of = vars(BaseExceptionGroup)["exceptions"].__get__
+
 
 #: The attribute of an error that another module has caused.
 _CONSEQUENCE = "_is_consequence"
@@ -70,11 +83,11 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
 
 
 def _capture_error(error: BaseException) -> CapturedError:
-    trace = error.__traceback__
+    trace = _traceback_of(error)
     for each in _chained_errors(error):
         _clear_frames(each)
     # Remove the first frame, which is the frame of `capture`.
-    return CapturedError(error.with_traceback(trace and trace.tb_next))
+    return CapturedError(BaseException.with_traceback(error, trace and trace.tb_next))
 
 
 def reraise(error: BaseException, location: str) -> Never:
@@ -94,7 +107,8 @@ def reraise(error: BaseException, location: str) -> Never:
     try:
         if isinstance(error, Exception):
             raise _rebuild(error, format_error(error, location)) from _without_traceback(error)
-        error.add_note(f"Raised {location}.")
+        with suppress(Exception):
+            error.add_note(f"Raised {location}.")
         raise error
     finally:
         # The traceback of `error` refers to this frame, so `error` would be in a reference cycle.
@@ -121,18 +135,18 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
 
     The error of a nested ``parallel_apply`` contains the text of its cause. If the cause were
     appended, the text would double at each level of nesting. ``outer`` are the errors of which
-    ``error`` is a cause; a cycle of causes ends there.
+    ``error`` is the direct or indirect cause.
     """
-    cause, seen = error.__cause__, (*outer, error)
+    cause, seen = _cause_of(error), (*outer, error)
+    has_cause_text = False
     # A chain of causes may be longer than the recursion limit. Only the errors of nested calls are
     # followed.
-    has_cause_text = (
-        cause is not None
-        and all(cause is not other for other in seen)
-        and _has_text(error, _MARK)
-        and _has_text(error, _format_traceback(cause, *seen))
-    )
-    return "".join(traceback.format_exception(error, chain=not has_cause_text))
+    if cause is not None and all(cause is not other for other in seen) and _has_text(error, _MARK):
+        has_cause_text = _has_text(error, _format_traceback(cause, *seen))
+    with suppress(Exception):
+        return "".join(traceback.format_exception(error, chain=not has_cause_text))
+    lines = "".join(traceback.format_tb(_traceback_of(error)))
+    return f"Traceback (most recent call last):\n{lines}{type(error).__name__}\n"
 
 
 def _rebuild(error: Exception, text: str) -> Exception:
@@ -142,10 +156,11 @@ def _rebuild(error: Exception, text: str) -> Exception:
         if _has_text(candidate, text):
             return candidate
         without_text.append(candidate)
-    if not without_text:
-        return RuntimeError(text)
-    without_text[0].add_note(text)
-    return without_text[0]
+    for candidate in without_text:
+        with suppress(Exception):
+            candidate.add_note(text)
+            return candidate
+    return RuntimeError(text)
 
 
 def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
@@ -166,11 +181,17 @@ def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
 def _find_constructors(error: Exception) -> Iterator[Callable[[str], object]]:
     """Yield functions that may create an exception of the type of ``error`` from a text."""
     error_class: Any = type(error)
-    if getattr(error_class, "message", None):
+    if _has_message_attribute(error_class):
         yield lambda text: error_class(message=text)
     yield error_class
     if isinstance(error, ExceptionGroup):
         yield lambda text: error_class(text, error.exceptions)
+
+
+def _has_message_attribute(error_class: type[Exception]) -> bool:
+    with suppress(Exception):
+        return bool(getattr(error_class, "message", None))
+    return False
 
 
 def _has_text(error: BaseException, text: str) -> bool:
@@ -179,7 +200,9 @@ def _has_text(error: BaseException, text: str) -> bool:
     with suppress(BaseException):
         if text in str(error):
             return True
-    return any(text in note for note in getattr(error, "__notes__", ()))
+    with suppress(Exception):
+        return any(text in note for note in error.__notes__)
+    return False
 
 
 def _without_traceback(error: Exception) -> Exception:
@@ -189,7 +212,7 @@ def _without_traceback(error: Exception) -> Exception:
     traceback would complete a reference cycle.
     """
     for each in _chained_errors(error):
-        each.with_traceback(None)
+        BaseException.with_traceback(each, None)
     return error
 
 
@@ -203,14 +226,14 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(current))
         yield current
-        waiting += [current.__cause__, current.__context__]
+        waiting += [_cause_of(current), _context_of(current)]
         if isinstance(current, BaseExceptionGroup):
-            waiting += current.exceptions
+            waiting += _members_of(current)
 
 
 def _clear_frames(error: BaseException) -> None:
     """Clear the local variables of the frames in the traceback of ``error``."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(_traceback_of(error)):
         # Clearing the frame of a suspended generator would close the generator.
         if not frame.f_code.co_flags & _SUSPENDABLE:
             with suppress(RuntimeError):  # The frame is still running.

@@ -1,6 +1,7 @@
 """Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -183,28 +184,28 @@ def _explain(
     error: Exception, index: int, module: object, device: torch.device, arguments: Any
 ) -> None:
     """Add a note to an error of the replica ``index``, if its cause is known."""
-    if type(error) not in (ValueError, RuntimeError, TypeError):
-        return  # A subclass may have no text.
-    text, note = str(error), None
-    if "more than 1 value per channel" in text:
+    with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
+        if type(error) not in (ValueError, RuntimeError, TypeError):
+            return  # `__str__` of a subclass may end the program.
+        text, note = str(error), None
         tensor = get_a_var(arguments)
-        got = "no tensor" if tensor is None else f"a tensor of shape {tuple(tensor.shape)}"
-        note = (
-            f"Replica {index} got {got}. In training batch "
-            "norm needs more than one value per channel in each replica: drop the last batch, "
-            "or use a batch size that gives each device several rows."
-        )
-    elif "(torch.nn.Parameter or None expected)" in text:
-        note = (
-            f"{_COPIES} Only an nn.Parameter can replace one: pass nn.Parameter values to "
-            "load_state_dict(assign=True), and tie parameters in __init__."
-        )
-    elif "requires_grad flags of leaf variables" in text:
-        note = f"{_COPIES} Freeze the parameters of the module outside of the forward."
-    elif "same device" in text:
-        note = device_note(module, device, arguments)
-    if note is not None:
-        error.add_note(note)
+        if "more than 1 value per channel" in text and tensor is not None:
+            note = (
+                f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
+                "norm needs more than one value per channel in each replica: drop the last batch, "
+                "or use a batch size that gives each device several rows."
+            )
+        elif "(torch.nn.Parameter or None expected)" in text:
+            note = (
+                f"{_COPIES} Only an nn.Parameter can replace one: pass nn.Parameter values to "
+                "load_state_dict(assign=True), and tie parameters in __init__."
+            )
+        elif "requires_grad flags of leaf variables" in text:
+            note = f"{_COPIES} Freeze the parameters of the module outside of the forward."
+        elif "same device" in text:
+            note = device_note(module, device, arguments)
+        if note is not None:
+            error.add_note(note)
 
 
 def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any]:

@@ -2,6 +2,7 @@
 
 import sys
 import weakref
+from contextlib import suppress
 
 import pytest
 
@@ -12,6 +13,22 @@ from spec_tests.harness.concurrency.leaks import disable_gc
 LOCATION = "in replica 2 on device 3"
 #: The beginning of the text of a reraised exception.
 REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
+
+
+class FailingMessageType(type):
+    """The metaclass of FailingMessageError; its property ``message`` raises an error."""
+
+    @property
+    def message(cls):
+        raise RuntimeError("no message")
+
+
+class FailingMessageError(Exception, metaclass=FailingMessageType):
+    """An exception whose class raises an error if its attribute ``message`` is read."""
+
+    def __init__(self, *args, message=None):
+        super().__init__(*args)
+        self.received = message
 
 
 class UnprintableError(Exception):
@@ -28,12 +45,55 @@ class TwoArgumentStrError(Exception):
         return f"{self.args[0]} at {self.args[1]}"
 
 
+class UnprintableKeyError(KeyError):
+    """A KeyError whose ``__str__`` and ``__repr__`` raise an error."""
+
+    __str__ = __repr__ = UnprintableError.__str__
+
+
+class ReadOnlyArgsError(UnprintableError):
+    """An exception whose ``args`` cannot be replaced."""
+
+    args = property(lambda self: ("of the class",))
+
+
+class NoNotesError(UnprintableError):
+    """An exception that cannot be printed and accepts no note."""
+
+    __notes__ = ()
+
+
+def refuse(*_):
+    raise LookupError("refused")
+
+
+class StubbornError(Exception):
+    """An exception whose traceback and causes can be neither read nor replaced."""
+
+    with_traceback = refuse
+    __traceback__ = __cause__ = __context__ = property(refuse, refuse)
+
+
 class GroupLikeError(Exception):
     """An exception with the constructor of an ExceptionGroup."""
 
     def __init__(self, text, exceptions):
         super().__init__(text)
         self.exceptions = exceptions
+
+
+class FailingContextError(Exception):
+    """An exception whose ``__context__`` raises an error."""
+
+    @property
+    def __context__(self):
+        raise RuntimeError("no context")
+
+
+class NoNotesInterrupt(KeyboardInterrupt):
+    """An interrupt that accepts no note."""
+
+    __notes__ = ()
 
 
 class SingletonError(Exception):
@@ -93,6 +153,7 @@ def test_exception_group_keeps_its_members():
 @pytest.mark.parametrize(
     "error",
     [
+        NoNotesError("bad"),
         GroupLikeError("bad", [ValueError("worse")]),
         SingletonError("bad"),
         SecondInstanceError("bad"),
@@ -111,6 +172,8 @@ def test_error_that_cannot_be_rebuilt_from_a_text_becomes_a_runtime_error(error)
     [
         UnprintableError("bad"),
         TwoArgumentStrError("bad", 7),
+        UnprintableKeyError("bad"),
+        ReadOnlyArgsError("bad"),
     ],
     ids=lambda error: type(error).__name__,
 )
@@ -130,6 +193,15 @@ def test_note_of_an_unprintable_exception_contains_its_cause():
     assert "ValueError: worse" in note
 
 
+def test_capture_returns_an_exception_whose_context_cannot_be_read():
+    # If `capture` raised a RuntimeError, its context would be `error`, which pytest cannot report.
+    # Suppress the RuntimeError: the assertion then fails.
+    error, found = FailingContextError("bad"), []
+    with suppress(RuntimeError):
+        found.append(captured(error))
+    assert found == [error]
+
+
 @pytest.mark.parametrize("kind", [ValueError, UnprintableError])
 def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     def nested(depth):
@@ -145,12 +217,20 @@ def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
-@pytest.mark.parametrize("text", ["bad", "bad\nOriginal text"], ids=["plain", "nested"])
-def test_reraise_terminates_for_a_cycle_of_causes(text):
-    error = ValueError(text)
-    error.__cause__ = RuntimeError(text)
+def test_reraise_terminates_for_a_cycle_of_causes():
+    error = ValueError("bad")
+    error.__cause__ = KeyError("worse")
     error.__cause__.__cause__ = error
     assert "ValueError: bad" in str(reraised(error))
+
+
+def test_syntax_error_without_a_readable_line_is_reraised():
+    class FailingLineError(SyntaxError):
+        @property
+        def lineno(self):
+            raise RuntimeError("no line")
+
+    assert str(reraised(FailingLineError("bad"))).endswith("FailingLineError\n")
 
 
 def test_interrupt_is_reraised_as_the_same_object_with_a_note():
@@ -158,6 +238,11 @@ def test_interrupt_is_reraised_as_the_same_object_with_a_note():
     assert reraised(error) is error
     assert error.__cause__ is None
     assert error.__notes__ == [f"Raised {LOCATION}."]
+
+
+def test_interrupt_that_accepts_no_note_is_reraised_as_the_same_object():
+    error = NoNotesInterrupt("stop")
+    assert reraised(error) is error
 
 
 def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
@@ -169,6 +254,11 @@ def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
             reraise(error, LOCATION)
     assert caught.value.__cause__ is error
     assert error.__context__ is None
+
+
+def test_class_whose_message_attribute_fails_receives_its_text_by_position():
+    caught = reraised(FailingMessageError("bad"))
+    assert (caught.args, caught.received) == ((str(caught),), None)
 
 
 def test_error_of_another_process_is_raised_with_its_text():
@@ -203,6 +293,17 @@ class PrefixingError(Exception):
 def test_message_of_a_constructor_that_keeps_the_text_is_not_replaced():
     with pytest.raises(PrefixingError, match=r"^prefix: Caught PrefixingError"):
         reraise(PrefixingError("first"), LOCATION)
+
+
+def test_an_error_whose_traceback_cannot_be_read_is_captured_and_reported():
+    raised = None
+    # If `capture` raised a LookupError, its context would be the StubbornError, which pytest
+    # cannot report. Suppress the LookupError: the assertions then fail.
+    with suppress(LookupError):
+        captured = capture(fail_with, StubbornError("stubborn"))
+        raised = capture(reraise, captured.pop(), LOCATION).pop()
+    assert type(raised) is StubbornError
+    assert "Caught StubbornError in replica 2 on device 3." in str(raised)
 
 
 def test_an_error_with_more_causes_than_the_recursion_limit_is_reported():
@@ -309,6 +410,30 @@ def test_capture_does_not_close_a_suspended_generator_in_a_linked_traceback():
     assert next(generator) == "alive"
 
 
+class GroupWithoutMembers(ExceptionGroup):
+    """A group whose attribute ``exceptions`` raises an error."""
+
+    @property
+    def exceptions(self):
+        raise AttributeError("no members")
+
+
+def test_a_group_whose_members_cannot_be_read_is_raised():
+    member = ValueError("member")
+    error = capture(fail_with, GroupWithoutMembers("group", [member])).pop()
+    with pytest.raises(Exception, match="Caught GroupWithoutMembers") as caught:
+        reraise(error, "in replica 0")
+    assert caught.value.__cause__ is error
+    assert member.__traceback__ is None
+
+
 def test_a_text_with_the_mark_of_a_nested_error_needs_no_cause():
     text = format_error(ValueError("bad\nOriginal text"), "in replica 0")
     assert text.endswith("ValueError: bad\nOriginal text\n")
+
+
+def test_errors_that_are_the_causes_of_each_other_are_formatted():
+    first, second = ValueError("first\nOriginal text"), ValueError("second\nOriginal text")
+    first.__cause__, second.__cause__ = second, first
+    text = format_error(first, "in replica 0")
+    assert text.count("ValueError: first") == 1
