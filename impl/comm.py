@@ -76,10 +76,11 @@ def broadcast(
         TypeError: An object is not a tensor.
     """
     if (devices is None) == (out is None):
-        raise RuntimeError(
-            "Exactly one of 'devices' and 'out' must be specified, "
-            f"but got devices={devices} and out={out}"
-        )
+        with argument("devices or out"):
+            raise RuntimeError(
+                "Exactly one of 'devices' and 'out' must be specified, "
+                f"but got devices={devices} and out={out}"
+            )
     check_tensor("tensor", tensor)
     if out is not None:
         out = as_tensors("out", out)
@@ -287,8 +288,10 @@ def gather(
     check_tensor("out", out)
     dim = _check_gather_inputs(tensors, dim)
     shape = cat_shape(tensors, dim)
-    if list(out.shape) != shape:
-        raise RuntimeError(f"Expected out tensor to have shape {shape}, but got {list(out.shape)}")
+    with argument("out"):
+        found = list(out.shape)
+    if found != shape:
+        raise RuntimeError(f"Expected out tensor to have shape {shape}, but got {found}")
     return copy_into_slices(out, tensors, dim)
 
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from ._arguments import as_bool
+from ._arguments import argument, as_bool
 from ._chunks import check_weights
 from ._devices import (
     DeviceId,
@@ -166,7 +166,8 @@ class DataParallel(KeptReplicas[T]):
         for (name, default), value in zip(_OPTIONS.items(), values, strict=True):
             is_set = as_bool(name, value)
             if name == "cache_frozen_parameters" and value != is_set:
-                raise ValueError(f"{name} must be a bool, not {value!r}")
+                with argument(name):  # The object may have no repr.
+                    raise ValueError(f"{name} must be a bool, not {value!r}")
             if is_set != default:
                 setattr(self, name, is_set)
 

@@ -135,7 +135,8 @@ def parallel_apply(
         check_not_traced()  # A trace would record the outputs of other threads as constants.
     # All modules can share one dictionary, because a call with ** passes a copy.
     all_kwargs = [{}] * len(modules) if kwargs_tup is None else kwargs_tup
-    targets = _find_devices(inputs, all_kwargs, devices)
+    with argument("inputs, kwargs_tup or devices"):
+        targets = _find_devices(inputs, all_kwargs, devices)
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
     call = ModuleCall(modules, _IN_TURN if in_turn else "")

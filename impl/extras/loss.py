@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from .._arguments import as_int
+from .._arguments import argument, as_int
 from .._containers import SplitAlong, format_path
 from .._devices import DeviceLike
 from .._inputs import InputLeaves
@@ -77,7 +77,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             raise TypeError(f"module must be a Module, not {type(module).__name__}")
         _check_criterion(criterion)
         if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
-            raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+            with argument("reduction"):  # The object may have no repr.
+                raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         options = {"scalar_warning": False, **options}
         super().__init__(module, device_ids, output_device, dim, **options)
         self.criterion = criterion
@@ -301,13 +302,15 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
     """
     leaves = InputLeaves()
     dim = as_int("dim", dim)
-    leaves.flatten(inputs, dim, "args")
-    leaves.flatten({k: v for k, v in kwargs.items() if k != "target"}, dim, "kwargs")
+    with argument("inputs, kwargs or dim"):
+        leaves.flatten(inputs, dim, "args")
+        leaves.flatten({k: v for k, v in kwargs.items() if k != "target"}, dim, "kwargs")
     # Each replica gets one row of an input with as many rows as there are devices.
     others = [leaf for leaf in leaves.splits if not has_one_row_per_device(leaf, device_count)]
     of_inputs = others or [*leaves.splits]
     leaves.splits.clear()
-    leaves.flatten(kwargs["target"], dim, "target")
+    with argument("target or dim"):
+        leaves.flatten(kwargs["target"], dim, "target")
     split = of_inputs + leaves.splits
     for leaf in split:
         if leaf.extent != split[0].extent:

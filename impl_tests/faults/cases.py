@@ -171,10 +171,11 @@ _NAMES = {
     "outputs": rf"outputs?|{_TENSORS}",
     "out": "out|output|devices",  # Without `out`, devices are missing.
     "tensor": _TENSORS,
-    "tensors": _TENSORS,
+    "tensors": rf"{_TENSORS}|view",
     "chunk_sizes": "chunk.sizes?|split_sizes",
-    "dim": "dim|dimension|long long|shape|rows",  # Of the tensors along another dimension.
-    # Of Functions. If there are fewer lists, none may be on the destination.
+    # PyTorch's error for a large int names "long long". Another dimension gives other shapes.
+    "dim": "dim|dimension|long long|shape|rows",
+    # With another number of inputs, ReduceAddCoalesced may find no tensor on the destination.
     "num_inputs": "num_inputs|destination",
     "first": rf"inputs?|grads|{_TENSORS}",
     "second": rf"inputs?|grads|{_TENSORS}",
@@ -357,7 +358,7 @@ _OF_IMPL = {
             lambda value: target.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1])
         ),
         lambda: {"value": _x()},
-        {"value": "inputs|tensors?|dimension"},
+        {"value": rf"inputs|dimension|{_TENSORS}"},
     ),
     "SplitAlong": _own(
         lambda target: (
@@ -366,7 +367,7 @@ _OF_IMPL = {
             )
         ),
         lambda: {"value": _x(), "dim": 1},
-        {"value": "inputs|tensors?|dimension"},
+        {"value": rf"inputs|dimension|{_TENSORS}"},
     ),
     "install": _own(_install, _options(rebind=False), has_faults=False),
     "distributed.DataParallel": _own(

@@ -163,7 +163,7 @@ def _inject(call: Call, fault: Fault, kind: str, expected: Result, *, is_warm: b
     resources = Resources(2 + fault.extra_threads)
 
     def find_all_changes() -> list[str]:
-        # A wrong argument, such as a mock, may keep the tensors that it gets.
+        # A wrong argument may keep the tensors that it gets.
         growth = [] if fault.arguments else resources.find_growth()
         return [*find_changes(state, read_state(modules)), *growth]
 

@@ -10,7 +10,6 @@ import decimal
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest.mock import MagicMock
 
 import numpy as np
 import torch
@@ -93,7 +92,6 @@ _OBJECTS: dict[str, Callable[[], Any]] = {
     "lambda": lambda: lambda *args, **kwargs: None,
     "built-in function": lambda: len,
     "exception class": lambda: KeyboardInterrupt,
-    "mock": MagicMock,
     "__index__ is 1": lambda: _object_with(__index__=lambda self: 1),
     "torch.device sim": lambda: torch.device("sim"),
     "torch.device sim:99": lambda: torch.device("sim", 99),
