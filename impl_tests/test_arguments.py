@@ -93,6 +93,7 @@ WRONG = [
     ("replicate with options", {"with_parameters": X}, "with_parameters"),
     ("parallel_apply", {"modules": {abs}}, "modules"),
     ("parallel_apply", {"inputs": 1}, "inputs"),
+    ("parallel_apply with options", {"inputs": {0, 1}}, "inputs, kwargs_tup or devices"),
     ("parallel_apply with options", {"in_turn": X}, "in_turn"),
     ("DataParallel", {"device_ids": 1.5}, "device_ids"),
     ("DataParallel", {"device_ids": []}, "device_ids"),

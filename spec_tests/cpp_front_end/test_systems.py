@@ -24,27 +24,26 @@ from spec_tests.harness.conformance.clauses import clause
 @given(run=training_runs())
 @example(run=TrainingRun("scaled", rows=4, devices=2, seed=0))
 def test_outputs_equal_those_of_cpp(front_end, target, baselines, topology, run):
-    expected = run.outputs(cpp_system(front_end), topology)
-    for each in (target, *baselines):
-        found = run.outputs(python_system(each), topology)
-        checks.same(found, expected, run, tolerance=checks.LAYER)
+    _check_same(run.outputs, run, front_end, (target, *baselines), topology)
 
 
 @clause("systems.gradients")
 @given(run=training_runs())
 def test_gradients_equal_those_of_cpp(front_end, target, baselines, topology, run):
-    expected = run.gradients(cpp_system(front_end), topology)
-    for each in (target, *baselines):
-        found = run.gradients(python_system(each), topology)
-        checks.same(found, expected, run, tolerance=checks.LAYER)
+    _check_same(run.gradients, run, front_end, (target, *baselines), topology)
 
 
 @clause("systems.training")
 @given(run=training_runs())
 def test_trained_parameters_equal_those_of_cpp(front_end, target, baselines, topology, run):
-    expected = run.trained_parameters(cpp_system(front_end), topology)
-    for each in (target, *baselines):
-        found = run.trained_parameters(python_system(each), topology)
+    _check_same(run.trained_parameters, run, front_end, (target, *baselines), topology)
+
+
+def _check_same(compute, run, front_end, implementations, topology):
+    """Fail unless a method of ``run`` returns the same for each implementation as for C++."""
+    expected = compute(cpp_system(front_end), topology)
+    for each in implementations:
+        found = compute(python_system(each), topology)
         checks.same(found, expected, run, tolerance=checks.LAYER)
 
 
