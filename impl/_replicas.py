@@ -9,31 +9,22 @@ overrides replication or attribute assignment, in its class or in the instance, 
 Replicas are built anew in each call, because modules may change.
 """
 
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from copy import deepcopy
-from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ._arguments import argument
 from ._compiled import attach_compiled_code
-from ._containers import Leaf
-from ._copies import is_wrapper, with_class_and_attributes, without_grad
-from ._inputs import InputLeaves
+from ._module_tree import is_script_module
 from ._references import References, warn_of_others
 from ._torch_private import (
-    base_of_view,
     compiled_module,
-    exclude_from_compilation,
     has_registration_hooks,
     is_compiled,
-    use_plain_operators,
-    version_counters,
 )
 
 #: The names of the dictionaries of hooks that every module has.
@@ -368,151 +359,3 @@ class FormerParameters(OrderedDict[str, Tensor]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return OrderedDict, (), None, None, iter(self.items())
-
-
-# The modules and tensors of a module tree, as flat lists.
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """The modules of a tree in depth-first order, parents first, and their tensors in this order.
-
-    There are no duplicates.
-    """
-
-    modules: list[nn.Module]
-    parameters: list[Tensor]
-    buffers: list[Tensor]
-
-
-def collect_tree(network: nn.Module) -> Tree:
-    """Return the modules, parameters and buffers of ``network``."""
-    modules: dict[nn.Module, None] = {}
-    parameters: dict[int, Tensor | None] = {}
-    buffers: dict[int, Tensor | None] = {}
-    pending = [network]
-    while pending:
-        module = pending.pop()
-        if module in modules:
-            continue
-        modules[module] = None
-        if children := module._modules:
-            pending += [child for child in children.values() if child is not None][::-1]
-        for parameter in module._parameters.values():
-            parameters[id(parameter)] = parameter
-        for buffer in module._buffers.values():
-            buffers[id(buffer)] = buffer
-    return Tree(list(modules), _without_nones(parameters), _without_nones(buffers))
-
-
-def is_script_module(module: object) -> bool:
-    """Return whether ``module`` is a module of TorchScript."""
-    return isinstance(module, torch.jit.ScriptModule)
-
-
-def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:
-    return [tensor for tensor in found.values() if tensor is not None]
-
-
-@exclude_from_compilation
-def check_source(module: nn.Module, source: torch.device) -> None:
-    """Raise RuntimeError if a parameter or buffer of ``module`` is not on ``source``."""
-    # `module.parameters()` would take three times as long, because it builds names.
-    with argument("module"):
-        tree = collect_tree(module)
-    for tensor in (*tree.parameters, *tree.buffers):
-        if tensor.device != source:
-            raise RuntimeError(
-                "module must have its parameters and buffers on device "
-                f"{source} (device_ids[0]) but found one of them on device: {tensor.device}"
-            )
-
-
-# Chunks of one tensor for several replicas on its device, each with its own version counter.
-
-
-class SeparateChunks:
-    """Copies of the chunks of one forward that would share a version counter.
-
-    Chunks on the device of their tensor are views of it and share its version counter. If one
-    replica changes its view in place, backward raises an error for views that other replicas have
-    saved. Each replica therefore gets a copy, and :meth:`write_back` changes the tensor, which
-    increases its version. A view with a version counter of its own would need no copy. But it
-    could change the tensor without its version, and backward of operations outside of the replicas
-    that have saved the tensor would compute wrong gradients.
-    """
-
-    def __init__(self) -> None:
-        #: For each copy: the view, the copy, a tensor that shares memory and version counter with
-        #: the copy, and the version.
-        self._copied: list[tuple[Tensor, Tensor, Tensor, list[object]]] = []
-
-    def separate(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return the arguments of each replica, with copies in place of views of one tensor.
-
-        A view that requires grad is not copied, because autograd refuses changes of it. A tensor
-        of which one replica has two views is not copied, because a change of one view is a change
-        of the other.
-        """
-        replicas = [InputLeaves() for _ in arguments]
-        roots = [
-            leaves.flatten(value, None, "argument")
-            for leaves, value in zip(replicas, arguments, strict=True)
-        ]
-        tensors = [[leaf.tensor for leaf in leaves.copied] for leaves in replicas]
-        views = _find_views(tensors)
-        pieces: dict[Leaf, list[Tensor]] = {
-            leaf: [self._copy(leaf.tensor) if id(leaf.tensor) in views else leaf.tensor]
-            for leaves in replicas
-            for leaf in leaves.copied
-        }
-        return [root.unflatten(1, pieces)[0] for root in roots] if views else list(arguments)
-
-    def _copy(self, view: Tensor) -> Tensor:
-        # A subclass may refuse `clone`, and a clone has none of the view's attributes.
-        with use_plain_operators():
-            copy = with_class_and_attributes(view.clone(), view)
-        # The replica may change the shape of `copy`, but not that of `alias`.
-        alias = copy.detach()
-        self._copied.append((view, copy, alias, version_counters([alias])))
-        return copy
-
-    def write_back(self) -> None:
-        """Change each tensor of which a replica has changed a chunk, and forget the chunks.
-
-        If a change has a gradient, as a product with a parameter has, the tensor gets its history.
-        """
-        for view, copy, alias, version in self._copied:
-            if version_counters([alias]) != version:
-                _write(view, copy if copy.requires_grad and copy.shape == view.shape else alias)
-        self._copied.clear()
-
-
-def _write(view: Tensor, values: Tensor) -> None:
-    base = base_of_view(view)
-    if values.requires_grad and base is not None:
-        # The view was created without grad mode, so autograd refuses a change with history.
-        view = base.as_strided(view.shape, view.stride(), view.storage_offset())
-        view.copy_(values)
-    else:
-        without_grad(view.copy_)(values)
-
-
-def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
-    """Return the ids of the tensors to copy; ``tensors`` has a list for each replica."""
-    users: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
-    for replica, members in enumerate(tensors):
-        for tensor in members:
-            # A tensor of a torch.func transform has no storage.
-            with suppress(NotImplementedError, RuntimeError):
-                if tensor.numel():
-                    users[tensor.untyped_storage().data_ptr()].append((replica, tensor))
-    return {
-        id(tensor)
-        for found in users.values()
-        if 1 < len(found) == len({replica for replica, _ in found})
-        # A tensor that all replicas share is not split.
-        and len({tensor.data_ptr() for _, tensor in found}) == len(found)
-        for _, tensor in found
-        if not (tensor.requires_grad or tensor.is_inference() or is_wrapper(tensor))
-    }

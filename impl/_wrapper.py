@@ -21,6 +21,7 @@ from ._containers import Leaf
 from ._copies import to_device
 from ._devices import DeviceId, DeviceLike, as_target
 from ._inputs import InputLeaves, remove_markers
+from ._module_tree import check_source
 from ._recording import (
     ProfilerSpan,
     break_graph,
@@ -29,7 +30,7 @@ from ._recording import (
     is_recorded,
     move_tensors,
 )
-from ._replicas import SeparateChunks, check_source
+from ._separate_chunks import SeparateChunks
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
 from .parallel_apply import parallel_apply
 from .replicate import replicate

@@ -22,8 +22,9 @@ from ._arguments import (
 from ._buckets import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
-from ._replicas import ReplicaMap, Tree, build_replicas, collect_tree
-from ._replicas import is_script_module as _is_script_module
+from ._module_tree import Tree, collect_tree
+from ._module_tree import is_script_module as _is_script_module
+from ._replicas import ReplicaMap, build_replicas
 from ._settings import pause_gc
 from ._torch_private import exclude_from_compilation
 from ._torch_private import is_torchscript_enabled as _is_jit_enabled

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules import module as torch_module
 
-from impl._replicas import collect_tree
+from impl._module_tree import collect_tree
 from impl.replicate import replicate
 
 CPUS = ["cpu", "cpu"]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._buckets import detached_copies
-from .._replicas import check_source
+from .._module_tree import check_source
 from .._torch_private import call_with_inference_mode, version_counters
 from .changes import find_comparable
 from .state import CopiedTensors, NamedModules, find_module, join_names

@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from .._devices import DeviceId, as_device_or_current, current_stream_by_device
-from .._replicas import Tree, collect_tree, is_script_module
+from .._module_tree import Tree, collect_tree, is_script_module
 from .._settings import register_fork_handler
 from .._torch_private import call_with_inference_mode, has_modes_or_transforms
 from .buffers import Buffers

@@ -9,7 +9,7 @@ from torch import nn
 
 from .._arguments import argument, as_bool, as_int
 from .._devices import DeviceLike
-from .._replicas import check_source
+from .._module_tree import check_source
 from .._torch_private import exclude_from_compilation, has_modes_or_transforms
 from .._wrapper import Wrapper
 from ..replicate import replicate_with

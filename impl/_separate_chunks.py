@@ -1,0 +1,100 @@
+"""Chunks of one tensor for several replicas on its device, each with its own version counter."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from torch import Tensor
+
+from ._containers import Leaf
+from ._copies import is_wrapper, with_class_and_attributes, without_grad
+from ._inputs import InputLeaves
+from ._torch_private import base_of_view, use_plain_operators, version_counters
+
+
+class SeparateChunks:
+    """Copies of the chunks of one forward that would share a version counter.
+
+    Chunks on the device of their tensor are views of it and share its version counter. If one
+    replica changes its view in place, backward raises an error for views that other replicas have
+    saved. Each replica therefore gets a copy, and :meth:`write_back` changes the tensor, which
+    increases its version. A view with a version counter of its own would need no copy. But it
+    could change the tensor without its version, and backward of operations outside of the replicas
+    that have saved the tensor would compute wrong gradients.
+    """
+
+    def __init__(self) -> None:
+        #: For each copy: the view, the copy, a tensor that shares memory and version counter with
+        #: the copy, and the version.
+        self._copied: list[tuple[Tensor, Tensor, Tensor, list[object]]] = []
+
+    def separate(self, arguments: Sequence[Any]) -> list[Any]:
+        """Return the arguments of each replica, with copies in place of views of one tensor.
+
+        A view that requires grad is not copied, because autograd refuses changes of it. A tensor
+        of which one replica has two views is not copied, because a change of one view is a change
+        of the other.
+        """
+        replicas = [InputLeaves() for _ in arguments]
+        roots = [
+            leaves.flatten(value, None, "argument")
+            for leaves, value in zip(replicas, arguments, strict=True)
+        ]
+        tensors = [[leaf.tensor for leaf in leaves.copied] for leaves in replicas]
+        views = _find_views(tensors)
+        pieces: dict[Leaf, list[Tensor]] = {
+            leaf: [self._copy(leaf.tensor) if id(leaf.tensor) in views else leaf.tensor]
+            for leaves in replicas
+            for leaf in leaves.copied
+        }
+        return [root.unflatten(1, pieces)[0] for root in roots] if views else list(arguments)
+
+    def _copy(self, view: Tensor) -> Tensor:
+        # A subclass may refuse `clone`, and a clone has none of the view's attributes.
+        with use_plain_operators():
+            copy = with_class_and_attributes(view.clone(), view)
+        # The replica may change the shape of `copy`, but not that of `alias`.
+        alias = copy.detach()
+        self._copied.append((view, copy, alias, version_counters([alias])))
+        return copy
+
+    def write_back(self) -> None:
+        """Change each tensor of which a replica has changed a chunk, and forget the chunks.
+
+        If a change has a gradient, as a product with a parameter has, the tensor gets its history.
+        """
+        for view, copy, alias, version in self._copied:
+            if version_counters([alias]) != version:
+                _write(view, copy if copy.requires_grad and copy.shape == view.shape else alias)
+        self._copied.clear()
+
+
+def _write(view: Tensor, values: Tensor) -> None:
+    base = base_of_view(view)
+    if values.requires_grad and base is not None:
+        # The view was created without grad mode, so autograd refuses a change with history.
+        view = base.as_strided(view.shape, view.stride(), view.storage_offset())
+        view.copy_(values)
+    else:
+        without_grad(view.copy_)(values)
+
+
+def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
+    """Return the ids of the tensors to copy; ``tensors`` has a list for each replica."""
+    users: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
+    for replica, members in enumerate(tensors):
+        for tensor in members:
+            # A tensor of a torch.func transform has no storage.
+            with suppress(NotImplementedError, RuntimeError):
+                if tensor.numel():
+                    users[tensor.untyped_storage().data_ptr()].append((replica, tensor))
+    return {
+        id(tensor)
+        for found in users.values()
+        if 1 < len(found) == len({replica for replica, _ in found})
+        # A tensor that all replicas share is not split.
+        and len({tensor.data_ptr() for _, tensor in found}) == len(found)
+        for _, tensor in found
+        if not (tensor.requires_grad or tensor.is_inference() or is_wrapper(tensor))
+    }
