@@ -14,7 +14,6 @@ import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from reports.others.environments import install_torch, pip
 
@@ -24,20 +23,12 @@ VARIABLE = "FREE_THREADED_PYTHON"
 #: The releases of PyTorch. ``free-threaded`` has the newest one for a version of Python, if it is
 #: not the default.
 RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
-REMEDY = (
-    "Build one from Python's sources with `./configure --disable-gil && make && make install`; "
-    "it takes ten minutes and needs the headers of OpenSSL, zlib, bz2, lzma, libffi and SQLite"
-)
-#: A program that prints, as JSON, the version of the interpreter that runs it, whether that
-#: interpreter is free-threaded, and which required modules it lacks.
+#: A program that prints the version of an interpreter. It exits with status 1 if the interpreter
+#: has the GIL.
 PROBE = """
-import importlib.util, json, sys, sysconfig
-required = ("_bz2", "_ctypes", "_lzma", "_sqlite3", "_ssl", "zlib", "venv")
-print(json.dumps({
-    "version": sys.version_info[:3],
-    "is_free_threaded": bool(sysconfig.get_config_var("Py_GIL_DISABLED")),
-    "missing": [name for name in required if importlib.util.find_spec(name) is None],
-}))
+import sys, sysconfig
+print(*sys.version_info[:2], sep=".")
+sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))
 """
 #: A program that exits with status 1 if one of its imports enables the GIL.
 CHECK_GIL = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
@@ -62,44 +53,17 @@ def main() -> int:
         "--home", type=Path, required=True, help="folder of the virtual environment"
     )
     options = parser.parse_args()
-    unknown = set(options.part) - set(PARTS)
-    if unknown:
+    if unknown := set(options.part) - set(PARTS):
         parser.error(f"unknown part {min(unknown)}; the parts are {', '.join(PARTS)}")
-    problem = find_problem(options.python)
-    if problem:
-        parser.error(problem)
-    python = _create_environment(options.python, options.home.resolve())
+    if not options.python:
+        parser.error(f"set {VARIABLE} to a free-threaded Python: python3.13t or python3.14t")
+    python = create_environment(options.python, options.home.resolve())
     failed = [part for part in options.part or PARTS if _run_module(python, PARTS[part])]
     print(f"failed: {', '.join(failed)}" if failed else "all parts passed without the GIL")
     return int(bool(failed))
 
 
-def find_problem(python: str | None) -> str:
-    """Return an error text if ``python`` is not a usable interpreter, else an empty text."""
-    if not python:
-        return f"set {VARIABLE} to a free-threaded Python, python3.13t or python3.14t. {REMEDY}"
-    try:
-        build = _probe(python)
-    except (OSError, subprocess.CalledProcessError, ValueError) as error:
-        return f"{VARIABLE}: {python} does not run: {error}. {REMEDY}"
-    version = ".".join(map(str, build["version"]))
-    if not build["is_free_threaded"]:
-        return f"{VARIABLE}: {python} is Python {version}, which is not free-threaded. {REMEDY}"
-    if build["missing"]:
-        missing = ", ".join(build["missing"])
-        return f"{VARIABLE}: {python} was built without {missing}: install the headers. {REMEDY}"
-    return ""
-
-
-def _probe(python: str) -> dict[str, Any]:
-    """Run ``PROBE`` with the interpreter ``python``; return its output."""
-    command = [python, "-c", PROBE]
-    completed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    build: dict[str, Any] = json.loads(completed.stdout)
-    return build
-
-
-def _create_environment(base_python: str, folder: Path) -> Path:
+def create_environment(base_python: str, folder: Path) -> Path:
     """Create a virtual environment with all requirements, if ``folder`` does not have one.
 
     Args:
@@ -108,9 +72,13 @@ def _create_environment(base_python: str, folder: Path) -> Path:
 
     Returns:
         The environment's interpreter.
+
+    Raises:
+        subprocess.CalledProcessError: The interpreter has the GIL, or cannot run the tests.
     """
     python = folder / "bin" / "python"
-    version = ".".join(map(str, _probe(base_python)["version"][:2]))
+    probe = subprocess.run([base_python, "-c", PROBE], check=True, capture_output=True, text=True)
+    version = probe.stdout.strip()
     default = RELEASES["free-threaded"].get(version, RELEASES["gate"][0])
     torch = os.environ.get("TORCH_VERSION") or default
     stamp, contents = folder / "made.json", json.dumps([base_python, torch, _read_requirements()])

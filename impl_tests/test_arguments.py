@@ -1,15 +1,18 @@
 """impl._arguments: errors that name the argument."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
+import torch.distributed as dist
 
 import impl
 from impl._arguments import argument, as_int, as_tensors
 from impl_tests.faults.cases import CASES
-from impl_tests.faults.kinds import WrongArgument
 from impl_tests.public_arguments import public_arguments
-from spec_tests.harness.environment.target import Target
+from impl_tests.wrong_values import VALUES
+from spec_tests.harness.compare import surroundings
 
 
 def test_an_error_gets_a_note_and_keeps_its_text():
@@ -80,7 +83,7 @@ def test_as_tensors_names_the_index_of_an_object_that_is_no_tensor():
 
 
 X = torch.ones(4, 2)
-#: Wrong values that ``faults/wrong_values.py`` lacks: the case, the changed arguments, and the
+#: Wrong values that ``wrong_values.py`` lacks: the case, the changed arguments, and the
 #: argument in the error's note.
 WRONG = [
     ("scatter", {"target_gpus": 1}, "target_gpus"),
@@ -113,7 +116,7 @@ WRONG = [
 @pytest.mark.parametrize(("case", "changed", "names"), WRONG)
 @pytest.mark.usefixtures("topology")
 def test_errors_of_public_functions_name_the_argument(case, changed, names):
-    function = CASES[case].find(Target("impl"))
+    function = CASES[case].find()
     with pytest.raises(Exception) as caught:
         function(**(CASES[case].arguments() | changed))
     assert caught.value.__notes__ == [f"Argument: {names}"]
@@ -129,20 +132,52 @@ def test_every_argument_of_every_public_function_has_a_case():
     assert set(public_arguments()) - tried == set()
 
 
+@pytest.fixture
+def process_group():
+    """End the process group of this process that a case has made."""
+    yield
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def find_unnamed_arguments(name, values):
+    """Return the arguments whose errors do not name them, with the value and the error."""
+    case, unnamed = CASES[name], []
+    function = case.find()
+    for argument_name in case.arguments():
+        for value in values:
+            try:
+                function(**(case.arguments() | {argument_name: VALUES[value]()}))
+            except Exception as error:
+                if not is_named(error, case.pattern(argument_name)):
+                    unnamed.append((argument_name, value, repr(error)))
+    return unnamed
+
+
+def is_named(error, pattern):
+    """Return whether a note, or the text without notes, names the argument or a replica."""
+    text = "\n".join(getattr(error, "__notes__", ())) or f"{type(error).__name__}: {error}"
+    is_named = re.search(rf"\b({pattern})\b", text.removeprefix("Argument:"), re.IGNORECASE)
+    of_replica = re.search(r"Caught \w+ in replica \d+ on device", text)
+    return not isinstance(error, SystemError) and bool(is_named or of_replica)
+
+
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("value", ["object()", "closed generator"])
-@pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("distributed.")])
+@pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("distributed.")])
 @pytest.mark.usefixtures("topology")
-def test_an_error_for_an_object_of_another_kind_names_the_argument(case, value):
-    tried, unnamed = CASES[case], []
-    function = tried.find(Target("impl"))
-    for name in tried.arguments():
-        fault = WrongArgument(name, tried.pattern(name), value)
-        try:
-            function(**(tried.arguments() | fault.arguments))
-        except Exception as error:
-            unnamed += [] if fault.is_reported_by(error) else [(name, error)]
-    assert unnamed == []
+def test_an_error_for_an_object_of_another_kind_names_the_argument(name):
+    assert find_unnamed_arguments(name, ["object()", "closed generator"]) == []
+
+
+@pytest.mark.machinery
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.usefixtures("process_group")
+def test_the_error_for_a_wrong_value_names_the_argument(topology, name):
+    CASES[name].find()(**CASES[name].arguments())  # A process group installs a hook.
+    before = surroundings.read(topology)
+    assert find_unnamed_arguments(name, VALUES) == []
+    assert surroundings.changes(before, surroundings.read(topology)) == ()
 
 
 @pytest.mark.usefixtures("topology")

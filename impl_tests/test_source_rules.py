@@ -1,7 +1,10 @@
 """Rules for impl's source: allowed imports, allowed names and the length of files."""
 
+import re
 import sys
 from pathlib import Path
+
+import pytest
 
 from spec_tests.harness.environment.scripts import run_program
 from spec_tests.tests.python_source import (
@@ -39,6 +42,13 @@ sys.modules.update(dict.fromkeys(hidden))
 import impl
 assert impl.DataParallel and impl.comm
 """
+#: The modules in the order of the table in impl/README.md.
+ORDER = [
+    name
+    for line in (ROOT / "impl" / "README.md").read_text().splitlines()
+    if line.startswith(("| `", "| [`"))
+    for name in re.findall(r"`([\w.]+)`", line.split("|")[1])
+]
 #: Ends of attribute names that give the device type.
 TYPE_ATTRIBUTES = (".type", ".is_cpu", ".is_cuda", ".is_mps", ".is_xpu", ".is_meta")
 #: Source texts of operands with which device types are compared.
@@ -47,6 +57,29 @@ TYPE_VALUES = ("-1", "CPU", "torch.device('cpu')", "'cpu'", "'cuda'", "'mps'")
 
 def name_of(path):
     return path.relative_to(ROOT / "impl").as_posix()
+
+
+def module_of(path):
+    """Return the name of a module below ``impl``. All files of ``distributed`` are one module."""
+    parts = path.relative_to(ROOT / "impl").with_suffix("").parts
+    return parts[0] if parts[0] == "distributed" else ".".join(parts)
+
+
+def modules_imported_by(path):
+    """Return the modules below ``impl`` that a file imports from, without its own."""
+    folder = path.relative_to(ROOT / "impl").parts[:-1]
+    found = set()
+    for name in (name for name in imported_modules(path) if name.startswith(".")):
+        above = len(name) - len(name.lstrip(".")) - 1
+        full = [*folder[: len(folder) - above], *name.lstrip(".").split(".")]
+        found |= {".".join(full[:count]) for count in range(1, len(full) + 1)}
+    return (found & {*ORDER}) - {module_of(path)}
+
+
+@pytest.mark.parametrize("path", IMPL, ids=name_of)
+def test_a_module_imports_only_from_modules_above_it_in_the_table(path):
+    if path.name != "__init__.py" or path.parent.name == "distributed":
+        assert modules_imported_by(path) <= {*ORDER[: ORDER.index(module_of(path))]}
 
 
 def test_only_one_file_uses_the_reference_and_only_its_public_class():

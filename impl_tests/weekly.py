@@ -48,7 +48,7 @@ PARTS: dict[str, Sequence[Sequence[str]]] = {
     "wrong": [("impl_tests.wrong",)],
     # The tests on impl with one small change at a time.
     "mutation": [("impl_tests.mutation",), ("impl_tests.mutation", "--orderings")],
-    # Faults in calls, wrong arguments, and lost ranks.
+    # Faults in calls, and lost ranks.
     "faults": [
         ("impl_tests.faults", "--count", "2400"),
         ("impl_tests.faults.ranks",),

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import _engine_run_backward
 
-from spec_tests import cuda_stand_ins, simulator
+from spec_tests import simulator
 from spec_tests.harness import traverse
-from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES
 
 from .cases import CASES
@@ -27,31 +26,27 @@ _TEXT_LENGTH = 300
 Result = list[tuple[str, Any]]
 
 
-def prepare(name: str) -> Target:
-    """Import a target and register the devices. Use no device, so that this process can fork."""
+def prepare() -> None:
+    """Register the devices. Use none of them, so that this process can fork."""
     torch.set_num_threads(1)
     simulator.enable(SIMULATED_DEVICES)
-    cuda_stand_ins.enable()
-    target = Target(name)
     # The first backward needs this module.
     importlib.import_module("torch.fx.experimental.symbolic_shapes")
     # A garbage collection in a forked process then skips all objects that exist now.
     gc.collect()
     gc.freeze()
-    return target
 
 
 class Call:
-    """A public function of a target. All calls use the same wrapper, and new arguments.
+    """A public function. All calls use the same wrapper, and new arguments.
 
     Args:
         name: A name of ``CASES``.
-        target: The implementation under test.
     """
 
-    def __init__(self, name: str, target: Target) -> None:
+    def __init__(self, name: str) -> None:
         self.case = CASES[name]
-        self._function = self.case.find(target)
+        self._function = self.case.find()
 
     def create_arguments(self) -> dict[str, Any]:
         """Return new valid arguments."""
@@ -112,13 +107,6 @@ def _is_close(found: tuple[str, Any], expected: tuple[str, Any]) -> bool:
     return torch.allclose(left, right, rtol=_TOLERANCE, atol=_TOLERANCE)
 
 
-def describe(error: BaseException, limit: int | None = _TEXT_LENGTH) -> str:
-    """Return the class and the last ``limit`` characters of the text of an exception.
-
-    ``__str__`` of the exception may raise an error.
-    """
-    try:
-        text = str(error)
-    except BaseException as reason:
-        text = f"<{type(reason).__name__} in __str__>"
-    return f"{type(error).__name__}: {text if limit is None else text[-limit:]}"
+def describe(error: BaseException) -> str:
+    """Return the class of an exception and the end of its text."""
+    return f"{type(error).__name__}: {str(error)[-_TEXT_LENGTH:]}"

@@ -1,7 +1,6 @@
 """The public functions with valid arguments: the calls into which faults are injected.
 
-Each argument can be replaced by a wrong value. The cases at the end are of functions and options
-that torch.nn.parallel lacks.
+``impl_tests/test_arguments.py`` replaces each argument by wrong values.
 """
 
 import importlib
@@ -17,7 +16,6 @@ from torch import Tensor, nn
 import impl
 from impl._copies import without_grad
 from impl_tests.stress.sharing import create_tensor
-from spec_tests.harness.environment.target import Target
 
 __all__ = ["CASES", "ORDINALS", "Case", "Net"]
 
@@ -31,21 +29,19 @@ class Case:
     """A public function with valid arguments.
 
     Args:
-        find: A function that returns the public function of a target, or a function that also
-            runs the modules which the public function returns. All arguments are keywords.
+        find: A function that returns the public function, or a function that also runs the modules
+            which the public function returns. All arguments are keywords.
         arguments: A function that returns new valid arguments.
         names: Name of an argument -> a regular expression for its names in errors. Arguments
             that it lacks have the names of ``_NAMES``.
-        is_reference: Whether torch.nn.parallel has the function and the arguments.
         runs_net: Whether the function runs a :class:`Net`.
         has_faults: Whether faults are injected. PyTorch's ``Module.to`` and ``backward`` of
             another rank are not safe against interrupts, so functions that call them have none.
     """
 
-    find: Callable[[Target], Function]
+    find: Callable[[], Function]
     arguments: Callable[[], dict[str, Any]]
     names: Mapping[str, str] = field(default_factory=dict)
-    is_reference: bool = True
     runs_net: bool = False
     has_faults: bool = True
 
@@ -92,35 +88,24 @@ def _options(**arguments: Any) -> Callable[[], dict[str, Any]]:
     }
 
 
-def _of(part: str, name: str) -> Callable[[Target], Function]:
-    """Return a function that returns ``target.part.name``."""
-    return lambda target: getattr(getattr(target, part), name)
-
-
-def _apply(name: str) -> Callable[[Target], Function]:
+def _apply(name: str) -> Function:
     """Return a function that passes the values of its keyword arguments to ``Function.apply``."""
-    return lambda target: (
-        lambda **arguments: getattr(target.functions, name).apply(*arguments.values())
-    )
+    return lambda **arguments: getattr(impl.functions, name).apply(*arguments.values())
 
 
-def _wrapper(target: Target, **options: Any) -> Any:
-    return target.data_parallel.DataParallel(Net(), [*ORDINALS], **options)
+def _wrapper(**options: Any) -> Any:
+    return impl.DataParallel(Net(), [*ORDINALS], **options)
 
 
-def _replicate(target: Target) -> Function:
-    """Return a function that calls ``replicate``, and returns the parameters of the replicas."""
-
-    def call(**arguments: Any) -> Any:
-        replicas = target.replicate.replicate(**arguments)
-        modules = [module for replica in replicas for module in replica.modules()]
-        return [list(module._former_parameters.values()) for module in modules]
-
-    return call
+def _replicate(**arguments: Any) -> Any:
+    """Return the parameters of the replicas."""
+    replicas = impl.replicate(**arguments)
+    modules = [module for replica in replicas for module in replica.modules()]
+    return [list(module._former_parameters.values()) for module in modules]
 
 
-def _hold(target: Target) -> Function:
-    wrapper = _wrapper(target)
+def _hold() -> Function:
+    wrapper = _wrapper()
 
     @without_grad
     def call(**inputs: Any) -> Any:
@@ -130,17 +115,14 @@ def _hold(target: Target) -> Function:
     return call
 
 
-def _map(target: Target) -> Function:
-    wrapper = _wrapper(target)
+def _map() -> Function:
+    wrapper = _wrapper()
     return without_grad(lambda **arguments: [*wrapper.map(**arguments)])
 
 
-def _install(_: Target) -> Function:
-    def call(**options: Any) -> Any:
-        with impl.installed(**options):
-            return nn.DataParallel(Net(), [*ORDINALS])(_x())
-
-    return call
+def _install(**options: Any) -> Any:
+    with impl.installed(**options):
+        return nn.DataParallel(Net(), [*ORDINALS])(_x())
 
 
 def _distributed() -> Any:
@@ -181,15 +163,16 @@ _NAMES = {
     "second": rf"inputs?|grads|{_TENSORS}",
 }
 
-_OF_REFERENCE = {
+#: Name of a public function, or of a group of options -> its case.
+CASES: dict[str, Case] = {
     "DataParallel": Case(
-        lambda target: lambda **arguments: target.data_parallel.DataParallel(**arguments)(_x()),
+        lambda: lambda **arguments: impl.DataParallel(**arguments)(_x()),
         lambda: {"module": Net(), "device_ids": [0, 1], "output_device": 0, "dim": 0},
         has_faults=False,
     ),
     "DataParallel.forward": Case(_wrapper, lambda: {"x": _x()}, runs_net=True),
     "data_parallel": Case(
-        _of("data_parallel", "data_parallel"),
+        lambda: impl.data_parallel,
         lambda: {
             "module": Net(),
             "inputs": (),
@@ -201,7 +184,7 @@ _OF_REFERENCE = {
         runs_net=True,
     ),
     "parallel_apply": Case(
-        _of("parallel_apply", "parallel_apply"),
+        lambda: impl.parallel_apply,
         lambda: {
             "modules": [Net(0), Net(1)],
             "inputs": _pair(),
@@ -210,39 +193,41 @@ _OF_REFERENCE = {
         },
         runs_net=True,
     ),
-    "replicate": Case(_replicate, lambda: {"network": Net(), "devices": [0, 1], "detach": False}),
+    "replicate": Case(
+        lambda: _replicate, lambda: {"network": Net(), "devices": [0, 1], "detach": False}
+    ),
     "scatter": Case(
-        _of("scatter_gather", "scatter"),
+        lambda: impl.scatter_gather.scatter,
         lambda: {"inputs": (_x(),), "target_gpus": [0, 1], "dim": 0},
     ),
     "scatter_kwargs": Case(
-        _of("scatter_gather", "scatter_kwargs"),
+        lambda: impl.scatter_gather.scatter_kwargs,
         lambda: {"inputs": (_x(),), "kwargs": {"x": _x()}, "target_gpus": [0, 1], "dim": 0},
     ),
     "gather": Case(
-        _of("scatter_gather", "gather"),
+        lambda: impl.scatter_gather.gather,
         lambda: {"outputs": _pair(), "target_device": 0, "dim": 0},
     ),
     "comm.broadcast": Case(
-        _of("comm", "broadcast"),
+        lambda: impl.comm.broadcast,
         lambda: {"tensor": _x(), "devices": [0, 1], "out": None},
     ),
     "comm.broadcast into out": Case(
-        _of("comm", "broadcast"), lambda: {"tensor": _x(), "out": _pair()}
+        lambda: impl.comm.broadcast, lambda: {"tensor": _x(), "out": _pair()}
     ),
     "comm.broadcast_coalesced": Case(
-        _of("comm", "broadcast_coalesced"),
+        lambda: impl.comm.broadcast_coalesced,
         lambda: {"tensors": [_x(), _x()], "devices": [0, 1], "buffer_size": 100},
     ),
     "comm.reduce_add": Case(
-        _of("comm", "reduce_add"), lambda: {"inputs": _pair(), "destination": 0}
+        lambda: impl.comm.reduce_add, lambda: {"inputs": _pair(), "destination": 0}
     ),
     "comm.reduce_add_coalesced": Case(
-        _of("comm", "reduce_add_coalesced"),
+        lambda: impl.comm.reduce_add_coalesced,
         lambda: {"inputs": [[_x(0)], [_x(1)]], "destination": 0, "buffer_size": 100},
     ),
     "comm.scatter": Case(
-        _of("comm", "scatter"),
+        lambda: impl.comm.scatter,
         lambda: {
             "tensor": _x(),
             "devices": [0, 1],
@@ -252,36 +237,33 @@ _OF_REFERENCE = {
         },
     ),
     "comm.scatter into out": Case(
-        _of("comm", "scatter"),
+        lambda: impl.comm.scatter,
         lambda: {"tensor": _x(), "dim": 0, "out": [_x(0, 2), _x(1, 2)]},
     ),
     "comm.gather": Case(
-        _of("comm", "gather"),
+        lambda: impl.comm.gather,
         lambda: {"tensors": _pair(), "dim": 0, "destination": 0},
     ),
     "comm.gather into out": Case(
-        _of("comm", "gather"), lambda: {"tensors": _pair(), "dim": 0, "out": _x(0, 8)}
+        lambda: impl.comm.gather, lambda: {"tensors": _pair(), "dim": 0, "out": _x(0, 8)}
     ),
     "functions.Broadcast": Case(
-        _apply("Broadcast"), lambda: {"target_gpus": [0, 1], "input": _leaf()}
+        lambda: _apply("Broadcast"), lambda: {"target_gpus": [0, 1], "input": _leaf()}
     ),
     "functions.ReduceAddCoalesced": Case(
-        _apply("ReduceAddCoalesced"),
+        lambda: _apply("ReduceAddCoalesced"),
         lambda: {"destination": 0, "num_inputs": 1, "first": _leaf(0), "second": _leaf(1)},
     ),
     "functions.Scatter": Case(
-        _apply("Scatter"),
+        lambda: _apply("Scatter"),
         lambda: {"target_gpus": [0, 1], "chunk_sizes": [1, 3], "dim": 0, "input": _leaf()},
     ),
     "functions.Gather": Case(
-        _apply("Gather"),
+        lambda: _apply("Gather"),
         lambda: {"target_device": 0, "dim": 0, "first": _leaf(0), "second": _leaf(1)},
     ),
-}
-_own = partial(Case, is_reference=False)
-_OF_IMPL = {
-    "DataParallel with options": _own(
-        lambda target: lambda **options: _wrapper(target, **options)(_x()),
+    "DataParallel with options": Case(
+        lambda: lambda **options: _wrapper(**options)(_x()),
         _options(
             chunk_sizes=[1, 3],
             in_turn=True,
@@ -291,12 +273,12 @@ _OF_IMPL = {
         ),
         has_faults=False,
     ),
-    "DataParallel.hold": _own(_hold, lambda: {"x": _x()}, runs_net=True),
-    "DataParallel.map": _own(
+    "DataParallel.hold": Case(_hold, lambda: {"x": _x()}, runs_net=True),
+    "DataParallel.map": Case(
         _map, lambda: {"batches": [_x()], "in_flight": 2, "ordered": True}, runs_net=True
     ),
-    "DataParallelWithLoss": _own(
-        lambda _: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_x()[:, :2]),
+    "DataParallelWithLoss": Case(
+        lambda: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_x()[:, :2]),
         lambda: {
             "module": Net(),
             "criterion": nn.L1Loss(),
@@ -309,35 +291,35 @@ _OF_IMPL = {
         {"criterion": "criterion|module|mean of", "dim": "dim|Dimension|target"},
         has_faults=False,
     ),
-    "DataParallelWithLoss.forward": _own(
-        lambda _: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
+    "DataParallelWithLoss.forward": Case(
+        lambda: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
         lambda: {"x": _x(), "target": _x()[:, :2]},
         {"target": "target|args|kwargs|tensors?"},
         runs_net=True,
     ),
-    "SyncBatchNorm.convert_sync_batchnorm": _own(
-        lambda _: impl.SyncBatchNorm.convert_sync_batchnorm,
+    "SyncBatchNorm.convert_sync_batchnorm": Case(
+        lambda: impl.SyncBatchNorm.convert_sync_batchnorm,
         lambda: {"module": nn.Sequential(nn.BatchNorm1d(2))},
         has_faults=False,
     ),
-    "SyncBatchNorm.forward": _own(
-        lambda _: lambda **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
+    "SyncBatchNorm.forward": Case(
+        lambda: lambda **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
         lambda: {"input": _x().cpu()},
         # Outside of a replica the errors are those of PyTorch's batch norm.
         {"input": "input|[Tt]ensors?|parameter|running_mean|batch_norm|NestedTensorImpl|dim"},
         has_faults=False,
     ),
-    "parallel_apply with options": _own(
-        _of("parallel_apply", "parallel_apply"),
+    "parallel_apply with options": Case(
+        lambda: impl.parallel_apply,
         lambda: {"modules": [Net(0), Net(1)], "inputs": _pair(), "in_turn": True},
         runs_net=True,
     ),
-    "gather with options": _own(
-        lambda target: partial(target.scatter_gather.gather, _pair(), 0),
+    "gather with options": Case(
+        lambda: partial(impl.scatter_gather.gather, _pair(), 0),
         _options(scalar_warning=False),
     ),
-    "replicate with options": _own(
-        _replicate,
+    "replicate with options": Case(
+        lambda: _replicate,
         lambda: {
             "network": Net(),
             "devices": [0, 1],
@@ -345,33 +327,31 @@ _OF_IMPL = {
             "with_parameters": True,
         },
     ),
-    "scatter with options": _own(
-        lambda target: partial(target.scatter_gather.scatter, (_x(),), [0, 1]),
+    "scatter with options": Case(
+        lambda: partial(impl.scatter_gather.scatter, (_x(),), [0, 1]),
         _options(chunk_sizes=[1, 3]),
     ),
-    "scatter_kwargs with options": _own(
-        lambda target: partial(target.scatter_gather.scatter_kwargs, (_x(),), {}, [0, 1]),
+    "scatter_kwargs with options": Case(
+        lambda: partial(impl.scatter_gather.scatter_kwargs, (_x(),), {}, [0, 1]),
         _options(chunk_sizes=[1, 3]),
     ),
-    "Whole": _own(
-        lambda target: (
-            lambda value: target.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1])
-        ),
+    "Whole": Case(
+        lambda: lambda value: impl.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1]),
         lambda: {"value": _x()},
         {"value": rf"inputs|dimension|{_TENSORS}"},
     ),
-    "SplitAlong": _own(
-        lambda target: (
-            lambda **arguments: target.scatter_gather.scatter(
+    "SplitAlong": Case(
+        lambda: (
+            lambda **arguments: impl.scatter_gather.scatter(
                 (_x(), impl.SplitAlong(**arguments)), [0, 1]
             )
         ),
         lambda: {"value": _x(), "dim": 1},
         {"value": rf"inputs|dimension|{_TENSORS}"},
     ),
-    "install": _own(_install, _options(rebind=False), has_faults=False),
-    "distributed.DataParallel": _own(
-        lambda _: lambda **arguments: _distributed().DataParallel(**arguments)(_x().cpu()),
+    "install": Case(lambda: _install, _options(rebind=False), has_faults=False),
+    "distributed.DataParallel": Case(
+        lambda: lambda **arguments: _distributed().DataParallel(**arguments)(_x().cpu()),
         lambda: {
             "module": Net().cpu(),
             "process_group": None,
@@ -385,8 +365,8 @@ _OF_IMPL = {
         {"module": "module|parameter"},
         has_faults=False,
     ),
-    "distributed.data_parallel": _own(
-        lambda _: _distributed().data_parallel,
+    "distributed.data_parallel": Case(
+        lambda: _distributed().data_parallel,
         lambda: {
             "module": Net().cpu(),
             "inputs": (),
@@ -398,17 +378,15 @@ _OF_IMPL = {
         {"module": "module|parameter", "module_kwargs": "module_kwargs|keywords|x|self"},
         has_faults=False,
     ),
-    "distributed.DataParallel.part": _own(
-        lambda _: _distributed().DataParallel(Net().cpu()).part,
+    "distributed.DataParallel.part": Case(
+        lambda: _distributed().DataParallel(Net().cpu()).part,
         lambda: {"value": _x().cpu()},
         {"value": "value|args"},
         has_faults=False,
     ),
-    "distributed.DataParallel.mean": _own(
-        lambda _: _distributed().DataParallel(Net().cpu()).mean,
+    "distributed.DataParallel.mean": Case(
+        lambda: _distributed().DataParallel(Net().cpu()).mean,
         lambda: {"losses": _x().cpu()},
         has_faults=False,
     ),
 }
-#: Name of a public function, or of a group of options -> its case.
-CASES: dict[str, Case] = _OF_REFERENCE | _OF_IMPL

@@ -1,8 +1,7 @@
-"""The kinds of faults: interrupts, refused resources, blocked replicas, and wrong arguments."""
+"""The kinds of faults: interrupts, refused resources and blocked replicas."""
 
 import itertools
 import random
-import re
 import signal
 import statistics
 import threading
@@ -16,11 +15,10 @@ import torch
 
 from spec_tests.simulator import native
 
-from .calls import Call, describe
+from .calls import Call
 from .cases import ORDINALS, Net
-from .wrong_values import VALUES
 
-__all__ = ["KINDS", "Fault", "WrongArgument"]
+__all__ = ["KINDS", "Fault"]
 
 #: The number of interrupted calls in one trial.
 _INTERRUPTED_CALLS = 20
@@ -39,8 +37,6 @@ _NO_THREAD = "can't start new thread"
 _START = next(
     name for name in ("_start_joinable_thread", "_start_new_thread") if hasattr(threading, name)
 )
-#: An error with this text was raised by a module, and parallel_apply names the replica.
-_IN_REPLICA = re.compile(r"Caught \w+ in replica \d+ on device")
 
 
 class Fault:
@@ -48,7 +44,6 @@ class Fault:
 
     Attributes:
         has_occurred: Whether the fault has occurred.
-        arguments: Wrong arguments that replace valid ones.
         extra_threads: How many threads the target may keep besides one for each replica.
         place: Where the fault occurred, for people.
         returned: The verdict on a call that returned although the fault has occurred.
@@ -58,7 +53,6 @@ class Fault:
 
     def __init__(self, extra_threads: int = 0) -> None:
         self.has_occurred = False
-        self.arguments: dict[str, Any] = {}
         self.extra_threads = extra_threads
         self.place = ""
 
@@ -229,46 +223,10 @@ def _no_threads(call: Call, rng: random.Random) -> Iterator[Fault]:
     yield _NoThreads(rng.randrange(len(ORDINALS)))
 
 
-class WrongArgument(Fault):
-    """An argument that is replaced by a wrong value.
-
-    Args:
-        name: The name of the argument.
-        pattern: A regular expression of the names that errors give it.
-        value: The name of the value.
-    """
-
-    returned = "accepted"
-
-    def __init__(self, name: str, pattern: str, value: str) -> None:
-        super().__init__()
-        self.has_occurred = True
-        self.arguments = {name: VALUES[value]()}
-        self.place = f"{name} = {value}"
-        self._pattern = re.compile(rf"\b({pattern})\b", re.IGNORECASE)
-
-    def is_reported_by(self, error: BaseException) -> bool:
-        """Return whether a note, or the text without notes, names the argument or a replica."""
-        if not isinstance(error, Exception) or isinstance(error, SystemError):
-            return False
-        # The text may name the argument by chance. A note says which argument is wrong.
-        text = "\n".join(getattr(error, "__notes__", ())) or describe(error, limit=None)
-        is_named = self._pattern.search(text.removeprefix("Argument:"))
-        return bool(is_named or _IN_REPLICA.search(text))
-
-
-def _wrong_arguments(call: Call, _: random.Random) -> Iterator[Fault]:
-    """Replace each argument by each wrong value."""
-    for name in call.create_arguments():
-        for value in VALUES:
-            yield WrongArgument(name, call.case.pattern(name), value)
-
-
 #: Kind of a trial -> a function that yields the faults of repetitions of a call.
 KINDS: dict[str, Callable[[Call, random.Random], Iterator[Fault]]] = {
     "interrupt": _interrupts,
     "memory": _out_of_memory,
     "thread": _no_threads,
     "blocked": _blocked,
-    "argument": _wrong_arguments,
 }

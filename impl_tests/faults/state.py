@@ -13,11 +13,14 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from spec_tests.harness.compare import surroundings
 from spec_tests.harness.concurrency.leaks import disable_gc
+from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
 
 __all__ = ["Resources", "call_in_context", "draw_context", "find_changes", "read_state"]
 
 T = TypeVar("T")
+_TOPOLOGY = Topology("sim", tuple(range(SIMULATED_DEVICES)))
 #: Seconds after a call in which its threads must end and its memory must be freed.
 _PATIENCE = 10
 #: The beginning of the names of threads that a target may keep for later calls.
@@ -68,27 +71,11 @@ def call_in_context(name: str, function: Callable[[], T]) -> T:
 
 def read_state(modules: Sequence[nn.Module]) -> dict[str, Any]:
     """Return the state of the thread, the process and modules that a call must not change."""
-    accelerator = torch.accelerator
-    types = ("cpu", "sim")
     return {
-        "grad mode": torch.is_grad_enabled(),
-        "inference mode": torch.is_inference_mode_enabled(),
-        "autocast": [*map(torch.is_autocast_enabled, types)],
-        "dtypes of autocast": [*map(torch.get_autocast_dtype, types)],
-        "cache of autocast": torch.is_autocast_cache_enabled(),
-        "current device": accelerator.current_device_index(),
-        "current streams": [
-            accelerator.current_stream(index).stream_id
-            for index in range(accelerator.device_count())
-        ],
-        "garbage collector": gc.isenabled(),
+        **surroundings.read(_TOPOLOGY),
         "context variable": _VALUE.get(None),
         "thread-local value": getattr(_LOCAL, "value", None),
-        "default device": torch.get_default_device(),
-        "operator threads": torch.get_num_threads(),
-        "trace functions": (sys.gettrace(), sys.getprofile()),
         "handled exception": sys.exception(),
-        "recursion limit": sys.getrecursionlimit(),
         "function modes": torch._C._len_torch_function_stack(),
         "dispatch modes": torch._C._len_torch_dispatch_stack(),
         "tracking of views": torch._C._is_view_replay_enabled(),

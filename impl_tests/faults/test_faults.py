@@ -57,14 +57,6 @@ def test_the_options_of_a_bad_verdict_repeat_its_trial():
     assert find_first(perturbation, "memory", *options) == first
 
 
-@pytest.mark.machinery
-def test_an_error_that_names_no_argument_is_found():
-    perturbation = "comm.reduce_add other-class:TypeError always"
-    run = run_faults("argument", 0, "--cases", "comm.reduce_add", "--perturbation", perturbation)
-    assert run.returncode == 1, run.stderr
-    assert "other error (--kinds argument --cases 'comm.reduce_add'" in run.stdout
-
-
 #: A function that a trial makes wrong, and the verdict on its faults.
 WRONG_CALL = """
 from impl_tests.faults.calls import Call, prepare
@@ -77,7 +69,8 @@ def {name}(call, rng):
 
 KINDS["thread"] = {name}
 trial = Trial("thread", "comm.reduce_add", 1)
-for _, findings, _ in run_trials(prepare("impl"), [trial], processes=1, limit=2):
+prepare()
+for _, findings, _ in run_trials([trial], processes=1, limit=2):
     print(findings[0].verdict, "in {name}" in findings[0].detail)
 """
 

@@ -2,28 +2,28 @@
 
 import faulthandler
 import random
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from impl_tests import forks
-from spec_tests.harness.environment.target import Target
 
 from .calls import Call, Result, are_equal, describe
 from .cases import CASES
 from .kinds import KINDS, Fault
 from .state import Resources, call_in_context, draw_context, find_changes, read_state
 
-__all__ = ["BAD", "VERDICTS", "Finding", "Trial", "draw_trials", "format_counts", "run_trials"]
+__all__ = ["BAD", "VERDICTS", "Finding", "Trial", "draw_trials", "report", "run_trials"]
 
 #: Verdict -> its meaning. A verdict in ``BAD`` makes the run fail.
 VERDICTS = {
     "not reached": "the call ended before the fault, or did not need the refused resource",
     "right": "the call returned the right result without the refused resource",
-    "accepted": "the call accepted the wrong argument",
     "error": "the call raised the error that reports this fault",
     "other error": "the call raised another error, or an error that does not report the fault",
     "lost": "the fault occurred, and the call returned as if it had not",
@@ -33,7 +33,7 @@ VERDICTS = {
     "crash": "the process died",
 }
 #: The verdicts that make the run fail: all from "other error" on.
-BAD = tuple(VERDICTS)[4:]
+BAD = tuple(VERDICTS)[3:]
 #: How often each kind is drawn, in proportion to the others. Some kinds take seconds for a trial.
 _WEIGHTS = {"interrupt": 2, "memory": 1, "thread": 2, "blocked": 1}
 #: Seconds without a verdict after which a process prints all stacks and ends.
@@ -72,13 +72,10 @@ class Trial:
 def draw_trials(
     kinds: Sequence[str], cases: Sequence[str], seeds: Iterable[int]
 ) -> Iterator[Trial]:
-    """Yield a trial for each seed, and one with wrong arguments for each case."""
-    if "argument" in kinds:
-        yield from (Trial("argument", case, 0) for case in cases)
-    faults = [kind for kind in kinds if kind in _WEIGHTS]
-    for seed in seeds if faults else ():
+    """Yield a trial for each seed."""
+    for seed in seeds:
         rng = random.Random(seed)
-        (kind,) = rng.choices(faults, [_WEIGHTS[kind] for kind in faults])
+        (kind,) = rng.choices(kinds, [_WEIGHTS[kind] for kind in kinds])
         yield Trial(kind, rng.choice([name for name in cases if _has_fault(name, kind)]), seed)
 
 
@@ -88,17 +85,16 @@ def _has_fault(case: str, kind: str) -> bool:
 
 
 def run_trials(
-    target: Target, trials: Iterable[Trial], *, processes: int, limit: float = TIME_LIMIT
+    trials: Iterable[Trial], *, processes: int, limit: float = TIME_LIMIT
 ) -> Iterator[tuple[Trial, list[Finding], str]]:
-    """Run trials in forked processes. Yield each with its findings and the printed text.
+    """Run trials in forked processes. Yield each with its findings and no further text.
 
     Args:
-        target: The prepared target.
         trials: The trials.
         processes: The number of processes at a time.
         limit: Seconds without a verdict after which a process counts as hung.
     """
-    jobs = (forks.Job(trial, partial(_run, target, trial, limit)) for trial in trials)
+    jobs = (forks.Job(trial, partial(_run, trial, limit)) for trial in trials)
     for ended in forks.run(jobs, processes=processes):
         trial = ended.job.subject
         if ended.result is not None:
@@ -107,14 +103,14 @@ def run_trials(
             verdict = "hang" if ended.exit_code == _TIME_IS_UP else "crash"
             detail = f"exit code {ended.exit_code}\n{ended.log}"
             findings = [Finding(verdict, trial.kind, detail)]
-        yield trial, findings, ended.log
+        yield trial, findings, ""
 
 
-def _run(target: Target, trial: Trial, limit: float, _: Path) -> list[Finding]:
+def _run(trial: Trial, limit: float, _: Path) -> list[Finding]:
     rng = random.Random(str(trial))
-    context = draw_context(rng) if trial.kind != "argument" else ""
+    context = draw_context(rng)
     # Another process computes the expected result: here no call precedes the first fault.
-    job = forks.Job("the call", partial(_compute_expected, target, trial.case, context))
+    job = forks.Job("the call", partial(_compute_expected, trial.case, context))
     (computed,) = forks.run([job], processes=1)
     if computed.result is None:
         message = f"the call without a fault ended with status {computed.exit_code}"
@@ -122,7 +118,7 @@ def _run(target: Target, trial: Trial, limit: float, _: Path) -> list[Finding]:
     faulthandler.enable(2)
     faulthandler.dump_traceback_later(limit, exit=True, file=2)
     print(f"{trial.case}, in {context}", flush=True)
-    call = Call(trial.case, target)
+    call = Call(trial.case)
     faults = KINDS[trial.kind](call, rng)
     is_warm = rng.random() < 0.5
     findings = []
@@ -133,14 +129,14 @@ def _run(target: Target, trial: Trial, limit: float, _: Path) -> list[Finding]:
         # `forks` ends a process that prints nothing for a long time.
         print(f"{fault.place}: {finding.verdict}", flush=True)
         faulthandler.dump_traceback_later(limit, exit=True, file=2)
-        if finding.verdict in BAD and trial.kind != "argument":
+        if finding.verdict in BAD:
             break
     faulthandler.cancel_dump_traceback_later()
     return findings
 
 
-def _compute_expected(target: Target, case: str, context: str, _: Path) -> Result:
-    call = Call(case, target)
+def _compute_expected(case: str, context: str, _: Path) -> Result:
+    call = Call(case)
     return call_in_context(context, lambda: call.compute(call.create_arguments()))
 
 
@@ -157,15 +153,12 @@ def _inject(call: Call, fault: Fault, kind: str, expected: Result, *, is_warm: b
     if is_warm and (problem := _find_problem(call, expected)):
         return Finding("wrong result", kind, problem)
     arguments = call.create_arguments()
-    # The constructor of impl.distributed.DataParallel changes its module.
-    modules = call.modules(arguments) if call.case.has_faults else []
+    modules = call.modules(arguments)
     state = read_state(modules)
     resources = Resources(2 + fault.extra_threads)
 
     def find_all_changes() -> list[str]:
-        # A wrong argument may keep the tensors that it gets.
-        growth = [] if fault.arguments else resources.find_growth()
-        return [*find_changes(state, read_state(modules)), *growth]
+        return [*find_changes(state, read_state(modules)), *resources.find_growth()]
 
     finding = _call_with_fault(call, fault, kind, arguments, expected)
     if finding.verdict in BAD:
@@ -181,11 +174,9 @@ def _inject(call: Call, fault: Fault, kind: str, expected: Result, *, is_warm: b
 def _call_with_fault(
     call: Call, fault: Fault, kind: str, arguments: dict[str, Any], expected: Result
 ) -> Finding:
-    wrong = fault.arguments
     try:
         with fault:
-            # The result for a wrong argument may be any object.
-            found = call.run(arguments | wrong) if wrong else call.compute(arguments)
+            found = call.compute(arguments)
     except BaseException as error:
         verdict = "error" if fault.is_reported_by(error) else "other error"
         return Finding(verdict, kind, f"{fault.place}: {describe(error)}")
@@ -204,18 +195,36 @@ def _find_problem(call: Call, expected: Result) -> str | None:
     return None if is_right else "a call without a fault returned another result"
 
 
-def format_counts(
-    findings: Counter[tuple[str, str]], meanings: dict[str, str], bad: Sequence[str]
-) -> str:
-    """Return a line for each kind of fault and verdict, with its number and meaning.
+def report(
+    results: Iterable[tuple[object, Sequence[Finding], str]],
+    meanings: Mapping[str, str],
+    bad: Sequence[str],
+    *,
+    exitfirst: bool = False,
+) -> int:
+    """Print the bad findings of trials, and a table of all verdicts. Return 1 if one is bad.
 
     Args:
-        findings: The numbers of pairs of a kind and a verdict.
+        results: The options that repeat a trial, its findings, and a text to print after bad ones.
         meanings: Verdict -> its meaning.
         bad: The bad verdicts.
+        exitfirst: Whether to end after the first trial with a bad verdict.
     """
-    width = max((len(kind) for kind, _ in findings), default=0)
-    return "\n".join(
-        f"{count:7}  {kind:{width}}  {verdict}{' (bad)' * (verdict in bad)}: {meanings[verdict]}"
-        for (kind, verdict), count in sorted(findings.items())
-    )
+    start, counts = time.monotonic(), Counter[tuple[str, str]]()
+    with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
+        for trial, findings, text in results:
+            counts.update((finding.kind, finding.verdict) for finding in findings)
+            wrong = [finding for finding in findings if finding.verdict in bad]
+            for finding in wrong:
+                print(f"{finding.verdict} ({trial})\n  {finding.detail}", flush=True)
+            if wrong:
+                print(text, end="", flush=True)
+                if exitfirst:
+                    break
+    width = max((len(kind) for kind, _ in counts), default=0)
+    for (kind, verdict), count in sorted(counts.items()):
+        mark = " (bad)" * (verdict in bad)
+        print(f"{count:7}  {kind:{width}}  {verdict}{mark}: {meanings[verdict]}")
+    bad_count = sum(count for (_, verdict), count in counts.items() if verdict in bad)
+    print(f"{counts.total()} verdicts, {bad_count} bad, {time.monotonic() - start:.0f} s")
+    return int(bad_count > 0)

@@ -1,18 +1,20 @@
 """Try changes to impl and print those that no test detects: ``python -m impl_tests.mutation``."""
 
 import argparse
+import importlib
 import os
 import random
 import sys
 import tempfile
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
-from impl_tests.mutation import trials
+from impl_tests import forks
 from impl_tests.mutation.changes import Change, find_changes
-from impl_tests.mutation.lines import record_lines
-from impl_tests.mutation.tests import CollectedTests, call_with_tests
+from impl_tests.mutation.lines import ExecutedLines, record_lines
+from impl_tests.mutation.tests import CollectedTests, call_with_tests, import_impl_from
 
 
 def main() -> int:
@@ -46,10 +48,48 @@ def _find_detected_changes(
     """Try the selected changes and print each result; yield the changes that a test detects."""
     lines = record_lines(tests, processes=options.processes, folder=options.lines)
     print(f"{len(lines.seconds)} tests", flush=True)
-    for trial in trials.run(tests, lines, selected, processes=options.processes):
-        print(trial, flush=True)
-        if trial.killer is not None:
-            yield trial.change
+    jobs = (
+        forks.Job(change, partial(_find_killer, tests, change, order_tests(change, lines)))
+        for change in selected
+    )
+    for count, ended in enumerate(forks.run(jobs, processes=options.processes), 1):
+        change = ended.job.subject
+        killer = "a hang or a crash" if ended.result is None else ended.result["killer"]
+        verdict = "SURVIVED" if killer is None else f"detected by {killer}"
+        position = f"{count}/{len(selected)}"
+        print(f"[{position}] {change.name}  {verdict} ({ended.seconds:.1f} s)", flush=True)
+        if killer is not None:
+            yield change
+
+
+def order_tests(change: Change, lines: ExecutedLines) -> list[str]:
+    """Return the tests that may detect a change, in the order in which they should run.
+
+    The tests of the changed module come first, then the fast ones. Tests without recorded lines
+    come last: they rarely execute the line.
+    """
+    path = Path("impl_tests", change.file)
+    module = path.stem.strip("_")
+    own = str(path.with_name(f"test_{module}")), f"spec_tests/{module}/"
+
+    def order(node_id: str) -> tuple[bool, bool, float, str]:
+        is_own = node_id.startswith(own)
+        return node_id in lines.unrecorded, not is_own, lines.seconds[node_id], node_id
+
+    return sorted(lines.find_tests(change.file, change.line), key=order)
+
+
+def _find_killer(
+    tests: CollectedTests, change: Change, node_ids: Sequence[str], folder: Path
+) -> dict[str, str | None]:
+    change.write(folder)
+    import_impl_from(folder)
+    try:
+        importlib.import_module("impl")
+    except Exception as error:
+        return {"killer": f"the import of impl: {error!r}"}
+    failed = (outcome.name for outcome in tests.run(node_ids) if outcome.failed)
+    return {"killer": next(failed, None)}
 
 
 def _parse_options() -> argparse.Namespace:

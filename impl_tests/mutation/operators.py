@@ -151,28 +151,13 @@ def _drop_keyword(node: ast.AST) -> Iterator[ast.AST]:
                 yield _with(node, keywords=_without_index(node.keywords, index))
 
 
-def _drop_iterations(node: ast.AST) -> Iterator[ast.AST]:
-    if isinstance(node, ast.For):
-        yield _with(node, iter=ast.List([]))
-
-
-def _fix_condition(node: ast.AST) -> Iterator[ast.AST]:
-    """Replace a condition by True, by False, and by its opposite."""
+def _negate_condition(node: ast.AST) -> Iterator[ast.AST]:
     if isinstance(node, ast.If | ast.IfExp | ast.While):
-        yield from (_with(node, test=test) for test in _conditions_instead_of(node.test))
+        yield _with(node, test=ast.UnaryOp(ast.Not(), node.test))
     elif isinstance(node, ast.comprehension):
         for index, test in enumerate(node.ifs):
-            for new in _conditions_instead_of(test):
-                yield _with(node, ifs=[*node.ifs[:index], new, *node.ifs[index + 1 :]])
-
-
-def _conditions_instead_of(test: ast.expr) -> Iterator[ast.expr]:
-    is_negated = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-    for value in (True, False):
-        if not (isinstance(test, ast.Constant) and test.value is value):
-            yield ast.Constant(value)
-    if not _is_bool(test) and not is_negated:
-        yield ast.UnaryOp(ast.Not(), test)
+            others = _without_index(node.ifs, index)
+            yield _with(node, ifs=[ast.UnaryOp(ast.Not(), test), *others])
 
 
 def _replace_operator(node: ast.AST) -> Iterator[ast.AST]:
@@ -221,8 +206,7 @@ OPERATORS: dict[str, Callable[[ast.AST], Iterator[ast.AST]]] = {
     "drop decorator": _drop_decorator,
     "drop operand": _drop_operand,
     "drop keyword": _drop_keyword,
-    "drop iterations": _drop_iterations,
-    "fix condition": _fix_condition,
+    "negate condition": _negate_condition,
     "replace operator": _replace_operator,
     "replace constant": _replace_constant,
     "replace exception": _replace_exception,

@@ -23,9 +23,7 @@ _PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
 #: Test files that do not run impl in this process: they test changed copies of impl, read its
 #: source, or start ranks.
 _EXCLUDED = (
-    "test_distributed_page.py",
     "test_source_rules.py",
-    "test_import_order.py",
     "test_mutation.py",
     "test_process_group.py",
     "test_weekly.py",

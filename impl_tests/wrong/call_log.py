@@ -49,22 +49,10 @@ class CallLog:
         calls = [RecordedCall(test, DEVICES, frozenset()) for test in of_devices]
         return cls([*calls, *map(_parse, lines)], clauses)
 
-    def reached(self, function: str) -> set[str]:
-        """Return the clauses whose tests call a function."""
-        return {
-            name
-            for call in self._by_function[function]
-            for name in self._clauses.get(call.test, ())
-        }
-
     def tests(self, function: str, guard: frozenset[str]) -> list[str]:
         """Return the tests that call a function with all facts of a guard."""
         calls = [call for call in self._by_function[function] if guard <= call.facts]
         return list(dict.fromkeys(call.test for call in calls))
-
-    def limit(self, function: str) -> int:
-        """Return the largest number of clauses that a perturbation of a function may fail."""
-        return -(-len(self.reached(function)) // 10)
 
 
 def _parse(line: str) -> RecordedCall:

@@ -10,16 +10,13 @@ import gc
 import importlib
 import random
 import sys
-import time
-from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from impl_tests import forks
-from impl_tests.faults.trial import Finding, format_counts
+from impl_tests.faults.trial import Finding, report
 
 from .cases import Case, draw_case
 from .processes import run_case
@@ -38,7 +35,7 @@ def prepare() -> None:
 
 
 def run_cases(cases: Iterable[Case], processes: int) -> Iterator[tuple[Case, list[Finding], str]]:
-    """Run each case, ``processes`` at a time; yield its findings and printed text."""
+    """Run each case, ``processes`` at a time; yield it with its findings and printed text."""
     jobs = (forks.Job(case, partial(_run, case)) for case in cases)
     for ended in forks.run(jobs, processes=processes):
         found = ended.result or [("hang", "", "the trial did not end")]
@@ -60,21 +57,8 @@ def main() -> int:
     prepare()
     seed = random.randrange(10**9) if options.seed is None else options.seed
     print(f"seed {seed}, {options.ranks} ranks, {LIMITS}", flush=True)
-    start, missed, counts = time.monotonic(), 0, Counter[tuple[str, str]]()
     cases = [draw_case(each, options.ranks) for each in range(seed, seed + options.count)]
-    with suppress(KeyboardInterrupt):  # The table then counts the trials until the interrupt.
-        for case, findings, log in run_cases(cases, options.processes):
-            missed += all(finding.verdict == "not reached" for finding in findings)
-            counts.update((finding.kind, finding.verdict) for finding in findings)
-            if bad := [finding for finding in findings if finding.verdict in BAD_ENDS]:
-                print(f"{case}\n  repeat: --ranks {case.size} --seed {case.seed} --count 1")
-                print(*(f"  {each.verdict}: {each.detail}" for each in bad), log, sep="\n")
-                sys.stdout.flush()
-    print(format_counts(counts, ENDS, BAD_ENDS))
-    bad_ends = sum(n for (_, verdict), n in counts.items() if verdict in BAD_ENDS)
-    seconds = time.monotonic() - start
-    print(f"{len(cases)} trials, {missed} without a fault, {bad_ends} bad ranks, {seconds:.0f} s")
-    return int(bad_ends > 0)
+    return report(run_cases(cases, options.processes), ENDS, BAD_ENDS)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,10 @@ class Case:
     store: str = "file"
     is_finalized: bool = False
 
+    def __str__(self) -> str:
+        """Return the options that repeat the trial, and the case."""
+        return f"--ranks {self.size} --seed {self.seed} --count 1: {self!r}"
+
     @property
     def culprits(self) -> frozenset[int]:
         """The ranks that an error may name."""
