@@ -10,23 +10,95 @@ imports the package, as users would. So the package's subclasses of DataParallel
 impl's class.
 """
 
+import ast
 import importlib
 import json
 import os
+import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 
 import impl
 from impl_tests import cuda_stubs
 from impl_tests.aligned_copies import align_copies
-from impl_tests.consumers.results import LIBRARIES, PROGRAMS, RESULTS, run, summarize
+from impl_tests.consumers.record import Record
 from impl_tests.published import write_results
 from spec_tests import cuda_stand_ins, simulator
 
+__all__ = ["LIBRARIES", "PROGRAMS", "RESULTS", "run", "summarize"]
 
-def main(program: str, library: str) -> None:
-    """Run a program with a library; print the losses and weights as JSON."""
+_HERE = Path(__file__).parent
+#: The published results.
+RESULTS = _HERE / "results.json"
+#: Program -> name of its package on PyPI.
+PROGRAMS = {
+    "captum": "captum",
+    "deepctr": "deepctr-torch",
+    "fabric": "lightning-fabric",
+    "fastai": "fastai",
+    "gpytorch": "gpytorch",
+    "ignite": "pytorch-ignite",
+    "lpips": "lpips",
+    "poutyne": "poutyne",
+    "sync_batchnorm": "sync-batchnorm",
+    "torch_geometric": "torch-geometric",
+    "torchmeta": "torchmeta",
+    "transformers": "transformers",
+}
+#: Library -> Python module that defines its DataParallel.
+LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
+
+
+def run(program: str, library: str) -> Record:
+    """Run a program with a library in a new process; return the results.
+
+    Raises:
+        RuntimeError: The program failed.
+        TimeoutExpired: The program ran for more than 250 seconds; it takes about ten.
+    """
+    completed = subprocess.run(
+        [sys.executable, "-m", "impl_tests.consumers", program, library],
+        cwd=_HERE.parents[1],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    if completed.returncode != 0:
+        raise RuntimeError(f"{program} with {library}:\n{completed.stderr[-3000:]}")
+    return cast(Record, json.loads(completed.stdout.splitlines()[-1]))
+
+
+def summarize(program: str, runs: dict[str, Record]) -> dict[str, Any]:
+    """Return the published results of a program, from its runs with each library.
+
+    These are the package with its version, the first docstring line of the program without the
+    package's name, the first and the last loss of each run, and the largest difference between
+    two corresponding losses or weights.
+    """
+    tree = ast.parse((_HERE / "programs" / f"{program}.py").read_text())
+    first = (ast.get_docstring(tree) or "").splitlines()[0]
+    pairs = zip(*map(_numbers, runs.values()), strict=True)
+    return {
+        "package": f"{PROGRAMS[program]} {version(PROGRAMS[program])}",
+        "description": first.partition(": ")[2].rstrip(".").replace("``", "`"),
+        **{name: [run["losses"][0], run["losses"][-1]] for name, run in runs.items()},
+        # Equal numbers are left out because inf - inf is nan.
+        "largest_difference": max((abs(a - b) for a, b in pairs if a != b), default=0.0),
+    }
+
+
+def _numbers(record: Record) -> list[float]:
+    return [*record["losses"], *(x for weight in record["weights"].values() for x in weight)]
+
+
+def _train(program: str, library: str) -> None:
+    """Run a program with a library in this process; print the losses and weights as JSON."""
     os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate does not find the device sim.
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
@@ -45,8 +117,9 @@ def main(program: str, library: str) -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["--write"]:
         found = {
-            each: summarize(each, *(run(each, name) for name in LIBRARIES)) for each in PROGRAMS
+            each: summarize(each, {name: run(each, name) for name in LIBRARIES})
+            for each in PROGRAMS
         }
         write_results(RESULTS, found)
     else:
-        main(*sys.argv[1:])
+        _train(*sys.argv[1:])

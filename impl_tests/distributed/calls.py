@@ -96,18 +96,6 @@ def call_with_unused_parameters(wrap: Any, rows: list[float]) -> Any:
     return [first, [copy_to_cpu(each.grad) for each in net.parameters()]]
 
 
-def call_with_updated_buffer(wrap: Any) -> Any:
-    """Return the outputs of calls that read and change a buffer, and the weight's gradient."""
-    net = probes.RunningTotal()
-    wrapped = wrap(net)
-    outs = [wrapped(probes.make_rank_rows(4) + call) for call in range(3)]
-    net.eval()
-    with torch.no_grad():
-        outs.append(wrapped(probes.make_rank_rows(1)))
-    (outs[0] + outs[1] * outs[2]).sum().backward()
-    return [list(map(copy_to_cpu, outs)), copy_to_cpu(net.layer.weight.grad)]
-
-
 def call_with_hook(wrap: Any) -> Any:
     """Return the gradient of a parameter whose hook fails for None. Only rank 0 gets a row.
 

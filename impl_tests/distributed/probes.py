@@ -92,25 +92,6 @@ class ConditionalLayers(nn.Module):
         return (self.if_positive(y) if bool((x > 0).all()) else y), self.extra(x)
 
 
-class RunningTotal(nn.Module):
-    """Linear layer that adds to its output a buffer with two names: the sum of all inputs."""
-
-    total: Tensor
-    alias: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = make_linear()
-        self.register_buffer("total", torch.zeros((), dtype=torch.float64))
-        self.register_buffer("alias", self.total)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the layer's output plus the buffer, added once for each of its names."""
-        self.total += x.detach().sum()
-        rows: Tensor = self.layer(x)
-        return rows + self.total + self.alias
-
-
 class ActOnRanks(nn.Module):
     """Linear layer that performs an action on some ranks.
 

@@ -32,12 +32,6 @@ def test_calls_with_nested_inputs_match_one_process(pool, size, rows):
     check_same_result(pool, size, calls.call_with_nested_inputs, rows)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_ranks_without_rows_add_no_output(pool, size):
-    # Only one rank gets a row, so lists in the output have the members of that rank only.
-    check_same_result(pool, size, calls.call_with_nested_inputs, 1)
-
-
 @pytest.mark.parametrize("dim", [1, -1, 0, -2])
 def test_any_dimension_can_be_split(pool, dim):
     check_same_result(pool, 4, calls.call_with_split_dim, dim)
@@ -57,11 +51,6 @@ def test_scalar_outputs_become_a_vector(pool, size):
 @pytest.mark.parametrize("rows", [[-1.0, -1.0, -1.0], [1.0, -1.0, -1.0], [1.0, 1.0, -1.0], [2.0]])
 def test_parameters_that_no_rank_uses_keep_their_gradient(pool, rows):
     check_same_result(pool, 3, calls.call_with_unused_parameters, rows)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_call_starts_with_the_buffers_of_rank_zero(pool, size):
-    check_same_result(pool, size, calls.call_with_updated_buffer)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -58,17 +58,6 @@ def test_forwards_in_a_hold_block_share_one_set_of_replicas(topology, rows):
     assert len(created) == 2
 
 
-def test_nested_hold_blocks_share_one_set_of_replicas(topology):
-    created = []
-    module, x = wrapped(topology, created)
-    with torch.no_grad(), module.hold():
-        for _ in range(2):
-            with module.hold():
-                module(x)
-        module(x)
-    assert len(created) == 1
-
-
 def _refuse_negative(_, args):
     if bool((args[0] < 0).any()):
         raise ValueError("a negative number")
@@ -166,45 +155,51 @@ def test_a_forward_in_grad_mode_is_refused_inside_hold(topology):
     assert module(x).requires_grad
 
 
-def reorder_children(module):
-    module[1]._modules["0"] = module[1]._modules.pop("0")
+def reorder_children(net):
+    net.module[1]._modules["0"] = net.module[1]._modules.pop("0")
 
 
-def register_late(module):
-    module.register_parameter("late", nn.Parameter(module[0].bias.clone()))
+def register_late(net):
+    net.module.register_parameter("late", nn.Parameter(net.module[0].bias.clone()))
 
 
-#: For each name: a change of the module that builds new replicas. `sequences.py` has others.
+def copy_module(net):
+    net.module = copy.deepcopy(net.module)
+
+
+def reorder_devices(net):
+    net.device_ids = [net.device_ids[index] for index in (0, 2, 1)]
+
+
+def drop_device(net):
+    net.device_ids = net.device_ids[:2]
+
+
+#: For each name: a change of the wrapper that builds new replicas. `sequences.py` has others.
 CHANGES = {
-    "parameter in place": lambda module: module[0].weight.add_(1),
-    "parameter is None": lambda module: setattr(module[0], "bias", None),
+    "parameter in place": lambda net: net.module[0].weight.add_(1),
+    "parameter is None": lambda net: setattr(net.module[0], "bias", None),
     "late parameter": register_late,
-    "late buffer": lambda module: module[1].register_buffer("late", module[0].bias.clone()),
+    "late buffer": lambda net: net.module[1].register_buffer("late", net.module[0].bias.clone()),
     "order of children": reorder_children,
-    "deleted child": lambda module: module[1].__delitem__(1),
-    "attribute of a parameter": lambda module: setattr(module[0].weight, "note", "set"),
+    "deleted child": lambda net: net.module[1].__delitem__(1),
+    "attribute of a parameter": lambda net: setattr(net.module[0].weight, "note", "set"),
+    "module": copy_module,
+    "order of devices": reorder_devices,
+    "number of devices": drop_device,
 }
 
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_forward_after_a_change_builds_new_replicas(topology, change):
+    topology.require(3)
     created = []
     net, x = wrapped(topology, created)
     with torch.no_grad(), net.hold():
         net(x)
-        CHANGES[change](net.module)
+        CHANGES[change](net)
         for _ in range(2):
             checks.same(net(x), net.module(x), tolerance=checks.LAYER)
-    assert len(created) == 2
-
-
-def test_another_module_builds_new_replicas(topology):
-    created = []
-    net, x = wrapped(topology, created)
-    with torch.no_grad(), net.hold():
-        net(x)
-        net.module = copy.deepcopy(net.module)
-        checks.same(net(x), net.module(x), tolerance=checks.LAYER)
     assert len(created) == 2
 
 
@@ -228,18 +223,6 @@ def test_a_forward_after_a_change_that_replicas_see_builds_no_replicas(topology,
             checks.same(net(x), net.module(x), tolerance=checks.LAYER)
             change(net.module)
     assert len(created) == 1
-
-
-@pytest.mark.parametrize("device_ids", [[0, 1], [0, 2, 1]], ids=repr)
-def test_a_forward_on_other_devices_builds_new_replicas(topology, device_ids):
-    topology.require(3)
-    created = []
-    net, x = wrapped(topology, created)
-    with torch.no_grad(), net.hold():
-        net(x)
-        net.device_ids = [net.device_ids[index] for index in device_ids]
-        checks.same(net(x), net.module(x), tolerance=checks.LAYER)
-    assert len(created) == 2
 
 
 def test_a_renamed_member_builds_new_replicas(topology):

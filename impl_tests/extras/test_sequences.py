@@ -1,11 +1,4 @@
-"""Outputs of kept replicas are those of the changed module, or the block ends in an error.
-
-``python -m impl_tests.extras.test_sequences COUNT SEED [DEVICE]`` runs more sequences.
-"""
-
-import random
-import sys
-import time
+"""Outputs of kept replicas are those of the changed module, or the block ends in an error."""
 
 import pytest
 import torch
@@ -49,24 +42,3 @@ def test_a_hidden_change_of_no_sampled_element_is_not_seen():
     assert not torch.equal(module(x)[1], before[1])
     module.weight.data[0, 0] += 1
     torch.testing.assert_close(net(x), module(x))
-
-
-def main(count: str, seed: str, device: str = "cpu") -> None:
-    """Run ``count`` sequences, and print the number of those that ended in an error."""
-    torch.set_num_threads(1)
-    draw, errors, begin = random.Random(int(seed)), 0, time.time()
-    for number in range(int(count)):
-        mode = draw.choice(MODES)
-        sequence = draw.choices([None] * 12 + [*CHANGES], k=draw.randint(1, 8))
-        try:
-            failed = run(sequence, mode, device)
-            assert not failed or has_hidden_change(sequence)
-        except Exception:
-            print(number, mode, sequence)
-            raise
-        errors += failed
-    print(f"{count} sequences of seed {seed}: {errors} errors, {time.time() - begin:.0f} s")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

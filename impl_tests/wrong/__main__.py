@@ -10,12 +10,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from impl_tests.wrong import TABLE, Perturbation, facts, load, state
-from impl_tests.wrong.call_log import CallLog
+from impl_tests.wrong import DEVICES, TABLE, Perturbation, facts, load, state
 from impl_tests.wrong.kinds import KINDS
 from impl_tests.wrong.runs import CHAPTERS, EndedJob, Job, Step, Suite, collect
 from spec_tests.harness.conformance import clauses
 
+#: Function -> its recorded calls: the test and the facts of each.
+CallLog = dict[str, list[tuple[str, frozenset[str]]]]
 #: The number of tests whose calls one process records.
 _CHUNK = 150
 #: The largest number of clauses that a perturbation may fail.
@@ -93,7 +94,19 @@ def _record(
         for _, test, verdict in ended.verdicts:
             if verdict == "fail":
                 print(f"not judged, because it fails with wrapped functions: {test}")
-    return CallLog.read(path, suite.clauses), passed
+    return _read_log(path, suite), passed
+
+
+def _read_log(path: Path, suite: Suite) -> CallLog:
+    """Return the calls in a file that `state.record` has written, and those of `DEVICES`."""
+    log: CallLog = defaultdict(list)
+    for line in path.read_text(encoding="utf-8").splitlines():
+        test, function, found = line.split("\t")
+        log[function].append((test, frozenset(found.split())))
+    for test, (name, *_) in suite.clauses.items():
+        if name.startswith(DEVICES):
+            log[DEVICES].append((test, frozenset()))
+    return log
 
 
 def _check(suite: Suite, options: argparse.Namespace, path: Path) -> int:
@@ -131,7 +144,9 @@ def _job(
 ) -> Job:
     """Return a job with a step for each clause that the perturbation reaches, ``named`` first."""
     by_clause: dict[str, list[str]] = {name: [] for name in named}
-    for test in log.tests(perturbation.function, perturbation.guard):
+    calls = log[perturbation.function]
+    reached = dict.fromkeys(test for test, found in calls if perturbation.guard <= found)
+    for test in reached:
         if test in passed:
             for name in suite.clauses[test]:
                 by_clause.setdefault(name, []).append(test)
