@@ -26,10 +26,9 @@ def test_impl_places_replicas_and_outputs_like_torch(count):
     process = run("impl_tests.cuda_placement", count=count)
     expected, found = json.loads(process.stdout)
     assert found == expected
-    default, _, _, errors = found
+    default, *_ = found
     assert default[:3] == [list(range(count)), 0, "cuda:0"]
     assert default[-2:] == ["cuda:0", True]
-    assert set(errors) == {"no device", "no such device", "negative", "no device text"}
 
 
 def test_doctor_names_the_devices():

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 import impl
-from impl import comm, functions
+from impl import comm
 
 FOLDER = str(Path(impl.__file__).parent)
 
@@ -39,19 +39,9 @@ def list_objects():
         gc.unfreeze()
 
 
-def scatter_and_gather(devices):
-    x = torch.ones(len(devices), device=devices[0], requires_grad=True)
-    functions.Gather.apply(devices[0], 0, *functions.Scatter.apply(devices, None, 0, x))
-    return functions.Gather.apply(devices[0], 0, *[x.to(each).sum() for each in devices])
-
-
 def reduce(devices):
     lists = [[torch.ones(2, device=device), torch.ones(3, device=device)] for device in devices]
     return comm.reduce_add_coalesced(lists)
-
-
-def reduce_on_one_device(devices):
-    return reduce([devices[0], devices[0]])
 
 
 def train(devices):
@@ -60,11 +50,7 @@ def train(devices):
     return net.weight.grad
 
 
-@pytest.mark.filterwarnings("ignore:Was asked to gather")
-@pytest.mark.parametrize(
-    "call",
-    [scatter_and_gather, reduce, reduce_on_one_device, train],
-)
+@pytest.mark.parametrize("call", [reduce, train])
 def test_a_call_succeeds_while_all_objects_are_listed(call, topology):
     devices = topology.devices[:2]
     with list_objects() as listed:

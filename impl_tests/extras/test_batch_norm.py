@@ -1,7 +1,6 @@
 """impl.SyncBatchNorm: replicas compute with the statistics of the whole batch."""
 
 import copy
-import pickle
 import time
 
 import pytest
@@ -223,31 +222,12 @@ def test_conversion_keeps_the_objects_and_their_state(topology):
     checks.same([*net.state_dict()], before[2])
 
 
-def test_a_batch_norm_itself_can_be_converted():
-    layer = nn.BatchNorm2d(2, eps=0.5)
-    assert SyncBatchNorm.convert_sync_batchnorm(layer) is layer
-    assert isinstance(layer, SyncBatchNorm)
-    assert layer.eps == 0.5
-
-
 @pytest.mark.parametrize("kind", [nn.LazyBatchNorm1d, nn.SyncBatchNorm])
 def test_other_classes_are_refused_and_nothing_is_converted(kind):
     net = nn.Sequential(nn.BatchNorm1d(2), nn.Sequential(kind(*[2][: kind is nn.SyncBatchNorm])))
     with pytest.raises(TypeError, match=rf"'1\.0', a {kind.__name__}"):
         SyncBatchNorm.convert_sync_batchnorm(net)
     assert type(net[0]) is nn.BatchNorm1d
-
-
-@pytest.mark.parametrize(
-    "duplicate",
-    [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))],
-    ids=["deepcopy", "pickle"],
-)
-def test_copies_of_a_converted_module_are_converted(topology, duplicate):
-    wrapper, device = wrapped(topology, 2, nn.Sequential(nn.BatchNorm1d(3)))
-    x = torch.randn(5, 3).to(device)
-    twin = duplicate(wrapper)
-    checks.same(step(twin, x), step(wrapper, x))
 
 
 @pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
 from impl.extras import frozen
-from impl_tests.extras.frozen_layers import FrozenLayer, UnversionedSGD, addresses
+from impl_tests.extras.frozen_layers import Counting, FrozenLayer, UnversionedSGD, addresses
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment import capabilities
@@ -147,22 +147,8 @@ def test_an_unfrozen_parameter_gets_gradients(topology):
     check_outputs(wrapper, x)
 
 
-class Counting(nn.Module):
-    """A module that adds its frozen weight, and then changes it in a chunk with negative rows."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1), requires_grad=False)
-
-    def forward(self, x):
-        y = x + self.weight
-        if (x < 0).any():
-            self.weight.add_(1)
-        return y
-
-
 def test_a_parameter_is_copied_again_after_a_replica_has_changed_its_copy(topology):
-    wrapper, x = wrapped(topology, Counting())
+    wrapper, x = wrapped(topology, Counting().requires_grad_(False))
     x[-1] = -1
     for _ in range(3):
         checks.same(wrapper(x), x + 1)
@@ -298,31 +284,37 @@ def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     torch.testing.assert_close(net(x), net.module(x))
 
 
-class Sparse(nn.Module):
-    """A product with a frozen sparse matrix."""
+class Product(nn.Module):
+    """A product with a frozen matrix, or with a tensor inside of it."""
 
-    def __init__(self):
+    def __init__(self, weight, read=lambda weight: weight):
         super().__init__()
-        self.weight = nn.Parameter(torch.eye(2).to_sparse(), requires_grad=False)
+        self.weight, self.read = nn.Parameter(weight, requires_grad=False), read
 
     def forward(self, x):
-        return torch.sparse.mm(self.weight, x.mT).mT
+        return torch.mm(self.read(self.weight), x.mT).mT
 
 
-def test_sparse_parameters_are_copied_in_each_forward():
-    net = on_lanes(Sparse())
-    for _ in range(2):
-        assert_outputs_are_those_of_the_module(net)
-        net.module[0].weight.mul_(2)
+def with_inner_tensors():
+    # The version of the parameter stays the same if an inner tensor changes.
+    return Product(TwoTensor(torch.eye(2), torch.eye(2)), lambda weight: weight.a)
 
 
-def test_parameters_with_gaps_in_their_memory_are_copied_in_each_forward():
-    layer = FrozenLayer()
-    layer.weight.data = torch.ones(2, 4)[:, ::2]
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Product(torch.eye(2).to_sparse()),
+        lambda: Product(torch.ones(2, 4)[:, ::2]),
+        with_inner_tensors,
+    ],
+    ids=["sparse", "with gaps", "with inner tensors"],
+)
+def test_parameters_that_are_no_dense_memory_are_copied_in_each_forward(build):
+    layer = build()
     net = on_lanes(layer)
     for _ in range(2):
         assert_outputs_are_those_of_the_module(net)
-        layer.weight.data.add_(1)
+        layer.read(layer.weight).data.mul_(2)
 
 
 def test_a_step_without_gradients_drops_no_copies():
@@ -358,25 +350,6 @@ def test_copies_of_a_dispatch_mode_are_not_kept():
     with Doubled():
         net(X)
     assert_outputs_are_those_of_the_module(net)
-
-
-class Inner(nn.Module):
-    """A layer with a frozen weight of a class with its own operators."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(TwoTensor(torch.eye(2), torch.eye(2)), requires_grad=False)
-
-    def forward(self, x):
-        return x @ self.weight.a
-
-
-def test_parameters_with_their_own_operators_are_copied_in_each_forward():
-    layer = Inner()
-    net = on_lanes(layer)
-    for _ in range(2):
-        assert_outputs_are_those_of_the_module(net)
-        layer.weight.a.add_(1)  # The version of the parameter stays the same.
 
 
 def test_an_override_that_does_not_call_replicate_keeps_no_copies():

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
+from impl_tests.extras.frozen_layers import Counting
 from impl_tests.extras.test_frozen import Doubled
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.compile_backends import CountingBackend
@@ -19,7 +20,6 @@ from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.environment import capabilities
 from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.strategies.compiled_modules import COMPILATIONS
-from spec_tests.strategies.probe_modules import StateUpdater
 
 
 def network():
@@ -99,17 +99,6 @@ def test_a_forward_on_another_stream_has_its_own_replicas(topology):
             topology.synchronize()
             checks.same(found, module.module(x), tolerance=checks.LAYER)
     assert len(created) == 2
-
-
-@pytest.mark.parametrize("inference", [False, True], ids="inference={}".format)
-def test_each_forward_starts_with_the_buffers_of_the_module(topology, inference):
-    module, x = wrapped(topology, module=StateUpdater())
-    with torch.no_grad(), module.hold():
-        for count in (1, 2, 3):
-            with torch.inference_mode() if inference else torch.no_grad():
-                module(x)
-            assert module.module.last.item() == 0
-            assert module.module.seen.item() == pytest.approx(count * x[:2].sum().item())
 
 
 class Remembering(nn.Module):
@@ -240,20 +229,6 @@ def test_a_renamed_member_builds_new_replicas(topology):
             members["first"] = members.pop("other")
             checks.same(net(x), x + 1)
         assert len(created) == 2
-
-
-class Counting(nn.Module):
-    """A module that adds its weight, and then changes the weight of its replica."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        y = x + self.weight
-        if x.min() < 0:
-            self.weight.add_(1)
-        return y
 
 
 def test_a_copy_that_a_replica_has_changed_is_not_used_again(topology):

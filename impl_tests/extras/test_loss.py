@@ -1,7 +1,6 @@
 """impl.extras.loss: loss and gradients are those of the module and the criterion alone."""
 
 import copy
-import pickle
 from collections import UserDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -280,17 +279,6 @@ def test_means_without_a_tensor_in_the_target_count_rows_of_the_input(topology, 
     checks.same(wrapper(x, target=labels), x.mean())
 
 
-def test_gradients_of_several_batches_are_accumulated(topology):
-    net = nn.Linear(3, 1).to(topology.device(0))
-    alone = copy.deepcopy(net)
-    wrapper = impl.DataParallelWithLoss(net, nn.MSELoss(), topology.take(3))
-    for rows in (2, 5):
-        x = torch.rand(rows, 3, device=topology.device(0))
-        (wrapper(x, target=x[:, :1]) / 2).backward()
-        (functional.mse_loss(alone(x), x[:, :1]) / 2).backward()
-    checks.same(net.weight.grad, alone.weight.grad, tolerance=checks.LAYER)
-
-
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_loss_is_on_the_output_device_and_has_no_dimensions(topology, reduction):
     x = torch.rand(4, 3, device=topology.device(0))
@@ -386,18 +374,6 @@ def test_module_and_criterion_may_be_replaced():
     wrapper.module, wrapper.criterion = nn.Linear(3, 2), nn.MSELoss(reduction="sum")
     expected = wrapper.criterion(wrapper.module(x), x[:, :2])
     checks.same(wrapper(x, target=x[:, :2]), expected, tolerance=checks.LAYER)
-
-
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, lambda wrapper: pickle.loads(pickle.dumps(wrapper))]
-)
-def test_duplicates_compute_with_modules_of_their_own(duplicate):
-    x = torch.rand(5, 3)
-    wrapper = impl.DataParallelWithLoss(nn.Linear(3, 2), nn.L1Loss(), ["cpu"] * 2)
-    other = duplicate(wrapper)
-    nn.init.zeros_(wrapper.module.weight)
-    expected = functional.l1_loss(other.module(x), x[:, :2])
-    checks.same(other(x, target=x[:, :2]), expected, tolerance=checks.LAYER)
 
 
 @torch.no_grad()

@@ -62,24 +62,18 @@ def batches_of(rows, device="cpu"):
 
 @given(
     rows=st.lists(st.integers(0, 4), max_size=8),
-    devices=st.integers(1, 4),
+    devices=st.integers(1, 4) | st.sampled_from([["cpu"], ["cpu"] * 3]),
     in_flight=st.none() | st.integers(1, 9),
     in_turn=st.booleans(),
+    mode=st.sampled_from([torch.no_grad, torch.inference_mode]),
 )
-def test_outputs_are_those_of_the_module_in_order(topology, rows, devices, in_flight, in_turn):
+def test_outputs_are_those_of_the_module_in_order(
+    topology, rows, devices, in_flight, in_turn, mode
+):
     wrapper = wrapped(topology, devices, in_turn=in_turn)
-    batches = batches_of(rows, topology.device(0))
-    with torch.no_grad():
+    batches = batches_of(rows, wrapper.src_device_obj)
+    with mode():
         found = [*wrapper.map(batches, in_flight=in_flight)]
-        check_outputs(found, [wrapper.module(x) for x in batches])
-
-
-@pytest.mark.parametrize("devices", [["cpu"], ["cpu"] * 3], ids=["one", "three"])
-def test_outputs_on_the_cpu_are_those_of_the_module(topology, devices):
-    wrapper = wrapped(topology, devices)
-    batches = batches_of([3, 1, 2])
-    with torch.inference_mode():
-        found = [*wrapper.map(batches)]
         check_outputs(found, [wrapper.module(x) for x in batches])
 
 
