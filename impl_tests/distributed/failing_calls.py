@@ -126,21 +126,21 @@ def return_unpicklable(context: RankContext) -> None:
     net([probes.make_rank_rows(context.size), lambda: None])
 
 
-def kill_in_step(context: RankContext, killed_rank: int, *, in_backward: bool) -> None:
-    """Run a step that kills the process of one rank in forward or in backward."""
-    module = probes.ActOnRanks(probes.kill_process, (killed_rank,), in_backward=in_backward)
+def call_twice_after_kill(context: RankContext, killed_rank: int) -> list[str]:
+    """Kill the process of one rank in forward. Return the errors of two calls on the others."""
+    module = probes.ActOnRanks(probes.kill_process, (killed_rank,))
     net = distributed.DataParallel(module, context.group)
-    net(probes.make_rank_rows(context.size)).sum().backward()
-
-
-def call_twice_after_kill(context: RankContext, killed_rank: int) -> None:
-    """Kill the process of one rank, call twice on the others, and raise the second error."""
-    net = distributed.DataParallel(probes.make_linear(), context.group)
-    if context.rank == killed_rank:
-        probes.kill_process(killed_rank)
+    errors = []
     for _ in range(2):
         try:
             net(probes.make_rank_rows(context.size))
         except RuntimeError as error:
-            last = error
-    raise last
+            errors.append(str(error))
+    return errors
+
+
+def kill_in_backward(context: RankContext, killed_rank: int) -> None:
+    """Run a step that kills the process of one rank in backward."""
+    module = probes.ActOnRanks(probes.kill_process, (killed_rank,), in_backward=True)
+    net = distributed.DataParallel(module, context.group)
+    net(probes.make_rank_rows(context.size)).sum().backward()

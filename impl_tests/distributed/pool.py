@@ -23,9 +23,11 @@ import torch
 CALL_TIMEOUT = 90.0
 #: Seconds that a collective may take.
 COLLECTIVE_TIMEOUT = 30.0
-#: The modules with the functions that run on ranks. The ranks are forks of a process that has
-#: imported them.
-_PRELOADED = [f"impl_tests.distributed.{name}" for name in ("failing_calls", "modes", "training")]
+#: The modules with the functions that run on ranks, and the module that DistributedDataParallel
+#: imports, which takes seconds. The ranks are forks of a process that has imported them.
+_PRELOADED = ["torch._dynamo"] + [
+    f"impl_tests.distributed.{name}" for name in ("failing_calls", "modes", "training")
+]
 
 
 @dataclass(frozen=True)

@@ -112,8 +112,9 @@ def check_surrounding_code(function, arguments, topology):
 
 
 @SEVERAL_CLAUSE
-@EVERY_COMPILATION
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize(
+    ("backend", "compilation"), [("eager", "in a function"), ("aot_eager", "w.compile()")]
+)
 def test_compiled_wrapper_matches_the_uncompiled_wrapper(target, topology, compilation, backend):
     wrapper = wrapped(target, topology, 2)
     inputs = [rows(topology, count) for count in (4, 4, 5, 1)]
@@ -262,7 +263,7 @@ def test_data_parallel_on_one_device_compiles_the_module(target, topology):
 
 
 @UNTRACED_CLAUSE
-@EVERY_COMPILATION
+@pytest.mark.parametrize("compilation", ["torch.compile(w)"])
 def test_overridden_scatter_of_a_subclass_is_called(target, topology, compilation):
     class Doubling(target.data_parallel.DataParallel):
         def scatter(self, inputs, kwargs, device_ids):
@@ -276,7 +277,7 @@ def test_overridden_scatter_of_a_subclass_is_called(target, topology, compilatio
 
 
 @UNTRACED_CLAUSE
-@EVERY_COMPILATION
+@pytest.mark.parametrize("compilation", ["w.compile()", "in a function"])
 def test_scatter_set_on_an_instance_is_called(target, topology, compilation):
     wrapper = wrapped(target, topology, 1)
     x = rows(topology, 4)
@@ -311,7 +312,7 @@ def test_named_tuples_reach_the_module_on_one_device(target, topology):
 
 
 @UNTRACED_CLAUSE
-@EVERY_COMPILATION
+@pytest.mark.parametrize("compilation", ["torch.compile(w)", "w.compile()"])
 def test_output_of_one_device_is_moved_to_the_output_device(target, topology, compilation):
     wrapper = wrapped(target, topology, 1, output_device=-1)
     x = rows(topology, 4)

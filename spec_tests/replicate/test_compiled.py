@@ -17,10 +17,6 @@ from spec_tests.strategies.tensors import device_slots
 UNCHANGED_CLAUSE = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
 OUTPUTS_CLAUSE = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
 GRADIENTS_CLAUSE = clause("divergences.RE-1.gradients-of-compiled-modules")
-EVERY_COMPILATION = pytest.mark.parametrize(
-    "compilation", ["torch.compile(m)", "a compiled child"]
-)
-EVERY_BACKEND = pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 NETWORKS = st.sampled_from(
     [
         ModuleSpec((Layer("linear"), Layer("tanh"))),
@@ -38,22 +34,22 @@ LINEAR = ModuleSpec((Layer("linear"),))
 
 
 @UNCHANGED_CLAUSE
-@EVERY_COMPILATION
-@EVERY_BACKEND
+@pytest.mark.parametrize("compilation", ["torch.compile(m)", "a compiled child"])
 @FEWER_EXAMPLES
 @given(network=NETWORKS, slots=slot_lists(), detach=st.booleans())
 def test_replicate_leaves_a_compiled_module_unchanged(
-    target, topology, compilation, backend, network, slots, detach
+    target, topology, compilation, network, slots, detach
 ):
-    module = CompiledNetwork(network, compilation, backend).build(topology, slots[0])
+    module = CompiledNetwork(network, compilation, "eager").build(topology, slots[0])
     before = laws.attribute_ids(module)
     target.replicate.replicate(module, topology.take(slots), detach)
     checks.same(laws.attribute_ids(module), before, network)
 
 
 @OUTPUTS_CLAUSE
-@EVERY_COMPILATION
-@EVERY_BACKEND
+@pytest.mark.parametrize(
+    ("backend", "compilation"), [("eager", "torch.compile(m)"), ("aot_eager", "a compiled child")]
+)
 @FEWER_EXAMPLES
 @given(network=NETWORKS, slots=slot_lists(max_size=2), detach=st.booleans())
 def test_replicas_return_the_outputs_of_the_compiled_module(
@@ -65,8 +61,9 @@ def test_replicas_return_the_outputs_of_the_compiled_module(
 
 
 @GRADIENTS_CLAUSE
-@EVERY_COMPILATION
-@EVERY_BACKEND
+@pytest.mark.parametrize(
+    ("backend", "compilation"), [("aot_eager", "torch.compile(m)"), ("eager", "a compiled child")]
+)
 @FEWER_EXAMPLES
 @given(network=NETWORKS, slots=slot_lists(max_size=2))
 def test_gradients_of_replicas_are_summed_in_the_compiled_module(
@@ -87,13 +84,10 @@ def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology,
 
 
 @OUTPUTS_CLAUSE
-@EVERY_BACKEND
 @FEWER_EXAMPLES
 @given(slots=device_slots())
-def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
-    target, topology, backend, slots
-):
-    module = CompiledNetwork(LINEAR, "m.compile()", backend).build(topology, slots[0])
+def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(target, topology, slots):
+    module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = torch.zeros_like(replica[0].weight)
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
@@ -101,13 +95,10 @@ def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(
 
 
 @GRADIENTS_CLAUSE
-@EVERY_BACKEND
 @FEWER_EXAMPLES
 @given(slots=device_slots())
-def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(
-    target, topology, backend, slots
-):
-    module = CompiledNetwork(LINEAR, "m.compile()", backend).build(topology, slots[0])
+def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(target, topology, slots):
+    module = CompiledNetwork(LINEAR, "m.compile()", "aot_eager").build(topology, slots[0])
     for replica in target.replicate.replicate(module, topology.take(slots)):
         replica[0].weight = replica[0].weight * 3
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))

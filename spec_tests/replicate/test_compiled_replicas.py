@@ -25,7 +25,6 @@ BACKWARD_CLAUSE = clause("divergences.RE-1.backward-through-compiled-replicas")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf"
 )
-EVERY_COMPILATION = pytest.mark.parametrize("compilation", list(COMPILATIONS))
 
 
 @pytest.fixture(autouse=True)
@@ -59,21 +58,20 @@ def run_eagerly(function, *args):
 
 
 @ONCE_CLAUSE
-@EVERY_COMPILATION
-@pytest.mark.parametrize("devices", [2, 3, 4])
+@pytest.mark.parametrize(("compilation", "devices"), [("torch.compile(m)", 4), ("m.compile()", 2)])
 def test_code_is_compiled_once_per_device(target, topology, compilation, devices):
     backend = CountingBackend()
     parallel, rows = wrapped(
         target, topology, COMPILATIONS[compilation](Layers(), backend), devices
     )
-    for _ in range(3):
+    for _ in range(2):
         train_step(parallel, rows)
     # A device that occurs twice in the list has one compiled graph.
     checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), compilation)
 
 
 @ONCE_CLAUSE
-@EVERY_COMPILATION
+@pytest.mark.parametrize("compilation", ["a compiled child"])
 def test_training_and_evaluation_each_compile_once_per_device(target, topology, compilation):
     topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.
     backend = CountingBackend()
@@ -140,7 +138,7 @@ class Recording(nn.Module):
 
 
 @IN_TURN_CLAUSE
-@EVERY_COMPILATION
+@pytest.mark.parametrize("compilation", ["torch.compile(m)", "m.compile()"])
 def test_compiled_replicas_run_one_after_another(target, topology, compilation):
     records = []
     module = nn.Sequential(
@@ -188,9 +186,8 @@ def test_an_error_in_compiled_code_names_the_replica(target, topology):
 
 
 @IN_TURN_CLAUSE
-@EVERY_COMPILATION
-def test_replicas_are_freed_after_the_call(target, topology, compilation):
-    module = COMPILATIONS[compilation](Layers(), "eager")
+def test_replicas_are_freed_after_the_call(target, topology):
+    module = COMPILATIONS["m.compile()"](Layers(), "eager")
     placed = topology.take(2)
     rows = [torch.rand(2, 4).to(device) for device in placed]
     with disable_gc():
@@ -202,32 +199,25 @@ def test_replicas_are_freed_after_the_call(target, topology, compilation):
 
 
 @BACKWARD_CLAUSE
-@EVERY_COMPILATION
-@pytest.mark.parametrize("devices", [2, 3])
-def test_compiled_backward_runs_on_all_devices_concurrently(
-    target, topology, compilation, devices
-):
-    topology.require(distinct=devices)
+@pytest.mark.parametrize("compilation", ["m.compile()", "a compiled child"])
+def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, compilation):
+    topology.require(distinct=2)
     SETTING.set("set by the caller")
-    single_backend, backend = BarrierBackend(1), BarrierBackend(devices)
-    parallel, rows = wrapped(
-        target, topology, COMPILATIONS[compilation](Layers(), backend), devices
-    )
+    single_backend, backend = BarrierBackend(1), BarrierBackend(2)
+    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend), 2)
     train_step(COMPILATIONS[compilation](Layers(), single_backend).to(rows.device), rows)
     found = train_step(parallel, rows)
     # Before PyTorch 2.12 both lists of settings are empty.
-    checks.same(backend.settings, single_backend.settings * devices, compilation)
+    checks.same(backend.settings, single_backend.settings * 2, compilation)
     checks.same(
         found, run_eagerly(train_step, parallel, rows), compilation, tolerance=checks.LAYER
     )
 
 
 @BACKWARD_CLAUSE
-@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
-def test_graph_breaks_do_not_change_gradients(target, topology, backend):
-    parallel, rows = wrapped(
-        target, topology, COMPILATIONS["torch.compile(m)"](GraphBreaking(), backend)
-    )
+def test_graph_breaks_do_not_change_gradients(target, topology):
+    module = COMPILATIONS["torch.compile(m)"](GraphBreaking(), "aot_eager")
+    parallel, rows = wrapped(target, topology, module, 2)
     found = [train_step(parallel, rows) for _ in range(2)]
     expected = [run_eagerly(train_step, parallel, rows)] * 2
     checks.same(flatten(found), flatten(expected), tolerance=checks.LAYER)
