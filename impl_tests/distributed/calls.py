@@ -138,8 +138,21 @@ def list_reductions(wrap: Any, is_training: bool) -> list[str]:
             out = wrapped(probes.make_rank_rows(4))
         if is_training:
             out.sum().backward()
+    return [name for name in _collectives(profile) if "reduce" in name]
+
+
+def list_collectives_of_backward(wrap: Any) -> list[str]:
+    """Return the names of the collectives in a backward of a module with buffers."""
+    wrapped = wrap(nn.Sequential(probes.make_linear(), nn.BatchNorm1d(2).double()))
+    out = wrapped(probes.make_rank_rows(4))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        out.sum().backward()
+    return _collectives(profile)
+
+
+def _collectives(profile: torch.profiler.profile) -> list[str]:
     names = {event.name for event in profile.events() or []}
-    return sorted(name for name in names if name.startswith("c10d::") and "reduce" in name)
+    return sorted(name for name in names if name.startswith("c10d::"))
 
 
 def apply_dropout(wrap: Any, ranks: int) -> Any:

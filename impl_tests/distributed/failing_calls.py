@@ -87,6 +87,49 @@ def wrap_with_options(context: RankContext, **options: Any) -> None:
     distributed.DataParallel(nn.Linear(2, 2), context.group, **options)
 
 
+def report_wrong_arguments(context: RankContext) -> list[str]:
+    """Return the errors for wrong arguments, with their notes."""
+    errors = []
+
+    def report(function: Any, *args: Any, **kwargs: Any) -> None:
+        try:
+            function(*args, **kwargs)
+        except Exception as error:
+            notes = getattr(error, "__notes__", [])
+            errors.append(f"{type(error).__name__}: {error} {notes}")
+
+    layer = nn.Linear(1, 1)
+    report(distributed.DataParallel, len)
+    report(distributed.DataParallel, layer, dim=[1.0])
+    report(distributed.DataParallel, layer, source=True)
+    report(distributed.DataParallel, layer, chunk_sizes=1)
+    net = distributed.DataParallel(layer, context.group)
+    report(net.mean, [1.0])
+    report(net.mean, torch.ones(0))
+    report(net.part, torch.tensor([]).to_sparse_coo())
+    return errors
+
+
+def step_with_hook(context: RankContext, place: int) -> None:
+    """Run a step. Register a hook before the wrapper is made (0), before forward or backward."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    value: Any = net
+    steps: list[Any] = [
+        lambda module: distributed.DataParallel(module, context.group),
+        lambda wrapper: wrapper(torch.ones(2, 2)),
+        lambda output: output.sum().backward(),
+    ]
+    called: list[Any] = []
+    try:
+        for index, step in enumerate(steps):
+            if index == place:
+                net[1].bias.register_post_accumulate_grad_hook(called.append)
+            value = step(value)
+    finally:
+        assert not called
+        assert net[1].weight.grad is None
+
+
 def call_with_different_inputs(context: RankContext, different_rank: int, difference: str) -> None:
     """Call a module with inputs that differ on one rank in ``difference``."""
     x = probes.make_rank_rows(4)

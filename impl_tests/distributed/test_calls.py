@@ -74,6 +74,12 @@ def test_a_call_without_gradients_starts_no_reduction(pool, size):
     assert pool.run(size, calls.call_on_rank, calls.list_reductions, False) == [[]] * size
 
 
+def test_backward_broadcasts_no_buffers(pool):
+    """A broadcast would change buffers that the graph has saved: PyTorch 2.11 then raises."""
+    found = pool.run(2, calls.call_on_rank, calls.list_collectives_of_backward)
+    assert found == [["c10d::allreduce_"]] * 2
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_each_rank_draws_from_its_own_generator(pool, size):
     # Expected: the same layer with dropout, applied to the rows of each rank with the same seed.

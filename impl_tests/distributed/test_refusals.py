@@ -93,6 +93,27 @@ def test_wrong_options_are_refused(pool, options, text):
     check_same_error(found, "ValueError", text)
 
 
+def test_errors_name_the_argument(pool):
+    (lines,) = pool.run(1, failing_calls.report_wrong_arguments)
+    assert lines[:6] == [
+        "TypeError: module must be a Module, not builtin_function_or_method []",
+        "TypeError: dim must be an int, not list ['Argument: dim']",
+        "TypeError: source must be an int, not bool ['Argument: source']",
+        "TypeError: object of type 'int' has no len() ['Argument: chunk_sizes']",
+        "TypeError: losses must be a tensor, not list []",
+        "ValueError: all ranks have passed losses without elements to mean []",
+    ]
+    assert lines[-1].endswith("['Argument: value']")
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_hooks_that_run_before_the_sum_of_the_ranks_are_refused(pool, place):
+    """An optimizer that steps in such a hook would make the parameters of the ranks differ."""
+    found = pool.run(1, failing_calls.step_with_hook, place)
+    text = "1.bias has a hook of register_post_accumulate_grad_hook"
+    check_same_error(found, "NotImplementedError", text)
+
+
 @pytest.mark.parametrize(
     ("difference", "text"),
     [

@@ -14,7 +14,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.strategies.computed_modules import computed
 
 #: Number of training steps.
-STEPS = 30
+STEPS = 15
 #: Rows of a batch. With three or four devices the chunks have unequal sizes.
 ROWS = 50
 LEARNING_RATE = 0.05

@@ -17,7 +17,6 @@ from spec_tests.harness.compare.compile_backends import (
 )
 from spec_tests.harness.compare.training_step import flatten, train_step
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.scripts import run_without_accelerator
 
 SEVERAL_CLAUSE = clause("divergences.DP-5.several-devices")
 SURROUNDING_CLAUSE = clause("divergences.DP-5.all-else-is-compiled")
@@ -235,18 +234,12 @@ def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
 
 
 @ONE_CLAUSE
-def test_wrapper_without_accelerator_is_one_graph(target):
-    done = run_without_accelerator(
-        """
-        module = nn.Linear(2, 1)
-        wrapped = target.data_parallel.DataParallel(module)
-        compiled = torch.compile(wrapped, backend="eager", fullgraph=True)
-        x = torch.ones(3, 2)
-        print(torch.equal(compiled(x), module(x)))
-        """,
-        target,
-    )
-    assert done.stdout.splitlines() == ["True"], done.stderr
+def test_wrapper_without_devices_is_one_graph(target, topology):
+    wrapper = wrapped(target, topology, 1)
+    wrapper.device_ids = []  # As without an accelerator.
+    compiled = torch.compile(wrapper, backend="eager", fullgraph=True)
+    x = rows(topology, 3)
+    checks.same(compiled(x), wrapper.module(x), tolerance=checks.LAYER)
 
 
 @ONE_CLAUSE

@@ -19,7 +19,8 @@ from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ComplexAffine
 from spec_tests.strategies.tensors import TensorSpec
 
-ENTRY_POINTS = ["function", "class"]
+#: Numbers of devices, each with the function or the class.
+CALLS = pytest.mark.parametrize(("slots", "entry_point"), [(1, "class"), (3, "function")])
 
 
 def network(topology, *, dtype=torch.float64):
@@ -43,8 +44,7 @@ def parallel_function(target, topology, module, entry_point, slots):
 
 
 @clause("data_parallel.gradcheck")
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-@pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
+@CALLS
 def test_first_derivatives_pass_gradcheck(target, topology, entry_point, slots):
     module = network(topology)
     function = parallel_function(target, topology, module, entry_point, slots)
@@ -52,8 +52,7 @@ def test_first_derivatives_pass_gradcheck(target, topology, entry_point, slots):
 
 
 @clause("data_parallel.gradgradcheck")
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-@pytest.mark.parametrize("slots", [1, 2, 3], ids="devices={}".format)
+@CALLS
 def test_second_derivatives_pass_gradgradcheck(target, topology, entry_point, slots):
     module = network(topology)
     function = parallel_function(target, topology, module, entry_point, slots)
@@ -73,11 +72,14 @@ def test_complex_modules_stay_complex(
 
 
 @clause("data_parallel.gradient-penalty")
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
 @pytest.mark.parametrize(
     "penalty", gradient_penalty.PENALTIES, ids=lambda penalty: penalty.__name__
 )
-@given(rows=st.integers(1, 6), slots=st.integers(1, 4))
+@given(
+    rows=st.integers(1, 6),
+    slots=st.integers(1, 4),
+    entry_point=st.sampled_from(["function", "class"]),
+)
 def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
     target, topology, entry_point, penalty, rows, slots
 ):

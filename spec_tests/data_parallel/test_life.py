@@ -79,7 +79,7 @@ def tensors_of(module, kind):
 
 @clause("data_parallel.life.backward")
 def test_forward_backward_and_steps_are_those_of_a_naive_wrapper(target, topology, known_clauses):
-    live(Life, target, topology, known_clauses)
+    live(Life, target, topology, known_clauses, divisor=1)
 
 
 class Modes(Life):

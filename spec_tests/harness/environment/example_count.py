@@ -13,11 +13,11 @@ def lives(divisor: int = 1) -> settings:
     """Return the settings of a state machine: 30 lives of 12 steps; with ``fuzz``, 1,000 of 50.
 
     Args:
-        divisor: The number of lives is divided by it, if at least 10 remain.
+        divisor: The number of lives is divided by it, if at least 4 remain.
     """
     profile = settings()
     count = min(profile.max_examples * 6 // 5, 1000)
     steps = 50 if count == 1000 else 12
     return settings(
-        profile, max_examples=max(min(count, 10), count // divisor), stateful_step_count=steps
+        profile, max_examples=max(min(count, 4), count // divisor), stateful_step_count=steps
     )
