@@ -31,7 +31,7 @@ print(*sys.version_info[:2], sep=".")
 sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))
 """
 #: A program that exits with status 1 if one of its imports enables the GIL.
-CHECK_GIL = "import sys, torch, numpy, sklearn; sys.exit(sys._is_gil_enabled())"
+CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
 
 _PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 _SUITE = ("spec_tests", "--accelerator", "sim")
@@ -87,13 +87,7 @@ def create_environment(base_python: str, folder: Path) -> Path:
         subprocess.run([base_python, "-m", "venv", "--clear", folder], check=True)
         install_torch(torch, python)
         # An older release with a wheel for this Python is better than a build from source.
-        pip(
-            python,
-            "--prefer-binary",
-            "--only-binary",
-            "numpy,scikit-learn,scipy",
-            *_read_requirements(),
-        )
+        pip(python, "--prefer-binary", "--only-binary", "numpy", *_read_requirements())
         subprocess.run([python, "-c", CHECK_GIL], check=True)
         stamp.write_text(contents)
     return python

@@ -24,7 +24,7 @@ def test_a_python_with_the_gil_is_refused(tmp_path):
 IMPORTS = """
 import sys
 import impl, impl.distributed
-import hypothesis, numpy, pytest, sklearn.datasets
+import hypothesis, numpy, pytest
 from spec_tests import cuda_stand_ins, simulator
 simulator.enable(2)
 cuda_stand_ins.enable()

@@ -13,7 +13,7 @@ from pathlib import Path
 __all__ = ["EXTRA", "main", "missing", "missing_modules"]
 
 #: The modules that pip installs with ``[suite]``, and torch, which users install themselves.
-MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "sklearn")
+MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy")
 EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or newer)"
 
 #: The oldest supported release of PyTorch.

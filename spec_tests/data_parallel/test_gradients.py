@@ -20,7 +20,7 @@ from spec_tests.strategies.probe_modules import ComplexAffine
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Numbers of devices, each with the function or the class.
-CALLS = pytest.mark.parametrize(("slots", "entry_point"), [(1, "class"), (3, "function")])
+CALLS = pytest.mark.parametrize(("slots", "entry_point"), [(1, "function"), (3, "class")])
 
 
 def network(topology, *, dtype=torch.float64):

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.data_parallel.attributes import AttributesCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.calls import build
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
     DataParallelCall,
@@ -26,6 +27,27 @@ from spec_tests.strategies.tensors import TensorSpec, device_slots
 def wrapped_linear(target, topology):
     devices = topology.take([0, 0])
     return target.data_parallel.DataParallel(nn.Linear(2, 2).to(devices[0]), devices)
+
+
+@dataclass(frozen=True)
+class AttributesCall:
+    """A call that constructs a ``DataParallel`` and returns its public attributes."""
+
+    devices: object
+    output: object
+    dim: int
+
+    def inputs(self, topology):
+        devices, output = build(self.devices, topology), build(self.output, topology)
+        return {"module": nn.Tanh(), "device_ids": devices, "output_device": output}
+
+    def run(self, target, inputs):
+        wrapped = target.data_parallel.DataParallel(**inputs, dim=self.dim)
+        names = ("module", "device_ids", "output_device", "dim", "src_device_obj")
+        return {name: getattr(wrapped, name) for name in names}
+
+    def __repr__(self):
+        return f"vars(DataParallel(nn.Tanh(), {self.devices}, {self.output}, {self.dim}))"
 
 
 @clause("data_parallel.state.attributes")

@@ -1,5 +1,7 @@
 """DataParallel: the methods that forward calls."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,10 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from spec_tests.data_parallel.steps import ParameterFacts, StepsCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.calls import DeviceAt, build
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.devices import device_lists
@@ -21,6 +22,77 @@ def overridden(target, topology, count=2, **steps):
     kind = type("Overridden", (target.data_parallel.DataParallel,), steps)
     device = topology.device(0)
     return kind(nn.Linear(2, 2).to(device), [device] * count), torch.ones(4, 2, device=device)
+
+
+def without_replicas(argument):
+    """Return the copies of the parameters in place of each replica."""
+    is_list = isinstance(argument, list) and all(isinstance(each, nn.Module) for each in argument)
+    return [dict(each._former_parameters) for each in argument] if is_list else argument
+
+
+def recording_class(base, recorded):
+    """Return a subclass of ``base`` whose steps append name and arguments to ``recorded``."""
+
+    def make_step(name):
+        def method(self, *args):
+            recorded.append((name, tuple(map(without_replicas, args))))
+            return getattr(super(kind, self), name)(*args)
+
+        return method
+
+    names = ("scatter", "replicate", "parallel_apply", "gather")
+    kind = type("Recording", (base,), {name: make_step(name) for name in names})
+    return kind
+
+
+@dataclass(frozen=True)
+class StepsCall:
+    """A call of a ``DataParallel`` that returns the arguments of the four steps.
+
+    Both arguments have ``rows`` rows. One is positional, one is passed by keyword.
+    """
+
+    devices: tuple
+    rows: int
+    dim: int
+    grad: bool
+
+    def inputs(self, topology):
+        x = TensorSpec((self.rows, 2), requires_grad=True)
+        module = NewModule(nn.Bilinear, (2, 2, 1)).build(topology)
+        return {
+            "module": module.to(topology.device(self.devices[0].slot)),
+            "devices": build(list(self.devices), topology),
+            "x": x.build(topology),
+            "y": x.build(topology),
+        }
+
+    def run(self, target, inputs):
+        recorded = []
+        kind = recording_class(target.data_parallel.DataParallel, recorded)
+        wrapped = kind(inputs["module"], inputs["devices"], dim=self.dim)
+        with torch.set_grad_enabled(self.grad):
+            wrapped(inputs["x"], input2=inputs["y"])
+        return recorded
+
+    def __repr__(self):
+        mode = "" if self.grad else "  # without gradients"
+        return (
+            f"DataParallel(nn.Bilinear(2, 2, 1), {list(self.devices)}, dim={self.dim})"
+            f"(x[:{self.rows}], input2=y[:{self.rows}]){mode}"
+        )
+
+
+class ParameterFacts(nn.Module):
+    """A module that returns whether its weight is a leaf, requires grad and is no nn.Parameter."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(2))
+
+    def forward(self, x):
+        facts = [self.weight.is_leaf, self.weight.requires_grad, type(self.weight) is torch.Tensor]
+        return torch.tensor([facts], device=x.device)
 
 
 @clause("data_parallel.steps.arguments")

@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
+from torch import nn
 
 from spec_tests.functions.backward_passes import (
     backward_of_penalty,
@@ -13,30 +14,58 @@ from spec_tests.functions.backward_passes import (
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.unused_parameters import LayerUse, PartlyUsedLayers, layer_uses, rows
+from spec_tests.strategies.tensors import counting
 
+#: The replicas that use a layer: all, none, or only the second replica.
+USES = ("all", "none", "second")
+#: Draws for two or three layers the replicas that use it, and whether its weight is frozen.
+LAYERS = st.lists(st.tuples(st.sampled_from(USES), st.booleans()), min_size=2, max_size=3)
 #: A layer that both replicas use, and a layer that no replica uses.
-UNUSED = (LayerUse("all"), LayerUse("none"))
-DIFFERENTIATION = pytest.mark.parametrize("differentiate", [backward_of_sum, backward_of_penalty])
+UNUSED = [("all", False), ("none", False)]
 
 
-def _pair(topology, uses, tied):
-    device = topology.device(0)
-    return [PartlyUsedLayers(uses, tied=tied).to(device) for _ in range(2)]
+class PartlyUsedLayers(nn.Module):
+    """A module that returns ``(x + layer(x) + ...).square()`` for the layers that are used.
+
+    Weights and inputs are small whole numbers, so that all sums are exact. If it is ``tied``, the
+    first layer and its weight are registered twice.
+    """
+
+    def __init__(self, uses, tied):
+        super().__init__()
+        self.uses = [use for use, _ in uses]
+        self.layers = nn.ModuleList(nn.Linear(2, 2, bias=False) for _ in uses)
+        for index, (layer, (_, frozen)) in enumerate(zip(self.layers, uses, strict=True)):
+            nn.init.constant_(layer.weight, index + 1.0).requires_grad_(not frozen)
+        if tied:
+            self.layers.append(self.layers[0])
+            self.register_parameter("tied", self.layers[0].weight)
+
+    def forward(self, rows):
+        total = rows
+        for use, layer in zip(self.uses, self.layers, strict=False):
+            if use == "all" or (use == "second" and bool(rows.flatten()[0] > 0)):
+                total = total + layer(rows)
+        return total.square()
 
 
-@DIFFERENTIATION
+def four_rows(topology):
+    """Return rows for two replicas. Only the second chunk begins with a positive number."""
+    return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
+
+
+@pytest.mark.parametrize("differentiate", [backward_of_sum, backward_of_penalty])
 @clause("divergences.FN-1.unused-stay-without-gradient")
 @example(uses=UNUSED, tied=False)
 @example(uses=UNUSED[::-1], tied=True)
-@given(uses=layer_uses(), tied=st.booleans())
+@given(uses=LAYERS, tied=st.booleans())
 def test_gradients_of_partly_used_layers_equal_those_without_replicas(
     target, topology, uses, tied, differentiate
 ):
-    parallel, plain = _pair(topology, uses, tied)
+    parallel, plain = (PartlyUsedLayers(uses, tied).to(topology.device(0)) for _ in range(2))
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
-    differentiate(model, rows(topology))
-    differentiate(make_chunkwise(plain), rows(topology))
+    differentiate(model, four_rows(topology))
+    differentiate(make_chunkwise(plain), four_rows(topology))
     checks.same(list_gradients(parallel), list_gradients(plain), (uses, tied))
 
 
@@ -44,9 +73,8 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
 def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, create_graph):
     module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
-    outputs = target.data_parallel.DataParallel(module, topology.take(2))(rows(topology))
-    parameters = list(module.parameters())
+    outputs = target.data_parallel.DataParallel(module, topology.take(2))(four_rows(topology))
     found = torch.autograd.grad(
-        outputs.sum(), parameters, create_graph=create_graph, allow_unused=True
+        outputs.sum(), [*module.parameters()], create_graph=create_graph, allow_unused=True
     )
     assert [gradient is None for gradient in found] == [False, True]

@@ -9,94 +9,106 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import missing_texts
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensors import device_slots
-from spec_tests.strategies.uneven_chunks import (
-    FewRows,
-    UnequalChunkCounts,
-    few_rows,
-    unequal_chunk_counts,
-)
 
 FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
 UNEVEN_CLAUSE = clause("divergences.SG-2.uneven-arguments-are-refused")
 UNEVEN_KEYWORD_CLAUSE = clause("divergences.SG-3.uneven-keyword-arguments-are-refused")
 SCALARS_CLAUSE = clause("divergences.SG-4.scalars-are-copied")
 SCALAR_GRADIENTS_CLAUSE = clause("divergences.SG-4.scalar-gradients-are-summed")
+#: Draws a number of rows and of devices, with fewer chunks than devices.
+FEW_ROWS = st.sampled_from(
+    [
+        (rows, count)
+        for count in (2, 3, 4)
+        for rows in (1, 2, 3, 5, 6)
+        if len(even_chunks(rows, count)) < count
+    ]
+)
+#: Draws the rows of two arguments with different numbers of chunks, and a number of devices. No
+#: argument has one row for each device: row i may be meant for device i.
+UNEQUAL_ROWS = st.sampled_from(
+    [
+        ((first, second), count)
+        for count in (2, 3, 4)
+        for first in (1, 2, 4, 8)
+        for second in (1, 2, 3, 8)
+        if len(even_chunks(first, count)) != len(even_chunks(second, count))
+        and count not in (first, second)
+    ]
+)
+
+
+def arange(rows, topology):
+    return torch.arange(rows).to(topology.device(0))
+
+
+def check_refused(function, arguments, topology, case, *names):
+    """Fail unless the error has the names of two arguments, their rows and chunk counts."""
+    pair, devices = case
+    counts = [len(even_chunks(rows, devices)) for rows in pair]
+    texts = [*names, *map("size {} ".format, pair), *map("({} chunks)".format, counts)]
+    with pytest.raises(ValueError) as caught:
+        function(*arguments, topology.take(devices))
+    checks.same(missing_texts(caught.value, texts), [], case)
 
 
 @FOLLOW_CLAUSE
-@given(case=few_rows())
-@example(case=FewRows(1, 2))
+@given(case=FEW_ROWS)
+@example(case=(1, 2))
 def test_keyword_arguments_are_repeated_for_each_positional_chunk(target, topology, case):
-    arguments = (case.tensor(topology),), {"flag": 3}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    checks.same(kwargs, ({"flag": 3},) * case.chunk_count, case)
-    checks.same([len(args) for args in inputs], [1] * case.chunk_count, case)
+    arguments = (arange(case[0], topology),), {"flag": 3}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case[1]))
+    checks.same([*kwargs], [{"flag": 3}] * len(even_chunks(*case)), case)
+    checks.same([len(args) for args in inputs], [1] * len(kwargs), case)
 
 
 @FOLLOW_CLAUSE
-@given(case=few_rows())
-@example(case=FewRows(1, 2))
+@given(case=FEW_ROWS)
+@example(case=(1, 2))
 def test_positional_arguments_are_repeated_for_each_keyword_chunk(target, topology, case):
-    arguments = ("text", [7]), {"x": case.tensor(topology)}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    checks.same(inputs, (("text", [7]),) * case.chunk_count, case)
-    checks.same(
-        [list(replica_kwargs) for replica_kwargs in kwargs], [["x"]] * case.chunk_count, case
-    )
+    arguments = ("text", [7]), {"x": arange(case[0], topology)}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case[1]))
+    checks.same([*inputs], [("text", [7])] * len(even_chunks(*case)), case)
+    checks.same([list(each) for each in kwargs], [["x"]] * len(inputs), case)
 
 
 @FOLLOW_CLAUSE
 @pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
-@given(case=few_rows())
-@example(case=FewRows(5, 4))
+@given(case=FEW_ROWS)
+@example(case=(5, 4))
 def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
     target, topology, batch_first, case
 ):
-    row_per_device = torch.arange(case.devices).to(topology.device(0))
-    pair = case.tensor(topology), row_per_device
-    positional, keyword = pair if batch_first else reversed(pair)
-    arguments = (positional,), {"x": keyword}
-    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    rows = (
-        [replica_kwargs["x"] for replica_kwargs in kwargs]
-        if batch_first
-        else [x for (x,) in inputs]
-    )
-    checks.same(
-        [row.tolist() for row in rows], [[index] for index in range(case.chunk_count)], case
-    )
-    checks.same([len(inputs), len(kwargs)], [case.chunk_count] * 2, case)
+    pair = [arange(count, topology) for count in (case if batch_first else case[::-1])]
+    arguments = (pair[0],), {"x": pair[1]}
+    inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case[1]))
+    rows = [each["x"] for each in kwargs] if batch_first else [x for (x,) in inputs]
+    count = len(even_chunks(*case))
+    checks.same([row.tolist() for row in rows], [[index] for index in range(count)], case)
+    checks.same([len(inputs), len(kwargs)], [count] * 2, case)
 
 
 @UNEVEN_CLAUSE
-@given(case=unequal_chunk_counts())
-@example(case=UnequalChunkCounts((8, 2), 4))
+@given(case=UNEQUAL_ROWS)
+@example(case=((8, 2), 4))
 def test_arguments_with_different_chunk_counts_are_refused(target, topology, case):
-    first, second = case.tensors(topology)
+    first, second = (arange(rows, topology) for rows in case[0])
     arguments = {"x": [first], "y": (None, {"k": second})}
-    with pytest.raises(ValueError) as caught:
-        target.scatter_gather.scatter(arguments, topology.take(case.devices))
-    checks.same(
-        missing_texts(
-            caught.value, ["inputs['x'][0]", "inputs['y'][1]['k']", *case.error_texts()]
-        ),
-        [],
-    )
+    names = "inputs['x'][0]", "inputs['y'][1]['k']"
+    check_refused(target.scatter_gather.scatter, (arguments,), topology, case, *names)
 
 
 @UNEVEN_KEYWORD_CLAUSE
-@given(case=unequal_chunk_counts(), positional=st.integers(1, 4))
-@example(case=UnequalChunkCounts((8, 2), 4), positional=1)
-@example(case=UnequalChunkCounts((8, 2), 4), positional=3)
+@given(case=UNEQUAL_ROWS, positional=st.integers(1, 4))
+@example(case=((8, 2), 4), positional=1)
+@example(case=((8, 2), 4), positional=3)
 def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case, positional):
-    first, second = case.tensors(topology)
+    first, second = (arange(rows, topology) for rows in case[0])
     arguments = (first,) * positional, {"flag": 3, "y": [second]}
-    with pytest.raises(ValueError) as caught:
-        target.scatter_gather.scatter_kwargs(*arguments, topology.take(case.devices))
-    checks.same(
-        missing_texts(caught.value, ["args[0]", "kwargs['y'][0]", *case.error_texts()]), []
-    )
+    names = "args[0]", "kwargs['y'][0]"
+    check_refused(target.scatter_gather.scatter_kwargs, arguments, topology, case, *names)
 
 
 @SCALARS_CLAUSE

@@ -5,10 +5,10 @@ Calls of public functions:
 * ``calls``: what all descriptions of calls have in common
 * ``comm``, ``coalesced``: calls of the functions of ``comm``
 * ``functions``: calls of the autograd Functions
-* ``scatter_gather``, ``gather``, ``round_trips``: calls of scatter, scatter_kwargs and gather
+* ``scatter_gather``, ``gather``: calls of scatter, scatter_kwargs and gather
 * ``replicate``, ``jit_modules``: calls of replicate, also with script modules
 * ``parallel_apply``, ``failing_modules``: calls of parallel_apply without and with errors
-* ``data_parallel``, ``uneven_chunks``: calls of DataParallel, also with few or unequal chunks
+* ``data_parallel``: calls of DataParallel
 
 Tensors and other arguments:
 
@@ -30,5 +30,4 @@ Modules:
 * ``probe_modules``, ``thread_modules``: modules that show how and in which thread they were called
 * ``changed_members``: modules whose forward changes the parameters of a submodule
 * ``references``: modules that refer to their submodules, and hooks that are methods
-* ``unused_parameters``: modules with parameters that not all replicas use
 """
