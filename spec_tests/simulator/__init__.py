@@ -23,7 +23,6 @@ from torch.utils.backend_registration import (
 from . import device_module, features, native
 from .faults import FAULTS, PRIMITIVES, fault
 from .features import FEATURES, PROFILES, missing, switch_off
-from .host_order import follow_threads
 from .race_detector import Access, Race, races
 from .wait_at_exit import wait_for_autograd_threads
 
@@ -36,7 +35,6 @@ __all__ = [
     "Race",
     "enable",
     "fault",
-    "follow_threads",
     "missing",
     "races",
     "switch_off",

@@ -6,17 +6,13 @@ import torch
 
 from . import build
 
-__all__ = ["HostOrder", "RawAccess", "RawRace", "extension", "load"]
+__all__ = ["RawAccess", "RawRace", "extension", "load"]
 
 #: Operator, device, stream, thread, source location, and whether the access writes.
 RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
-#: First access, second access, whether the second frees the memory, whether only the order of the
-#: two threads is missing, device and size in bytes of the memory, and the operation that allocated
-#: the memory.
-RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, bool, int, int, RawAccess | None]
-#: A copy of the clocks of one thread, which a lock, an item of a queue, or the start or end of a
-#: thread carries to another thread.
-HostOrder: TypeAlias = object
+#: First access, second access, whether the second frees the memory, device and size in bytes of
+#: the memory, and the operation that allocated the memory.
+RawRace: TypeAlias = tuple[RawAccess, RawAccess, bool, int, int, RawAccess | None]
 
 
 class Extension(Protocol):
@@ -39,15 +35,6 @@ class Extension(Protocol):
 
     def close_races(self) -> list[RawRace]:
         """End the innermost block and return its races."""
-
-    def follow_threads(self, follow: bool) -> None:
-        """Give each host thread its own clock if ``follow`` is true; else all share one clock."""
-
-    def hand_over(self) -> HostOrder | None:
-        """Return the clocks of the current thread."""
-
-    def take_over(self, order: HostOrder | None) -> None:
-        """Join the clocks of the current thread with those of ``order``."""
 
     def set_fault(self, name: str, device: int, allocations: int = 0) -> None:
         """Enable the fault ``name``, a name of `FAULTS`; an empty name disables it.

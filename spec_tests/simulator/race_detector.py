@@ -51,8 +51,6 @@ class Race:
         first: The access that was enqueued first.
         second: The access that was enqueued second.
         is_free: Whether the second access frees the memory, which other tensors may then use.
-        between_threads: Whether the device orders the accesses, but nothing orders the threads
-            that enqueue them. Only inside `follow_threads`.
         memory: Size and device of the memory, as text.
         allocation: The operation that allocated the memory, if it ran inside the block.
     """
@@ -60,7 +58,6 @@ class Race:
     first: Access
     second: Access
     is_free: bool
-    between_threads: bool
     memory: str
     allocation: Access | None
 
@@ -68,11 +65,6 @@ class Race:
     def remedy(self) -> str:
         """The call that orders the two accesses, as text."""
         first, second = self.first.stream_name, self.second.stream_name
-        if self.between_threads:
-            return (
-                f"order {self.first.thread} and {self.second.thread}: with a lock, a queue, an "
-                "event of threading, or join"
-            )
         if self.is_free:
             return (
                 f"call tensor.record_stream({first}) before the last reference is deleted; "
@@ -89,9 +81,8 @@ class Race:
             allocation = (
                 f", allocated by {self.allocation.operator}\n    {self.allocation.location}"
             )
-        between = "race between threads" if self.between_threads else "race"
         return (
-            f"{between} on {self.memory}{allocation}\n"
+            f"race on {self.memory}{allocation}\n"
             f"  first   {self.first}\n"
             f"  second  {self.second}\n"
             f"  remedy  {self.remedy}"
@@ -124,13 +115,12 @@ def races(*, late_copies: int | None = None) -> Iterator[list[Race]]:
 
 
 def _make_race(raw_race: native.RawRace) -> Race:
-    first, second, is_free, between_threads, device, nbytes, allocation = raw_race
+    first, second, is_free, device, nbytes, allocation = raw_race
     memory = f"sim:{device}" if device >= 0 else "the host (pinned)"
     return Race(
         Access(*first),
         Access(*second),
         is_free,
-        between_threads,
         f"{nbytes} bytes of {memory}",
         Access(*allocation) if allocation is not None else None,
     )

@@ -32,7 +32,6 @@ from spec_tests.harness.pytest_plugin.options import (
     imported_plugins,
     target_of,
 )
-from spec_tests.harness.pytest_plugin.race_check import follow_threads
 from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
@@ -98,9 +97,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
     delayed_inputs.set_delay(config.getoption("--late"))
-    if config.getoption("--thread-races"):
-        topology_of(config)  # enables the simulator
-        follow_threads(config)
     if hasattr(config, "workerinput"):
         # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -108,11 +108,6 @@ def add_race_options(parser: pytest.Parser) -> None:
         help="do not fail tests with races",
     )
     group.addoption(
-        "--thread-races",
-        action="store_true",
-        help="also fail tests in which two threads use one tensor without order; sim only",
-    )
-    group.addoption(
         "--late-copies",
         default=None,
         type=int,

@@ -1,34 +1,17 @@
 """Runs the simulator's race detector around every test: a race fails the test.
 
-``--thread-races`` also finds threads that use one tensor without order. ``--late-copies`` delays
-copies until the host or another stream waits for them.
+``--late-copies`` delays copies until the host or another stream waits for them.
 """
 
 from collections.abc import Generator, Sequence
-from contextlib import ExitStack
 
 import pytest
 import torch
 
 from spec_tests import simulator
 
-__all__ = ["follow_threads", "pytest_runtest_call"]
-
 #: The largest number of races that a failure message shows.
 _MAX_RACES = 5
-
-
-def follow_threads(config: pytest.Config) -> None:
-    """Find races between threads until the end of the run. Call it before the target is imported.
-
-    Raises:
-        pytest.UsageError: The accelerator is not the simulator.
-    """
-    if not _is_simulated():
-        raise pytest.UsageError("--thread-races: only the simulated accelerator detects races")
-    stack = ExitStack()
-    stack.enter_context(simulator.follow_threads())
-    config.add_cleanup(stack.close)
 
 
 @pytest.hookimpl(wrapper=True)

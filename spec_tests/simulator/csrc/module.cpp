@@ -24,7 +24,7 @@ py::list close_races() {
   for (const Race& race : sim::races::close()) {
     races.append(py::make_tuple(
         to_python(race.first, race.first_writes), to_python(race.second, race.second_writes),
-        race.is_free, race.between_threads, static_cast<int>(race.device), race.nbytes,
+        race.is_free, static_cast<int>(race.device), race.nbytes,
         race.allocated_by ? py::object(to_python(*race.allocated_by, true)) : py::none()));
   }
   return races;
@@ -42,10 +42,6 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m, py::mod_gil_not_used()) {
   m.def("in_bad_fork", &sim::in_bad_fork);
   m.def("open_races", &sim::races::open, py::arg("late_copies"));
   m.def("close_races", &close_races);
-  py::class_<sim::races::HostOrder, std::shared_ptr<sim::races::HostOrder>>(m, "HostOrder");
-  m.def("follow_threads", &sim::races::follow_threads);
-  m.def("hand_over", &sim::races::hand_over);
-  m.def("take_over", &sim::races::take_over);
   m.def(
       "set_fault", &sim::faults::set, py::arg("name"), py::arg("device"),
       py::arg("allocations") = 0);

@@ -7,13 +7,10 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseCsrTensorUtils.h>
 #include <ATen/SparseTensorImpl.h>
-#include <ATen/ThreadLocalPythonObjects.h>
-#include <torch/csrc/PyInterpreter.h>
 
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <unordered_map>
 
 namespace sim::races {
 namespace {
@@ -27,28 +24,16 @@ struct Stream {
   c10::DeviceIndex device;
   c10::StreamId id;
   Clock clock;
-  uint32_t thread = 0;  // the thread whose clock was merged last
-  uint64_t wait_count = 0;  // at that time
+  uint64_t wait_count = 0;  // when the clock of the host was merged last
 };
-
-struct Thread {
-  Clock waited;  // the steps of streams for which the thread has waited
-  Clock threads;  // for every thread: the time up to which it is ordered before; its own time
-};
-
-// The first entry of `threads`. It stands for all threads whose order is not known: for each thread
-// if all share one clock, else for those that Python's `threading` has not started.
-constexpr uint32_t kUnknownThread = 0;
 
 // The mutex guards all variables below, which are never destroyed, because threads may outlive this
 // library. Never free device memory while the mutex is held: the free acquires the mutex again.
 auto& mutex = *new std::mutex;
 auto& streams = *new std::vector<Stream>;
 auto& stream_indices = *new std::map<std::pair<c10::DeviceIndex, c10::StreamId>, uint32_t>;
-auto& threads = *new std::vector<Thread>;
-auto& thread_indices = *new std::unordered_map<long, uint32_t>;  // by number of the thread
+auto& host_clock = *new Clock;  // the steps for which some thread has waited
 uint64_t wait_count = 0;
-bool is_following = false;
 // The number of outermost blocks so far. Work before the current outermost block counts as
 // finished, so accesses of earlier generations are ignored.
 uint64_t generation = 0;
@@ -69,57 +54,8 @@ void join(Clock& clock, const Clock& other) {
   }
 }
 
-Time time_in(const Clock& clock, uint32_t index) {
-  return index < clock.size() ? clock[index] : 0;
-}
-
 bool is_ordered_before(const Access& access, const Clock& clock) {
-  return time_in(clock, access.stream) >= access.time;
-}
-
-// The functions of autograd lock what they accumulate into, so their order is no race.
-bool is_backward(const Access& access) {
-  const auto& location = access.operation->location;
-  return location.code == nullptr && !location.node.empty();
-}
-
-bool is_in_host_order(const Access& first, const Access& second) {
-  return first.thread == kUnknownThread || second.thread == kUnknownThread ||
-      first.thread == second.thread ||
-      time_in(threads[second.thread].threads, first.thread) >= first.thread_time ||
-      (is_backward(first) && is_backward(second));
-}
-
-// The index of the thread. PyTorch passes the number of a thread to the threads of autograd.
-uint32_t current_thread() {
-  static const auto& key = *new std::string("sim.thread");
-  uint32_t index = kUnknownThread;
-  if (is_following && at::impl::ThreadLocalPythonObjects::contains(key)) {
-    const auto number =
-        PyLong_AsLong(at::impl::ThreadLocalPythonObjects::get(key)->ptr(getPyInterpreter()));
-    index = thread_indices.try_emplace(number, thread_indices.size() + 1).first->second;
-  }
-  while (threads.size() <= index) {
-    threads.emplace_back();
-    threads.back().threads.resize(threads.size());
-    threads.back().threads.back() = 1;
-  }
-  return index;
-}
-
-// The steps for which the thread has waited. A wait of an unknown thread counts for all threads, and
-// each wait counts for an unknown thread.
-Clock waited_by(uint32_t thread) {
-  if (thread == kUnknownThread) {
-    Clock clock;
-    for (const auto& each : threads) {
-      join(clock, each.waited);
-    }
-    return clock;
-  }
-  Clock clock = threads[thread].waited;
-  join(clock, threads[kUnknownThread].waited);
-  return clock;
+  return access.stream < clock.size() && clock[access.stream] >= access.time;
 }
 
 uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
@@ -132,14 +68,12 @@ uint32_t index_of_stream(c10::DeviceIndex device, c10::StreamId id) {
   return entry->second;
 }
 
-// Merges the thread's clock into the stream's clock, before new work is enqueued. Returns the
+// Merges the clock of the host into the stream's clock, before new work is enqueued. Returns the
 // stream.
 Stream& sync_with_host(uint32_t index) {
   auto& stream = streams[index];
-  const auto thread = current_thread();
-  if (stream.thread != thread || stream.wait_count != wait_count) {
-    join(stream.clock, waited_by(thread));
-    stream.thread = thread;
+  if (stream.wait_count != wait_count) {
+    join(stream.clock, host_clock);
     stream.wait_count = wait_count;
   }
   return stream;
@@ -150,7 +84,7 @@ Stream& sync_with_host(const c10::Stream& stream) {
 }
 
 void join_host_clock(const Clock& clock) {
-  join(threads[current_thread()].waited, clock);
+  join(host_clock, clock);
   ++wait_count;
 }
 
@@ -161,7 +95,7 @@ void run_copies_for_host() {
   Clock clock;
   {
     const Lock lock(mutex);
-    clock = waited_by(current_thread());
+    clock = host_clock;
   }
   deferred_copies::run_ordered_before(clock);
 }
@@ -173,7 +107,7 @@ bool is_same_operation(const Operation& a, const Operation& b) {
 
 void add_race(
     const AllocationState& allocation, const Access& first, const Operation& second, bool writes,
-    bool is_free, bool between_threads = false) {
+    bool is_free) {
   if (blocks.empty()) {
     return;
   }
@@ -183,8 +117,8 @@ void add_race(
         is_same_operation(race.second, second);
   });
   if (!is_known && races.size() < kMaxRaces) {
-    races.push_back({*first.operation, second, first.is_write, writes, is_free, between_threads,
-                     allocation.device, allocation.nbytes, allocation.allocated_by});
+    races.push_back({*first.operation, second, first.is_write, writes, is_free, allocation.device,
+                     allocation.nbytes, allocation.allocated_by});
   }
 }
 
@@ -235,11 +169,10 @@ void add_access(AllocationState& allocation, Access access) {
     const auto& other = accesses[i];
     bool is_redundant = false;
     if (other.bytes.begin < access.bytes.end && access.bytes.begin < other.bytes.end) {
-      const bool on_device = other.stream == access.stream || is_ordered_before(other, clock);
-      if (on_device && is_in_host_order(other, access)) {
+      if (other.stream == access.stream || is_ordered_before(other, clock)) {
         is_redundant = supersedes(access, other) && remove_bytes(accesses, i, access.bytes);
       } else if ((other.is_write || access.is_write) && overlap(other.bytes, access.bytes)) {
-        add_race(allocation, other, *access.operation, access.is_write, false, on_device);
+        add_race(allocation, other, *access.operation, access.is_write, false);
       }
     }
     if (!is_redundant) {
@@ -254,14 +187,6 @@ void add_access(AllocationState& allocation, Access access) {
   if (accesses.size() > kMaxAccesses) {
     accesses.erase(accesses.begin());
   }
-}
-
-Access make_access(
-    ByteRange bytes, uint32_t stream, Time time, bool is_write,
-    std::shared_ptr<const Operation> operation) {
-  const auto thread = current_thread();
-  const auto thread_time = threads[thread].threads[thread];
-  return {std::move(bytes), stream, time, thread, thread_time, is_write, std::move(operation)};
 }
 
 std::shared_ptr<const Operation> make_operation(
@@ -298,8 +223,7 @@ void open(std::optional<uint64_t> late_copies) {
     ++generation;
     streams.clear();
     stream_indices.clear();
-    threads.clear();
-    thread_indices.clear();
+    host_clock.clear();
   }
   blocks.push_back({{}, late_copies});
   on = true;
@@ -313,38 +237,6 @@ std::vector<Race> close() {
   on = !blocks.empty();
   deferred_copies::set_seed(blocks.empty() ? std::nullopt : blocks.back().late_copies);
   return races;
-}
-
-void follow_threads(bool follow) {
-  const Lock lock(mutex);
-  is_following = follow;
-}
-
-std::shared_ptr<HostOrder> hand_over() {
-  if (!is_on()) {
-    return nullptr;
-  }
-  const Lock lock(mutex);
-  if (!is_following) {
-    return nullptr;
-  }
-  const auto index = current_thread();
-  auto& thread = threads[index];
-  auto order =
-      std::make_shared<HostOrder>(HostOrder{generation, thread.waited, thread.threads});
-  ++thread.threads[index];
-  return order;
-}
-
-void take_over(const std::shared_ptr<HostOrder>& order) {
-  if (!order || !is_on()) {
-    return;
-  }
-  const Lock lock(mutex);
-  if (is_following && order->generation == generation) {
-    join_host_clock(order->waited);
-    join(threads[current_thread()].threads, order->threads);
-  }
 }
 
 Step::Step(const char* op, c10::DeviceIndex device) {
@@ -396,7 +288,7 @@ void Step::record_memory(const at::Tensor& tensor, bool is_write) {
   auto bytes = bytes_of(tensor);
   const Lock lock(mutex);
   if (bytes.begin < bytes.end && is_current()) {
-    add_access(*allocation, make_access(std::move(bytes), stream_, time_, is_write, operation_));
+    add_access(*allocation, {std::move(bytes), stream_, time_, is_write, operation_});
   }
 }
 
@@ -488,8 +380,7 @@ void record_allocation(const c10::Storage& storage, const char* op) {
     if (time > 0 && allocation->nbytes > 0) {
       add_access(
           *allocation,
-          make_access(
-              {0, allocation->nbytes, nullptr}, index, time, true, allocation->allocated_by));
+          {{0, allocation->nbytes, nullptr}, index, time, true, allocation->allocated_by});
     }
   }
 }
@@ -504,10 +395,8 @@ bool record_free(AllocationState& allocation) {
     if (allocation.generation != generation) {
       return false;
     }
-    // The last reference may be deleted by another thread than the one that has waited. Reference
-    // counts order the two, so each wait counts.
     auto clock = streams[index_of_stream(allocation.device, allocation.stream)].clock;
-    join(clock, waited_by(kUnknownThread));
+    join(clock, host_clock);
     std::copy_if(
         allocation.accesses.begin(), allocation.accesses.end(), std::back_inserter(unsafe),
         [&](const Access& access) { return !is_safe_to_free(allocation, access, clock); });
@@ -535,8 +424,7 @@ void record_read(AllocationState& allocation, const char* op) {
     const auto index = index_of_stream(allocation.device, id);
     const auto time = tick(index);
     add_access(
-        allocation,
-        make_access({0, allocation.nbytes, nullptr}, index, time, false, std::move(reader)));
+        allocation, {{0, allocation.nbytes, nullptr}, index, time, false, std::move(reader)});
     clock = streams[index].clock;
   }
   deferred_copies::run_ordered_before(clock);

@@ -5,12 +5,6 @@
 // All host threads share one clock. It has the steps for which some thread has waited. Two accesses
 // to one byte, one of them a write, race if neither is ordered before the other.
 //
-// After `follow_threads(true)` each host thread has its own clock. Locks, queues, and the starts and
-// ends of threads carry a clock from one thread to another. Two accesses of two threads then also
-// race if neither thread is ordered before the other, because chance decides which access reaches a
-// stream first. The threads of autograd use the clock of the thread that called backward. Threads
-// that C++ code starts race with no other thread.
-//
 // Accesses are recorded only inside a `simulator.races` block.
 
 #pragma once
@@ -67,18 +61,8 @@ struct Access {
   ByteRange bytes;
   uint32_t stream;  // index in the table of streams
   Time time;
-  uint32_t thread;  // index in the table of threads
-  Time thread_time;
   bool is_write;
   std::shared_ptr<const Operation> operation;
-};
-
-// A copy of the clocks of one thread, which a lock, an item of a queue, or the start or end of a
-// thread carries to another thread.
-struct HostOrder {
-  uint64_t generation;
-  Clock waited;  // the steps of streams for which the thread has waited
-  Clock threads;  // for every thread: the time up to which it is ordered before
 };
 
 // The recorded accesses to one allocation. The allocator stores it beside the memory.
@@ -95,7 +79,6 @@ struct AllocationState {
 struct Race {
   Operation first, second;
   bool first_writes, second_writes, is_free;
-  bool between_threads;  // only the order of the two threads is missing
   c10::DeviceIndex device;  // the device of the memory
   size_t nbytes;
   std::shared_ptr<const Operation> allocated_by;
@@ -110,14 +93,6 @@ inline bool is_on() noexcept {
 // `late_copies` is the seed that chooses the deferred copies. Without a seed, no copy is deferred.
 void open(std::optional<uint64_t> late_copies);
 std::vector<Race> close();
-
-// Gives each host thread its own clock if `follow` is true; else all host threads share one clock.
-void follow_threads(bool follow);
-// Returns the clocks of the current thread; null outside of a block, and if all threads share one
-// clock.
-std::shared_ptr<HostOrder> hand_over();
-// Joins the clocks of the current thread with those of `order`, which may be null.
-void take_over(const std::shared_ptr<HostOrder>& order);
 
 // One operator on the current stream of one device.
 class Step {

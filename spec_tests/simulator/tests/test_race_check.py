@@ -16,13 +16,9 @@ USER_HOME = Path.home()
 
 CONFTEST = """
 from spec_tests import simulator
-from spec_tests.harness.pytest_plugin.race_check import follow_threads, pytest_runtest_call
+from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call
 pytest_plugins = ["spec_tests.harness.pytest_plugin.options"]
 simulator.enable(4)
-
-def pytest_configure(config):
-    if config.getoption("--thread-races"):
-        follow_threads(config)
 """
 TEST = """
 import torch
@@ -45,18 +41,6 @@ def test_it():
     with simulator.races() as found:
         x + 1
     assert found == []
-"""
-THREADS = """
-import threading
-import torch
-
-def test_it():
-    x = torch.zeros(4, device="sim:0")
-    threads = [threading.Thread(target=x.add_, args=[1]) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 """
 
 
@@ -90,14 +74,6 @@ def test_race_fails_test_and_is_reported(run):
 
 def test_no_races_option_lets_a_test_with_a_race_pass(run):
     run("--no-races").assert_outcomes(passed=1)
-
-
-def test_thread_races_option_fails_a_test_of_unordered_threads(run, pytester):
-    pytester.makepyfile(THREADS)
-    run().assert_outcomes(passed=1)
-    result = run("--thread-races")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines("race between threads on 16 bytes of sim:0*")
 
 
 def test_late_copies_option_makes_an_unordered_read_return_nan(run, pytester):
