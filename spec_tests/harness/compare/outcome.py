@@ -13,7 +13,6 @@ from torch import Tensor
 from spec_tests import cuda_stand_ins
 from spec_tests.harness.compare import surroundings
 from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.concurrency import delayed_inputs
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
@@ -78,7 +77,6 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
     inputs = call.inputs(topology)
     seed_generators()
     with (
-        delayed_inputs.delayed(inputs, topology),
         _current_device(getattr(call, "current", None), topology),
         warnings.catch_warnings(record=True) as caught,
     ):

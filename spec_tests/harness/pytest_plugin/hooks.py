@@ -13,7 +13,6 @@ from hypothesis.internal.conjecture import engine
 from spec_tests import cuda_stand_ins
 from spec_tests.harness import input_files
 from spec_tests.harness.compare import early_reads
-from spec_tests.harness.concurrency import delayed_inputs
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import NOT_COMPARED
 from spec_tests.harness.environment import (
@@ -90,13 +89,12 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Configure warnings, the marker ``clause``, the delay of inputs and the `VerdictLog`."""
+    """Configure warnings, the marker ``clause`` and the `VerdictLog`."""
     # The filters of the user come later in the list and override these.
     config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
-    delayed_inputs.set_delay(config.getoption("--late"))
     if hasattr(config, "workerinput"):
         # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

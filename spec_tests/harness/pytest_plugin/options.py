@@ -178,7 +178,7 @@ def add_target_options(parser: pytest.Parser) -> None:
 
 
 def add_suite_options(parser: pytest.Parser) -> None:
-    """Add the options that select clauses, write or resume verdicts, and delay inputs."""
+    """Add the options that select clauses, and write or resume verdicts."""
     group = parser.getgroup("conformance")
     group.addoption(
         "--clause",
@@ -200,14 +200,6 @@ def add_suite_options(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write the verdict of each test to this file when the test ends, one JSON object a "
         "line",
-    )
-    group.addoption(
-        "--late",
-        default=0.0,
-        type=float,
-        metavar="MS",
-        help="delay the inputs of every compared call on the devices by MS milliseconds, and make "
-        "new streams current",
     )
     group.addoption(
         "--resume",

@@ -72,13 +72,11 @@ def command(config: pytest.Config) -> str:
 
 def options(config: pytest.Config) -> list[str]:
     """Return the options of pytest that run a test with the target and the devices of this run."""
-    late = _given(config, "fault", "late-copies")
-    late += [f"--late={config.getoption('--late')}"] if config.getoption("--late") else []
     return [
         f"--target={target_of(config)}",
         *_target_options(config),
         *_device_options(config),
-        *late,
+        *_given(config, "fault", "late-copies"),
     ]
 
 

@@ -143,13 +143,6 @@ def test_the_first_files_of_all_folders_run_before_the_second_files():
     assert order == ["a/1.py", "a/1.py", "b/1.py", "a/2.py", "b/2.py", "cpp_front_end/1.py"]
 
 
-def test_late_option_sets_the_delay_in_milliseconds(run_suite):
-    body = "from spec_tests.harness.concurrency import delayed_inputs\n"
-    body += TWO_TESTS.format(one="delayed_inputs._milliseconds == 2.5", two="pass")
-    run_suite(body, "--late=2.5").assert_outcomes(passed=2)
-    run_suite(body).assert_outcomes(passed=1, failed=1)
-
-
 def test_extra_suite_has_the_packages_of_the_test_environment():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     extra = project["project"]["optional-dependencies"]["suite"]
