@@ -44,18 +44,6 @@ def test_published_benchmarks_have_one_row_each_and_no_samples(save_run, reports
     assert run["benchmarks"][0]["stats"] == {"q1": 2.0, "median": 2.0, "q3": 2.0, "rounds": 3}
 
 
-@pytest.mark.parametrize(
-    ("runs_left", "error_text"), [(0, "there is no run 0"), (1, "there is no run 1")]
-)
-def test_published_row_of_a_missing_run_is_refused(save_run, reports, runs_left, error_text):
-    paths = [save_run(f"{name}.json", make_benchmark_run()) for name in "ab"]
-    path = publish(paths, folder=reports)
-    document = json.loads(path.read_text())
-    path.write_text(json.dumps({**document, "runs": document["runs"][:runs_left]}))
-    with pytest.raises(ValueError, match=error_text):
-        benchmark_files.read(path)
-
-
 def test_page_has_date_machine_versions_and_milliseconds(save_run, reports):
     publish([save_run("a.json", make_benchmark_run())], "it", "sim", folder=reports)
     text = page_of(reports)
@@ -125,30 +113,6 @@ def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_
     assert named == reports / "results" / "it" / "torch-2.12.0_h-200.json"
     bench = publish([save_run("a.json", make_benchmark_run())], folder=reports)
     assert bench == reports / "benchmarks" / "impl" / "torch-2_sim.json"
-
-
-@pytest.mark.parametrize(
-    ("place", "value"),
-    [
-        (("datetime",), 20260102),
-        (("benchmarks", 0, "group"), "g" * 30_000_000),
-        (("benchmarks", 1, "stats", "median"), 1e308),
-        (("commit_info",), {}),
-    ],
-    ids=["date", "long", "huge", "commit"],
-)
-def test_run_with_a_wrong_value_is_not_published(save_run, reports, place, value):
-    run = make_benchmark_run()
-    inner = run
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = value
-    path = save_run("a.json", run)
-    with pytest.raises(ValueError, match=r"a\.json") as caught:
-        publish([path], folder=reports)
-    path.unlink()
-    assert len(str(caught.value)) < len(str(path)) + 300
-    assert not reports.exists()
 
 
 def test_runs_with_different_rows_are_not_published_together(save_run, reports):

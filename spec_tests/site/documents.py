@@ -2,12 +2,9 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from spec_tests.harness import input_files
-
-__all__ = ["dump", "dump_entries", "read"]
+__all__ = ["dump", "dump_entries"]
 
 
 def dump(document: Mapping[str, Any]) -> str:
@@ -24,14 +21,3 @@ def dump_entries(value: Any) -> str:
         lines = list(map(json.dumps, value))
     start, end = "{}" if isinstance(value, dict) else "[]"
     return f"{start}\n" + ",\n".join(lines) + f"\n{end}" if lines else start + end
-
-
-def read(path: Path, shape: Any) -> Any:
-    """Return the value of a JSON file.
-
-    Raises:
-        input_files.RefusedError: The file cannot be read, is not JSON, or has another shape.
-    """
-    document = input_files.parse_json(input_files.read_text(path), str(path))
-    input_files.check(document, shape, path)
-    return document

@@ -11,8 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (
     ("simulator",),
     ("cuda_stand_ins",),
-    ("harness.traverse", "harness.shapes", "harness.expressions"),
-    ("harness.input_files",),
+    ("harness.traverse", "harness.input_files", "harness.expressions"),
     ("harness.environment",),
     ("harness.concurrency",),
     ("harness.compare",),

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness import input_files
 from spec_tests.harness.conformance import causes
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.environment.target import missing_name
@@ -67,7 +66,7 @@ def _is_defined(test: str, root: Path) -> bool:
 
 def _absent(record_id: str, test: str) -> pytest.UsageError:
     text = f"divergence {record_id} names a test that does not exist: {test}"
-    return pytest.UsageError(input_files.shorten(text))
+    return pytest.UsageError(text)
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

@@ -103,8 +103,7 @@ class Divergence:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            kind = input_files.shorten(self.kind)
-            raise ValueError(f"kind {kind!r} is none of {KINDS}")
+            raise ValueError(f"kind {self.kind!r} is none of {KINDS}")
         if not self.clauses:
             raise ValueError("there are no clauses")
         if not self.failures and not self.differences:

@@ -32,7 +32,6 @@ import pytest
 
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses, declared_lacks
-from spec_tests.harness.shapes import Line, Number
 
 #: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
@@ -47,15 +46,18 @@ DECLARED, NOT_COMPARED = declared_lacks.LACKS_ENTRY, "not-compared"
 INTERRUPTED = {"interrupted": True}
 _OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", JUDGED_BY, DECLARED)
 #: The shape of the line of a test.
-_TEST = {"test": str, "verdict": str, **{f"{key}?": str for key in (*_OPTIONAL, NOT_COMPARED)}}
+_TEST = {
+    "test": str,
+    "verdict": VERDICTS,
+    **{f"{key}?": str for key in (*_OPTIONAL, NOT_COMPARED)},
+}
 #: The shape of the line of a program.
 _PROGRAM = {"cause": str, "program": str}
 #: The shape of the metadata of a run. Other fields are not checked.
 HEADER = {
-    "format": Number(1, 1),
-    **dict.fromkeys(("target", "torch", "accelerator", "command"), Line(1000)),
-    "date": Line(100),
-    **dict.fromkeys(("version?", "python?", "suite?", "profile?"), Line(1000)),
+    "format": 1,
+    **dict.fromkeys(("target", "torch", "accelerator", "command", "date"), str),
+    **dict.fromkeys(("version?", "python?", "suite?", "profile?"), str),
     "clauses?": [str],
 }
 #: Length in characters to which a text in a file of verdicts is cut.
@@ -172,8 +174,6 @@ def _parse_line(text: str, source: str) -> dict[str, Any]:
         input_files.check(line, _PROGRAM, source)
     elif "run" not in line and line != INTERRUPTED:
         input_files.check(line, _TEST, source)
-        if line["verdict"] not in VERDICTS:
-            raise input_files.refuse(source, f"{line['verdict']!r} is not a verdict")
         if not clauses.is_id(line.get("clause", "a.b")):
             raise input_files.refuse(source, f"{line['clause']!r} is not the id of a clause")
     return line

@@ -39,14 +39,12 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     for name, place in found.items():
         if name.partition(".")[0] not in parts:
             fault = f"unknown part; the parts are {', '.join(parts)}"
-            raise input_files.refuse(f"--target-map {input_files.shorten(name)}", fault)
+            raise input_files.refuse(f"--target-map {name}", fault)
         try:
             resolve(place)
         # The name of a relative module, such as ".comm", raises TypeError.
         except (ImportError, AttributeError, ValueError, TypeError) as error:
-            raise input_files.refuse(
-                f"--target-map {input_files.shorten(f'{name}={place}')}", error
-            ) from None
+            raise input_files.refuse(f"--target-map {name}={place}", error) from None
     return found
 
 
