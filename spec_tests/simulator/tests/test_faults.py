@@ -18,12 +18,6 @@ def test_no_memory_fault_affects_only_its_device():
             torch.ones(3, device="sim:0").to("sim:1")
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.complex64, torch.int64])
-def test_dirty_memory_fault_fills_new_memory(dtype):
-    with simulator.fault("dirty-memory"):
-        assert torch.empty(64, dtype=dtype, device="sim:0").cpu().ne(0).all()
-
-
 def test_only_the_innermost_fault_is_active():
     with simulator.fault("no-memory", device=1):
         with simulator.fault("no-memory", device=2):

@@ -3,14 +3,12 @@
 The operator sweep runs operators of sparse COO and CSR tensors.
 """
 
-import copy
-
 import pytest
 import torch
 from torch import nn
 
 from spec_tests import simulator
-from spec_tests.simulator.tests.agreement import DEVICE, assert_same
+from spec_tests.simulator.tests.agreement import DEVICE
 
 pytestmark = [
     pytest.mark.usefixtures("sim"),
@@ -126,30 +124,9 @@ def test_the_race_detector_finds_accesses_to_the_parts(layout):
     assert found
 
 
-def test_a_compressed_tensor_is_made_of_its_parts_and_is_copied():
-    x = LAYOUTS["CSR"](DEVICE)
-    made = torch.sparse_compressed_tensor(*parts(x), x.shape, layout=x.layout, device=DEVICE)
-    copied = copy.deepcopy(x)
-    x.values().zero_()
-    assert_same_parts(LAYOUTS["CSR"]("cpu"), copied)
-    assert made.values().tolist() == [0] * 5
-
-
 def test_copying_dense_into_sparse_raises():
     with pytest.raises(RuntimeError, match="between dense and sparse"):
         LAYOUTS["COO"](DEVICE).copy_(DENSE.to(DEVICE))
-
-
-def test_a_sparse_embedding_is_trained_as_on_the_cpu():
-    weights = []
-    for device in ("cpu", DEVICE):
-        net = nn.Embedding(4, 2, sparse=True, _weight=torch.ones(4, 2)).to(device)
-        optimizer = torch.optim.SparseAdam(net.parameters())
-        for _ in range(2):
-            net(torch.tensor([1, 2, 1], device=device)).sum().backward()
-        optimizer.step()
-        weights += [net.weight.detach(), net.weight.grad.to_dense()]
-    assert_same(weights[:2], weights[2:])
 
 
 def test_a_padded_transformer_encoder_agrees_with_the_cpu():

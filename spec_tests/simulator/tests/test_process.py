@@ -86,28 +86,6 @@ def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
     assert (done.returncode, done.stderr) == (7, "")
 
 
-@pytest.mark.parametrize(
-    ("compiler", "message"),
-    [
-        ("/nonexistent", "needs /nonexistent to be built: install g++ 11 or newer"),
-        ("false", "could not be built with false"),
-    ],
-)
-def test_error_names_missing_compiler_and_remedy(tmp_path, compiler, message):
-    code = "from spec_tests import simulator; simulator.enable()"
-    done = run(code, TORCH_EXTENSIONS_DIR=str(tmp_path), CXX=compiler)
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert not list(tmp_path.rglob("*.so"))
-
-
-def test_error_names_missing_ninja_and_remedy(tmp_path, monkeypatch):
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    monkeypatch.setattr(build.shutil, "which", lambda tool, path: tool != "ninja" or None)
-    with pytest.raises(RuntimeError, match="needs ninja to be built: install it with `pip"):
-        build.load()
-
-
 def test_cache_key_depends_on_contents_and_torch_version(tmp_path, monkeypatch):
     key = build.SIMULATOR.cache_key
     copied = dataclasses.replace(build.SIMULATOR, folder=tmp_path / "elsewhere")
@@ -155,16 +133,6 @@ def test_forked_child_of_a_process_that_used_no_device_can_use_devices():
         """
     )
     assert (done.returncode, done.stderr) == (3, "")
-
-
-@pytest.mark.parametrize("cores", [1, 2, 3, 64, None])
-def test_every_source_is_compiled_once(monkeypatch, tmp_path, cores):
-    monkeypatch.setattr(build.os, "cpu_count", lambda: cores)
-    sources = sorted(build.SIMULATOR.folder.glob("*.cpp"))
-    files = build._write_unity_sources(sources, tmp_path)
-    assert len(set(files)) == min(cores or 1, len(sources))
-    text = "".join(Path(file).read_text() for file in files)
-    assert sorted(text.split('"')[1::2]) == [str(path) for path in sources]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")

@@ -3,12 +3,9 @@
 The chapter `devices` checks copies, streams, events and the current device.
 """
 
-import copy
 import io
-import pickle
 from multiprocessing.reduction import ForkingPickler
 
-import numpy
 import pytest
 import torch
 import torch.multiprocessing
@@ -20,25 +17,11 @@ pytestmark = pytest.mark.usefixtures("sim")
 
 ORDINAL = 2
 DEVICE = f"sim:{ORDINAL}"
-SAMPLERS = {
-    "randn": lambda device: torch.randn(20, device=device),
-    "randperm": lambda device: torch.randperm(20, device=device),
-    "binomial": lambda device: torch.binomial(*torch.full((2, 20), 0.5, device=device)),
-    "native_dropout": lambda device: torch.native_dropout(
-        torch.ones(20, device=device), 0.5, True
-    )[0],
-}
 MAP_LOCATIONS = {
     "as saved": (None, DEVICE),
     "cpu": ("cpu", "cpu"),
     "current device": ("sim", "sim:0"),
     "renamed": ({DEVICE: "sim:3"}, "sim:3"),
-}
-#: Functions that copy a module.
-DUPLICATES = {
-    "deepcopy": copy.deepcopy,
-    "pickle": lambda net: pickle.loads(pickle.dumps(net)),
-    "save": lambda net: torch.load(saved(net), weights_only=False),
 }
 
 
@@ -79,17 +62,6 @@ def test_reset_sets_the_peak_to_the_allocated_memory(allocated):
     assert torch.sim.max_memory_allocated(ORDINAL) == base
 
 
-@pytest.mark.parametrize("name", SAMPLERS)
-def test_a_device_draws_the_numbers_of_the_cpu_from_its_own_generator(name):
-    torch.manual_seed(5)
-    expected = SAMPLERS[name]("cpu")
-    torch.manual_seed(5)
-    before = torch.get_rng_state(), torch.sim.get_rng_state(0)
-    torch.testing.assert_close(SAMPLERS[name](DEVICE).cpu(), expected)
-    assert torch.get_rng_state().equal(before[0])
-    assert torch.sim.get_rng_state(0).equal(before[1])
-
-
 def test_generators_are_seeded_cloned_and_restored():
     with torch.sim.device(ORDINAL):
         torch.sim.manual_seed(7)
@@ -109,15 +81,6 @@ def test_sampling_rejects_the_generator_of_another_device():
         torch.randn(3, device=DEVICE, generator=torch.Generator("sim:1"))
 
 
-def test_numpy_arrays_share_no_memory_with_a_device():
-    array = numpy.zeros(3)
-    x = torch.from_numpy(array).to(DEVICE)
-    array[:] = 1
-    copied = x.cpu().numpy()
-    x.fill_(2)
-    assert list(copied) == [0, 0, 0]
-
-
 def test_pinned_memory_is_host_memory():
     for batch in DataLoader(torch.arange(4.0), batch_size=2, pin_memory=True):
         assert batch.is_pinned()
@@ -134,16 +97,6 @@ def test_a_saved_tensor_loads_on_map_location(name):
     x = torch.arange(12.0, device=DEVICE).reshape(3, 4)[:, 1:]
     loaded = torch.load(saved(x), map_location=location)
     assert (str(loaded.device), loaded.stride(), loaded.tolist()) == (device, (4, 1), x.tolist())
-
-
-@pytest.mark.parametrize("name", DUPLICATES)
-def test_a_copied_module_stays_on_the_device_and_shares_no_memory(name):
-    net = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to(DEVICE)
-    copied = DUPLICATES[name](net)
-    assert {str(value.device) for value in copied.state_dict().values()} == {DEVICE}
-    assert all(x.equal(y) for x, y in zip(net.parameters(), copied.parameters(), strict=True))
-    net[0].weight.detach().zero_()
-    assert copied[0].weight.any()
 
 
 @pytest.mark.parametrize("move", [lambda net: net.to(DEVICE), lambda net: net.sim().cpu()])
