@@ -223,12 +223,12 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 def _run_suite(options: argparse.Namespace) -> int:
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
-    from spec_tests.harness.pytest_plugin import containment
+    from spec_tests.harness.pytest_plugin import worker_errors
 
     status = run.run(options)
     if options.ends_process:
         sys.stdout.flush()
-        containment.end_soon(status)
+        worker_errors.end_soon(status)
     return status
 
 

@@ -10,7 +10,7 @@ from spec_tests.harness.conformance import (
     known_failures,
     missing_features,
 )
-from spec_tests.harness.pytest_plugin import containment, program
+from spec_tests.harness.pytest_plugin import program
 from spec_tests.harness.pytest_plugin.options import target_of
 
 __all__ = ["pytest_runtest_makereport"]
@@ -22,11 +22,8 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
     failure_report.cut_tracebacks(call)
-    try:
-        report = yield
-        _judge(item, call, report)
-    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
-        report = containment.report_without_details(item, call, fault)
+    report = yield
+    _judge(item, call, report)
     return report
 
 
