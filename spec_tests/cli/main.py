@@ -12,7 +12,6 @@ from importlib import metadata
 from pathlib import Path
 
 from spec_tests.cli import doctor, signals
-from spec_tests.cli.parser import Parser
 
 #: The exit status if a file is not valid.
 REFUSED = 4
@@ -40,7 +39,7 @@ exit status of the other commands:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
-    options = _make_parser().parse(own_arguments)
+    options = _make_parser().parse_args(own_arguments)
     if for_pytest and options.command != "run":
         _make_parser().error("only run accepts arguments for pytest after --")
     options.pytest = for_pytest
@@ -70,8 +69,8 @@ def _split_arguments(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[
     return arguments[:index], arguments[index + 1 :]
 
 
-def _make_parser() -> Parser:
-    parser = Parser(
+def _make_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
         prog="parallel-conformance",
         description="Check an implementation of torch.nn.parallel against its specification.",
         epilog=EXIT_STATUS,
