@@ -96,16 +96,9 @@ def add_race_options(parser: pytest.Parser) -> None:
     """Add the options about races, delayed copies and faults of simulated devices."""
     group = parser.getgroup("devices")
     group.addoption(
-        "--races",
-        action="store_true",
-        default=None,
-        help="fail tests in which accesses to device memory race; sim only (default on sim)",
-    )
-    group.addoption(
         "--no-races",
-        action="store_false",
-        dest="races",
-        help="do not fail tests with races",
+        action="store_true",
+        help="do not fail tests in which accesses to device memory race; sim only",
     )
     group.addoption(
         "--late-copies",

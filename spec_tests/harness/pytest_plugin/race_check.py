@@ -17,24 +17,14 @@ _MAX_RACES = 5
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Fail a passing test if its accesses to device memory race."""
-    fails_on_races = _fails_on_races(item.config)
-    late = item.config.getoption("late_copies") if _is_simulated() else None
-    if not fails_on_races and late is None:
+    late, ignores_races = map(item.config.getoption, ("late_copies", "no_races"))
+    if not _is_simulated() or (ignores_races and late is None):
         return (yield)
     with simulator.races(late_copies=late) as found:
         result = yield
-    if found and fails_on_races:
+    if found and not ignores_races:
         pytest.fail(_race_text(found), pytrace=False)
     return result
-
-
-def _fails_on_races(config: pytest.Config) -> bool:
-    option = config.getoption("races")
-    if _is_simulated():
-        return option is not False
-    if option:
-        raise pytest.UsageError("--races: only the simulated accelerator detects races")
-    return False
 
 
 def _is_simulated() -> bool:
