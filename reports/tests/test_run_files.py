@@ -83,16 +83,6 @@ def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines
     assert found == {ONE: evidence.Evidence("fail", difference, "u", "f(1)", others=1)}
 
 
-def test_published_run_with_many_long_failures_has_at_most_100_kb():
-    long = {
-        f"comm.c{number}": evidence.Evidence("fail", "d" * 1500, "t" * 60, "c" * 1500, 3)
-        for number in range(500)
-    }
-    text = evidence.publish({**RUN, "hardware": "sim"}, long)
-    assert 50_000 < len(text) <= 100_000
-    assert text.count('"fail"') == 500
-
-
 def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
     text = (
         "[gw0] linux -- Python 3.11.7 /home/me/bin/python\n"

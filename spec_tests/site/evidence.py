@@ -21,10 +21,8 @@ from spec_tests.site import documents
 
 __all__ = ["Evidence", "find_evidence", "publish", "read_published"]
 
-#: The largest size of a published run in bytes.
-MAX_BYTES = 100_000
-#: Lengths in characters to which texts are cut until a published run is small enough.
-_LENGTHS = (1500, 800, 400, 160, 80, 0)
+#: Length in characters to which texts of a published run are cut.
+_MAX_LENGTH = 1500
 _LISTED = ("not-offered", "not-run")
 _TEST = {
     "clause": str,
@@ -88,41 +86,31 @@ def _make_evidence(tests: Sequence[Mapping[str, str]]) -> Evidence:
 
 
 def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
-    """Return the published form of a run. Long texts are cut until it has `MAX_BYTES` bytes."""
-    texts = (documents.dump(_make_document(about, evidence, length)) for length in _LENGTHS)
-    text = next(texts)
-    while len(text) > MAX_BYTES and (shorter := next(texts, None)) is not None:
-        text = shorter
-    return text
-
-
-def _make_document(
-    about: Mapping[str, Any], evidence: Mapping[str, Evidence], max_length: int
-) -> dict[str, Any]:
+    """Return the published form of a run, without absolute folders and the ends of long texts."""
     document: dict[str, Any] = {"run": about, "pass": {}, "not-offered": {}, "not-run": {}}
     tests = []
     for name, each in sorted(evidence.items()):
         if each.verdict in document:
-            reason = _clean(each.difference.partition("\n")[0], 200)
+            reason = _clean(each.difference.partition("\n")[0])
             key = reason if each.verdict in _LISTED else name.partition(".")[0]
             document[each.verdict].setdefault(key, []).append(name)
         else:
-            tests.append(_make_test(name, each, max_length))
-    return {**document, "tests": tests}
+            tests.append(_make_test(name, each))
+    return documents.dump({**document, "tests": tests})
 
 
-def _make_test(clause: str, evidence: Evidence, max_length: int) -> dict[str, Any]:
+def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
     test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
-    test["difference"] = _clean(evidence.difference, max_length)
-    if evidence.call and max_length:
-        test["call"] = _clean(evidence.call, max_length)
+    test["difference"] = _clean(evidence.difference)
+    if evidence.call:
+        test["call"] = _clean(evidence.call)
     return {**test, "others": evidence.others} if evidence.others else test
 
 
-def _clean(text: str, max_length: int) -> str:
+def _clean(text: str) -> str:
     """Return the beginning of a text, without absolute folders and "[gw0]" lines."""
     text = _FOLDERS.sub("", _WORKER.sub("", text))
-    return text if len(text) <= max_length else f"{text[:max_length]} …"
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} …"
 
 
 def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
