@@ -17,7 +17,6 @@ from spec_tests.harness import input_files
 from spec_tests.site import documents
 
 from . import saved_runs
-from .ratios import ratios
 
 __all__ = ["combine", "publish", "read"]
 
@@ -58,17 +57,11 @@ def combine(paths: Sequence[Path]) -> dict[str, Any]:
             raise ValueError(f"{path} and {paths[0]} come from different machines")
         if missing := _benchmark_names(run) ^ _benchmark_names(runs[0]):
             raise ValueError(f"only one of {path} and {paths[0]} has {min(missing)}")
-        if _rows_of(run) != _rows_of(runs[0]):
-            raise ValueError(f"{path} and {paths[0]} have different ratios")
     return {"machine": _machine_of(runs[0]), "runs": [_without_samples(run) for run in runs]}
 
 
 def _benchmark_names(run: dict[str, Any]) -> set[str]:
     return {each["fullname"] for each in run["benchmarks"]}
-
-
-def _rows_of(run: dict[str, Any]) -> list[str]:
-    return [ratio.group for ratio in ratios(run, {})]
 
 
 def _machine_of(run: dict[str, Any]) -> dict[str, Any]:

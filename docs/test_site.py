@@ -11,8 +11,6 @@ from sphinx.util.inventory import InventoryFile
 
 from docs import code_blocks, page_text
 from reports.tests.page_reader import read_page
-from spec_tests.harness.conformance import clauses, register
-from spec_tests.harness.conformance.pages import REGISTER
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "_build" / "html"
@@ -48,23 +46,6 @@ def test_every_link_leads_to_a_file_and_an_anchor(site):
                 broken.append((str(page.relative_to(SITE)), link))
     assert broken == []
     assert count > 1000
-
-
-def test_every_clause_has_an_anchor(site):
-    ids = {
-        path.stem: found.ids for path, found in site.items() if path.parent.name == "specification"
-    }
-    missing = [
-        each.id
-        for each in clauses.load().values()
-        if re.sub(r"[._]", "-", each.id).lower() not in ids[each.chapter]
-    ]
-    assert missing == []
-
-
-def test_every_divergence_has_an_anchor(site):
-    ids = site[SITE / "differences.html"].ids
-    assert [name for name in register.titles(REGISTER) if name.lower() not in ids] == []
 
 
 def test_every_public_name_is_in_the_api_reference():

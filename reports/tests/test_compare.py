@@ -84,15 +84,6 @@ def test_floor_on_a_machine_without_floors_is_the_smallest_of_all_machines_and_1
     assert "no floors were measured on P, Python 3.11.7" in capsys.readouterr().out
 
 
-def test_a_file_without_benchmarks_is_refused(tmp_path, capsys):
-    path = tmp_path / "run.json"
-    path.write_text('{"runs": []}')
-    with pytest.raises(SystemExit) as caught:
-        compare.main([str(path)])
-    assert caught.value.code == 2
-    assert "run.json was not written by pytest --benchmark-json: " in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(("median", "status"), [(1.1, 0), (1.3, 1)], ids="median={}".format)
 def test_ratio_may_fall_to_85_percent_of_the_ratio_in_the_run_before(tmp_path, median, status):
     before = make_benchmark_run(target="mine")  # Its ratio is 2.

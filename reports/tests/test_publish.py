@@ -113,12 +113,3 @@ def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_
     assert named == reports / "results" / "it" / "torch-2.12.0_h-200.json"
     bench = publish([save_run("a.json", make_benchmark_run())], folder=reports)
     assert bench == reports / "benchmarks" / "impl" / "torch-2_sim.json"
-
-
-def test_runs_with_different_rows_are_not_published_together(save_run, reports):
-    other = make_benchmark_run()
-    other["benchmarks"][0]["group"] = "other"
-    paths = [save_run("a.json", make_benchmark_run()), save_run("b.json", other)]
-    with pytest.raises(ValueError, match="have different ratios"):
-        publish(paths, folder=reports)
-    assert not reports.exists()
