@@ -2,13 +2,8 @@
 
 import importlib.util
 import os
-import shutil
-import subprocess
 import sys
-import sysconfig
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 __all__ = ["EXTRA", "main", "missing", "missing_modules"]
 
@@ -90,42 +85,15 @@ def _torch_findings() -> Iterator[Finding]:
 def _simulator_findings(*, is_needed: bool) -> Iterator[Finding]:
     from spec_tests.simulator import build
 
-    library = build.SIMULATOR.library
-    if os.path.exists(library):  # Path.exists raises an error for a long name
-        yield "simulator", True, f"built: {library}"
+    is_built = os.path.exists(build.SIMULATOR.library)
+    if not is_built and not is_needed:
+        yield "simulator", True, "not built: a run with --accelerator sim builds it"
         return
-    remedies = {**_tool_remedies(), "cache": _cache_remedy(library.parent)}
-    for name, remedy in remedies.items():
-        yield name, not remedy or not is_needed, f"remedy: {remedy}" if remedy else "found"
-    later = "not built yet: the first run builds it in about 30 seconds"
-    yield "simulator", True, "cannot be built: see above" if any(remedies.values()) else later
-
-
-def _tool_remedies() -> dict[str, str]:
-    """Return, for each tool that builds the simulator, the remedy; empty if the tool works."""
-    compiler = os.environ.get("CXX", "c++")
-    works = _succeeds([*compiler.split(), "-std=c++20", "-fsyntax-only", "-x", "c++", os.devnull])
-    header = Path(sysconfig.get_path("include"), "Python.h")
-    search = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    return {
-        compiler: "" if works else "install g++ 11 or newer, or set CXX to a C++20 compiler",
-        "Python.h": "" if header.exists() else "install Python's headers (python3-dev)",
-        "ninja": "" if shutil.which("ninja", path=search) else "pip install ninja",
-    }
-
-
-def _succeeds(command: Sequence[str]) -> bool:
+    if not is_built:
+        print("building the simulator, once on this machine (30 s) ...", flush=True)
     try:
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-    except OSError:
-        return False
-
-
-def _cache_remedy(folder: Path) -> str:
-    """Return the remedy if no file can be written in ``folder``, else an empty text."""
-    existing = next(each for each in (folder, *folder.parents) if os.path.exists(each))
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            return ""
-    except OSError:
-        return f"{existing} is not writable: set TORCH_EXTENSIONS_DIR to another folder"
+        build.build()
+    except RuntimeError as error:
+        yield "simulator", False, str(error)
+    else:
+        yield "simulator", True, f"built: {build.SIMULATOR.library}"

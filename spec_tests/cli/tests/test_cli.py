@@ -14,7 +14,7 @@ import pytest
 from spec_tests.cli import doctor, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import causes, clauses, register, verdict_table, verdicts
+from spec_tests.harness.conformance import clauses, register, verdict_table, verdicts
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.harness.tests.fixtures import ROOT
 
@@ -204,36 +204,6 @@ def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail_alike(
     assert all(each["reason"] for each in records)
 
 
-#: For what differs, without drawn numbers: texts of failures in which it differs.
-DIFFERENCES = {
-    "result has strides …, expected …": [
-        "target and oracle disagree on\n  f()\nwith devices = [sim:0]:\n"
-        "  result[0] has strides (2, 1), expected (1, None)",
-        "result has strides (4,), expected (2,)\nof the call\n  f(4)",
-    ],
-    "result has values in another order; also result values, warnings": [
-        "result[0] has values [[1.0, 2.0]], expected [[2.0, 1.0]]\n"
-        "  and 2 more differences: result[1] values, warnings",
-        "result[1] has values [0, 1, 3], expected [1, 3, 0]\n"
-        "  and 3 more differences: warnings, result[1] values, result[2] values",
-    ],
-    "result has values zero": ["result has values [0.0, 0.0], expected [1.0, 2.0]"],
-    "result has values that differ": ["result has values [1.0, 0.0], expected [1.0, 2.0]"],
-    "result has dtype …, expected …": ["result has dtype torch.int32, expected torch.bool"],
-    "result has aliasing memory of x from byte …, expected None": [
-        f"result[0]['a'] has aliasing memory of x from byte {byte}, expected None"
-        for byte in (4, 12)
-    ],
-    "assert … == …": ["assert 2 == 3", "assert [0, 1] == [0, 2]"],
-}
-
-
-@pytest.mark.parametrize("expected", DIFFERENCES)
-def test_a_described_difference_has_no_drawn_numbers(expected):
-    found = {causes.describe_difference("Error", text) for text in DIFFERENCES[expected]}
-    assert found == {f"Error: {expected}"}
-
-
 def test_a_draft_inherits_the_records_of_torch_if_asked(command, tmp_path):
     (tmp_path / "empty.toml").write_text("")
     names = "divergences.SG-6", "divergences.SG-7", "comm.scatter.slices"
@@ -346,12 +316,12 @@ def test_wrong_option_values_exit_with_status_4(command, options):
     assert done.returncode == 4, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("arguments", [[], ["no_such_name"], ["run"], ["doctor", "--"]])
+@pytest.mark.parametrize(
+    "arguments", ["", "no_such_name", "run", "run impl -k x", "doctor -- -n 2"]
+)
 def test_wrong_arguments_exit_with_status_2(arguments):
-    if arguments == ["doctor", "--"]:
-        arguments = [*arguments, "-n", "2"]
     with pytest.raises(SystemExit) as caught:
-        main(arguments)
+        main(arguments.split())
     assert caught.value.code == 2
 
 
@@ -365,7 +335,9 @@ def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
     assert "comm.scatter.slices" in printed
     assert "divergences.RE-1.compiled-once-a-device" in printed
     assert "divergences.RE-10." not in printed
-    assert main(["clauses", "comm.scx"]) == 1
+    assert main(["clauses", "comm.scater"]) == 1
+    hint = "comm.scater: no clause has this name; did you mean comm.scatter?"
+    assert capsys.readouterr().err == f"{hint}\n"
 
 
 def test_a_report_without_a_run_exits_with_status_4(tmp_path, capsys, monkeypatch):
@@ -398,24 +370,17 @@ def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "missing", "remedy"),
+    ("name", "value", "remedy"),
     [
-        ("CXX", "no-such-c++", "no-such-c++", "install g++"),
-        ("CXX", "false", "false", "C++20"),
-        ("headers", "", "Python.h", "python3-dev"),
-        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "cache", "TORCH_EXTENSIONS_DIR"),
+        ("CXX", "no-such-c++", "install g++"),
+        ("TORCH_EXTENSIONS_DIR", "/dev/null/below", "set TORCH_EXTENSIONS_DIR to a writable"),
     ],
 )
-def test_doctor_names_what_the_simulator_lacks(
-    monkeypatch, tmp_path, capsys, name, value, missing, remedy
-):
+def test_doctor_names_what_the_simulator_lacks(monkeypatch, tmp_path, capsys, name, value, remedy):
     monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
-    assert not any("MISSING" in line for line in _doctor_output(capsys))
     monkeypatch.setenv(name, value)
-    if name == "headers":
-        monkeypatch.setattr(doctor.sysconfig, "get_path", lambda name: str(tmp_path))
-    (line,) = [line for line in _doctor_output(capsys) if "MISSING" in line]
-    assert line.split()[1] == missing
+    (line,) = [line for line in _doctor_output(capsys) if line.startswith("MISSING")]
+    assert line.split()[1] == "simulator"
     assert remedy in line
 
 

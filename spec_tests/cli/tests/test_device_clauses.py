@@ -88,29 +88,6 @@ def test_clauses_find_the_feature_that_is_switched_off(topology, switch_off, fea
     assert missing_names(topology) == MISSING[feature]
 
 
-#: For each fault of the simulator: a required clause that finds it, and a part of its text.
-FAULTS = {
-    "zero-is-current": (
-        "new-tensors.device",
-        "with sim:1 current: a tensor for sim:0 is on sim:1",
-    ),
-    "device-left": ("current-device.kept-by-operators", "to on sim:0 makes 1 current"),
-    "no-memory": ("current-device.kept-by-operators", "has no memory left"),
-    "garbled-peers": ("copies.values", "64 bytes copied from sim:0 to sim:1"),
-    "no-synchronize": ("accelerator.synchronize", "after synchronize()"),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_clauses_name_a_fault_of_the_devices(topology, fault):
-    topology.require(distinct=2)
-    name, text = FAULTS[fault]
-    with simulator.fault(fault, device=1):
-        found = {each.name: each.text for each in find(topology).broken}
-    assert text in found[f"devices.{name}"]
-    assert not find(topology).broken
-
-
 def test_a_feature_that_is_wrong_is_not_offered_but_its_clause_fails(topology):
     with simulator.fault("seconds"):
         offered = find(topology)

@@ -14,7 +14,7 @@ from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
 from spec_tests.cli.programs import Programs
-from spec_tests.harness.conformance import causes, clauses, verdict_table, verdicts
+from spec_tests.harness.conformance import causes, clauses, verdicts
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 from spec_tests.harness.tests.fixtures import ROOT
 
@@ -144,13 +144,6 @@ def test_texts_that_differ_in_values_have_one_cause(first, second):
     assert starts == ["FAIL 1 clause, 2 tests", "FAIL 1 clause, 1 test"]
 
 
-def test_lines_of_the_summary_end_with_a_word_and_have_no_addresses():
-    failures = Failures("{} {}".format, Programs())
-    failures.add(_failure(f"{{140398163160832: 1}} is wrong {'and long ' * 40}"))
-    assert failures.summary()[0].endswith(" and …")
-    assert "{…: 1} is wrong" in failures.summary()[0]
-
-
 def test_only_errors_are_one_cause_in_several_parts_of_the_specification():
     for text, count in ("result is None", 2), ("OSError: no device", 1):
         found = {"comm.gather.joined": text, "comm.scatter.slices": text}
@@ -260,12 +253,3 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass"
     }
-
-
-def test_the_table_counts_the_clauses_about_the_target_apart():
-    found = dict.fromkeys(clauses.load(), "pass") | {"comm.scatter.slices": "fail"}
-    lines = verdict_table.table(found)
-    (row,) = [line.split() for line in lines if line.startswith("the target")]
-    without = [name for name in found if name.startswith(("cpp.", "devices."))]
-    assert row == ["the", "target", "1", "0", "0", str(len(found) - len(without) - 1), "0"]
-    assert not any("the target" in line for line in verdict_table.table({"comm.a": "pass"}))

@@ -37,25 +37,3 @@ def reduce_add_into_empty(inputs: Any, destination: Any = None) -> Tensor:
     for tensor in inputs:
         total += tensor.to(total.device)
     return total
-
-
-class ScatterWithEmptyGradients(torch.autograd.Function):
-    """A scatter that uses uninitialized memory as the gradient of each unused chunk."""
-
-    @staticmethod
-    def forward(ctx: Any, devices: Any, sizes: Any, dim: int, tensor: Tensor) -> Any:
-        """Scatter the tensor."""
-        ctx.set_materialize_grads(False)
-        ctx.dim, ctx.device = dim, tensor.device
-        chunks = comm.scatter(tensor, devices, sizes, dim)
-        ctx.shapes = [chunk.shape for chunk in chunks]
-        return chunks
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> Any:
-        """Concatenate the gradients, with uninitialized memory for each gradient that is None."""
-        chunks = [
-            torch.empty(shape, device=ctx.device) if grad is None else grad.to(ctx.device)
-            for grad, shape in zip(grads, ctx.shapes, strict=True)
-        ]
-        return None, None, None, torch.cat(chunks, ctx.dim)

@@ -102,13 +102,6 @@ def test_verdicts_are_counted_and_listed_by_clause(run_suite):
     result.stdout.re_match_lines([r"all +1 +0 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
 
 
-def test_a_missing_name_fails_only_tests_that_use_it(run_suite):
-    body = TWO_TESTS.format(one="target.comm.no_such_name", two="target.comm.scatter")
-    result = run_suite(body)
-    result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines("*the target does not define comm.no_such_name*")
-
-
 def test_a_missing_name_in_a_subprocess_is_not_offered(run_suite):
     target = "from spec_tests.harness.environment.target import Target"
     program = f"{target}; Target('impl').comm.no_such_name"

@@ -25,10 +25,3 @@ def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
     failure_report.cut_tracebacks(call)
     names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
     assert names == ["_fail", *["_recurse"] * 119]
-
-
-def test_a_short_traceback_is_kept():
-    call = pytest.CallInfo.from_call(lambda: int("x"), "call")
-    before = traceback.extract_tb(call.excinfo.value.__traceback__)
-    failure_report.cut_tracebacks(call)
-    assert traceback.extract_tb(call.excinfo.value.__traceback__) == before

@@ -20,18 +20,13 @@ BUGS = {
         "module 'torch._C' has no attribute '_scatter'",
     ),
     "dirty-memory": ("comm.reduce_add", "reduce_add_into_empty", "comm.reduce-add.sum", "nan"),
-    "dirty-memory-in-backward": (
-        "functions.Scatter",
-        "ScatterWithEmptyGradients",
-        "functions.scatter.gradient-of-unused-chunks",
-        "[2.0, nan, nan]",
-    ),
 }
-#: The pytest options without which the bugs have no effect.
-OPTIONS = {"missing-primitives": ["--fault=missing-primitives"]}
-#: The fault "dirty-memory" fills new memory with NaN. Without --no-races the race detector does,
-#: too, so the fault would not be tested.
-OPTIONS |= {name: ["--no-races", "--fault=dirty-memory"] for name in BUGS if "dirty" in name}
+#: The pytest options without which the bugs have no effect. The race detector fills new memory
+#: with NaN, too; without --no-races the fault would not be tested.
+OPTIONS = {
+    "missing-primitives": ["--fault=missing-primitives"],
+    "dirty-memory": ["--no-races", "--fault=dirty-memory"],
+}
 
 
 @pytest.fixture
@@ -68,9 +63,3 @@ def test_the_header_names_a_fault_of_the_devices(run_clause):
     status, text = run_clause("comm.signatures", "--fault=garbled-peers", "-v")
     assert status == 0
     assert "devices: devices.copies.values: wrong: 64 bytes copied from sim:0 to sim:1" in text
-
-
-def test_scatter_by_private_function_passes_if_torch_has_that_function(run_clause):
-    replaced, function, clause, _ = BUGS["missing-primitives"]
-    status, text = run_clause(clause, f"--target-map={replaced}={FUNCTIONS}:{function}")
-    assert status == 0, text
