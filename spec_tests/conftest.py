@@ -1,6 +1,8 @@
 """The fixture ``target``, checks of the collected tests, and outcomes of known divergences."""
 
+import gc
 import pickle
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +13,21 @@ from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
     declared_lacks,
+    failure_report,
     known_failures,
+    missing_features,
     register,
 )
-from spec_tests.harness.conformance.verdicts import reference_only_text
 from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import (
     preflight,
+    program,
     selection,
     worker_errors,
 )
-from spec_tests.harness.pytest_plugin.collector import pytest_collection as pytest_collection
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
-from spec_tests.harness.pytest_plugin.judgement import (
-    pytest_runtest_makereport as pytest_runtest_makereport,
-)
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
 from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
@@ -75,6 +75,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return None if ids and _is_in_chapter(collection_path) else True
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, which then ignores what was imported.
+
+    Otherwise the start and the end of each process take a second more.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Check that each test names clauses and each clause has tests. Mark and deselect tests."""
     with worker_errors.sent_to_controller(config, items), input_files.usage_errors():
@@ -105,14 +119,6 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     selection.interleave(items)
 
 
-def pytest_report_collectionfinish(items: list[pytest.Item]) -> str:
-    """Return a line with the clauses whose tests all need torch.nn.parallel."""
-    conformance = [item for item in items if _is_in_chapter(item.path)]
-    named = {name for item in conformance for name in clauses.clauses_of_test(item)}
-    judged = selection.clauses_judged_without_reference(conformance)
-    return reference_only_text(sorted(named - judged)) if named else ""
-
-
 def _register_path(config: pytest.Config) -> Path | None:
     return register.path_of(target_of(config), config.getoption("--divergences"))
 
@@ -139,3 +145,20 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 def target(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """The implementation under test."""
     return Target(target_of(request.config), target_map.load(mapping_of(request.config), PARTS))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Set the outcome of a test whose failure the register records, and describe failures."""
+    failure_report.cut_tracebacks(call)
+    report = yield
+    if not (
+        declared_lacks.judge(item, call, report)
+        or missing_features.judge(call, report, target_of(item.config))
+    ):
+        failure_report.fail_not_offered(item, call, report)
+        known_failures.judge(item, call, report)
+        program.describe(item, call, report)
+    return report

@@ -6,7 +6,7 @@ from pathlib import Path
 from bench import benchmark_files
 from reports.publishing import benchmarks, charts
 from spec_tests.site import evidence, runs
-from spec_tests.site.slugs import slug
+from spec_tests.site.runs import slug
 
 __all__ = ["CHARTED", "REPORTS", "publish"]
 

@@ -1,5 +1,6 @@
 """Read runs of the suite."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,9 +9,8 @@ from typing import Any
 
 from spec_tests.harness.conformance import verdicts
 from spec_tests.site.evidence import Evidence, find_evidence, read_published
-from spec_tests.site.slugs import slug
 
-__all__ = ["RESULTS", "Run", "load", "load_file", "name_of", "read"]
+__all__ = ["RESULTS", "Run", "load", "load_file", "name_of", "read", "slug"]
 
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"
@@ -143,3 +143,11 @@ def load_file(path: Path, taken_names: Collection[str] = ()) -> Run:
         count += 1
         name = f"{stem}-{count}"
     return Run(name, *read(path))
+
+
+def slug(text: str) -> str:
+    """Return ``text`` with one ``-`` for each run of characters that addresses should not have.
+
+    Letters, digits, ``.``, ``_`` and ``-`` are kept.
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".-") or "unnamed"

@@ -23,13 +23,16 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import Version
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clause_filter, profiles, versions
+from spec_tests.harness.conformance import clause_filter, profiles
 from spec_tests.harness.conformance.clauses import Clause
 
 FOLDER = Path(__file__).parents[2] / "registers"
@@ -112,12 +115,12 @@ class Divergence:
             if re.fullmatch(r"\w+(: *(assert)?)?", failure):
                 raise ValueError(f"the failure {failure!r} does not say what differs")
         if self.versions:
-            versions.parse(self.versions)
+            _parse_versions(self.versions)
 
     @functools.cached_property
     def applies(self) -> bool:
         """Whether the record applies to the installed version."""
-        return not self.versions or versions.is_satisfied(self.versions)
+        return not self.versions or is_satisfied(self.versions)
 
     def explains(self, error: BaseException, difference: str) -> bool:
         """Return whether ``error``, with what differs in its test, is an expected failure."""
@@ -252,3 +255,36 @@ def path_of(target: str, divergences_option: str | None) -> Path | None:
     if divergences_option:
         raise pytest.UsageError(f"--divergences {divergences_option}: no such file")
     return None
+
+
+def _parse_versions(text: str) -> Requirement:
+    """Return the requirement.
+
+    Raises:
+        ValueError: ``text`` is not the name of a distribution with a specifier.
+    """
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        requirement = None
+    if requirement is None or not requirement.specifier:
+        raise ValueError(f"versions {text!r} is not like 'torch>=2.11'")
+    return requirement
+
+
+def is_satisfied(text: str) -> bool:
+    """Return whether the installed version of the distribution satisfies the requirement.
+
+    A pre-release counts as its release, and a local version as its public version:
+    ``2.16.0.dev20261120+cpu`` satisfies the same requirements as ``2.16.0``.
+
+    Raises:
+        input_files.RefusedError: The distribution is not installed.
+    """
+    requirement = _parse_versions(text)
+    try:
+        version = Version(metadata.version(requirement.name))
+    except metadata.PackageNotFoundError:
+        fault = f"{requirement.name} is not installed"
+        raise input_files.refuse(f"versions {text!r}", fault) from None
+    return requirement.specifier.contains(version.base_version)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from spec_tests.harness.conformance import causes
 from spec_tests.harness.environment import probes
-from spec_tests.harness.plain_programs import recorder, records
-from spec_tests.harness.plain_programs.records import RecordedCall
+from spec_tests.harness.plain_programs import recorder
+from spec_tests.harness.plain_programs.recorder import RecordedCall
 
 __all__ = ["Question", "find"]
 
@@ -66,7 +66,7 @@ def find(
         file, findings = Path(folder, "operators.jsonl"), Path(folder, "probes")
         probes.save(findings)  # The run need not try the back end again.
         _run(command, TESTS_LIMIT, {recorder.FILE: str(file), probes.FILE: str(findings)})
-        found = records.read(file)
+        found = recorder.read(file)
     programs = {each.text: _find_one(each, found, tuple(modules)) for each in asked}
     return {text: program for text, program in programs.items() if program is not None}
 

@@ -1,10 +1,10 @@
-"""`conformance.versions` compares the installed version of a distribution."""
+"""`register.is_satisfied` compares the installed version of a distribution."""
 
 from importlib import metadata
 
 import pytest
 
-from spec_tests.harness.conformance import versions
+from spec_tests.harness.conformance import register
 
 
 @pytest.mark.parametrize(
@@ -23,4 +23,4 @@ def test_pre_releases_and_local_versions_count_as_their_release(
     monkeypatch, installed, requirement, expected
 ):
     monkeypatch.setattr(metadata, "version", {"torch": installed}.__getitem__)
-    assert versions.is_satisfied(requirement) is expected
+    assert register.is_satisfied(requirement) is expected
