@@ -12,11 +12,7 @@ import pytest
 import torch
 
 from spec_tests.harness.tests.fixtures import ROOT
-from spec_tests.simulator.tests.operator_sweep import sweep
-from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, Trial, compare
-
-AGREES, DIFFERS = Trial("agrees"), Trial("differs", "by one")
-RAISES = Trial("unimplemented", "aten::_sparse_mm_reduce_impl is not implemented")
+from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, compare
 
 
 @pytest.mark.usefixtures("sim")
@@ -54,20 +50,3 @@ def test_verdict_of_a_call(function, verdict, detail):
     outcome = compare(function, sample, Comparison(), with_gradients=False)
     assert outcome.verdict == verdict
     assert detail in outcome.detail
-
-
-@pytest.mark.parametrize(
-    ("operator", "outcomes", "problem"),
-    [
-        ("add", [AGREES], None),
-        ("add", [AGREES, RAISES], f"unimplemented: {RAISES.detail}"),
-        ("add", [AGREES, DIFFERS], "differs: by one"),
-        ("sparse.mm.reduce", [RAISES, AGREES], None),
-        ("sparse.mm.reduce", [AGREES], "is listed as not implemented, but works"),
-        ("sparse.mm.reduce", [RAISES, DIFFERS], "differs: by one"),
-    ],
-)
-def test_problem_is_an_unlisted_error_or_a_listed_error_that_does_not_occur(
-    operator, outcomes, problem
-):
-    assert sweep.find_problem(operator, outcomes) == problem

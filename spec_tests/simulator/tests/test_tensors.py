@@ -9,7 +9,6 @@ from multiprocessing.reduction import ForkingPickler
 import pytest
 import torch
 import torch.multiprocessing
-from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import DataLoader
 
@@ -97,16 +96,6 @@ def test_a_saved_tensor_loads_on_map_location(name):
     x = torch.arange(12.0, device=DEVICE).reshape(3, 4)[:, 1:]
     loaded = torch.load(saved(x), map_location=location)
     assert (str(loaded.device), loaded.stride(), loaded.tolist()) == (device, (4, 1), x.tolist())
-
-
-@pytest.mark.parametrize("move", [lambda net: net.to(DEVICE), lambda net: net.sim().cpu()])
-@pytest.mark.parametrize("sparse", [False, True])
-def test_moving_a_module_keeps_its_parameters_and_moves_gradients(move, sparse):
-    net = nn.Embedding(4, 3, sparse=sparse)
-    net(torch.tensor([1])).sum().backward()
-    before = net.weight
-    assert move(net).weight is before
-    assert before.grad.device == before.device
 
 
 def test_packed_sequences_and_storages_can_be_moved_to_a_device():

@@ -23,12 +23,12 @@ def main(arguments: list[str]) -> int:
     counts: Counter[str] = Counter()
     problems = []
     for case in _selected_cases(options):
-        outcomes = sweep.run(case, quick=options.quick)
-        counts.update(outcome.verdict for outcome in outcomes)
-        problem = sweep.find_problem(case.operator, outcomes)
-        if problem:
-            problems.append(f"{case.operator} [{case.dtype}] {problem}")
-            print(problems[-1], flush=True)
+        for outcome in sweep.run(case, quick=options.quick):
+            counts[outcome.verdict] += 1
+            if outcome.verdict in ("differs", "unimplemented"):
+                text = f"{case.operator} [{case.dtype}] {outcome.verdict}: {outcome.detail}"
+                problems.append(text)
+                print(text, flush=True)
     print(f"{len(problems)} problems; calls: {dict(counts)}")
     return 1 if problems or not counts["agrees"] else 0
 

@@ -19,6 +19,8 @@ __all__ = ["DTYPES", "QUICK_DTYPES", "Case", "find_cases"]
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
 QUICK_DTYPES = ("float32", "int64")
 _LAYOUTS = ("sparse_coo", "sparse_csr")
+#: Operators that no accelerator has.
+_ONLY_ON_CPU = ("sparse.mm.reduce",)
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def find_cases(dtypes: Iterable[str]) -> list[Case]:
     supported = [
         Case(name, dtype, info, layout)
         for info in _all_op_infos()
+        if info.full_name not in _ONLY_ON_CPU
         for name, layout in _names_and_layouts(info)
         for dtype in wanted
         if getattr(torch, dtype) in info.supported_dtypes("cpu")

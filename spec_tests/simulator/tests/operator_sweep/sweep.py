@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map
 from .database import Case
 from .trial import DEVICE, Comparison, Trial, compare
 
-__all__ = ["find_problem", "run"]
+__all__ = ["run"]
 
 #: In a quick sweep: the number of sample inputs for each operator and dtype.
 _QUICK_SAMPLES = 2
@@ -32,15 +32,11 @@ _OTHER_KERNELS = (
     "nn.functional.linear_cross_entropy.chunked",
     "nn.functional.linear_cross_entropy.chunked_none",
 )
-#: Operators that raise NotImplementedError, and the operator that the error names. CUDA has no
-#: kernel either; the CPU kernel saves tensors only for arguments that require gradients.
-_NOT_IMPLEMENTED = {"sparse.mm.reduce": "aten::_sparse_mm_reduce_impl"}
 
 
 def run(case: Case, *, quick: bool) -> list[Trial]:
     """Run the samples of ``case``, with ``quick`` at most two, and return their outcomes."""
-    is_listed = case.operator in _NOT_IMPLEMENTED
-    max_samples = _QUICK_SAMPLES if quick and not is_listed else None
+    max_samples = _QUICK_SAMPLES if quick else None
     comparison = Comparison(
         values=case.operator not in _UNINITIALIZED,
         same_kernel=case.operator not in _OTHER_KERNELS,
@@ -50,18 +46,6 @@ def run(case: Case, *, quick: bool) -> list[Trial]:
         samples = case.samples(DEVICE, requires_grad=with_gradients)
         outcomes += _compare_samples(function, samples, comparison, with_gradients, max_samples)
     return outcomes
-
-
-def find_problem(operator: str, outcomes: list[Trial]) -> str | None:
-    """Return a text about the first outcome that is not allowed; None if there is none."""
-    refused = _NOT_IMPLEMENTED.get(operator)
-    for outcome in outcomes:
-        is_refusal = outcome.verdict == "unimplemented" and refused and refused in outcome.detail
-        if outcome.verdict in ("differs", "unimplemented") and not is_refusal:
-            return f"{outcome.verdict}: {outcome.detail}"
-    if refused and not any(outcome.verdict == "unimplemented" for outcome in outcomes):
-        return "is listed as not implemented, but works"
-    return None
 
 
 def _variants(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
