@@ -22,6 +22,7 @@ from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import (
+    containment,
     preflight,
     program,
     selection,
@@ -153,7 +154,15 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
     failure_report.cut_tracebacks(call)
-    report = yield
+    try:
+        report = yield
+        _judge(item, call, report)
+    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
+        report = containment.report_without_details(item, call, fault)
+    return report
+
+
+def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     if not (
         declared_lacks.judge(item, call, report)
         or missing_features.judge(call, report, target_of(item.config))
@@ -161,4 +170,3 @@ def pytest_runtest_makereport(
         failure_report.fail_not_offered(item, call, report)
         known_failures.judge(item, call, report)
         program.describe(item, call, report)
-    return report

@@ -222,12 +222,12 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 def _run_suite(options: argparse.Namespace) -> int:
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
-    from spec_tests.harness.pytest_plugin import worker_errors
+    from spec_tests.harness.pytest_plugin import containment
 
     status = run.run(options)
     if options.ends_process:
         sys.stdout.flush()
-        worker_errors.end_soon(status)
+        containment.end_soon(status)
     return status
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.run import SETTINGS
-from spec_tests.harness.pytest_plugin import worker_errors
+from spec_tests.harness.pytest_plugin import containment
 
 __all__ = ["run"]
 
@@ -26,5 +26,5 @@ def run(test: str, *options: str) -> None:
     plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
     output = ["-q", "--no-header", "--disable-warnings"]
     status = pytest.main([test, *settings, *plugins, *output, *options])
-    worker_errors.end_soon(status)
+    containment.end_soon(status)
     sys.exit(status)

@@ -1,11 +1,15 @@
 """Traversal of nested containers and modules. A path describes a member: ``x[0]['a']``."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
 __all__ = ["members", "storage_id", "tensors", "walk"]
+
+#: The number of members that are read of a sequence: one may be endless.
+_MAX_MEMBERS = 10_000
 
 
 def walk(value: object, path: str) -> Iterator[tuple[str, object]]:
@@ -34,7 +38,7 @@ def members(value: object) -> Mapping[object, object]:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return dict(zip(value._fields, value, strict=True))
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, range)):
-        return dict(enumerate(value))
+        return dict(enumerate(itertools.islice(value, _MAX_MEMBERS)))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = [field.name for field in dataclasses.fields(value)]
         return {name: getattr(value, name) for name in names if hasattr(value, name)}

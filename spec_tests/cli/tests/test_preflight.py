@@ -39,8 +39,8 @@ def run(tmp_path, fork_server):
             "No module named 'no_such_name' (*comm.py, line 2)",
         ),
         (
-            {"comm": "import sys\nsys.exit(0)"},
-            "cannot be imported: SystemExit: 0 (*comm.py, line 2)",
+            {"comm": "import os\nos._exit(0)"},
+            "cannot be imported: SystemExit: os._exit(0) (*comm.py, line 2)",
         ),
     ],
 )

@@ -10,9 +10,7 @@ A test that ends its worker fails under its clauses, or is known if a record of 
 expects this. A new worker runs the other tests.
 """
 
-import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,8 +18,9 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
+from spec_tests.harness.pytest_plugin import containment
 
-__all__ = ["end_soon", "sent_to_controller"]
+__all__ = ["sent_to_controller"]
 
 _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
@@ -29,15 +28,6 @@ _ERROR = pytest.StashKey[str]()
 _properties: dict[str, list[tuple[str, object]]] = {}
 #: The workers that have collected tests.
 _started: set[str] = set()
-#: Seconds that a process has to end by itself.
-_END_LIMIT = 5
-
-
-def end_soon(status: int) -> None:
-    """End this process with ``status`` in a few seconds, although a thread may never end."""
-    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
-    timer.daemon = True
-    timer.start()
 
 
 @contextmanager
@@ -112,7 +102,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End a worker that has sent all reports."""
     if hasattr(config, "workerinput"):
-        end_soon(0)
+        containment.end_soon(0)
 
 
 def pytest_terminal_summary(
