@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from spec_tests.cli import doctor, signals
+from spec_tests.harness.shared_options import SHARED
 
 #: The exit status if a file is not valid.
 REFUSED = 4
@@ -125,50 +126,8 @@ def _version() -> str:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="importable package, such as torch.nn.parallel")
-    parser.add_argument(
-        "--accelerator", default="auto", metavar="TYPE", help="device type: auto, sim, cuda …"
-    )
-    parser.add_argument(
-        "--device-ids",
-        metavar="0,1,...",
-        help="ordinals of the devices; an ordinal may be repeated",
-    )
-    parser.add_argument(
-        "--clause",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="run only this clause, or those whose ids begin with NAME, such as comm.sc; "
-        "repeatable",
-    )
-    parser.add_argument(
-        "--profile",
-        metavar="NAME",
-        help="run only the clauses of this profile, and say whether the target conforms to it: "
-        "forward (no gradients), transfers, full",
-    )
-    parser.add_argument(
-        "--target-map",
-        action="append",
-        default=[],
-        metavar="NAME=PLACE",
-        help="place of a submodule or name that the target has elsewhere: "
-        "data_parallel.DataParallel=package.module:Name, or a TOML file; repeatable",
-    )
-    parser.add_argument(
-        "--reference",
-        choices=["torch.nn.parallel", "none"],
-        help="none: do not use torch.nn.parallel, only laws, the oracle and pinned texts",
-    )
-    parser.add_argument(
-        "--divergences", metavar="FILE", help="TOML register of the target's known divergences"
-    )
-    parser.add_argument(
-        "--verdicts", metavar="FILE", help="write the verdict of each test to this file"
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="continue the interrupted run of the file --verdicts"
-    )
+    for name, arguments in SHARED.items():
+        parser.add_argument(name, **arguments)
     _add_module_option(parser)
     parser.add_argument("-v", "--verbose", action="store_true", help="print the output of pytest")
 

@@ -15,6 +15,7 @@ import torch
 from spec_tests.cli.progress import Progress, VerdictCollector
 from spec_tests.harness.plain_programs import search
 from spec_tests.harness.pytest_plugin.options import PLUGIN
+from spec_tests.harness.shared_options import SHARED
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")
@@ -84,17 +85,14 @@ def _is_simulated(options: argparse.Namespace) -> bool:
 
 
 def _forwarded_options(options: argparse.Namespace) -> list[str]:
-    values = {
-        "--target": options.target,
-        "--reference": options.reference,
-        "--accelerator": options.accelerator,
-        "--device-ids": options.device_ids,
-        "--divergences": options.divergences,
-        "--profile": options.profile,
-        "--verdicts": options.verdicts,
-    }
-    found = [f"{name}={value}" for name, value in values.items() if value is not None]
-    found += [f"--target-map={each}" for each in options.target_map]
+    """Return the options of pytest for those of the command, except --resume and --clause."""
+    found = [f"--target={options.target}"]
+    for name in SHARED:
+        if name in ("--resume", "--clause"):
+            continue
+        value = getattr(options, name[2:].replace("-", "_"))
+        values = value if isinstance(value, list) else [value]
+        found += [f"{name}={each}" for each in values if each is not None]
     return found + [f"-p{each}" for each in options.modules]
 
 

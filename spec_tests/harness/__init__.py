@@ -2,5 +2,5 @@
 
 The packages are ``environment``, ``concurrency``, ``compare``, ``conformance``,
 ``plain_programs`` and ``pytest_plugin``. Each package may import the packages listed before it,
-and the modules ``traverse``, ``shapes``, ``expressions`` and ``input_files``.
+and the modules ``traverse``, ``shared_options``, ``expressions`` and ``input_files``.
 """

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 LEVELS = (
     ("simulator",),
     ("cuda_stand_ins",),
-    ("harness.traverse", "harness.input_files", "harness.expressions"),
+    ("harness.traverse", "harness.input_files", "harness.expressions", "harness.shared_options"),
     ("harness.environment",),
     ("harness.concurrency",),
     ("harness.compare",),

@@ -2,6 +2,6 @@
 
 Of the other packages of the harness, its modules import only ``environment``, ``concurrency``,
 ``compare`` and ``conformance``. They also import the module ``input_files``, the simulator and
-``cuda_stand_ins``. ``options`` imports only ``environment.target``, which does not import torch,
-so that ``pytest --help`` needs no accelerator.
+``cuda_stand_ins``. ``options`` does not import torch, so that ``pytest --help`` needs no
+accelerator.
 """

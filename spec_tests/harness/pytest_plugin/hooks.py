@@ -26,13 +26,13 @@ from spec_tests.harness.environment.queued_work import SYNCHRONOUS
 from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.harness.environment.topology import MODULES, Topology, make_topology, not_run
 from spec_tests.harness.pytest_plugin.options import (
-    NO_REFERENCE,
     has_reference,
     imported_plugins,
     target_of,
 )
 from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
+from spec_tests.harness.shared_options import NO_REFERENCE
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()

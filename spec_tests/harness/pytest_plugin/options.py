@@ -9,15 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.conformance import profiles
-from spec_tests.harness.environment.target import REFERENCE
+from spec_tests.harness.shared_options import NO_REFERENCE, SHARED
 
 #: The module with all other hooks. It is loaded only if ``--target`` is given.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
-NO_REFERENCE = "none"
 
 
 def target_of(config: pytest.Config) -> str:
@@ -46,10 +44,17 @@ def imported_plugins(config: pytest.Config) -> list[str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options."""
-    add_device_options(parser)
-    add_race_options(parser)
-    add_target_options(parser)
-    add_suite_options(parser)
+    group = parser.getgroup("conformance")
+    group.addoption(
+        "--target",
+        default=None,
+        metavar="NAME",
+        help="importable package to check, with the submodules of torch.nn.parallel "
+        f"(default in a checkout: {DEFAULT_TARGET})",
+    )
+    for name, arguments in SHARED.items():
+        group.addoption(name, **arguments)
+    _add_device_options(parser.getgroup("devices"))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -67,34 +72,14 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.timeout = TIME_LIMIT
 
 
-def add_device_options(parser: pytest.Parser) -> None:
-    """Add ``--accelerator`` and ``--device-ids``."""
-    group = parser.getgroup("devices")
-    group.addoption(
-        "--accelerator",
-        default="auto",
-        metavar="TYPE",
-        help="device type: auto, sim, cuda or any type of torch.accelerator; "
-        "auto: a real accelerator if there is one, else the simulator (default: auto)",
-    )
-    group.addoption(
-        "--device-ids",
-        default=None,
-        metavar="0,1,...",
-        help="ordinals of the devices, in order; a repeated device stands for several "
-        "(default: all devices)",
-    )
+def _add_device_options(group: pytest.OptionGroup) -> None:
+    """Add the options about dtypes, races, delayed copies, faults and features of devices."""
     group.addoption(
         "--dtypes",
         default=None,
         metavar="float32,int64,...",
         help="use only these dtypes on the devices (default: all in which the devices compute)",
     )
-
-
-def add_race_options(parser: pytest.Parser) -> None:
-    """Add the options about races, delayed copies and faults of simulated devices."""
-    group = parser.getgroup("devices")
     group.addoption(
         "--no-races",
         action="store_true",
@@ -131,71 +116,4 @@ def add_race_options(parser: pytest.Parser) -> None:
         "of the list that doctor prints; repeatable: new-streams, events, record-stream, "
         "half-precision, double-precision, complex-numbers, sparse, pinned-memory, autocast, "
         "kept-parameters",
-    )
-
-
-def add_target_options(parser: pytest.Parser) -> None:
-    """Add the options about target and reference."""
-    group = parser.getgroup("conformance")
-    group.addoption(
-        "--target",
-        default=None,
-        metavar="NAME",
-        help="importable package to check, with the submodules of torch.nn.parallel "
-        f"(default in a checkout: {DEFAULT_TARGET})",
-    )
-    group.addoption(
-        "--target-map",
-        action="append",
-        default=[],
-        metavar="NAME=PLACE",
-        help="place of a submodule or name that the target has elsewhere than torch.nn.parallel: "
-        "data_parallel.DataParallel=package.module:Name; or a TOML file with such pairs; "
-        "repeatable",
-    )
-    group.addoption(
-        "--reference",
-        default=None,
-        choices=[REFERENCE, NO_REFERENCE],
-        help="implementation to compare with, in addition to the suite's laws, oracle and pinned "
-        "texts; none: do not use torch.nn.parallel, and do not run tests that only compare with "
-        f"it (default: {REFERENCE})",
-    )
-    group.addoption(
-        "--divergences",
-        default=None,
-        metavar="FILE",
-        help="TOML register of the target's known divergences; a recorded test that passes is an "
-        "error (default: spec_tests/registers/TARGET.toml if it exists)",
-    )
-
-
-def add_suite_options(parser: pytest.Parser) -> None:
-    """Add the options that select clauses, and write or resume verdicts."""
-    group = parser.getgroup("conformance")
-    group.addoption(
-        "--clause",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="run only the tests of this clause, or of all clauses whose ids begin with NAME; "
-        "repeatable",
-    )
-    group.addoption(
-        "--profile",
-        choices=[*profiles.load()],
-        help="run only the clauses of this profile, and say whether the target conforms to it; "
-        "forward: without gradients (default: the profile that the register names)",
-    )
-    group.addoption(
-        "--verdicts",
-        default=None,
-        metavar="FILE",
-        help="write the verdict of each test to this file when the test ends, one JSON object a "
-        "line",
-    )
-    group.addoption(
-        "--resume",
-        action="store_true",
-        help="skip tests that have a verdict in the file of --verdicts, and append to the file",
     )
