@@ -2,15 +2,15 @@
 
 import hashlib
 import itertools
-import json
+import re
 from pathlib import Path
 
 __all__ = ["FOLDER", "Programs"]
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
-#: A file in this folder: the clause and the digest of each program that runs have written.
-LIST = ".programs.json"
+#: The beginning of the last line of a program. The digest of the lines above follows.
+_MARK = "# A run replaces this file unless it has changed: "
 
 
 class Programs:
@@ -25,54 +25,38 @@ class Programs:
     def __init__(self, *, keep: bool = False) -> None:
         self._keep = keep
         self._started: set[str] = set()
-        self._written = _read_list()
 
     def start(self, clause: str) -> None:
         """Remove the programs that earlier runs wrote for a clause. Only its first call counts."""
         if self._keep or clause in self._started:
             return
         self._started.add(clause)
-        old = [name for name, (owner, _) in self._written.items() if owner == clause]
-        for name in old:
-            _, digest = self._written.pop(name)
-            if _digest(FOLDER / name) == digest:
-                (FOLDER / name).unlink()
-        if old:
-            self._write_list()
+        name = re.compile(rf"{re.escape(_stem(clause))}(_\d+)?\.py")
+        for path in [*FOLDER.glob("*.py")]:
+            if name.fullmatch(path.name) and _is_unchanged(path):
+                path.unlink()
+        if FOLDER.exists() and not any(FOLDER.iterdir()):
+            FOLDER.rmdir()
 
     def write(self, clause: str, text: str) -> str:
         """Write a program of a clause to a new file, and return the command that runs it."""
         FOLDER.mkdir(exist_ok=True)
-        # pytest explains assertions only in files whose names have no other dot.
-        stem = clause.replace(".", "_")
+        stem = _stem(clause)
         names = itertools.chain([stem], (f"{stem}_{number}" for number in itertools.count(2)))
         path = next(path for name in names if not (path := FOLDER / f"{name}.py").exists())
-        path.write_text(text, encoding="utf-8")
-        self._written[path.name] = clause, _digest(path)
-        self._write_list()
+        path.write_text(f"{text}\n{_MARK}{_digest(text)}\n", encoding="utf-8")
         return f"python {path}"
 
-    def _write_list(self) -> None:
-        if self._written:
-            (FOLDER / LIST).write_text(json.dumps(self._written), encoding="utf-8")
-            return
-        (FOLDER / LIST).unlink(missing_ok=True)
-        if not any(FOLDER.iterdir()):
-            FOLDER.rmdir()
+
+def _stem(clause: str) -> str:
+    # pytest explains assertions only in files whose names have no other dot.
+    return clause.replace(".", "_")
 
 
-def _read_list() -> dict[str, tuple[str, str]]:
-    """Return clause and digest of each program by name; empty if there is no valid list."""
-    try:
-        found = json.loads((FOLDER / LIST).read_text(encoding="utf-8"))
-        return {Path(name).name: (clause, digest) for name, (clause, digest) in found.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
-        return {}
+def _is_unchanged(path: Path) -> bool:
+    text, _, digest = path.read_text(encoding="utf-8").rpartition(f"\n{_MARK}")
+    return digest.rstrip() == _digest(text)
 
 
-def _digest(path: Path) -> str:
-    """Return the digest of a file; empty if it cannot be read."""
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

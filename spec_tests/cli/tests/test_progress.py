@@ -110,7 +110,7 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
         *(f"  comm.scatter.{name}  python repro/comm_scatter_{name}.py" for name in "abcde"),
         "  and 2 more clauses",
     ]
-    assert Path("repro/comm_scatter_f.py").read_text() == "print(2)"
+    assert Path("repro/comm_scatter_f.py").read_text().startswith("print(2)\n")
 
 
 def test_the_sentence_of_the_clause_explains_a_bare_assertion():
@@ -164,7 +164,7 @@ def test_a_run_replaces_the_programs_that_earlier_runs_wrote_for_its_clauses():
     assert programs.write("comm.a", "new") == "python repro/comm_a.py"
     assert programs.write("comm.a", "new") == "python repro/comm_a_3.py"
     programs.start("comm.a")
-    assert Path("repro/comm_a.py").read_text() == "new"
+    assert Path("repro/comm_a.py").read_text().startswith("new\n")
     assert Path("repro/comm_a_2.py").read_text() == "changed"
     resuming = Programs(keep=True)
     resuming.start("comm.b")
