@@ -1,6 +1,5 @@
 """The libraries of a benchmark are timed in turn, and each gets an entry in the saved run."""
 
-import copy
 from types import SimpleNamespace
 
 import pytest
@@ -78,27 +77,3 @@ def test_ratio_compares_the_times_of_the_same_turn(clock):
 def test_at_least_five_turns_are_made_and_more_if_there_is_time(clock):
     assert len(time_sleeps(clock).stats.stats.data) == 5
     assert len(time_sleeps(clock, seconds=40.0).stats.stats.data) == 10
-
-
-def test_each_library_has_an_entry_with_its_own_values(clock):
-    benchmark = time_sleeps(clock)
-    impl = {
-        "name": "bench_sleep",
-        "fullname": "bench.py::bench_sleep",
-        "group": "sleep",
-        "extra_info": copy.deepcopy(benchmark.extra_info),
-        "stats": {"median": 8.0, "data": [1, 8, 10, 1, 10]},
-    }
-    run = {"benchmarks": [impl]}
-    turns.add_other_libraries(run)
-    reference, last = run["benchmarks"]
-    assert last is impl
-    assert "others" not in impl["extra_info"]
-    assert reference["fullname"] == "bench.py::bench_sleep (reference)"
-    assert reference["extra_info"] == {
-        "library": "reference",
-        "devices": ["sim:0"],
-        "peak_bytes": 7,
-    }
-    assert reference["stats"]["data"] == [3, 24, 20, 3, 20]
-    assert reference["stats"]["median"] == 20

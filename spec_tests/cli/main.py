@@ -6,16 +6,19 @@ Each command imports its module when it runs, so that ``doctor`` works if the pa
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
+from types import FrameType
+from typing import NoReturn
 
-from spec_tests.cli import doctor, signals
+from spec_tests.cli import doctor
 from spec_tests.harness.shared_options import SHARED
 
-#: The exit status if a file is not valid.
-REFUSED = 4
+#: The exit status after Ctrl-C, and if a file is not valid.
+INTERRUPTED, REFUSED = 2, 4
 EXIT_STATUS = """\
 run passes arguments after -- to pytest: parallel-conformance run mypackage -- -n 2
 
@@ -46,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.pytest = for_pytest
     options.ends_process = arguments is None
     if arguments is None:  # This process runs nothing else.
-        signals.end_quietly(options.command)
+        _end_quietly(options.command)
     missing = doctor.missing_modules()
     if options.command != "doctor" and missing:
         print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
@@ -60,6 +63,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RefusedError as error:
         print(error, file=sys.stderr)
         return REFUSED
+
+
+def _end_quietly(command: str) -> None:
+    """Print no traceback at Ctrl-C, or if the reader of the output, such as `head`, has ended."""
+    signal.signal(signal.SIGINT, _interrupt)
+    # During a run, a write to a worker that has ended must not end this process.
+    if command in ("clauses", "draft") and hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
+    os.write(2, b"interrupted\n")
+    os._exit(INTERRUPTED)
 
 
 def _split_arguments(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

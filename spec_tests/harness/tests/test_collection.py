@@ -1,13 +1,10 @@
 """Runs of a small suite: errors of collection, selection, and what a run prints."""
 
 import tomllib
-from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from spec_tests.harness.conformance.verdicts import read
-from spec_tests.harness.pytest_plugin import selection
 from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.harness.tests.small_suite import TWO_TESTS
 
@@ -126,14 +123,6 @@ def test_files_without_a_selected_clause_are_not_imported(run_suite, pytester):
     body = "@clause('a.two')\ndef test_two(target): pass"
     run_suite(body, "--clause", "a.two").assert_outcomes(passed=1)
     run_suite(body).assert_outcomes(errors=1)
-
-
-def test_the_first_files_of_all_folders_run_before_the_second_files():
-    names = ["a/1.py", "a/1.py", "a/2.py", "cpp_front_end/1.py", "b/1.py", "b/2.py"]
-    items = [SimpleNamespace(path=Path(name)) for name in names]
-    selection.interleave(items)
-    order = [str(item.path) for item in items]
-    assert order == ["a/1.py", "a/1.py", "b/1.py", "a/2.py", "b/2.py", "cpp_front_end/1.py"]
 
 
 def test_extra_suite_has_the_packages_of_the_test_environment():

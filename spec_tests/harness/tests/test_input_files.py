@@ -116,12 +116,6 @@ def test_register_inherits_only_another_register_of_the_suite(tmp_path, monkeypa
     assert "the suite has no other register" in find_refusal(register.load, path)
 
 
-@pytest.mark.parametrize("place", [".comm", "", "no_such_module", "json:no_such_name"])
-def test_target_map_with_a_place_that_does_not_exist_is_refused(place):
-    with pytest.raises(pytest.UsageError, match=f"--target-map comm={place}: "):
-        target_map.load([f"comm={place}"], PARTS)
-
-
 OPTIONS = ["--divergences=page.html", "--target-map=page.html", "--verdicts=page.html"]
 
 

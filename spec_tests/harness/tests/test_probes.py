@@ -1,6 +1,5 @@
 """Probes of a back end: a call that ends or blocks its process is a finding like any other."""
 
-import multiprocessing
 import os
 import time
 import warnings
@@ -85,14 +84,6 @@ def test_a_probe_that_ends_its_process_is_missing_and_the_others_are_tried():
     ]
 
 
-def test_a_probe_may_start_a_process():
-    assert probes.find_all(start_a_process, ["process"], DEVICES) == [Finding("process", "there")]
-
-
-def start_a_process(name, topology):
-    multiprocessing.get_context("spawn").Process(target=abs, args=(1,)).start()
-
-
 def test_devices_for_a_single_process_are_tried_in_this_process(monkeypatch):
     monkeypatch.setattr(probes, "_send", end_at_once)
     found = probes.find_all(probe, ["raises", "works"], DEVICES)
@@ -107,9 +98,3 @@ def test_a_probe_that_never_returns_is_missing(monkeypatch):
     monkeypatch.setattr(probes, "TIME_LIMIT", 20)
     found = probes.find_all(probe, ["blocks", "works"], DEVICES)
     assert [each.text for each in found] == ["does not return within 20 s", ""]
-
-
-def test_findings_on_real_devices_are_kept(monkeypatch):
-    first = probes.find_all(probe, ["works"], DEVICES)
-    monkeypatch.setattr(probes, "_CONTEXT", None)  # Another process would need it.
-    assert probes.find_all(probe, ["works"], DEVICES) is first

@@ -107,6 +107,9 @@ def test_a_later_target_map_option_overrides_the_map_file(vendor):
         ("comm", "neither NAME=PLACE nor a file"),
         ("com.scatter=vendor.functions:split", "unknown part; the parts are comm, "),
         ("comm.scatter=vendor.functions:no_such_name", "has no attribute"),
+        ("comm=.comm", "--target-map comm=.comm: "),
+        ("comm=", "--target-map comm=: "),
+        ("comm=no_such_module", "No module named 'no_such_module'"),
     ],
 )
 def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):

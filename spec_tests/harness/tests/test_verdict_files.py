@@ -81,16 +81,6 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytes
     assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
 
 
-def test_a_test_that_ends_its_process_fails_under_its_clause(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    body = TWO_TESTS.format(one="__import__('os').abort()", two="pass")
-    run_suite(body, "-n1", "--verdicts", str(path)).assert_outcomes(passed=1, failed=1)
-    first, second = read_verdicts(path)
-    assert (first["clause"], first["verdict"]) == ("a.one", "fail")
-    assert first["failure"] == "ProcessEnded: the test ends the process"
-    assert (second["clause"], second["verdict"]) == ("a.two", "pass")
-
-
 def test_verdicts_have_the_reason_and_the_failure_in_the_format_of_registers(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")

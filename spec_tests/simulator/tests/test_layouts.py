@@ -1,6 +1,7 @@
 """Tensors that consist of several tensors: sparse (COO, CSR, CSC, BSR, BSC) and nested tensors.
 
-The operator sweep runs operators of sparse COO and CSR tensors.
+The operator sweep runs operators of sparse COO and CSR tensors. The chapters copy tensors of all
+layouts between devices.
 """
 
 import pytest
@@ -90,26 +91,6 @@ def assert_same_parts(expected, actual, device=DEVICE):
 def test_functions_agree_with_the_cpu(layout, number):
     function, make = FUNCTIONS[layout][number], LAYOUTS[layout]
     assert_same_parts(function(make("cpu")), function(make(DEVICE)))
-
-
-@layouts
-@pytest.mark.parametrize(
-    ("source", "destination"), [("cpu", "sim:1"), ("sim:1", "sim:3"), ("sim:3", "cpu")]
-)
-def test_copies_between_devices_share_no_memory(layout, source, destination):
-    x = LAYOUTS[layout](source)
-    y = x.to(destination)
-    for part in parts(x):
-        part.zero_()
-    assert_same_parts(LAYOUTS[layout]("cpu"), y, destination)
-
-
-@layouts
-@pytest.mark.parametrize("destination", ["cpu", DEVICE, "sim:3"])
-def test_zeros_like_creates_a_tensor_on_the_given_device(layout, destination):
-    expected = torch.zeros_like(LAYOUTS[layout]("cpu"))
-    actual = torch.zeros_like(LAYOUTS[layout](DEVICE), device=destination)
-    assert_same_parts(expected, actual, destination)
 
 
 @layouts
