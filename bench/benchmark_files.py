@@ -16,14 +16,40 @@ from typing import Any
 from spec_tests.harness import input_files
 from spec_tests.site import documents
 
-from . import saved_runs
-
-__all__ = ["combine", "publish", "read"]
+__all__ = ["combine", "load", "publish", "read"]
 
 #: Fields of ``machine_info`` that must be equal in all runs of a report.
 _MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
 _STATS = ("q1", "median", "q3", "rounds")
-_SHAPE = {
+_MACHINE = {
+    "cpu": {"brand_raw?": str, "count?": (int, None)},
+    "target?": str,
+    "python_version": str,
+    "torch": str,
+    "devices": [str],
+    "threads?": int,
+    "gpu?": str,
+    "cuda?": (str, None),
+}
+#: The shape of the times and the memory of one library in one benchmark.
+_TIMES = {
+    "group": str,
+    "extra_info": {
+        "library": str,
+        "devices?": [str],
+        "pairs?": dict.fromkeys(("q1", "median", "q3"), float),
+        "peak_bytes?": (float, None),
+    },
+    "stats": {**dict.fromkeys(("q1", "median", "q3"), float), "rounds": int},
+}
+#: The shapes of a saved and of a published file.
+_SAVED = {
+    "datetime": str,
+    "commit_info": {"id": str, "dirty?": bool},
+    "machine_info": _MACHINE,
+    "benchmarks": [{"fullname": str, **_TIMES}],
+}
+_PUBLISHED = {
     "report": {"target": str, "hardware": str},
     "machine": {
         **dict.fromkeys(("cpu", "torch", "python_version"), str),
@@ -32,8 +58,19 @@ _SHAPE = {
         "threads?": int,
     },
     "runs": [{"datetime": str, "commit": str, "dirty": bool}],
-    "rows": [{"run": int, **saved_runs.TIMES}],
+    "rows": [{"run": int, **_TIMES}],
 }
+
+
+def load(path: Path) -> dict[str, Any]:
+    """Return a run as ``pytest --benchmark-json`` saves it.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or pytest-benchmark has not written it.
+    """
+    run = input_files.parse_json(input_files.read_text(path), str(path))
+    input_files.check(run, _SAVED, f"{path} was not written by pytest --benchmark-json")
+    return run  # type: ignore[no-any-return] # the shape is a table
 
 
 def combine(paths: Sequence[Path]) -> dict[str, Any]:
@@ -51,7 +88,7 @@ def combine(paths: Sequence[Path]) -> dict[str, Any]:
         ValueError: A file was not written by pytest-benchmark, or its machine or benchmarks differ
             from those of the first file.
     """
-    runs = [saved_runs.load(path) for path in paths]
+    runs = [load(path) for path in paths]
     for path, run in zip(paths, runs, strict=True):
         if _machine_of(run) != _machine_of(runs[0]):
             raise ValueError(f"{path} and {paths[0]} come from different machines")
@@ -129,7 +166,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises:
         input_files.RefusedError: The file cannot be read, or is not valid.
     """
-    document = input_files.read_json(path, _SHAPE)
+    document = input_files.read_json(path, _PUBLISHED)
     runs = [{**run, "benchmarks": []} for run in document["runs"]]
     for row in document["rows"]:
         if row["run"] >= len(runs):

@@ -18,7 +18,7 @@ from typing import Any
 from spec_tests.harness import input_files
 from spec_tests.harness.pytest_plugin.options import DEFAULT_TARGET
 
-from . import floors, saved_runs
+from . import benchmark_files, floors
 from .ratios import Ratio, ratios
 
 __all__ = ["FLOORS", "main", "print_table"]
@@ -63,7 +63,7 @@ def _find_floors(run: Mapping[str, Any], before: Path | None) -> Mapping[str, fl
     or less if impl is the slower library.
     """
     if before is not None:
-        return {each.group: KEPT * each.value for each in ratios(saved_runs.load(before), {})}
+        return {each.group: KEPT * each.value for each in ratios(benchmark_files.load(before), {})}
     if _target_of(run) != DEFAULT_TARGET:
         return {}
     info = run["machine_info"]
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     try:
-        run = saved_runs.load(options.file)
+        run = benchmark_files.load(options.file)
         verdicts = print_table(run, _find_floors(run, options.before))
     except input_files.RefusedError as error:
         parser.exit(2, f"{error}\n")

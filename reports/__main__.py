@@ -10,8 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports.publishing.pages import build
-from reports.publishing.publish import publish
+from reports.publishing.publish import build, publish
 
 HERE = Path(__file__).resolve().parent
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from reports.others import catalogue, validation
 from reports.others.environments import prepare_environment
-from reports.publishing.pages import build
-from reports.publishing.publish import REPORTS, publish
+from reports.publishing.publish import REPORTS, build, publish
 
 
 def main() -> int:

@@ -1,14 +1,16 @@
-"""Publish the verdicts of a run of the suite, or the times of several runs of the benchmarks."""
+"""Publish the verdicts of a run of the suite or the times of benchmarks, and write their pages."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from bench import benchmark_files
 from reports.publishing import benchmarks, charts
-from spec_tests.site import evidence, runs
+from spec_tests.harness.conformance import clauses
+from spec_tests.site import evidence, matrix, runs
+from spec_tests.site.matrix import Matrix
 from spec_tests.site.runs import slug
 
-__all__ = ["CHARTED", "REPORTS", "publish"]
+__all__ = ["CHARTED", "REPORTS", "build", "publish", "render"]
 
 REPORTS = Path(__file__).resolve().parents[1]
 #: The benchmarks whose chart README.md shows.
@@ -67,3 +69,19 @@ def _write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def build(folder: Path) -> list[Path]:
+    """Write the pages to ``folder``; return their paths."""
+    pages = render(folder)
+    for path, text in pages.items():
+        path.write_text(text, encoding="utf-8")
+    return list(pages)
+
+
+def render(folder: Path) -> dict[Path, str]:
+    """Return the text of each page of the results in ``folder``."""
+    return {
+        folder / "MATRIX.md": matrix.format_page(Matrix(clauses.load(), runs.load(folder))),
+        folder / "BENCHMARKS.md": benchmarks.format_page(benchmarks.load(folder)),
+    }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench import benchmark_files, floors, saved_runs
+from bench import benchmark_files, floors
 from reports.tests import samples
 from spec_tests.harness.input_files import RefusedError
 
@@ -22,7 +22,7 @@ def read(tmp_path):
     }
     readers = {
         "floors": floors.load,
-        "saved-run": saved_runs.load,
+        "saved-run": benchmark_files.load,
         "published": benchmark_files.read,
     }
 

@@ -3,7 +3,7 @@
 import pytest
 
 from reports import __main__ as command
-from reports.publishing.pages import render
+from reports.publishing.publish import render
 from reports.tests import samples
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import matrix, runs

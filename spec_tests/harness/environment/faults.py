@@ -1,14 +1,16 @@
-"""Faults of simulated devices: during a whole run with ``--fault NAME``, or in one test."""
+"""Faults of simulated devices, and features that a run switches off or does not use."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+import torch
 
 from spec_tests import simulator
+from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["fail_allocations", "inject"]
+__all__ = ["fail_allocations", "inject", "switch_off", "switched_off"]
 
 
 def inject(config: pytest.Config, topology: Topology) -> None:
@@ -38,3 +40,43 @@ def fail_allocations(topology: Topology, slot: int) -> Iterator[None]:
         not_run("only the simulated accelerator can inject faults")
     with simulator.fault("no-memory", device=topology.device(slot).index):
         yield
+
+
+def switch_off(config: pytest.Config) -> None:
+    """Switch off the features of the simulator that ``--features`` and ``--without`` name.
+
+    Call it before the devices are made. On real devices nothing is switched off; see
+    `switched_off`.
+
+    Raises:
+        pytest.UsageError: there is no such profile or feature.
+    """
+    profile, names = config.getoption("--features"), config.getoption("--without")
+    if (profile is None and not names) or not _is_simulated(config):
+        return
+    try:
+        simulator.switch_off([*simulator.PROFILES[profile or "full"], *names])
+    except ValueError as error:
+        raise pytest.UsageError(f"--without: {error}") from None
+
+
+def switched_off(config: pytest.Config) -> list[str]:
+    """Return the features and dtypes that a run on real devices does not use.
+
+    Raises:
+        pytest.UsageError: there is no such feature, or ``--features`` is given.
+    """
+    names: list[str] = config.getoption("--without")
+    if config.getoption("--features") is not None:
+        raise pytest.UsageError("--features: only sim can lack features on demand")
+    unknown = [name for name in names if name not in capabilities.names()]
+    if unknown:
+        known = ", ".join(capabilities.names())
+        raise pytest.UsageError(f"--without: no feature has the name {unknown[0]!r}; use {known}")
+    return names
+
+
+def _is_simulated(config: pytest.Config) -> bool:
+    if config.getoption("--accelerator") == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) is None
+    return bool(config.getoption("--accelerator") == "sim")

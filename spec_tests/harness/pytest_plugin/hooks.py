@@ -20,7 +20,6 @@ from spec_tests.harness.environment import (
     faults,
     interpreter,
     probes,
-    switched_off_features,
 )
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS
 from spec_tests.harness.environment.target import REFERENCE, Target
@@ -174,7 +173,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
-        switched_off_features.switch_off(config)
+        faults.switch_off(config)
         os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
@@ -189,7 +188,7 @@ def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     names = config.getoption("--dtypes")
     topology = topology_of(config)
-    without = switched_off_features.switched_off(config) if topology.accelerator != "sim" else ()
+    without = faults.switched_off(config) if topology.accelerator != "sim" else ()
     try:
         return capabilities.find(
             topology, names and frozenset(names.split(",")), frozenset(without)
