@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
+#: The time limit of all steps together.
+SECONDS = 528
 #: The number of lines at the end of a step's output that are printed.
 PRINTED_LINES = 25
 #: One GPU as two and as three devices.
@@ -126,15 +128,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--out", type=Path, required=True, help="the folder for the results")
     add("--accelerator", default="cuda", help="cuda, or sim to try the command (default: cuda)")
-    add("--minutes", type=float, default=8.8, help="the time limit (default: 8.8)")
-    cores = min(14, os.cpu_count() or 1)
-    add("--workers", type=int, default=cores, help=f"processes that run tests (default: {cores})")
     add("--step", action="append", help="run only this step; repeatable")
     options = parser.parse_args(arguments)
     options.out.mkdir(parents=True, exist_ok=True)
-    steps = list_steps(options.out.resolve(), options.accelerator, options.workers)
+    steps = list_steps(options.out.resolve(), options.accelerator, min(14, os.cpu_count() or 1))
     chosen = [step for step in steps if not options.step or step.name in options.step]
-    return int(run_steps(chosen, options.out, 60 * options.minutes) > 0)
+    return int(run_steps(chosen, options.out, SECONDS) > 0)
 
 
 if __name__ == "__main__":

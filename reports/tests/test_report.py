@@ -19,10 +19,9 @@ def write_page(tmp_path, monkeypatch):
     """Return a function that writes the page of files, in a folder without other files."""
     monkeypatch.chdir(tmp_path)
 
-    def write(*files, **options):
-        arguments = [f"--{name}={value}" for name, value in options.items()]
-        assert main(["report", *map(str, files), *arguments]) == 0
-        return tmp_path / options.get("to", "report.html")
+    def write(*files):
+        assert main(["report", *map(str, files)]) == 0
+        return tmp_path / "report.html"
 
     return write
 
@@ -108,9 +107,10 @@ def test_page_lists_the_clauses_that_were_not_run_by_their_reason(write_page, tm
 def test_matrix_of_the_page_has_the_published_runs_and_those_in_the_files(
     write_page, file, tmp_path
 ):
-    folder = tmp_path / "published"
-    samples.publish_run(folder, {ONE: "pass"}, target="torch.nn.parallel", version="")
-    text = write_page(file, reports=folder).read_text()
+    samples.publish_run(
+        tmp_path / "reports", {ONE: "pass"}, target="torch.nn.parallel", version=""
+    )
+    text = write_page(file).read_text()
     row = re.search(rf'<tr id="{ONE}">.*?</tr>', text, re.S)[0]
     assert re.findall(r'aria-label="(.*?)"', row) == ["1 fail", "pass"]
     row = re.search(rf'<tr id="{THREE}">.*?</tr>', text, re.S)[0]

@@ -174,12 +174,6 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
         "file", type=Path, nargs="*", help="files of `run --verdicts FILE`, or published runs"
     )
     parser.add_argument(
-        "--reports",
-        type=Path,
-        metavar="FOLDER",
-        help="folder of published runs (default: reports in a checkout, else those of the wheel)",
-    )
-    parser.add_argument(
         "--to",
         type=Path,
         metavar="PAGE",

@@ -36,7 +36,7 @@ def report(options: argparse.Namespace) -> int:
     for path in options.file:
         print("\n".join(_format_table(path)))
     default = next((each for each in PUBLISHED if any(each.glob(runs.RESULTS))), None)
-    pages.write_report(options.file, options.reports or default, options.to)
+    pages.write_report(options.file, default, options.to)
     shown = [runs.load_file(path) for path in options.file]
     if options.summary:
         summary.write(options.summary, "\n".join(map(summary.as_markdown, shown)))
