@@ -1,8 +1,6 @@
 """The fixture ``target``, checks of the collected tests, and outcomes of known divergences."""
 
-import gc
 import pickle
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -13,24 +11,24 @@ from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
     declared_lacks,
-    failure_report,
     known_failures,
-    missing_features,
     register,
 )
 from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import (
-    containment,
     preflight,
-    program,
     selection,
     worker_errors,
 )
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
+from spec_tests.harness.pytest_plugin.judgement import (
+    pytest_runtest_makereport as pytest_runtest_makereport,
+)
 from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
+from spec_tests.harness.pytest_plugin.selection import pytest_collection as pytest_collection
 from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 from spec_tests.strategies import computed_modules
@@ -74,20 +72,6 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     ids = clause_filter.ids_in(collection_path, selected)
     return None if ids and _is_in_chapter(collection_path) else True
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Collect the tests without the garbage collector, which then ignores what was imported.
-
-    Otherwise the start and the end of each process take a second more.
-    """
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -146,27 +130,3 @@ def _is_whole_suite(config: pytest.Config) -> bool:
 def target(request: pytest.FixtureRequest, topology: Topology) -> Target:
     """The implementation under test."""
     return Target(target_of(request.config), target_map.load(mapping_of(request.config), PARTS))
-
-
-@pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Set the outcome of a test whose failure the register records, and describe failures."""
-    failure_report.cut_tracebacks(call)
-    try:
-        report = yield
-        _judge(item, call, report)
-    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
-        report = containment.report_without_details(item, call, fault)
-    return report
-
-
-def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    if not (
-        declared_lacks.judge(item, call, report)
-        or missing_features.judge(call, report, target_of(item.config))
-    ):
-        failure_report.fail_not_offered(item, call, report)
-        known_failures.judge(item, call, report)
-        program.describe(item, call, report)

@@ -69,7 +69,7 @@ def test_the_gate_runs_every_folder_of_tests():
 def test_help_and_page_name_each_feature_of_the_simulator():
     # options.py repeats the names, because it may not import torch.
     parser = pytest.Parser(_ispytest=True)
-    options.add_race_options(parser)
+    options.pytest_addoption(parser)
     help_of = {
         name: option.attrs()["help"]
         for group in parser._groups

@@ -1,6 +1,7 @@
-"""Selects collected tests, and finds tests that only compare with torch.nn.parallel."""
+"""Collects and selects tests, and finds tests that only compare with torch.nn.parallel."""
 
-from collections.abc import Mapping
+import gc
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,26 @@ __all__ = [
     "deselect",
     "interleave",
     "needs_reference",
+    "pytest_collection",
     "resumed_tests",
 ]
 
 #: The folder of the tests that compile a library first, for half a minute. They run last.
 COMPILES = "cpp_front_end"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, which then ignores what was imported.
+
+    Otherwise the start and the end of each process take a second more.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def clauses_judged_without_reference(items: list[pytest.Item]) -> set[str]:

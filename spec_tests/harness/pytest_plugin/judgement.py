@@ -1,0 +1,40 @@
+"""Sets the outcome of a test, and describes failures."""
+
+from collections.abc import Generator
+
+import pytest
+
+from spec_tests.harness.conformance import (
+    declared_lacks,
+    failure_report,
+    known_failures,
+    missing_features,
+)
+from spec_tests.harness.pytest_plugin import containment, program
+from spec_tests.harness.pytest_plugin.options import target_of
+
+__all__ = ["pytest_runtest_makereport"]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Set the outcome of a test whose failure the register records, and describe failures."""
+    failure_report.cut_tracebacks(call)
+    try:
+        report = yield
+        _judge(item, call, report)
+    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
+        report = containment.report_without_details(item, call, fault)
+    return report
+
+
+def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    if not (
+        declared_lacks.judge(item, call, report)
+        or missing_features.judge(call, report, target_of(item.config))
+    ):
+        failure_report.fail_not_offered(item, call, report)
+        known_failures.judge(item, call, report)
+        program.describe(item, call, report)
