@@ -41,35 +41,16 @@ def run_forward(run_layers: Callable[[Tensor, int, int], Tensor], device: Any) -
     return ForwardPass(batch, middle, run_layers(middle, MIDDLE, LAYERS).square().sum().cpu())
 
 
-def is_reduced_early(
-    parameter: Any, first: ForwardPass, second: ForwardPass, timeout: float = TIMEOUT
-) -> bool:
+def is_reduced_early(parameter: Any, first: ForwardPass, second: ForwardPass) -> bool:
     """Return whether ``parameter`` gets its gradient while the second replica is blocked.
 
     Args:
         parameter: A parameter of the module's last layer, which backward reaches first.
         first: The forward pass on the module's device.
         second: The forward pass on another device, whose backward is blocked at ``middle``.
-        timeout: Seconds until the second replica continues anyway.
     """
     reduced, results = threading.Event(), []
     parameter.register_post_accumulate_grad_hook(lambda _: reduced.set())
-    second.middle.register_hook(lambda _: results.append(reduced.wait(timeout)))
+    second.middle.register_hook(lambda _: results.append(reduced.wait(TIMEOUT)))
     torch.autograd.backward(first.loss + second.loss)
     return results == [True]
-
-
-def events_on_first_device(parameter: Any, first: ForwardPass, second: ForwardPass) -> list[str]:
-    """Return ``"reduced"`` (``parameter`` has its gradient) and ``"end"``, in order of time.
-
-    ``"end"`` is the end of the first replica's backward. This replica is blocked at ``middle``
-    until the second one has passed ``middle``: both then have their gradients of the last layer.
-    """
-    events: list[str] = []
-    passed = threading.Event()
-    second.middle.register_hook(lambda _: passed.set())
-    first.middle.register_hook(lambda _: events.extend([] if passed.wait(TIMEOUT) else ["late"]))
-    parameter.register_post_accumulate_grad_hook(lambda _: events.append("reduced"))
-    first.batch.register_hook(lambda _: events.append("end"))
-    torch.autograd.backward(first.loss + second.loss)
-    return events

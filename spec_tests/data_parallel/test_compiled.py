@@ -235,7 +235,8 @@ def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
 
 @ONE_CLAUSE
 def test_wrapper_without_devices_is_one_graph(target, topology):
-    wrapper = wrapped(target, topology, 1)
+    module = nn.Linear(4, 4).to(topology.device(0))
+    wrapper = target.data_parallel.DataParallel(module, topology.take(1))
     wrapper.device_ids = []  # As without an accelerator.
     compiled = torch.compile(wrapper, backend="eager", fullgraph=True)
     x = rows(topology, 3)
