@@ -130,7 +130,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def _lines(report: pytest.TestReport) -> list[str]:
-    """Return the first lines of the call, and those of the difference."""
+    """Return the first lines of the call, and those of the difference; the last of a traceback."""
     differences = [str(value) for key, value in report.user_properties if key == "difference"]
     calls = [str(value) for key, value in report.user_properties if key == "call"]
     calls = [call for call in calls if not any(call in text for text in differences)]
@@ -138,8 +138,10 @@ def _lines(report: pytest.TestReport) -> list[str]:
 
 
 def _first_lines(texts: Sequence[str]) -> list[str]:
-    lines = [line for text in texts for line in text.splitlines()]
-    return [line for line in lines if line.strip(" ~^")][:MAX_LINES]
+    lines = [line for text in texts for line in text.splitlines() if line.strip(" ~^")]
+    if lines and lines[0].startswith("Traceback"):  # The error is at its end.
+        return lines[:1] + lines[1:][-MAX_LINES:]
+    return lines[:MAX_LINES]
 
 
 def _shorten(line: str, length: int = MAX_LENGTH) -> str:

@@ -120,6 +120,25 @@ def test_the_sentence_of_the_clause_explains_a_bare_assertion():
     assert failures.summary()[:2] == ["FAIL 1 clause, 1 test: assert 1 == 2", f"  {says}"]
 
 
+def test_a_long_traceback_ends_with_its_error():
+    frames = "".join(f'    File "{number}.py"\n' for number in range(40))
+    failures = Failures("{} {}".format, Programs())
+    printed = failures.add(
+        _failure(f"Traceback (most recent call last):\n{frames}  OSError: last")
+    )
+    assert "  |   OSError: last" in printed
+    assert failures.summary()[0] == "FAIL 1 clause, 1 test: OSError: last"
+
+
+def test_a_fact_that_differs_at_several_indices_is_described_once():
+    line = "result[0]['a'] has members [], expected ['b']"
+    others = "  and 2 more differences: result[1]['a'] members, {}"
+    alike = causes.describe_difference("E", f"{line}\n{others.format('result[2] members')}")
+    assert alike == causes.describe_difference("E", line)
+    other = causes.describe_difference("E", f"{line}\n{others.format('result[0] dtype')}")
+    assert other == f"{alike}; also result dtype"
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [

@@ -26,8 +26,8 @@ _VALUES = re.compile(
 _CUT = re.compile(r"[{\['\"].*$")
 #: The beginnings of texts of pytest that do not say what is wrong.
 _BARE = ("assert ", "DID NOT RAISE ", "Regex pattern did not match")
-#: Matches an error on a line of its own, as at the end of a traceback.
-_ERROR = re.compile(r"^[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
+#: Matches an error on a line of its own, as at the end of a traceback, which pytest may indent.
+_ERROR = re.compile(r"^ *[\w.]+(?:Error|Exit|Interrupt|Warning): .+$", re.MULTILINE)
 #: Matches the call and the devices above the difference of two implementations.
 _CALL = re.compile(r".* disagree on\n(?:.*\n)*?with devices = .*\n")
 #: Matches a difference of values, and the names of further differences.
@@ -94,10 +94,18 @@ def describe_difference(kind: str, text: str) -> str:
     else:
         found = line
     parts = [_without_drawn(each) for each in found.split(", expected ")]
-    if others := _OTHERS.search(text):
-        names = {_without_drawn(each) for each in others[1].split(", ")}
-        return f"{kind}: {_cut(', expected '.join(parts))}; also {', '.join(sorted(names))}"
-    return f"{kind}: {_cut(', expected '.join(parts))}"
+    others = _OTHERS.search(text)
+    names = {_without_drawn(each) for each in others[1].split(", ")} if others else set()
+    # A larger call may show the same fact at several indices.
+    names = {name for name in names if not _names_fact_of(name, parts[0])}
+    also = f"; also {', '.join(sorted(names))}" if names - {"..."} else ""
+    return f"{kind}: {_cut(', expected '.join(parts))}{also}"
+
+
+def _names_fact_of(name: str, described: str) -> bool:
+    """Return whether ``name`` is the path and the fact of a described difference."""
+    path, _, fact = name.rpartition(" ")
+    return described.startswith((f"{path} has {fact} ", f"{name} is "))
 
 
 def _without_drawn(text: str) -> str:
