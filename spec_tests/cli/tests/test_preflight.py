@@ -64,7 +64,11 @@ def test_a_mapped_module_with_an_error_ends_the_run(run):
     assert "SyntaxError: invalid syntax" in done.stderr
 
 
-def test_a_path_is_no_target(run):
-    done = run({"comm": ""}, target="./mine")
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [("./mine", "is no module name"), ("other.part", "cannot be imported: no module other")],
+)
+def test_a_path_or_a_missing_package_is_no_target(run, target, text):
+    done = run({"comm": ""}, target=target)
     assert done.returncode == 4
-    assert "the target ./mine is no module name" in done.stderr
+    assert f"the target {target} {text}" in done.stderr

@@ -1,7 +1,9 @@
 """Imports the target before the first test. If that fails, the run ends with one sentence."""
 
+import sys
 import traceback
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,20 @@ _HARNESS = Path(__file__).parents[1]
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Import the target. The accelerator is enabled before."""
-    if not hasattr(session.config, "workerinput"):
-        topology_of(session.config)
-        require_target(target_of(session.config), mapping_of(session.config))
+    """Import the target. The accelerator is enabled before, if the target has a package."""
+    config = session.config
+    if not hasattr(config, "workerinput"):
+        name, mapping = target_of(config), mapping_of(config)
+        if not mapping:  # A map may name all parts of a target without a package.
+            _require_package(name)
+        topology_of(config)  # The simulated accelerator may have to be built, which takes longer.
+        require_target(name, mapping)
+
+
+def _require_package(name: str) -> None:
+    package, _, _ = name.partition(".")
+    if package.isidentifier() and package not in sys.modules and find_spec(package) is None:
+        raise pytest.UsageError(f"the target {name} cannot be imported: no module {package}")
 
 
 def require_target(name: str, mapping: Iterable[str]) -> None:
