@@ -11,11 +11,13 @@ expects this. A new worker runs the other tests.
 """
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from pluggy import PluggyTeardownRaisedWarning
 
 from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
 from spec_tests.harness.pytest_plugin import containment
@@ -95,6 +97,11 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Set the exit status of a usage error if a worker has sent one."""
+    if hasattr(session.config, "workerinput"):
+        # A signal has ended the controller. It has printed the verdicts so far.
+        warnings.filterwarnings(
+            "ignore", r"(?s).*OSError: cannot send", PluggyTeardownRaisedWarning
+        )
     if _ERROR in session.config.stash:
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
