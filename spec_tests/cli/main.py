@@ -236,6 +236,11 @@ def _print_draft(options: argparse.Namespace) -> int:
     if not tests:
         print(f"{options.file} contains no verdicts", file=sys.stderr)
         return REFUSED
+    run, _ = verdicts.read_run(options.file)
+    if run.get("interrupted"):
+        text = f"{options.file}: the run was interrupted; other failures have no record"
+        print(text, file=sys.stderr)
+        print(f"# {text}\n")
     programs = verdicts.read_programs(options.file)
     print(draft(tests, options.file, options.kind, programs, inherit=options.inherits))
     return 0

@@ -125,7 +125,14 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
     resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--resume")
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
-    (tmp_path / "known.toml").write_text(command("draft", "all.jsonl").stdout)
+    drafted = command("draft", "all.jsonl")
+    assert not drafted.stderr
+    (tmp_path / "known.toml").write_text(drafted.stdout)
+    with (tmp_path / "all.jsonl").open("a") as file:
+        file.write(json.dumps(verdicts.INTERRUPTED))
+    warned = command("draft", "all.jsonl")
+    assert "the run was interrupted" in warned.stderr
+    assert tomllib.loads(warned.stdout) == tomllib.loads(drafted.stdout)
     (record,) = register.load(tmp_path / "known.toml")
     assert record.clauses == ("comm.scatter.slices",)
     done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
