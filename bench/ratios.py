@@ -43,26 +43,12 @@ def ratios(run: Mapping[str, Any], floors: Mapping[str, float]) -> Iterator[Rati
     for each in run["benchmarks"]:
         groups.setdefault(each["group"], {})[each["extra_info"]["library"]] = each
     for group, members in groups.items():
-        compared = (name for name, each in members.items() if "pairs" in each["extra_info"])
-        target = next(compared, "impl")
-        if {"reference", target} <= members.keys():
-            pair = members["reference"], members[target]
-            yield _time_ratio(group, *pair, floors.get(group))
-            yield from _memory_ratio(group, *pair, floors)
-
-
-def _time_ratio(
-    group: str, reference: dict[str, Any], target: dict[str, Any], floor: float | None
-) -> Ratio:
-    pairs = target["extra_info"].get("pairs")
-    if pairs is None:  # The run did not call the libraries in turn.
-        before, after = reference["stats"], target["stats"]
-        pairs = {
-            "q1": before["q1"] / after["q3"],
-            "median": before["median"] / after["median"],
-            "q3": before["q3"] / after["q1"],
-        }
-    return Ratio(group, pairs["median"], pairs["q1"], pairs["q3"], floor)
+        for target in members.values():
+            pairs = target["extra_info"].get("pairs")
+            if pairs is not None and "reference" in members:
+                quartiles = pairs["median"], pairs["q1"], pairs["q3"]
+                yield Ratio(group, *quartiles, floors.get(group))
+                yield from _memory_ratio(group, members["reference"], target, floors)
 
 
 def _memory_ratio(

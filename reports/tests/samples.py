@@ -3,16 +3,15 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from bench import benchmark_files
 from reports.publishing.publish import publish
 
 __all__ = [
     "HOSTILE",
     "make_benchmark_run",
     "publish_run",
-    "write_benchmark_report",
     "write_verdicts",
 ]
 
@@ -21,6 +20,7 @@ __all__ = [
 HOSTILE = (
     '=$\\frac{ $</pre></title><script>alert(\'x\')</script>" onfocus="alert(1)" {{ 7 * 7 }} \x07'
 )
+_QUARTILES = ("q1", "median", "q3")
 
 
 def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
@@ -68,44 +68,16 @@ def publish_run(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) 
     return publish([file], folder=folder)
 
 
-def write_benchmark_report(
-    path: Path, groups: Mapping[str, Mapping[str, float]], **about: Any
-) -> None:
-    """Write published benchmarks.
+def make_benchmark_run(
+    groups: Mapping[str, Mapping[str, float]] = MappingProxyType(
+        {"work": {"reference": 2.0, "impl": 1.0}}
+    ),
+    **machine: Any,
+) -> dict[str, Any]:
+    """Return a run of benchmarks as ``pytest --benchmark-json`` writes it.
 
     Args:
-        path: The file.
-        groups: The median for each benchmark group and library. The quartiles are 10 % lower and
-            10 % higher.
-        about: Fields of ``machine`` that are added or replace the default fields.
-    """
-    machine = {
-        "cpu": "Fast",
-        "cores": 2,
-        "torch": "2.12.0",
-        "python_version": "3.12.1",
-        "devices": ["sim:0"],
-        **about,
-    }
-    benchmarks = [
-        {
-            "group": group,
-            "extra_info": {"library": library, "peak_bytes": 1000 * median},
-            "stats": {"q1": median * 0.9, "median": median, "q3": median * 1.1, "rounds": 5},
-        }
-        for group, libraries in groups.items()
-        for library, median in libraries.items()
-    ]
-    run = {"datetime": "2026-01-02", "commit": "abc", "dirty": False, "benchmarks": benchmarks}
-    report = {"target": "impl", "hardware": "sim"}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(benchmark_files.publish(report, {"machine": machine, "runs": [run]}))
-
-
-def make_benchmark_run(**machine: Any) -> dict[str, Any]:
-    """Return a run of one benchmark on two libraries, as ``pytest --benchmark-json`` writes it.
-
-    Args:
+        groups: The seconds for each benchmark group and library.
         machine: Fields of ``machine_info`` that are added or replace the default fields.
     """
     info = {"torch": "2", "python_version": "3", "devices": ["sim:0"], "threads": 1, **machine}
@@ -113,16 +85,27 @@ def make_benchmark_run(**machine: Any) -> dict[str, Any]:
         "datetime": "2026-01-02T03:04:05",
         "commit_info": {"id": "abc"},
         "machine_info": {"cpu": {"brand_raw": "Fast", "count": 2}, "node": "private", **info},
-        "benchmarks": [_benchmark_result("reference", 2.0), _benchmark_result("impl", 1.0)],
+        "benchmarks": [
+            _benchmark_result(group, library, libraries)
+            for group, libraries in groups.items()
+            for library in libraries
+        ],
     }
 
 
-def _benchmark_result(library: str, median: float) -> dict[str, Any]:
-    stats = dict.fromkeys(("min", "q1", "median", "q3", "mean"), median)
+def _benchmark_result(group: str, library: str, seconds: Mapping[str, float]) -> dict[str, Any]:
+    median = seconds[library]
+    extra_info: dict[str, Any] = {"library": library}
+    if library == "impl" and "reference" in seconds:
+        ratio = seconds["reference"] / median
+        extra_info |= {"pairs": dict.fromkeys(_QUARTILES, ratio)}
     return {
-        "group": "work",
-        "fullname": f"bench_work[{library}]",
-        "extra_info": {"library": library},
+        "group": group,
+        "fullname": f"bench_{group}[{library}]",
+        "extra_info": extra_info,
         "options": {"timer": "perf_counter"},
-        "stats": {**stats, "rounds": 3, "data": [median] * 3},
+        "stats": {
+            **dict.fromkeys(("min", *_QUARTILES, "mean"), median),
+            **{"rounds": 3, "data": [median] * 3},
+        },
     }

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from bench import benchmark_files, floors
+from reports.publishing.publish import publish
 from reports.tests import samples
 from spec_tests.harness.input_files import RefusedError
 
@@ -14,11 +15,12 @@ FLOORS = '[[machine]]\nprocessor = "P"\npython = "3.11"\nthreads = 1\nfloors = {
 @pytest.fixture
 def read(tmp_path):
     """Return a function that reads a text as a kind of file."""
-    samples.write_benchmark_report(tmp_path / "published", {"a": {"impl": 1.0}})
+    saved = tmp_path / "saved.json"
+    saved.write_text(json.dumps(samples.make_benchmark_run()))
     texts = {
         "floors": FLOORS,
-        "saved-run": json.dumps(samples.make_benchmark_run()),
-        "published": (tmp_path / "published").read_text(),
+        "saved-run": saved.read_text(),
+        "published": publish([saved], folder=tmp_path).read_text(),
     }
     readers = {
         "floors": floors.load,
