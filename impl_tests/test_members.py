@@ -14,8 +14,8 @@ from torch import nn
 
 import impl
 from spec_tests.harness.compare import checks
-from spec_tests.oracle import plain_variant
-from spec_tests.oracle.wrapped_module import with_gradients
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.oracle.wrapped_module import results_of, with_gradients
 from spec_tests.strategies.changed_members import changes_members_specs
 from spec_tests.strategies.references import referring_specs
 
@@ -68,7 +68,7 @@ def test_references_and_hooks_run_on_the_replica_of_a_lane(topology, spec, rows,
     batches = [spec.network.rows(count, slot=None).build(topology) for count in rows]
     with torch.set_grad_enabled(grad):
         found, expected = (
-            plain_variant.results(
+            results_of(
                 spec.build(topology, None, plain=plain),
                 lambda module: impl.DataParallel(module, LANES, in_turn=in_turn),
                 batches,
@@ -88,7 +88,7 @@ def test_references_and_hooks_run_on_held_replicas(topology, spec, rows, slots):
         )
         with torch.no_grad(), wrapper.hold():
             results.append([wrapper(x) for x in batches])
-    found, expected = (plain_variant.snapshot(each, {}) for each in results)
+    found, expected = (snapshot(each, {}) for each in results)
     checks.same(found, expected, spec, tolerance=checks.LAYER)
 
 

@@ -138,7 +138,7 @@ def list_reductions(wrap: Any, is_training: bool) -> list[str]:
             out = wrapped(probes.make_rank_rows(4))
         if is_training:
             out.sum().backward()
-    return [name for name in _collectives(profile) if "reduce" in name]
+    return [name for name in _collectives(profile.events()) if "reduce" in name]
 
 
 def list_collectives_of_backward(wrap: Any) -> list[str]:
@@ -147,11 +147,11 @@ def list_collectives_of_backward(wrap: Any) -> list[str]:
     out = wrapped(probes.make_rank_rows(4))
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         out.sum().backward()
-    return _collectives(profile)
+    return _collectives(profile.events())
 
 
-def _collectives(profile: torch.profiler.profile) -> list[str]:
-    names = {event.name for event in profile.events() or []}
+def _collectives(events: Any) -> list[str]:
+    names = {event.name for event in events or []}
     return sorted(name for name in names if name.startswith("c10d::"))
 
 

@@ -106,14 +106,14 @@ def report_wrong_arguments(context: RankContext) -> list[str]:
     net = distributed.DataParallel(layer, context.group)
     report(net.mean, [1.0])
     report(net.mean, torch.ones(0))
-    report(net.part, torch.tensor([]).to_sparse_coo())
+    report(net.part, torch.tensor([]).to_sparse_coo())  # type: ignore[no-untyped-call] # torch's
     return errors
 
 
 def step_with_hook(context: RankContext, place: int) -> None:
     """Run a step. Register a hook before the wrapper is made (0), before forward or backward."""
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    value: Any = net
+    net: Any = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    value = net
     steps: list[Any] = [
         lambda module: distributed.DataParallel(module, context.group),
         lambda wrapper: wrapper(torch.ones(2, 2)),

@@ -17,7 +17,7 @@ CHANGES = {
 }
 CHANGE = pytest.mark.parametrize("change", CHANGES)
 REPEATED_SLOTS = pytest.mark.parametrize("slots", [(0, 0), (0, 1, 0)], ids="slots={}".format)
-CPU_LANES = pytest.mark.parametrize("lanes", [2, 3], ids="lanes={}".format)
+LANES = ["cpu"] * 3
 
 
 class ChangesInputs(nn.Module):
@@ -77,11 +77,10 @@ def test_a_module_that_changes_its_inputs_trains_on_a_repeated_device(target, to
 
 
 @CHANGE
-@CPU_LANES
 @clause("divergences.DP-7.changed-inputs-train")
-def test_a_module_that_changes_its_inputs_trains_on_the_cpu(target, change, lanes):
+def test_a_module_that_changes_its_inputs_trains_on_the_cpu(target, change):
     module = ChangesInputs(change)
-    parallel = target.data_parallel.DataParallel(module, ["cpu"] * lanes)
+    parallel = target.data_parallel.DataParallel(module, LANES)
     found, expected = (run(forward, module, "cpu") for forward in (parallel, module))
     checks.same(found, expected, change, tolerance=checks.LAYER)
 
@@ -101,11 +100,10 @@ def test_gradients_are_right_if_some_devices_repeat(target, topology, slots):
 
 
 @pytest.mark.parametrize("training", [True, False], ids="grad-mode={}".format)
-@CPU_LANES
 @clause("divergences.DP-7.callers-tensor")
-def test_the_callers_tensor_has_the_changes_of_cpu_replicas(target, training, lanes):
+def test_the_callers_tensor_has_the_changes_of_cpu_replicas(target, training):
     module = ChangesInputs("relu")
-    parallel = target.data_parallel.DataParallel(module, ["cpu"] * lanes)
+    parallel = target.data_parallel.DataParallel(module, LANES)
     weight, x = torch.ones(3, requires_grad=True), batch("cpu")
     saved = (x * weight).sum()
     with torch.set_grad_enabled(training):
@@ -116,11 +114,10 @@ def test_the_callers_tensor_has_the_changes_of_cpu_replicas(target, training, la
 
 
 @pytest.mark.parametrize("is_view", [True, False], ids="view={}".format)
-@CPU_LANES
 @clause("divergences.DP-7.callers-tensor")
-def test_the_callers_tensor_has_the_history_of_its_changes(target, is_view, lanes):
+def test_the_callers_tensor_has_the_history_of_its_changes(target, is_view):
     module = ChangesInputs("scale by a parameter")
-    parallel = target.data_parallel.DataParallel(module, ["cpu"] * lanes)
+    parallel = target.data_parallel.DataParallel(module, LANES)
 
     def gradient(forward):
         x = batch("cpu")[1:] if is_view else batch("cpu")
@@ -130,11 +127,10 @@ def test_the_callers_tensor_has_the_history_of_its_changes(target, is_view, lane
     checks.same(gradient(parallel), gradient(module), tolerance=checks.LAYER)
 
 
-@CPU_LANES
 @clause("divergences.DP-7.callers-tensor")
-def test_the_version_of_an_input_that_no_replica_changes_stays(target, lanes):
+def test_the_version_of_an_input_that_no_replica_changes_stays(target):
     module = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
-    parallel = target.data_parallel.DataParallel(module, ["cpu"] * lanes)
+    parallel = target.data_parallel.DataParallel(module, LANES)
     weight, x = torch.ones(3, requires_grad=True), batch("cpu")
     saved = (x * weight).sum()
     parallel(x).sum().backward()

@@ -36,8 +36,13 @@ class SelfRecording(nn.Module):
         return x
 
 
-def rows(count, *, slot=0):
-    return TensorSpec((count, 2), requires_grad=True, slot=slot)
+def call_of(module, devices, *output, rows=4, **options):
+    x = TensorSpec((rows, 2), requires_grad=True)
+    return DataParallelCall(module, (x,), {}, devices, *output, **options)
+
+
+#: A module whose output has a column with the ordinal of the device of its replica.
+ORDINALS = NewModule(OrdinalColumn)
 
 
 @clause("data_parallel.devices.order")
@@ -45,9 +50,7 @@ def rows(count, *, slot=0):
 def test_chunks_are_computed_on_the_devices_in_order(
     target, baselines, topology, devices, count, functional
 ):
-    call = DataParallelCall(
-        NewModule(OrdinalColumn), (rows(count),), {}, devices, functional=functional
-    )
+    call = call_of(ORDINALS, devices, rows=count, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
@@ -58,9 +61,7 @@ def test_chunks_are_computed_on_the_devices_in_order(
 def test_a_small_batch_uses_the_first_devices_only(
     target, baselines, topology, devices, count, functional
 ):
-    call = DataParallelCall(
-        NewModule(OrdinalColumn), (rows(count),), {}, devices, functional=functional
-    )
+    call = call_of(ORDINALS, devices, rows=count, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
@@ -70,9 +71,7 @@ def test_all_devices_are_used_by_default(target, baselines, topology, count, fun
     # The default devices begin with ordinal 0, even if the topology does not.
     if topology.device(0).index != 0:
         not_run("the topology does not begin with the accelerator's first device")
-    call = DataParallelCall(
-        NewModule(OrdinalColumn), (rows(count),), {}, None, functional=functional
-    )
+    call = call_of(ORDINALS, None, rows=count, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
@@ -81,9 +80,7 @@ def test_all_devices_are_used_by_default(target, baselines, topology, count, fun
 def test_outputs_are_joined_on_the_output_device(
     target, baselines, topology, devices, slot, functional
 ):
-    call = DataParallelCall(
-        NewModule(OrdinalColumn), (rows(4),), {}, devices, DeviceAt(slot), functional=functional
-    )
+    call = call_of(ORDINALS, devices, DeviceAt(slot), functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
@@ -92,18 +89,16 @@ def test_outputs_are_joined_on_the_output_device(
 def test_output_device_minus_one_is_the_cpu_with_a_warning(
     target, baselines, topology, devices, functional
 ):
-    call = DataParallelCall(
-        NewModule(OrdinalColumn), (rows(4),), {}, devices, -1, functional=functional
-    )
+    call = call_of(ORDINALS, devices, -1, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.devices.none")
 @pytest.mark.parametrize("function", ["DataParallel", "data_parallel"])
 def test_an_empty_list_of_devices_is_refused(target, topology, function):
-    arguments = {"module": NewModule(OrdinalColumn), "device_ids": []}
+    arguments = {"module": ORDINALS, "device_ids": []}
     if function == "data_parallel":
-        arguments["inputs"] = rows(2)
+        arguments["inputs"] = TensorSpec((2, 2))
     call = PublicCall(f"data_parallel.{function}", arguments)
     refused(call, target, topology, IndexError, "list index out of range")
 
@@ -113,14 +108,7 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 def test_a_module_on_another_device_is_refused_at_the_call(
     target, baselines, topology, devices, source, functional
 ):
-    call = DataParallelCall(
-        NewModule(OrdinalColumn),
-        (rows(4),),
-        {},
-        devices,
-        functional=functional,
-        source=DeviceAt(source),
-    )
+    call = call_of(ORDINALS, devices, functional=functional, source=DeviceAt(source))
     checks.agree(call, target, baselines, topology)
 
 
@@ -133,9 +121,7 @@ def test_a_module_on_another_device_is_refused_at_the_call(
 def test_a_buffer_on_another_device_is_refused_at_the_call(
     target, baselines, topology, count, functional
 ):
-    call = DataParallelCall(
-        NewModule(BufferOnCpu), (rows(4),), {}, [DeviceAt(0)] * count, functional=functional
-    )
+    call = call_of(NewModule(BufferOnCpu), [DeviceAt(0)] * count, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
@@ -180,18 +166,14 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
 def test_a_scalar_output_of_one_device_stays_a_scalar(
     target, baselines, topology, device, functional
 ):
-    call = DataParallelCall(
-        NewModule(WeightedSum), (rows(4),), {}, [device], functional=functional
-    )
+    call = call_of(NewModule(WeightedSum), [device], functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.one-device.errors")
 @given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
 def test_error_on_one_device_is_raised_unchanged(target, baselines, topology, device, functional):
-    call = DataParallelCall(
-        NewModule(FailsFromLimit, (0,)), (rows(4),), {}, [device], functional=functional
-    )
+    call = call_of(NewModule(FailsFromLimit, (0,)), [device], functional=functional)
     checks.agree(call, target, baselines, topology)
 
 

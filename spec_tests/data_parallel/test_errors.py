@@ -8,7 +8,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from spec_tests.data_parallel.imbalance import ImbalanceCall
-from spec_tests.harness.compare import checks
+from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
@@ -47,13 +47,9 @@ def test_an_input_with_a_tangent_is_refused(
 ):
     x = torch.ones(rows, 2, device=topology.device(slots[0]))
     module = nn.Linear(2, 1).to(x.device) if has_parameters else nn.Identity()
-    wrapper = {
-        "function": lambda dual: target.data_parallel.data_parallel(module, dual, devices),
-        "class": lambda dual: target.data_parallel.DataParallel(module, devices)(dual),
-    }
-    devices = topology.take(slots)
+    forward = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
     with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=r"forward.mode AD"):
-        wrapper[entry_point](forward_ad.make_dual(x, torch.ones_like(x)))
+        forward(forward_ad.make_dual(x, torch.ones_like(x)))
 
 
 @clause("data_parallel.scalars")

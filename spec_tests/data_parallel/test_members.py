@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle import plain_variant, wrapped_module
+from spec_tests.oracle import wrapped_module
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.changed_members import (
     REGISTRATIONS,
@@ -52,7 +52,7 @@ def check_plain_variant(target, topology, spec, devices, rows, grad):
     batches = [spec.network.rows(count).build(topology).to(placed[0]) for count in counts]
     with torch.set_grad_enabled(grad):
         found, expected = (
-            plain_variant.results(
+            wrapped_module.results_of(
                 spec.build(topology, plain=plain).to(placed[0]),
                 lambda module: target.data_parallel.DataParallel(module, placed),
                 batches,

@@ -1,10 +1,10 @@
-"""The law of DataParallel: its outputs and gradients equal those of the wrapped module alone."""
+"""Laws of DataParallel: its results are those of the module alone, or of a plain variant."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from spec_tests.harness.compare.outcome import Call, cotangent
 from spec_tests.harness.compare.snapshot import snapshot
@@ -51,3 +51,23 @@ def with_gradients(output: Tensor, leaves: Sequence[Tensor], unused_as_zeros: bo
             materialize_grads=unused_as_zeros,
         )
     return snapshot([output, *gradients], {}, strides=False)
+
+
+def results_of(
+    module: nn.Module,
+    wrap: Callable[[nn.Module], Callable[[Tensor], Tensor]],
+    xs: Sequence[Tensor],
+) -> Any:
+    """Return the outputs of the wrapped module, the gradients of its parameters, and its buffers.
+
+    ``xs`` are the inputs of the calls, one after the other.
+    """
+    parallel = wrap(module)
+    outputs = [parallel(x) for x in xs]
+    leaves = [leaf for leaf in (*module.parameters(), *module.buffers()) if leaf.requires_grad]
+    gradients: Sequence[Tensor | None] = ()
+    if leaves and outputs[-1].requires_grad:
+        gradients = torch.autograd.grad(
+            outputs, leaves, [*map(cotangent, outputs)], allow_unused=True
+        )
+    return snapshot([outputs, gradients, dict(module.named_buffers())], {}, strides=False)

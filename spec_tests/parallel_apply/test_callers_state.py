@@ -15,12 +15,12 @@ from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.probe_modules import CurrentDevice
-from spec_tests.strategies.thread_modules import state_probes
 from spec_tests.strategies.thread_state import (
     CURRENT_DEVICE,
     Autocast,
     ThreadState,
     autocasts,
+    state_probes,
     thread_states,
     visible_states,
 )

@@ -13,13 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.thread_modules import CHANGES, StateChanger, state_probes
 from spec_tests.strategies.thread_state import (
+    CHANGES,
     Autocast,
+    StateChanger,
     ThreadState,
     device_and_states,
     grad_modes,
     placements,
+    state_probes,
     thread_states,
     visible_states,
 )

@@ -19,7 +19,7 @@ Tensors and other arguments:
 * ``stateful_containers``: dataclasses and mappings with extra state
 * ``devices``: device arguments
 * ``exceptions``: exceptions with all kinds of constructors
-* ``thread_state``: the state of a calling thread
+* ``thread_state``: the state of a calling thread, and modules that read or change it
 
 Modules:
 
@@ -27,7 +27,7 @@ Modules:
 * ``compiled_modules``: modules that torch.compile compiles
 * ``computed_modules``: selects the modules that the devices compute as the CPU does
 * ``custom_modules``, ``edge_case_modules``: modules that are hard to replicate
-* ``probe_modules``, ``thread_modules``: modules that show how and in which thread they were called
+* ``probe_modules``: modules that show how they were called
 * ``changed_members``: modules whose forward changes the parameters of a submodule
 * ``references``: modules that refer to their submodules, and hooks that are methods
 """

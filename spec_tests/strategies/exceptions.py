@@ -89,7 +89,7 @@ class ExceptionSpec:
             return _make_builtin(self.base, text)
         error_class = self._make_class(text)
         make = _NEW_EXCEPTION.get(self.constructor)
-        error: Any = error_class(text) if make is None else make(error_class, text)
+        error: BaseException = error_class(text) if make is None else make(error_class, text)
         if self.message == "instance":
             error.message = text  # type: ignore[attr-defined]
         return error
