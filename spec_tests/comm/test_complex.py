@@ -22,7 +22,9 @@ MIXED = [(torch.float32, torch.complex64), (torch.complex64, torch.float32)]
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-@given(call=scatter_calls(dtypes=COMPLEX, layouts=COMPLEX_LAYOUTS))
+@given(
+    call=scatter_calls(dtypes=COMPLEX, layouts=COMPLEX_LAYOUTS) | scatter_out_calls(dtypes=COMPLEX)
+)
 def test_scatter_returns_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     chunks = call.run(target, inputs)
@@ -30,27 +32,14 @@ def test_scatter_returns_complex_chunks(target, topology, call):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-@given(call=scatter_out_calls(dtypes=COMPLEX))
-def test_scatter_fills_complex_outputs(target, topology, call):
-    inputs = call.inputs(topology)
-    outs = call.run(target, inputs)
-    checks.same(concatenate_on_cpu(outs, inputs["dim"]), inputs["tensor"], call)
-
-
-@clause("divergences.CO-1.complex-stays-complex")
-@given(call=broadcast_calls(dtypes=COMPLEX, counts=(1, 2, 3), layouts=COMPLEX_LAYOUTS))
+@given(
+    call=broadcast_calls(dtypes=COMPLEX, counts=(1, 2, 3), layouts=COMPLEX_LAYOUTS)
+    | broadcast_out_calls(dtypes=COMPLEX, counts=(1, 2, 3))
+)
 def test_broadcast_returns_complex_copies(target, topology, call):
     inputs = call.inputs(topology)
     copies = call.run(target, inputs)
     checks.same(stack_on_cpu(copies), stack_on_cpu([inputs["tensor"]] * len(copies)), call)
-
-
-@clause("divergences.CO-1.complex-stays-complex")
-@given(call=broadcast_out_calls(dtypes=COMPLEX, counts=(1, 2, 3)))
-def test_broadcast_fills_complex_outputs(target, topology, call):
-    inputs = call.inputs(topology)
-    outs = call.run(target, inputs)
-    checks.same(stack_on_cpu(outs), stack_on_cpu([inputs["tensor"]] * len(outs)), call)
 
 
 @clause("divergences.CO-1.complex-stays-complex")
@@ -64,19 +53,13 @@ def test_broadcast_coalesced_returns_complex_and_real_copies(target, topology):
 
 
 @clause("divergences.CO-1.complex-stays-complex")
-@given(call=gather_calls(dtypes=COMPLEX, layouts=COMPLEX_LAYOUTS))
+@given(
+    call=gather_calls(dtypes=COMPLEX, layouts=COMPLEX_LAYOUTS) | gather_out_calls(dtypes=COMPLEX)
+)
 def test_gather_joins_complex_chunks(target, topology, call):
     inputs = call.inputs(topology)
     joined = call.run(target, inputs)
     checks.same(joined, concatenate_on_cpu(inputs["tensors"], inputs["dim"]), call)
-
-
-@clause("divergences.CO-1.complex-stays-complex")
-@given(call=gather_out_calls(dtypes=COMPLEX))
-def test_gather_fills_a_complex_output(target, topology, call):
-    inputs = call.inputs(topology)
-    out = call.run(target, inputs)
-    checks.same(out, concatenate_on_cpu(inputs["tensors"], inputs["dim"]), call)
 
 
 @clause("divergences.CO-2.dims-are-the-tensors-own")

@@ -6,16 +6,42 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.custom_modules import (
-    AssignmentLogger,
-    LabelDeleted,
-    RequiresArguments,
-    SlotsLinear,
-    UnhashableLinear,
-)
+from spec_tests.strategies.custom_modules import AssignmentLogger, SlotsLinear
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import edge_case_module_calls
 from spec_tests.strategies.tensors import device_slots
+
+
+class UnhashableLinear(nn.Linear):
+    """A linear layer that defines ``__eq__`` and is not hashable."""
+
+    def __eq__(self, other):
+        return self is other
+
+    __hash__ = None
+
+
+class RequiresArguments(nn.Linear):
+    """A linear layer whose ``__new__`` requires an argument."""
+
+    def __new__(cls, width):
+        return super().__new__(cls)
+
+    def __init__(self, width):
+        super().__init__(width, width)
+
+
+class LabelDeleted(nn.Linear):
+    """A linear layer whose ``__new__`` sets an attribute that its ``__init__`` deletes."""
+
+    def __new__(cls):
+        instance = super().__new__(cls)
+        vars(instance)["label"] = "new"
+        return instance
+
+    def __init__(self):
+        super().__init__(WIDTH, WIDTH)
+        del self.label
 
 
 @clause("replicate.overrides.replica-hook")

@@ -53,40 +53,6 @@ class AssignmentLogger(nn.Module):
         return result
 
 
-class UnhashableLinear(nn.Linear):
-    """A linear layer that defines ``__eq__`` and is not hashable."""
-
-    def __eq__(self, other: object) -> bool:
-        return self is other
-
-    __hash__ = None  # type: ignore[assignment]  # not hashable
-
-
-class RequiresArguments(nn.Linear):
-    """A linear layer whose ``__new__`` requires an argument."""
-
-    def __new__(cls, width: int) -> "RequiresArguments":
-        """Return an instance without calling ``__init__``."""
-        return super().__new__(cls)
-
-    def __init__(self, width: int) -> None:
-        super().__init__(width, width)
-
-
-class LabelDeleted(nn.Linear):
-    """A linear layer whose ``__new__`` sets an attribute that its ``__init__`` deletes."""
-
-    def __new__(cls) -> "LabelDeleted":
-        """Return an instance that has only the attribute ``label``."""
-        instance = super().__new__(cls)
-        instance.__dict__["label"] = "new"
-        return instance
-
-    def __init__(self) -> None:
-        super().__init__(WIDTH, WIDTH)
-        del self.label
-
-
 class SlotsLinear(nn.Linear):
     """A linear layer with one attribute in ``__slots__``."""
 
