@@ -44,10 +44,10 @@ def test_rank_zero_has_the_buffers_of_one_process(pool, topology, training, call
     check_same_training(pool, topology, replace(training, chunk_sizes=None, calls=calls))
 
 
-def test_thirty_steps_train_like_one_process(pool, topology):
+def test_twelve_steps_train_like_one_process(pool, topology):
     capabilities.require("float64")
     # Without the last layer, the training diverges on devices without an LSTM.
     kinds = ("linear", "tanh", "batch_norm", "lstm", "linear", "tanh")
     used = computed(kinds)
     net = ModuleSpec(tuple(Layer(kind) for kind in kinds if kind in used), torch.float64)
-    check_same_training(pool, topology, Training(net, 3, (9, 8, 12) * 10))
+    check_same_training(pool, topology, Training(net, 3, (9, 8, 12) * 4))

@@ -279,8 +279,7 @@ def test_a_forward_that_backward_repeats_is_refused(topology):
         wrapper(marked(4, device)).sum().backward()
 
 
-@pytest.mark.parametrize("devices", [2, 3, ["cpu"] * 2])
-@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize(("devices", "affine"), [(2, True), (3, False), (["cpu"] * 2, True)])
 def test_gradients_can_be_differentiated(topology, devices, affine):
     layer = nn.BatchNorm1d(2, affine=affine).double()
     wrapper, device = wrapped(topology, devices, layer)

@@ -1,16 +1,22 @@
-"""comm.broadcast: copies of one tensor on many devices."""
+"""comm.broadcast: copies of one tensor on many devices, also in given tensors (``out``)."""
 
 import pytest
 import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.compare.refusals import refused, refused_with_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.comm import broadcast_calls, dense, sparse_broadcast_calls
-from spec_tests.strategies.tensors import TensorSpec, counting
+from spec_tests.strategies.comm import (
+    SPARSE,
+    broadcast_calls,
+    broadcast_out_calls,
+    dense,
+    sparse_broadcast_calls,
+)
+from spec_tests.strategies.tensors import SparseSpec, TensorSpec, counting
 
 
 @clause("comm.broadcast.copies")
@@ -79,4 +85,83 @@ def test_both_or_neither_of_devices_and_out_are_refused(target, topology, argume
         "Exactly one of 'devices' and 'out' must be specified, "
         f"but got devices={arguments.get('devices')} and out={arguments.get('out')}"
     )
+    refused(call, target, topology, RuntimeError, text)
+
+
+SHAPE_TEXT = (
+    "Expected all output tensors to have same shape as the source tensor [4, 3], "
+    "but output tensor at index {} has shape {}"
+)
+
+
+def _broadcast(*out):
+    return PublicCall("comm.broadcast", {"tensor": dense(), "out": list(out)})
+
+
+@clause("comm.broadcast.out-filled")
+@given(call=broadcast_out_calls())
+def test_broadcast_fills_and_returns_the_outputs(target, baselines, topology, call):
+    topology.require_copies()
+    checks.agree(call, target, baselines, topology)
+
+
+@clause("comm.broadcast.out-filled")
+def test_outputs_are_returned_in_a_new_list(target, topology):
+    tensor = counting((4, 3), torch.float32, topology.device(0))
+    outs = [torch.empty((4, 3), device=device) for device in topology.take(2)]
+    results = target.comm.broadcast(tensor, out=outs)
+    assert results is not outs
+    assert [id(result) for result in results] == [id(out) for out in outs]
+
+
+@clause("comm.broadcast.out-differentiable")
+@given(call=broadcast_out_calls(grads=(True,)))
+def test_gradients_of_broadcast_outputs_reach_the_input(target, baselines, topology, call):
+    topology.require_copies()
+    checks.agree(call, target, baselines, topology)
+
+
+@clause("comm.broadcast.out-sparse")
+@pytest.mark.parametrize("coalesced", [False, True], ids=["uncoalesced", "coalesced"])
+def test_sparse_output_becomes_a_copy_of_a_sparse_input(target, baselines, topology, coalesced):
+    source = SparseSpec(rows=(0, 0, 1), coalesced=coalesced)
+    call = PublicCall("comm.broadcast", {"tensor": source, "out": [SPARSE]})
+    checks.agree(call, target, baselines, topology)
+
+
+@clause("comm.broadcast.out-versions")
+def test_broadcast_increases_each_output_version_by_one(target, topology):
+    topology.require_copies()
+    tensor = counting((4, 3), torch.float32, topology.device(0))
+    outs = [torch.empty((4, 3), device=device) for device in topology.take(2)]
+    before = [out._version for out in outs]
+    target.comm.broadcast(tensor, out=outs)
+    assert [out._version for out in outs] == [version + 1 for version in before]
+
+
+@clause("comm.broadcast.out-refuses-cpu")
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_broadcast_refuses_an_output_on_the_cpu(target, topology, index):
+    out = [dense(), dense()]
+    out[index] = dense(slot=None)
+    refused_with_texts(_broadcast(*out), target, topology, RuntimeError, [f"index {index}"])
+
+
+@clause("comm.broadcast.out-refuses-other-shapes")
+@pytest.mark.parametrize("shape", [(1, 4, 3), (4, 1), (3,)], ids=str)
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_broadcast_refuses_an_output_with_another_shape(target, topology, shape, index):
+    out = [dense(), dense()]
+    out[index] = dense(shape)
+    refused(
+        _broadcast(*out), target, topology, RuntimeError, SHAPE_TEXT.format(index, list(shape))
+    )
+
+
+@clause("comm.broadcast.out-refuses-leaves")
+def test_broadcast_refuses_a_leaf_output_that_requires_grad(target, topology):
+    topology.require_copies()
+    arguments = {"tensor": dense(requires_grad=True), "out": [dense(requires_grad=True)]}
+    text = "a leaf Variable that requires grad is being used in an in-place operation."
+    call = PublicCall("comm.broadcast", arguments)
     refused(call, target, topology, RuntimeError, text)

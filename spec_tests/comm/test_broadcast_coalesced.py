@@ -13,9 +13,8 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import address_ranges, count_version_bumps, find_overlaps
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
-from spec_tests.strategies.coalesced import BUFFER_SIZES
-from spec_tests.strategies.coalesced import broadcast_coalesced_calls as coalesced_calls
-from spec_tests.strategies.comm import dense
+from spec_tests.strategies.comm import BUFFER_SIZES, dense
+from spec_tests.strategies.comm import broadcast_coalesced_calls as coalesced_calls
 from spec_tests.strategies.tensors import counting
 
 DISTINCT_DEVICES = DistinctDevices((0, 1, 2))

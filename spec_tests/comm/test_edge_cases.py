@@ -11,8 +11,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
 from spec_tests.strategies.calls import PublicCall
-from spec_tests.strategies.coalesced import BUFFER_SIZES
-from spec_tests.strategies.comm import dense
+from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.tensors import counting
 
 NO_DEVICES = PublicCall("comm.broadcast_coalesced", {"tensors": [dense()], "devices": []})

@@ -12,10 +12,8 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.coalesced import reduce_add_calls
-from spec_tests.strategies.comm import dense
-from spec_tests.strategies.sparse import sparse_specs
-from spec_tests.strategies.tensors import TensorSpec, counting
+from spec_tests.strategies.comm import dense, reduce_add_calls
+from spec_tests.strategies.tensors import TensorSpec, counting, sparse_specs
 
 
 def _reduce(*inputs, **options):

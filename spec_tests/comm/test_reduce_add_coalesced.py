@@ -19,8 +19,7 @@ from spec_tests.oracle.tensors import (
 )
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
-from spec_tests.strategies.coalesced import BUFFER_SIZES, mixed_rows, reduce_add_coalesced_calls
-from spec_tests.strategies.comm import dense
+from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
 from spec_tests.strategies.tensors import TensorSpec, counting
 
 

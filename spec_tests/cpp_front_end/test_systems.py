@@ -127,6 +127,7 @@ def test_gradients_equal_those_of_cpp(front_end, target, baselines, topology, ru
 
 @clause("systems.training")
 @given(run=RUNS)
+@example(run=Run("layers", rows=4, devices=2, seed=0))
 def test_trained_parameters_equal_those_of_cpp(front_end, target, baselines, topology, run):
     systems = [partial(python_system, each) for each in (target, *baselines)]
     check_same(trained_parameters_of, run, topology, front_end, *systems)

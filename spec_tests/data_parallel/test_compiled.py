@@ -135,7 +135,7 @@ def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, c
 
 
 @SEVERAL_CLAUSE
-@EVERY_COMPILATION
+@pytest.mark.parametrize("compilation", ["torch.compile(w)", "in a function"])
 def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compilation):
     inner, outer = CountingBackend(), CountingBackend()
     wrapper = wrapped(target, topology, 2)

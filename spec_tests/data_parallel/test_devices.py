@@ -10,9 +10,8 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.strategies.calls import DeviceAt, PublicCall, build
+from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
-from spec_tests.strategies.devices import any_device, device_lists
 from spec_tests.strategies.probe_modules import FailsFromLimit, OrdinalColumn, WeightedSum
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -55,7 +54,7 @@ def test_chunks_are_computed_on_the_devices_in_order(
 
 
 @clause("data_parallel.devices.used-prefix")
-@example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=True)
+@example(devices=[DeviceAt(slot, "ordinal") for slot in (1, 2, 3)], count=2, functional=True)
 @example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=False)
 @given(devices=SEVERAL, count=st.integers(1, 3), functional=FUNCTIONAL)
 def test_a_small_batch_uses_the_first_devices_only(

@@ -10,9 +10,8 @@ from torch.autograd import forward_ad
 from spec_tests.data_parallel.imbalance import ImbalanceCall
 from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
-from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import FailsFromLimit, WeightedSum
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 

@@ -14,8 +14,8 @@ from spec_tests.harness.compare.numerical_gradients import (
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
+from spec_tests.strategies.calls import device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
-from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ComplexAffine
 from spec_tests.strategies.tensors import TensorSpec
 

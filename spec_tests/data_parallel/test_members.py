@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle import wrapped_module
-from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.calls import DeviceAt, distinct_devices
 from spec_tests.strategies.changed_members import (
     REGISTRATIONS,
     REPLACEMENTS,
@@ -15,7 +15,6 @@ from spec_tests.strategies.changed_members import (
     changes_members_calls,
 )
 from spec_tests.strategies.data_parallel import DataParallelCall
-from spec_tests.strategies.devices import distinct_devices
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.references import referring_specs
 

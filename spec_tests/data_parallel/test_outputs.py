@@ -9,7 +9,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import wrapped_module
-from spec_tests.strategies.calls import DeviceAt, build
+from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
     DataParallelCall,
@@ -18,7 +18,6 @@ from spec_tests.strategies.data_parallel import (
     network_calls,
     script_calls,
 )
-from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.tensors import TensorSpec
 

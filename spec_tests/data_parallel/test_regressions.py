@@ -12,10 +12,9 @@ from spec_tests.harness.compare import checks, gradient_penalty
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
-from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.probe_modules import ArgumentCounts
 from spec_tests.strategies.tensors import TensorSpec
 

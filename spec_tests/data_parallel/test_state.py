@@ -12,14 +12,13 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import build
+from spec_tests.strategies.calls import any_device, build, device_lists, distinct_devices
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
     DataParallelCall,
     NewModule,
     network_calls,
 )
-from spec_tests.strategies.devices import any_device, device_lists, distinct_devices
 from spec_tests.strategies.probe_modules import StateUpdater
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 

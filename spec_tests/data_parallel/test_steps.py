@@ -11,10 +11,9 @@ from torch.profiler import ProfilerActivity, profile
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, build
+from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
-from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 

@@ -13,8 +13,7 @@ from spec_tests.oracle.gradients import gradient_snapshot
 from spec_tests.oracle.tensors import dense_sum
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
-from spec_tests.strategies.coalesced import mixed_rows
-from spec_tests.strategies.comm import dense
+from spec_tests.strategies.comm import dense, mixed_rows
 from spec_tests.strategies.functions import reduce_applies
 
 DEVICE = DeviceAt(0)

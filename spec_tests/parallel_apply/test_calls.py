@@ -13,12 +13,15 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies import arguments
-from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.calls import PublicCall, device_lists
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
-from spec_tests.strategies.devices import device_lists
-from spec_tests.strategies.parallel_apply import ordinals, parallel_apply_calls, passthrough_calls
+from spec_tests.strategies.parallel_apply import (
+    ANY_VALUES,
+    ordinals,
+    parallel_apply_calls,
+    passthrough_calls,
+)
 from spec_tests.strategies.probe_modules import CurrentDevice
 
 
@@ -197,7 +200,7 @@ def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
 
 
 @clause("parallel_apply.get-a-var")
-@given(value=arguments.values())
+@given(value=ANY_VALUES)
 @example(value={"b": dense((1,)), "a": dense((2,))})
 @example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
 def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):

@@ -1,15 +1,30 @@
-"""Replicas of compiled modules; the reference removes the module's parameters: RE-1."""
+"""Replicas of compiled modules: RE-1.
+
+The reference removes the parameters of the module, and its replicas run no compiled code.
+"""
+
+import weakref
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.compile_backends import (
+    SETTING,
+    BarrierBackend,
+    CountingBackend,
+    GraphBreaking,
+)
+from spec_tests.harness.compare.training_step import flatten, train_step
+from spec_tests.harness.concurrency.leaks import disable_gc, wait_until_freed
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle import replica_laws as laws
-from spec_tests.strategies.compiled_modules import CompiledNetwork
+from spec_tests.strategies.compiled_modules import COMPILATIONS, CompiledNetwork
+from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import device_slots
@@ -104,3 +119,232 @@ def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(target, t
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
         (gradient,) = torch.autograd.grad(found.sum(), module[0].weight)
         checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
+
+
+ONCE_CLAUSE = clause("divergences.RE-1.compiled-once-a-device")
+IN_TURN_CLAUSE = clause("divergences.RE-1.compiled-replicas-in-turn")
+BACKWARD_CLAUSE = clause("divergences.RE-1.backward-through-compiled-replicas")
+
+
+@pytest.fixture(autouse=True)
+def reset_compiler():
+    """Reset the compiler: code of other tests counts towards PyTorch's recompilation limit."""
+    torch.compiler.reset()
+
+
+class Layers(nn.Module):
+    """Layers in a user-defined class, because m.compile() does not compile classes of torch.nn."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4))
+        self.last = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.last(self.first(x).tanh())
+
+
+def wrapped(target, topology, module, devices=2, **options):
+    placed = topology.take(devices)
+    rows = torch.rand(devices * 2, 4).to(placed[0])
+    return target.data_parallel.DataParallel(module.to(placed[0]), placed, **options), rows
+
+
+def run_eagerly(function, *args):
+    """Return the result of ``function`` without compiled code."""
+    with torch.compiler.set_stance("force_eager"):
+        return function(*args)
+
+
+@ONCE_CLAUSE
+@pytest.mark.parametrize(("compilation", "devices"), [("torch.compile(m)", 4), ("m.compile()", 2)])
+def test_code_is_compiled_once_per_device(target, topology, compilation, devices):
+    backend = CountingBackend()
+    parallel, rows = wrapped(
+        target, topology, COMPILATIONS[compilation](Layers(), backend), devices
+    )
+    for _ in range(2):
+        train_step(parallel, rows)
+    # A device that occurs twice in the list has one compiled graph.
+    checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), compilation)
+
+
+@ONCE_CLAUSE
+@pytest.mark.parametrize("compilation", ["a compiled child"])
+def test_training_and_evaluation_each_compile_once_per_device(target, topology, compilation):
+    topology.require(2)  # Without grad mode, replica 0 differs from a second one on its device.
+    backend = CountingBackend()
+    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
+    for _ in range(2):
+        train_step(parallel.train(), rows)
+        with torch.no_grad():
+            parallel.eval()(rows)
+    devices = list(dict.fromkeys(topology.take(2)))
+    checks.same(backend.devices, devices * 2, compilation)
+
+
+@ONCE_CLAUSE
+def test_each_compiled_module_has_its_own_code(target, topology):
+    backends = [CountingBackend(), CountingBackend()]
+    for backend in backends:
+        train_step(*wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), backend)))
+    counts = [len(backend.devices) for backend in backends]
+    checks.same(counts, [len(set(topology.take(2)))] * 2)
+
+
+@ONCE_CLAUSE
+def test_a_recompiled_module_gets_new_code(target, topology):
+    first, second = CountingBackend(), CountingBackend()
+    module = Layers()
+    for backend in (first, second, second):
+        module.compile(backend=backend)
+        train_step(*wrapped(target, topology, module))
+    # A second compile() with the same backend compiles again, as for a module without replicas.
+    devices = len(set(topology.take(2)))
+    checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
+
+
+@ONCE_CLAUSE
+def test_a_graph_break_raises_no_error(target, topology):
+    backend = CountingBackend()
+    parallel, rows = wrapped(target, topology, torch.compile(GraphBreaking(), backend=backend))
+    found, expected = train_step(parallel, rows), run_eagerly(train_step, parallel, rows)
+    checks.same(found, expected, tolerance=checks.LAYER)
+    assert backend.devices
+
+
+@ONCE_CLAUSE
+def test_fullgraph_of_a_compiled_module_applies_to_its_replicas(target, topology):
+    backend = CountingBackend()
+    module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True)
+    parallel, rows = wrapped(target, topology, module)
+    with pytest.raises(Exception, match="in replica 0 on device"):
+        parallel(rows)
+    checks.same(backend.devices, [])
+
+
+class Recording(nn.Module):
+    """A module that records the input's device at the start and end of a call."""
+
+    def __init__(self, records):
+        super().__init__()
+        self.records = records
+
+    def forward(self, x):
+        self.records.append(("start", x.device))
+        self.records.append(("end", x.device))
+        return x
+
+
+@IN_TURN_CLAUSE
+@pytest.mark.parametrize("compilation", ["torch.compile(m)", "m.compile()"])
+def test_compiled_replicas_run_one_after_another(target, topology, compilation):
+    records = []
+    module = nn.Sequential(
+        Recording(records), COMPILATIONS[compilation](Layers(), "eager"), Recording(records)
+    )
+    parallel, rows = wrapped(target, topology, module, 3)
+    parallel(rows)
+    events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
+    checks.same(records, events, compilation)
+
+
+class FailingOnOtherDevices(nn.Module):
+    """A module that raises a LookupError on every device except the first."""
+
+    def __init__(self, devices, records):
+        super().__init__()
+        self.records, self.devices = records, devices
+
+    def forward(self, x):
+        self.records.append(x.device)
+        if self.devices.index(x.device):
+            raise LookupError("no rows here")
+        return x
+
+
+@IN_TURN_CLAUSE
+def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
+    topology.require(distinct=3)
+    records = []
+    module = nn.Sequential(
+        COMPILATIONS["torch.compile(m)"](Layers(), "eager"),
+        FailingOnOtherDevices(topology.take(3), records),
+    )
+    parallel, rows = wrapped(target, topology, module, 3)
+    with pytest.raises(LookupError, match="in replica 1 on device"):
+        parallel(rows)
+    checks.same(records, topology.take(3))
+
+
+@IN_TURN_CLAUSE
+def test_an_error_in_compiled_code_names_the_replica(target, topology):
+    parallel, rows = wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "eager"))
+    with pytest.raises(Exception, match="in replica 0 on device"):
+        parallel(rows[:, :3])
+
+
+@IN_TURN_CLAUSE
+def test_replicas_are_freed_after_the_call(target, topology):
+    module = COMPILATIONS["m.compile()"](Layers(), "eager")
+    placed = topology.take(2)
+    rows = [torch.rand(2, 4).to(device) for device in placed]
+    with disable_gc():
+        replicas = target.replicate.replicate(module.to(placed[0]), placed)
+        references = [weakref.ref(replica) for replica in replicas]
+        target.parallel_apply.parallel_apply(replicas, rows, devices=placed)
+        del replicas
+        assert wait_until_freed(references)
+
+
+@BACKWARD_CLAUSE
+@pytest.mark.parametrize("compilation", ["m.compile()", "a compiled child"])
+def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, compilation):
+    topology.require(distinct=2)
+    SETTING.set("set by the caller")
+    single_backend, backend = BarrierBackend(1), BarrierBackend(2)
+    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
+    train_step(COMPILATIONS[compilation](Layers(), single_backend).to(rows.device), rows)
+    found = train_step(parallel, rows)
+    # Before PyTorch 2.12 both lists of settings are empty.
+    checks.same(backend.settings, single_backend.settings * 2, compilation)
+    checks.same(
+        found, run_eagerly(train_step, parallel, rows), compilation, tolerance=checks.LAYER
+    )
+
+
+@BACKWARD_CLAUSE
+def test_graph_breaks_do_not_change_gradients(target, topology):
+    module = COMPILATIONS["torch.compile(m)"](GraphBreaking(), "aot_eager")
+    parallel, rows = wrapped(target, topology, module)
+    found = [train_step(parallel, rows) for _ in range(2)]
+    expected = [run_eagerly(train_step, parallel, rows)] * 2
+    checks.same(flatten(found), flatten(expected), tolerance=checks.LAYER)
+
+
+@BACKWARD_CLAUSE
+def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
+    computed(["batch_norm"])
+    module = COMPILATIONS["torch.compile(m)"](Layers(), "eager")
+    parallel, rows = wrapped(target, topology, module)
+    found, expected = (
+        double_backward_step(parallel, rows),
+        run_eagerly(double_backward_step, parallel, rows),
+    )
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+def double_backward_step(parallel, rows):
+    """Return the gradients of a gradient penalty with respect to the parameters."""
+    rows = rows.detach().requires_grad_()
+    (grad,) = torch.autograd.grad(parallel(rows).square().sum(), rows, create_graph=True)
+    return flatten(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))
+
+
+@BACKWARD_CLAUSE
+def test_double_backward_is_refused_by_a_backend_without_support(target, topology):
+    parallel, rows = wrapped(
+        target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "aot_eager")
+    )
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        double_backward_step(parallel, rows)

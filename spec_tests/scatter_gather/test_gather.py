@@ -13,7 +13,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.gather import (
+from spec_tests.strategies.scatter_gather import (
     dict_gather_calls,
     gather_calls,
     mismatched_calls,

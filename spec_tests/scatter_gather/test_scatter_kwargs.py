@@ -5,8 +5,7 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import PublicCall
-from spec_tests.strategies.devices import device_lists
+from spec_tests.strategies.calls import PublicCall, device_lists
 from spec_tests.strategies.scatter_gather import (
     args_only_calls,
     kwargs_only_calls,

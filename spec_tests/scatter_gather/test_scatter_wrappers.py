@@ -13,6 +13,7 @@ from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
     Masked,
+    Named,
     entries,
     jagged_specs,
     masked_specs,
@@ -168,3 +169,21 @@ def test_subclass_without_record_stream_is_split(target, topology, slots):
     tensor = torch.arange(float(len(slots))).as_subclass(WithoutRecordStream)
     chunks = target.scatter_gather.scatter(tensor, topology.take(slots))
     checks.same([chunk.tolist() for chunk in chunks], [[row] for row in range(len(slots))], slots)
+
+
+CHUNKS_CLAUSE = clause("divergences.SG-14.chunks-keep-class-and-attributes")
+
+
+@CHUNKS_CLAUSE
+@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
+@given(slots=device_slots(), requires_grad=st.booleans())
+def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
+    target, topology, slot, slots, requires_grad
+):
+    rows = torch.arange(float(len(slots))).to(topology.device(slot)).as_subclass(Named)
+    rows.axis = {"name": "axis"}
+    chunks = target.scatter_gather.scatter(
+        rows.requires_grad_(requires_grad), topology.take(slots)
+    )
+    checks.same([type(chunk) for chunk in chunks], [Named] * len(slots))
+    checks.same([chunk.axis is rows.axis for chunk in chunks], [True] * len(slots))

@@ -2,22 +2,20 @@
 
 Calls of public functions:
 
-* ``calls``: what all descriptions of calls have in common
-* ``comm``, ``coalesced``: calls of the functions of ``comm``
+* ``calls``: what all descriptions of calls have in common, and device arguments
+* ``comm``: calls of the functions of ``comm``
 * ``functions``: calls of the autograd Functions
-* ``scatter_gather``, ``gather``: calls of scatter, scatter_kwargs and gather
+* ``scatter_gather``: calls of scatter, scatter_kwargs and gather
 * ``replicate``, ``jit_modules``: calls of replicate, also with script modules
 * ``parallel_apply``, ``failing_modules``: calls of parallel_apply without and with errors
 * ``data_parallel``: calls of DataParallel
 
 Tensors and other arguments:
 
-* ``tensors``, ``sparse``, ``tensor_subclasses``: dense and sparse tensors, nested and
-  masked tensors
+* ``tensors``, ``tensor_subclasses``: dense and sparse tensors, nested and masked tensors
 * ``packed_sequences``: packed sequences
-* ``arguments``, ``containers``, ``deep_nesting``: containers of tensors and other objects
+* ``containers``, ``deep_nesting``: containers of tensors and other objects
 * ``stateful_containers``: dataclasses and mappings with extra state
-* ``devices``: device arguments
 * ``exceptions``: exceptions with all kinds of constructors
 * ``thread_state``: the state of a calling thread, and modules that read or change it
 

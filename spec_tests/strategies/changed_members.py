@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils import stateless
 
 from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.calls import device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, PRECISE, DataParallelCall
-from spec_tests.strategies.devices import device_lists
 from spec_tests.strategies.layers import WIDTH, square_layer
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 

@@ -24,13 +24,15 @@ from spec_tests.strategies.calls import (
     Buildable,
     DeviceAt,
     DistinctDevices,
+    any_device,
     build,
     code,
+    device_lists,
+    distinct_devices,
     on_any_device,
     repeated,
     while_current,
 )
-from spec_tests.strategies.devices import any_device, device_lists, distinct_devices
 from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import module_specs

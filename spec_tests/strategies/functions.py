@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from spec_tests.harness.environment.capabilities import offered, offered_groups
 from spec_tests.strategies.calls import (
     SAME_SHAPE,
+    SPELLINGS,
     ApplyCall,
     DistinctDevices,
+    any_device,
+    device_lists,
     on_any_device,
     repeated,
 )
-from spec_tests.strategies.coalesced import VIEWS
-from spec_tests.strategies.comm import REAL, chunk_specs, split_extents
-from spec_tests.strategies.devices import SPELLINGS, any_device, device_lists
+from spec_tests.strategies.comm import REAL, VIEWS, chunk_specs, split_extents
 from spec_tests.strategies.tensors import (
     COMPLEX,
     DTYPES,

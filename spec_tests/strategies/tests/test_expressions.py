@@ -16,13 +16,11 @@ from spec_tests.harness.compare.outcome import failure_of
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.expressions import Expressions, NoExpressionError
 from spec_tests.strategies import (
-    coalesced,
     comm,
     containers,
     exceptions,
     failing_modules,
     functions,
-    gather,
     jit_modules,
     replicate,
     scatter_gather,
@@ -60,7 +58,7 @@ EVERY = {
 }
 CALLS = {
     name: strategy
-    for name, strategy in _strategies(coalesced, comm, functions, gather, scatter_gather).items()
+    for name, strategy in _strategies(comm, functions, scatter_gather).items()
     if name.endswith(("calls", "applies", "gathers"))
 }
 

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies import comm
 from spec_tests.strategies.calls import StreamAt, build
-from spec_tests.strategies.sparse import sparse_specs
-from spec_tests.strategies.tensors import DTYPES, TensorSpec, shapes, tensor_specs
+from spec_tests.strategies.tensors import DTYPES, TensorSpec, shapes, sparse_specs, tensor_specs
 
 #: Slot of a device; None is the CPU.
 SLOTS = (0, 1, 2, None)
