@@ -4,11 +4,19 @@ import inspect
 from typing import Any
 
 import pytest
+from hypothesis.errors import Flaky, FlakyFailure
 
 from spec_tests.harness.conformance import causes, known_failures
 from spec_tests.harness.environment.target import NotOffered, missing_name
 
-__all__ = ["DIFFERS", "cut_tracebacks", "describe", "drawn_arguments", "fail_not_offered"]
+__all__ = [
+    "DIFFERS",
+    "cut_tracebacks",
+    "describe",
+    "drawn_arguments",
+    "fail_not_offered",
+    "show_first_failure",
+]
 
 #: The key of the text that says what differs, without drawn numbers.
 DIFFERS = "differs"
@@ -32,6 +40,17 @@ def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
         if len(entries) > _FIRST + _LAST:
             entries[_FIRST - 1].tb_next = entries[-_LAST]
         error = error.__cause__ or error.__context__
+
+
+def show_first_failure(call: pytest.CallInfo[None]) -> None:
+    """Replace an error of Hypothesis about a failure that a repetition changes by the failure."""
+    error = None if call.excinfo is None else call.excinfo.value
+    if isinstance(error, FlakyFailure):
+        call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
+    elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
+        text = "the calls of a failure have other results when they are repeated"
+        found = AssertionError(text).with_traceback(error.__traceback__)
+        call.excinfo = pytest.ExceptionInfo.from_exception(found)
 
 
 def fail_not_offered(

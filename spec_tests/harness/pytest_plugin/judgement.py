@@ -21,6 +21,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test whose failure the register records, and describe failures."""
+    failure_report.show_first_failure(call)
     failure_report.cut_tracebacks(call)
     try:
         report = yield

@@ -3,6 +3,8 @@
 import traceback
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from spec_tests.harness.conformance import failure_report
 
@@ -25,3 +27,17 @@ def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
     failure_report.cut_tracebacks(call)
     names = [frame.name for frame in traceback.extract_tb(cause.__traceback__)]
     assert names == ["_fail", *["_recurse"] * 119]
+
+
+def test_a_failure_that_a_repetition_changes_is_shown():
+    calls = []
+
+    @settings(database=None)
+    @given(st.integers())
+    def fail_once(number):
+        calls.append(number)
+        assert len(calls) > 1, "the first call"
+
+    call = pytest.CallInfo.from_call(fail_once, "call")
+    failure_report.show_first_failure(call)
+    assert str(call.excinfo.value).startswith("the first call")
