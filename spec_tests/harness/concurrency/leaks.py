@@ -44,11 +44,12 @@ def disable_gc() -> Iterator[None]:
         gc.enable()
 
 
-def wait_until_freed(references: Sequence[weakref.ref[object]]) -> bool:
-    """Return whether the objects of all ``references`` are freed within two seconds."""
-    return wait_until(lambda: all(reference() is None for reference in references))
+def find_alive(references: Sequence[weakref.ref[object]]) -> list[str]:
+    """Wait until the objects of ``references`` are freed; return the classes of the others."""
+    wait_until(lambda: all(reference() is None for reference in references))
+    return [type(found).__name__ for reference in references if (found := reference()) is not None]
 
 
 def wait_for_thread_count(count: int) -> bool:
-    """Return whether the number of threads falls to ``count`` or less within two seconds."""
+    """Return whether the number of threads falls to ``count`` or less."""
     return wait_until(lambda: threading.active_count() <= count)
