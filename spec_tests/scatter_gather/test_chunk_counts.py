@@ -60,7 +60,7 @@ def check_refused(function, arguments, topology, case, *names):
 def test_keyword_arguments_are_repeated_for_each_positional_chunk(target, topology, case):
     arguments = (arange(case[0], topology),), {"flag": 3}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case[1]))
-    checks.same([*kwargs], [{"flag": 3}] * len(even_chunks(*case)), case)
+    checks.same(kwargs, ({"flag": 3},) * len(even_chunks(*case)), case)
     checks.same([len(args) for args in inputs], [1] * len(kwargs), case)
 
 
@@ -70,7 +70,7 @@ def test_keyword_arguments_are_repeated_for_each_positional_chunk(target, topolo
 def test_positional_arguments_are_repeated_for_each_keyword_chunk(target, topology, case):
     arguments = ("text", [7]), {"x": arange(case[0], topology)}
     inputs, kwargs = target.scatter_gather.scatter_kwargs(*arguments, topology.take(case[1]))
-    checks.same([*inputs], [("text", [7])] * len(even_chunks(*case)), case)
+    checks.same(inputs, (("text", [7]),) * len(even_chunks(*case)), case)
     checks.same([list(each) for each in kwargs], [["x"]] * len(inputs), case)
 
 
