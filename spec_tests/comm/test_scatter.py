@@ -118,7 +118,7 @@ TOTAL_TEXT = (
 )
 
 
-def _scatter(*out, **options):
+def _scatter_to_out(*out, **options):
     arguments = {"tensor": dense((4, 2)), "out": list(out), **options}
     return PublicCall("comm.scatter", arguments)
 
@@ -158,13 +158,13 @@ def test_scatter_writes_to_an_output_that_is_a_view_of_the_input(target, topolog
 @pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
 def test_scatter_refuses_an_empty_list_of_outputs(target, topology, dim):
     text = "Expected at least one output tensor to scatter to"
-    refused(_scatter(dim=dim), target, topology, RuntimeError, text)
+    refused(_scatter_to_out(dim=dim), target, topology, RuntimeError, text)
 
 
 @clause("comm.scatter.out-refuses-devices")
 @pytest.mark.parametrize("devices", [(0,), [], "cpu"], ids=repr)
 def test_devices_together_with_out_are_refused(target, topology, devices):
-    call = _scatter(dense((4, 2)), devices=devices, chunk_sizes=[4])
+    call = _scatter_to_out(dense((4, 2)), devices=devices, chunk_sizes=[4])
     text = f"'devices' must not be specified when 'out' is specified, but got devices={devices}"
     refused(call, target, topology, RuntimeError, text)
 
@@ -172,7 +172,7 @@ def test_devices_together_with_out_are_refused(target, topology, devices):
 @clause("comm.scatter.out-refuses-sizes")
 @pytest.mark.parametrize("sizes", [[4], []], ids=str)
 def test_chunk_sizes_together_with_out_are_refused(target, topology, sizes):
-    call = _scatter(dense((4, 2)), chunk_sizes=sizes)
+    call = _scatter_to_out(dense((4, 2)), chunk_sizes=sizes)
     text = (
         f"'chunk_sizes' must not be specified when 'out' is specified, but got chunk_sizes={sizes}"
     )
@@ -183,7 +183,7 @@ def test_chunk_sizes_together_with_out_are_refused(target, topology, sizes):
 @pytest.mark.parametrize("dim", [2, -3])
 def test_scatter_with_out_refuses_a_dim_out_of_range(target, topology, dim):
     text = f"Dimension out of range (expected to be in range of [-2, 1], but got {dim})"
-    refused(_scatter(dense((9, 9), None), dim=dim), target, topology, IndexError, text)
+    refused(_scatter_to_out(dense((9, 9), None), dim=dim), target, topology, IndexError, text)
 
 
 @clause("comm.scatter.out-refuses-cpu")
@@ -191,7 +191,7 @@ def test_scatter_with_out_refuses_a_dim_out_of_range(target, topology, dim):
 def test_scatter_refuses_an_output_on_the_cpu(target, topology, index):
     out = [dense((1, 2)), dense((1, 2))]
     out[index] = dense((2, 2), None)
-    refused_with_texts(_scatter(*out), target, topology, RuntimeError, [f"index {index}"])
+    refused_with_texts(_scatter_to_out(*out), target, topology, RuntimeError, [f"index {index}"])
 
 
 @clause("comm.scatter.out-refuses-wrong-shape")
@@ -199,22 +199,89 @@ def test_scatter_refuses_an_output_on_the_cpu(target, topology, index):
 @pytest.mark.parametrize("dim", [0, -2])
 def test_scatter_refuses_an_output_with_another_shape(target, topology, shape, dim):
     text = SHAPE_TEXT.format(0, list(shape), 0)
-    refused(_scatter(dense(shape), dense((9, 9)), dim=dim), target, topology, RuntimeError, text)
+    refused(
+        _scatter_to_out(dense(shape), dense((9, 9)), dim=dim), target, topology, RuntimeError, text
+    )
 
 
 @clause("comm.scatter.out-looks-at-each-in-turn")
 def test_error_names_the_first_of_several_invalid_outputs(target, topology):
-    call = _scatter(dense((2, 3)), dense((2, 2), None))
+    call = _scatter_to_out(dense((2, 3)), dense((2, 2), None))
     refused(call, target, topology, RuntimeError, SHAPE_TEXT.format(0, [2, 3], 0))
 
 
 @clause("comm.scatter.out-refuses-wrong-total")
 def test_outputs_with_another_total_extent_are_refused(target, topology):
-    refused(_scatter(dense((1, 2)), dense((2, 2))), target, topology, RuntimeError, TOTAL_TEXT)
+    refused(
+        _scatter_to_out(dense((1, 2)), dense((2, 2))), target, topology, RuntimeError, TOTAL_TEXT
+    )
 
 
 @clause("comm.scatter.out-refuses-leaves")
 def test_scatter_refuses_a_leaf_output_that_requires_grad(target, topology):
-    call = _scatter(dense((4, 2), requires_grad=True))
+    call = _scatter_to_out(dense((4, 2), requires_grad=True))
     text = "a leaf Variable that requires grad is being used in an in-place operation."
     refused(call, target, topology, RuntimeError, text)
+
+
+SAME_DEVICE = [DeviceAt(0), DeviceAt(0)]
+LENGTH_TEXT = (
+    "Expected devices and chunk_sizes to be of same length, "
+    "but got len(devices) = 2 and len(chunk_sizes) = 1"
+)
+RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
+NEGATIVE_TEXT = (
+    "split_with_sizes expects split_sizes have only non-negative entries, "
+    "but got split_sizes=[-1, 5]"
+)
+SUM_TEXT = (
+    "split_with_sizes expects split_sizes to sum exactly to 4 "
+    "(input tensor's size at dimension 0), but got split_sizes=[2, 1]"
+)
+
+
+def _scatter(tensor=None, devices=SAME_DEVICE, **options):
+    tensor = dense((4, 2)) if tensor is None else tensor
+    return PublicCall("comm.scatter", {"tensor": tensor, "devices": devices, **options})
+
+
+@clause("comm.scatter.refuses-other-count")
+@pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
+def test_chunk_sizes_of_another_length_than_devices_are_refused(target, topology, dim):
+    call = _scatter(chunk_sizes=[4], dim=dim)
+    refused(call, target, topology, RuntimeError, LENGTH_TEXT)
+
+
+@clause("comm.scatter.refuses-missing-dimension")
+@pytest.mark.parametrize("dim", [2, -3])
+@pytest.mark.parametrize(
+    "chunk_sizes", [None, [2, 2], [9, 9]], ids=["even", "sizes", "sizes-invalid"]
+)
+def test_scatter_refuses_a_dim_out_of_range(target, topology, dim, chunk_sizes):
+    call = _scatter(chunk_sizes=chunk_sizes, dim=dim)
+    refused(call, target, topology, IndexError, RANGE_TEXT.format(dim))
+
+
+@clause("comm.scatter.refuses-negative-sizes")
+def test_negative_chunk_size_is_refused(target, topology):
+    call = _scatter(chunk_sizes=[-1, 5])
+    refused(call, target, topology, RuntimeError, NEGATIVE_TEXT)
+
+
+@clause("comm.scatter.refuses-wrong-total")
+@pytest.mark.parametrize("dim", [0, -2])
+def test_chunk_sizes_with_another_sum_are_refused(target, topology, dim):
+    call = _scatter(chunk_sizes=[2, 1], dim=dim)
+    refused(call, target, topology, RuntimeError, SUM_TEXT)
+
+
+@clause("comm.scatter.refuses-no-target")
+def test_call_with_neither_devices_nor_out_is_refused(target, topology):
+    text = "'NoneType' object is not iterable"
+    refused(_scatter(devices=None), target, topology, TypeError, text)
+
+
+@clause("comm.scatter.negative-ordinal-on-the-cpu")
+def test_device_minus_one_is_the_cpu_for_a_cpu_tensor(target, baselines, topology):
+    call = _scatter(dense((4, 2), slot=None), devices=[-1, -1])
+    checks.agree(call, target, baselines, topology)
