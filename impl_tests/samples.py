@@ -1,8 +1,8 @@
-"""Tuple classes, modes of PyTorch, and functions that several test files use."""
+"""Modes of PyTorch, and a call in a thread, that several test files use."""
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -10,20 +10,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 T = TypeVar("T")
 _COPIES = (torch.ops.aten.copy_, torch.ops.aten._to_copy)
-
-
-class Pair(NamedTuple):
-    """A named tuple with two fields."""
-
-    left: Any
-    right: Any
-
-
-class FakeNamedTuple(tuple[Any, ...]):
-    """A tuple with the attributes of a named tuple with one field."""
-
-    _fields = ("first",)
-    _asdict = None
 
 
 class FunctionMode(TorchFunctionMode):
@@ -48,10 +34,6 @@ class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torc
         self.calls.append((function, args, kwargs or {}))
         return function(*args, **(kwargs or {}))
 
-    def recorded_operators(self) -> list[Any]:
-        """Return the recorded operators, without their overloads."""
-        return [function.overloadpacket for function, _, _ in self.calls]
-
     def host_waits(self) -> list[bool]:
         """Return for each recorded copy whether the host waits for it."""
         options = [
@@ -60,11 +42,6 @@ class OperatorLog(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torc
             if function.overloadpacket in _COPIES
         ]
         return [not option.get("non_blocking", option.get(2, False)) for option in options]
-
-
-def fail_with(error: BaseException) -> NoReturn:
-    """Raise ``error``."""
-    raise error
 
 
 def call_in_thread(function: Callable[..., T], *args: Any) -> T:

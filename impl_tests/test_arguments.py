@@ -10,9 +10,33 @@ import torch.distributed as dist
 import impl
 from impl._arguments import argument, as_int, as_tensors
 from impl_tests.faults.cases import CASES
-from impl_tests.public_arguments import public_arguments
+from impl_tests.wrong.wrapping import signatures
 from impl_tests.wrong_values import VALUES
 from spec_tests.harness.compare import surroundings
+
+#: Functions that accept any object, and methods that pass their arguments to a function.
+_WITHOUT_CHECKS = {
+    "get_a_var",
+    "is_namedtuple",
+    "DataParallel.gather",
+    "DataParallel.parallel_apply",
+    "DataParallel.replicate",
+    "DataParallel.scatter",
+    "DataParallelWithLoss.gather",
+}
+#: The parts of impl whose functions are not attributes of impl.
+_PREFIXES = ("comm.", "functions.", "distributed.")
+
+
+def public_arguments():
+    for wrapped, signature in signatures("impl"):
+        full = wrapped.removesuffix(".__init__")
+        name = full if full.startswith(_PREFIXES) else full.partition(".")[2]
+        if name in _WITHOUT_CHECKS or "._" in full or full.endswith(".backward"):
+            continue
+        for each in signature.parameters.values():
+            if each.name != "self" and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                yield name, each.name
 
 
 def test_an_error_gets_a_note_and_keeps_its_text():

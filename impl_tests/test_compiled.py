@@ -11,7 +11,6 @@ import impl
 from impl._compiled import has_compiled_code
 from impl._containers import Whole
 from impl._recording import is_movable, move_tensors
-from impl_tests.samples import Pair
 from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 
@@ -72,7 +71,13 @@ def test_moved_arguments_equal_arguments_scattered_to_one_device(topology):
 
 @pytest.mark.parametrize(
     "value",
-    [Pair(1, 2), Whole(1), torch.Size([1]), [[Whole(1)]], {"key": Pair(1, 2)}],
+    [
+        nn.utils.rnn.pack_sequence([torch.ones(1)]),
+        Whole(1),
+        torch.Size([1]),
+        [[Whole(1)]],
+        {"key": torch.max(torch.ones(2), 0)},
+    ],
     ids=repr,
 )
 def test_named_tuples_sizes_and_markers_are_not_movable(value):

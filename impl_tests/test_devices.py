@@ -244,56 +244,52 @@ class InterruptedSetter:
         self.setter(value)
 
 
-def interrupt(monkeypatch, owner, name, value):
+def call_on_other_device(devices):
+    current = torch.accelerator.current_device_index()
+    call_on_device(next(device for device in devices if device.index != current), int)
+
+
+def call_on_swapped_streams(devices):
+    streams = current_stream_by_device(devices)
+    call_on_streams({torch.Stream(device): stream for device, stream in streams.items()}, int)
+
+
+def reduce(devices):
+    comm.reduce_add_coalesced([[torch.ones(2, device=device)] for device in devices])
+
+
+#: Call -> the function that restores a setting, and a function that reads the setting.
+RESTORED = {
+    call_on_other_device: (
+        (torch.accelerator, "set_device_index"),
+        lambda devices: torch.accelerator.current_device_index(),
+    ),
+    lambda devices: call_on_stream(torch.Stream(devices[0]), int): (
+        (torch.accelerator, "set_stream"),
+        lambda devices: torch.accelerator.current_stream(devices[0]),
+    ),
+    call_on_swapped_streams: (
+        (torch.accelerator, "set_stream"),
+        lambda devices: torch.accelerator.current_stream(devices[-1]),
+    ),
+    reduce: ((torch, "set_grad_enabled"), lambda devices: torch.is_grad_enabled()),
+}
+
+
+@pytest.mark.parametrize("call", RESTORED, ids=["device", "stream", "streams", "grad mode"])
+def test_an_interrupted_call_restores_settings(topology, monkeypatch, call):
+    (owner, name), read = RESTORED[call]
+    devices = topology.devices
+    value, streams = read(devices), current_stream_by_device(devices)
+    device = torch.accelerator.current_device_index()
     setter = InterruptedSetter(getattr(owner, name), value)
     monkeypatch.setattr(owner, name, setter)
-    return setter
-
-
-@pytest.fixture
-def devices(topology):
-    return topology.devices
-
-
-def test_an_interrupted_call_restores_the_current_device(devices, monkeypatch):
-    before = torch.accelerator.current_device_index()
-    other = next(device for device in devices if device.index != before)
-    setter = interrupt(monkeypatch, torch.accelerator, "set_device_index", before)
     with pytest.raises(KeyboardInterrupt):
-        call_on_device(other, int)
+        call(devices)
     assert setter.is_interrupted
-    assert torch.accelerator.current_device_index() == before
-
-
-def test_an_interrupted_call_restores_the_current_stream(devices, monkeypatch):
-    device = devices[0]
-    before = torch.accelerator.current_stream(device)
-    setter = interrupt(monkeypatch, torch.accelerator, "set_stream", before)
-    with pytest.raises(KeyboardInterrupt):
-        call_on_stream(torch.Stream(device), int)
-    assert setter.is_interrupted
-    assert torch.accelerator.current_stream(device) == before
-
-
-def test_an_interrupted_call_restores_the_streams_of_all_devices(devices, monkeypatch):
-    before = current_stream_by_device(devices)
-    device = torch.accelerator.current_device_index()
-    setter = interrupt(monkeypatch, torch.accelerator, "set_stream", [*before.values()][-1])
-    streams = {torch.Stream(device): stream for device, stream in before.items()}
-    with pytest.raises(KeyboardInterrupt):
-        call_on_streams(streams, int)
-    assert setter.is_interrupted
-    assert current_stream_by_device(devices) == before
+    assert read(devices) == value
+    assert current_stream_by_device(devices) == streams
     assert torch.accelerator.current_device_index() == device
-
-
-def test_an_interrupted_reduction_restores_grad_mode(devices, monkeypatch):
-    lists = [[torch.ones(2, device=device)] for device in devices]
-    setter = interrupt(monkeypatch, torch, "set_grad_enabled", True)
-    with pytest.raises(KeyboardInterrupt):
-        comm.reduce_add_coalesced(lists)
-    assert setter.is_interrupted
-    assert torch.is_grad_enabled()
 
 
 def test_a_signal_handler_that_ends_the_process_does_not_stop_the_restoration():

@@ -1,5 +1,7 @@
 """impl.Whole and impl.SplitAlong: copied whole, or split along another dimension."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 from hypothesis import example, given
@@ -8,20 +10,111 @@ from torch import nn
 
 import impl
 from impl.scatter_gather import scatter_kwargs
-from impl_tests.marked_arguments import (
-    Mark,
-    MarkedArguments,
-    compute_gradients,
-    expected_arguments,
-    marked_arguments,
-)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
+from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment import capabilities, example_count
+from spec_tests.harness.traverse import tensors
+from spec_tests.oracle.chunk_sizes import even_chunks
+from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.tensors import TensorSpec, device_slots
+from spec_tests.strategies.tensors import TensorSpec, device_slots, tensor_specs
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A marked value: ``SplitAlong(value, dim)``, or ``Whole(value)`` if ``dim`` is None."""
+
+    value: object
+    dim: int | None = None
+
+    def build(self, topology):
+        return build(self.value, topology)
+
+    def __repr__(self):
+        dim = "" if self.dim is None else f", {self.dim}"
+        return f"{'Whole' if self.dim is None else 'SplitAlong'}({self.value!r}{dim})"
+
+
+@dataclass(frozen=True)
+class MarkedArguments:
+    """Arguments whose tensors all have the same extent along their split dimension.
+
+    Args:
+        arguments: Lists, marks, tensors and constants.
+        extent: The extent along the split dimension.
+        slots: The numbers of the devices in the topology.
+    """
+
+    arguments: list[object]
+    extent: int
+    slots: tuple[int, ...]
+
+    @property
+    def replicas(self):
+        return range(len(even_chunks(self.extent, len(self.slots))))
+
+    def marked(self, inputs):
+        leaves = iter(tensors(inputs, ""))
+        return _map_tensors(self.arguments, 0, lambda _: next(leaves)[1], marked=True)
+
+
+def _map_tensors(value, dim, make_tensor, *, marked):
+    """Replace each tensor by ``make_tensor(dim)``, and each mark by a marker if ``marked``."""
+    if isinstance(value, TensorSpec):
+        return make_tensor(dim)
+    if isinstance(value, list):
+        return [_map_tensors(member, dim, make_tensor, marked=marked) for member in value]
+    if not isinstance(value, Mark):
+        return value
+    inner = _map_tensors(value.value, value.dim, make_tensor, marked=marked)
+    if not marked:
+        return inner
+    return impl.Whole(inner) if value.dim is None else impl.SplitAlong(inner, value.dim)
+
+
+@st.composite
+def marked_arguments(draw):
+    """Draw arguments with marks, possibly nested. Shrinks to one tensor without a mark."""
+    extent = draw(st.sampled_from([4, 3, 2, 1, 5]))
+    anything = st.sampled_from([7, None, "text"]) | tensor_specs()
+    along = {dim: scatter_gather.tensors(extent, dim) for dim in (0, 1, -1, 2)}
+    split = st.sampled_from([1, -1, 2]).flatmap(
+        lambda dim: st.builds(Mark, along[dim] | st.lists(along[dim], max_size=2), st.just(dim))
+    )
+    whole = st.builds(Mark, anything | st.lists(anything | split, max_size=2))
+    both = st.builds(Mark, st.lists(whole | along[1], max_size=2), st.just(1))
+    part = along[0] | split | whole | both
+    parts = draw(st.lists(part | st.lists(part, max_size=2), max_size=3))
+    slots = tuple(draw(st.lists(st.integers(0, 3), min_size=1, max_size=4)))
+    return MarkedArguments([*parts, draw(along[0])], extent, slots)
+
+
+def expected_arguments(case, inputs, topology, replica):
+    leaves = iter(tensors(inputs, ""))
+    device = topology.device(case.slots[replica])
+    rows = even_chunks(case.extent, len(case.slots))
+
+    def take_chunk(dim):
+        _, tensor = next(leaves)
+        is_split = dim is not None and tensor.dim() > 0
+        start = sum(rows[:replica])
+        chunk = tensor.narrow(dim or 0, start, rows[replica]) if is_split else tensor
+        return chunk.to(device)
+
+    return _map_tensors(case.arguments, 0, take_chunk, marked=False)
+
+
+def compute_gradients(value, inputs):
+    outputs = [tensor for _, tensor in tensors(value, "") if tensor.requires_grad]
+    leaves = [tensor for _, tensor in tensors(inputs, "") if tensor.requires_grad]
+    if not outputs:
+        return None
+    grad_outputs = [cotangent(output) for output in outputs]
+    return snapshot(list(torch.autograd.grad(outputs, leaves, grad_outputs)), {}, strides=False)
+
 
 ROWS = TensorSpec((4, 2), requires_grad=True)
 with_mixed = example(

@@ -100,23 +100,15 @@ def interrupt(monkeypatch, holder, name, *, before):
 
 
 @pytest.mark.parametrize("before", [True, False], ids="before={}".format)
-@pytest.mark.parametrize("name", ["isenabled", "disable", "enable"])
-def test_an_interrupt_beside_a_change_of_the_collector_leaves_it_enabled(
-    monkeypatch, name, before
-):
-    interrupt(monkeypatch, gc, name, before=before)
-    with pytest.raises(KeyboardInterrupt), pause_gc():
-        pass
-    assert gc.isenabled()
-    assert not _settings._pauses._active
-
-
-@pytest.mark.parametrize("before", [True, False], ids="before={}".format)
-@pytest.mark.parametrize("name", ["begin", "end"])
-def test_an_interrupt_at_the_begin_or_the_end_leaves_the_collector_enabled(
-    monkeypatch, name, before
-):
-    interrupt(monkeypatch, _settings._pauses, name, before=before)
+@pytest.mark.parametrize(
+    ("holder", "name"),
+    [
+        *((gc, name) for name in ("isenabled", "disable", "enable")),
+        *((_settings._pauses, name) for name in ("begin", "end")),
+    ],
+)
+def test_an_interrupt_of_a_pause_leaves_the_collector_enabled(monkeypatch, holder, name, before):
+    interrupt(monkeypatch, holder, name, before=before)
     with pytest.raises(KeyboardInterrupt), pause_gc():
         pass
     assert gc.isenabled()

@@ -1,19 +1,13 @@
 """The stress test passes on impl, and detects inserted data races and growing resources."""
 
-import ast
 import subprocess
 import sys
 
 import pytest
 
 from impl_tests.changed_copy import IMPL
-from impl_tests.stress.__main__ import remove_locks
 from impl_tests.stress.rounds import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
-from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.topology import not_run
 
-#: Files of impl whose locks stress must need.
-GUARDED = ("_settings.py", "extras/hold.py")
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 
 
@@ -26,22 +20,6 @@ def test_a_short_run_passes():
     run = run_stress("--minutes", "0.1", "--threads", "2-6")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "no wrong result, no cached replicas left, no growth" in run.stdout
-
-
-def test_a_race_acquires_no_lock_and_keeps_the_other_contexts():
-    code = "with self._lock:\n    with a_lock:\n        b\nwith c, d_lock:\n    e\nwith f:\n    g"
-    expected = code.replace("with self._lock", "if True").replace("with a_lock", "if True")
-    assert remove_locks(code) == expected
-
-
-@pytest.mark.parametrize("file", GUARDED)
-def test_stress_finds_a_race_without_the_locks_of_a_file(file):
-    text = ast.unparse(ast.parse((IMPL / file).read_text()))
-    assert remove_locks(text) != text
-    if interpreter.is_gil_enabled():
-        not_run("the GIL hides most races: run tox -e free-threaded")
-    run = run_stress("--minutes", "4", "--threads", "4-8", "--race", file)
-    assert run.returncode != 0, run.stdout
 
 
 @pytest.mark.parametrize("name", ["objects", "device_bytes", "threads", "resident_mib"])

@@ -2,7 +2,6 @@
 
 import contextvars
 import gc
-import importlib
 import threading
 import weakref
 from contextlib import ExitStack
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
-from impl import _thread_state, _threads
+from impl import _thread_state
 from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import thread_states, visible_states
@@ -155,36 +154,11 @@ def test_thread_with_an_active_mode_is_not_pristine(enter):
     assert call_in_thread(check) == (True, False)
 
 
-@pytest.mark.parametrize("name", ["meta", None])
-def test_a_default_device_that_a_replica_sets_is_undone(name):
-    torch.set_default_device(name)
-    try:
-        before = torch.get_default_device()
-        (state,) = _thread_state.thread_states([CPU])
-        _thread_state.call_in(state, torch.set_default_device, ["cpu"], {})
-        assert torch.get_default_device() == before
-    finally:
-        torch.set_default_device(None)
-
-
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
     monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("read"))
     (state,) = _thread_state.thread_states([CPU])
     assert state.device == CPU
-
-
-#: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
-parallel_apply = importlib.import_module("impl.parallel_apply")
-
-
-@pytest.fixture
-def pool(monkeypatch):
-    """A new worker pool of impl."""
-    pool = _threads._Pool()
-    monkeypatch.setattr(_threads, "_pool", pool)
-    yield pool
-    pool.close()
 
 
 def test_count_locals_counts_a_new_local_until_it_is_deleted():
@@ -195,16 +169,3 @@ def test_count_locals_counts_a_new_local_until_it_is_deleted():
     assert _thread_state.count_locals() > before
     del local
     assert _thread_state.count_locals() == before
-
-
-def test_modules_see_no_values_of_earlier_modules(pool):
-    local = threading.local()
-
-    def set_value():
-        found = getattr(local, "value", None)
-        local.value = "left"
-        return found
-
-    calls = [set_value] * 3
-    assert [parallel_apply._run_calls(calls, in_turn=False) for _ in range(3)] == [[None] * 3] * 3
-    assert parallel_apply._run_calls(calls, in_turn=True) == [None] * 3

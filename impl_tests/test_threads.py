@@ -238,11 +238,6 @@ def test_interrupted_program_ends_while_threads_are_idle():
     assert completed.returncode == -signal.SIGINT
 
 
-def test_program_ends_after_running_functions():
-    completed = run_script('_threads.start(lambda: (time.sleep(0.5), print("ended")))')
-    assert (completed.stdout, completed.stderr, completed.returncode) == ("ended\n", "", 0)
-
-
 @pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
 def test_worker_that_forked_ends_in_the_child(lock_held):
     completed = run_script(

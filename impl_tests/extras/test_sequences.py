@@ -1,19 +1,388 @@
-"""Outputs of kept replicas are those of the changed module, or the block ends in an error."""
+"""Outputs of kept replicas are those of the changed module, or the block ends in an error.
+
+A change is *hidden* if no version counter, address or attribute shows it.
+"""
+
+import copy
+import pickle
+import threading
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import example, given
-from torch import nn
+from hypothesis import strategies as st
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+from torch.optim.swa_utils import AveragedModel
+from torch.utils import swap_tensors
+from torch.utils.dlpack import from_dlpack
 
 import impl
-from impl_tests.extras.sequences import (
-    CHANGES,
-    INFERENCE,
-    MODES,
-    has_hidden_change,
-    run,
-    sequences,
-)
+
+SIZE = 6
+
+
+class Net(nn.Module):
+    """Layers with an adapter, buffers, attributes and a hook. Its rows are independent.
+
+    With ``adapts``, a forward writes statistics in eval mode. With the setting ``writes``, it
+    replaces a buffer, changes one in place, or computes a gradient in addition.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(SIZE, SIZE)
+        self.down = nn.Parameter(torch.randn(1, SIZE))
+        self.up = nn.Parameter(torch.randn(SIZE, 1))
+        self.norm = nn.BatchNorm1d(SIZE)
+        self.last = nn.Linear(SIZE, SIZE, bias=False)
+        self.last.weight = self.base.weight  # One parameter with two names.
+        for name in ("mean", "variance", "total", "last_total"):
+            self.register_buffer(name, torch.ones(SIZE))
+        self.register_buffer("alias", self.total)  # One buffer with two names.
+        self.register_buffer("offset", None)
+        self.merged, self.adapts, self.scale = False, False, 1.0
+        self.settings = {"shift": 0.0, "parts": [1.0], "writes": 0}
+        self.handles = []
+
+    def forward(self, x):
+        y = self.base(x)
+        if self.settings["writes"] == 3 and not torch.is_inference_mode_enabled():
+            y = y + self.gradient(x)
+        if not self.merged:
+            y = y + x @ self.delta().mT
+        y = self.last(self.norm(y)) * self.scale + self.settings["shift"] + self.mean
+        y = y + self.variance + sum(self.settings["parts"])
+        y = y + self.total + 2 * self.alias + 3 * self.last_total
+        if self.offset is not None:
+            y = y + self.offset
+        if self.adapts:
+            functional.batch_norm(y.detach(), self.mean, self.variance, training=True)
+        if self.settings["writes"] == 1:
+            self.last_total = self.total + 1
+        elif self.settings["writes"] == 2:
+            self.total += x.detach().sum(0)
+        return y
+
+    def gradient(self, x):
+        with torch.enable_grad():
+            x = x.detach().clone().requires_grad_()
+            return torch.autograd.grad(self.base(x).square().sum(), x)[0]
+
+    def delta(self):
+        return self.up @ self.down
+
+
+@dataclass
+class State:
+    """A wrapper, and values that changes leave for later changes."""
+
+    wrapper: Any
+    vector: Tensor | None = None
+    stored: list[Tensor] = field(default_factory=list)
+
+    @property
+    def net(self):
+        return self.wrapper.module
+
+    @property
+    def parameters(self):
+        return [*self.net.parameters()]
+
+
+def _step(state, kind, **options):
+    optimizer = kind(state.parameters, lr=0.1, **options)
+    optimizer.register_step_post_hook(lambda each, *_: each.zero_grad(set_to_none=True))
+    with torch.enable_grad():
+        for parameter in state.parameters:
+            parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+
+
+def _average(state):
+    average = AveragedModel(copy.deepcopy(state.net))
+    for parameter, shadow in zip(state.parameters, average.module.parameters(), strict=True):
+        shadow.data.mul_(0.5).add_(1)
+        parameter.data.copy_(shadow)
+
+
+def _restore(state):
+    """Store the parameters, or restore them."""
+    if len(state.stored) == len(state.parameters):
+        for parameter, stored in zip(state.parameters, state.stored, strict=True):
+            parameter.data.copy_(stored)
+    state.stored = [parameter.detach().clone() for parameter in state.parameters]
+
+
+def _swap(state):
+    for parameter in state.parameters:
+        other = nn.Parameter(parameter + 1, parameter.requires_grad)
+        swap_tensors(parameter, other)
+
+
+def _change_vector(state):
+    """Make the parameters views of a vector, or change the vector of which they are views."""
+    if state.vector is None:
+        state.vector = parameters_to_vector(state.parameters).detach() * 0.9
+        vector_to_parameters(state.vector, state.parameters)
+    else:
+        state.vector.add_(1)
+
+
+def _load(state, *, assign):
+    values = {
+        name: value * 0.5 if value.is_floating_point() else value.clone()
+        for name, value in state.net.state_dict().items()
+    }
+    state.net.load_state_dict(values, assign=assign)
+
+
+def _each(change):
+    def run(state):
+        for parameter in state.parameters:
+            change(parameter)
+
+    return run
+
+
+def _write_numpy(parameter):
+    detached = parameter.detach()
+    array = detached.numpy() if parameter.is_cpu else from_dlpack(detached)
+    array += 1
+
+
+def _set_storage(parameter):
+    other = parameter * 0.5
+    parameter.set_(other)
+
+
+def _set_data(parameter):
+    parameter.data = parameter.data * 0.5
+
+
+def _add_data(parameter):
+    parameter.data += 1
+
+
+def _merge(state, *, visible):
+    sign = -1 if state.net.merged else 1
+    state.net.base.weight.data += sign * state.net.delta()
+    if visible:
+        state.net.merged = not state.net.merged
+
+
+def _replace_parameter(state):
+    state.net.base.bias = nn.Parameter(
+        state.net.base.bias + 1, requires_grad=state.net.base.bias.requires_grad
+    )
+
+
+def _replace_child(state):
+    state.net.handles.clear()  # `deepcopy` of PyTorch 2.11 refuses a handle of a freed module.
+    state.net.norm = nn.Tanh() if isinstance(state.net.norm, nn.BatchNorm1d) else nn.ReLU()
+
+
+def _toggle_hook(state):
+    if state.net.handles:
+        state.net.handles.pop().remove()
+    else:
+        state.net.handles.append(state.net.norm.register_forward_hook(lambda *args: -args[-1]))
+
+
+def _toggle_forward(state):
+    if "forward" in vars(state.net.norm):
+        del state.net.norm.forward
+    else:
+        state.net.norm.forward = torch.square
+
+
+def _set(name, change):
+    return lambda state: setattr(state.net, name, change(getattr(state.net, name)))
+
+
+def _change_settings(state):
+    state.net.settings["shift"] += 1.0
+    state.net.settings["parts"].append(2.0)
+
+
+def _next_write(state):
+    state.net.settings["writes"] = (state.net.settings["writes"] + 1) % 4
+
+
+def _other_class(state):
+    state.net.__class__ = type("Other", (type(state.net),), {"forward": _negated})
+
+
+def _negated(self, x):
+    return -Net.forward(self, x)
+
+
+def _duplicate(state, duplicate):
+    if type(state.net) is Net and not state.net.handles and "forward" not in vars(state.net.norm):
+        copied = duplicate(state.wrapper)
+        x = _rows(state)
+        expected = _fresh(copied.module)(x)
+        torch.testing.assert_close(copied(x), expected)
+
+
+def _forward_in_thread(state):
+    def run():
+        with torch.no_grad():
+            state.wrapper(x)
+
+    x = _rows(state)
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def _convert(state):
+    other = torch.float64 if state.net.base.bias.dtype == torch.float32 else torch.float32
+    state.vector, state.stored = None, []
+    state.net.to(other)
+
+
+def _change_buffers(state):
+    for buffer in state.net.buffers():
+        buffer.add_(1)
+
+
+def _replace_buffers(state):
+    state.net.mean = state.net.mean + 1
+    state.net.offset = None if state.net.offset is not None else torch.ones_like(state.net.mean)
+
+
+def _write_buffers(state):
+    state.net.mean.data += 1
+    for buffer in state.net.norm.buffers():
+        buffer.data += 1
+
+
+#: For each name: a change of the state.
+CHANGES = {
+    "copy_": _each(lambda parameter: parameter.copy_(parameter * 0.5)),
+    "sgd": lambda state: _step(state, torch.optim.SGD),
+    "foreach adam": lambda state: _step(state, torch.optim.Adam, foreach=True),
+    "fused adam": lambda state: _step(state, torch.optim.Adam, fused=True),
+    "fused sgd": lambda state: _step(state, torch.optim.SGD, fused=True),
+    "average": _average,
+    "store or restore": _restore,
+    "set data": _each(_set_data),
+    "set_": _each(_set_storage),
+    "set_ of data": _each(lambda parameter: _set_storage(parameter.data)),
+    "swap_tensors": _swap,
+    "data": _each(_add_data),
+    "numpy": _each(_write_numpy),
+    "dlpack": _each(lambda parameter: from_dlpack(parameter.detach()).mul_(0.5)),
+    "vector": _change_vector,
+    "load": lambda state: _load(state, assign=False),
+    "load with assign": lambda state: _load(state, assign=True),
+    "convert": _convert,
+    "half and back": lambda state: state.net.half().float(),
+    "requires_grad": _each(lambda each: each.requires_grad_(not each.requires_grad)),
+    "merge": lambda state: _merge(state, visible=True),
+    "merge in silence": lambda state: _merge(state, visible=False),
+    "replace parameter": _replace_parameter,
+    "replace child": _replace_child,
+    "hook": _toggle_hook,
+    "forward": _toggle_forward,
+    "scale": _set("scale", lambda scale: scale * 2),
+    "settings": _change_settings,
+    "writes": _next_write,
+    "train": lambda state: state.net.train(not state.net.training),
+    "new settings": _set("settings", lambda each: {**copy.deepcopy(each), "shift": 3.0}),
+    "class": _other_class,
+    "deepcopy": lambda state: _duplicate(state, copy.deepcopy),
+    "pickle": lambda state: _duplicate(state, lambda each: pickle.loads(pickle.dumps(each))),
+    "thread": _forward_in_thread,
+    "buffers": _change_buffers,
+    "new buffers": _replace_buffers,
+    "data of buffers": _write_buffers,
+    "adapt": _set("adapts", lambda adapts: not adapts),
+}
+_HIDDEN = {
+    *("average", "store or restore", "data", "numpy", "dlpack", "vector", "merge in silence"),
+    *("data of buffers", "adapt", "set_ of data"),
+}
+#: Changes that have no defined results if a replica computes the whole batch.
+_OF_CHUNKS = {"writes", "train"}
+#: The names of changes, None for a forward, and INFERENCE for one in inference mode.
+Sequence = list[str | None]
+INFERENCE = "inference"
+MODES = ("hold", "map", "frozen", "frozen in training", "frozen in hold")
+
+
+def has_hidden_change(sequence):
+    # To merge and to take it back is hidden: only the roundings of the weight remain.
+    return not _HIDDEN.isdisjoint(sequence) or sequence.count("merge") > 1
+
+
+def sequences():
+    """Draw sequences. They shrink towards few forwards."""
+    step = st.none() | st.sampled_from([INFERENCE, *CHANGES])
+    return st.lists(step, min_size=1, max_size=8)
+
+
+def _fresh(net):
+    return impl.DataParallel(copy.deepcopy(net), [net.base.bias.device] * 2)
+
+
+def _rows(state):
+    rows = torch.arange(4.0 * SIZE).reshape(4, SIZE) / SIZE
+    return rows.to(state.net.base.bias)
+
+
+def _with_gradient(call, x):
+    if not torch.is_grad_enabled():
+        return [call(x)]
+    y = call(x.requires_grad_())
+    return [y.detach(), *torch.autograd.grad(y.square().sum(), x)]
+
+
+def run(sequence, mode, device="cpu"):
+    """Run ``sequence``, and compare the rows. Return whether it has ended in an error instead."""
+    torch.manual_seed(0)
+    is_frozen = mode.startswith("frozen")
+    net = Net().eval().requires_grad_(not is_frozen).to(device)
+    state = State(impl.DataParallel(net, [device] * 2, cache_frozen_parameters=is_frozen))
+    found: list[Tensor] = []
+    expected: list[Tensor] = []
+
+    def batches():
+        while True:
+            yield _rows(state)
+
+    outputs = state.wrapper.map(batches(), in_flight=1) if mode == "map" else None
+    held = "hold" in mode
+    try:
+        with (
+            torch.set_grad_enabled(mode == "frozen in training"),
+            state.wrapper.hold() if held or mode == "map" else nullcontext(),
+        ):
+            for change in [None, *sequence, None]:
+                if change in CHANGES:
+                    if outputs is None or change not in _OF_CHUNKS:
+                        with torch.no_grad():
+                            CHANGES[change](state)
+                    continue
+                fresh = _fresh(state.net)
+                call = state.wrapper if outputs is None else lambda _: next(outputs)
+                inference = change == INFERENCE and mode in ("hold", "frozen", "frozen in hold")
+                with torch.inference_mode() if inference else nullcontext():
+                    expected += _with_gradient(fresh, _rows(state))
+                    found += _with_gradient(call, _rows(state))
+            if outputs is not None:
+                outputs.close()
+    except RuntimeError as error:
+        if "may be those of old values" not in str(error):
+            raise
+        return True
+    torch.testing.assert_close(found, expected)
+    return False
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from typing import Any, TypeVar
 
@@ -17,7 +17,7 @@ from spec_tests.harness.compare import surroundings
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
 
-__all__ = ["Resources", "call_in_context", "draw_context", "find_changes", "read_state"]
+__all__ = ["Resources", "call_in_context", "draw_context", "read_state"]
 
 T = TypeVar("T")
 _TOPOLOGY = Topology("sim", tuple(range(SIMULATED_DEVICES)))
@@ -100,13 +100,6 @@ def _read_memory() -> list[int]:
     """Return the number of allocated bytes on each device, without the cache of autocast."""
     torch.clear_autocast_cache()
     return [*map(torch.accelerator.memory_allocated, range(torch.accelerator.device_count()))]
-
-
-def find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a text for each value that differs."""
-    for name, value in before.items():
-        if after.get(name) != value:
-            yield f"{name}: {value!r} before, {after.get(name)!r} after"
 
 
 class Resources:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from impl_tests import forks
+from spec_tests.harness.compare import surroundings
 
 from .calls import Call, Result, are_equal, describe
 from .cases import CASES
 from .kinds import KINDS, Fault
-from .state import Resources, call_in_context, draw_context, find_changes, read_state
+from .state import Resources, call_in_context, draw_context, read_state
 
 __all__ = ["BAD", "VERDICTS", "Finding", "Trial", "draw_trials", "report", "run_trials"]
 
@@ -158,7 +159,7 @@ def _inject(call: Call, fault: Fault, kind: str, expected: Result, *, is_warm: b
     resources = Resources(2 + fault.extra_threads)
 
     def find_all_changes() -> list[str]:
-        return [*find_changes(state, read_state(modules)), *resources.find_growth()]
+        return [*surroundings.changes(state, read_state(modules)), *resources.find_growth()]
 
     finding = _call_with_fault(call, fault, kind, arguments, expected)
     if finding.verdict in BAD:

@@ -3,8 +3,7 @@
 ``python -m impl_tests.stress --minutes 10 --threads 2-16`` runs rounds of random jobs. Each job
 checks its result. Between two rounds no job runs: then impl must not cache replicas, and memory
 and threads must not grow. The test is most effective on free-threaded Python, where threads switch
-inside statements. ``--race FILE`` runs the test on impl without the locks of a file; it must find
-the data race.
+inside statements.
 
 * ``jobs.py``: the jobs; ``sharing.py``: the modules that several threads share.
 * ``rounds.py``: the rounds, and the checks between them.

@@ -1,18 +1,14 @@
 """Stress all parts of impl in many threads; fail at the first wrong result or growth."""
 
 import argparse
-import ast
 import faulthandler
 import os
 import random
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import torch
 
-from impl_tests.changed_copy import IMPL, write_copy
 from impl_tests.stress.rounds import Results, run_rounds
 from impl_tests.stress.sharing import SharedModules
 from spec_tests import simulator
@@ -29,51 +25,13 @@ def main() -> int:
     torch.set_num_threads(1)  # The threads of the test already use all cores.
     if options.accelerator == "sim":
         simulator.enable(4)
-    with tempfile.TemporaryDirectory() as folder:
-        if options.race is None:
-            return _run("impl", options)
-        return _run(_write_race(options.race, Path(folder)), options)
-
-
-def _write_race(file: str, folder: Path) -> str:
-    """Write a copy of impl without the locks of ``file`` into ``folder``; return its name."""
-    name, text = "impl_without_locks", (IMPL / file).read_text(encoding="utf-8")
-    changed = remove_locks(text)
-    if changed == ast.unparse(ast.parse(text)):
-        raise SystemExit(f"--race: {file} acquires no lock in a `with` statement")
-    write_copy(folder / name, file, changed)
-    sys.path.insert(0, str(folder))
-    return name
-
-
-class _WithoutLocks(ast.NodeTransformer):
-    """Replaces each ``with`` statement that acquires only a lock by its body."""
-
-    def visit_With(self, node: ast.With) -> ast.AST:
-        """Return an ``if`` statement with the body, or the statement itself."""
-        self.generic_visit(node)
-        names = [ast.unparse(item.context_expr) for item in node.items]
-        is_lock = len(names) == 1 and names[0].endswith("lock")
-        return ast.If(ast.Constant(True), node.body, []) if is_lock else node
-
-
-def remove_locks(code: str) -> str:
-    """Return ``code`` whose ``with`` statements acquire no lock, if they acquire only a lock."""
-    return ast.unparse(_WithoutLocks().visit(ast.parse(code)))
-
-
-def _run(package: str, options: argparse.Namespace) -> int:
     was_free_threaded = not interpreter.is_gil_enabled()
     seed = random.getrandbits(32) if options.seed is None else options.seed
     devices = [torch.device(options.accelerator, index) for index in options.device_ids]
-    print(
-        f"{package}; python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}"
-    )
+    print(f"python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}")
     start = printed = time.monotonic()
     results = Results()
-    for results in run_rounds(
-        SharedModules(package, devices), options.minutes * 60, options.threads, seed
-    ):
+    for results in run_rounds(SharedModules(devices), options.minutes * 60, options.threads, seed):
         if time.monotonic() - printed > _PROGRESS_INTERVAL:
             printed = time.monotonic()
             print(
@@ -106,9 +64,6 @@ def _parser() -> argparse.ArgumentParser:
         type=lambda text: list(map(int, text.split(","))),
         default=[0, 1, 2, 3],
         help="default: 0,1,2,3",
-    )
-    parser.add_argument(
-        "--race", metavar="FILE", help="run on impl without the locks of this file"
     )
     return parser
 

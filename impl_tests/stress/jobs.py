@@ -6,10 +6,17 @@ import random
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+import impl
+from impl import comm, functions
+from impl._devices import side_stream
+from impl._settings import pause_gc
+from impl._threads import _Pool
 
 from .sharing import SharedModules, Total, build_net, create_tensor, flat_gradient
 
@@ -34,7 +41,7 @@ def _draw_devices(shared: SharedModules, rng: random.Random) -> list[torch.devic
 
 def _check_comm(shared: SharedModules, rng: random.Random) -> None:
     """Check broadcast, scatter and gather of comm."""
-    comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
+    devices = _draw_devices(shared, rng)
     x = create_tensor(rng.randint(len(devices), 9), 3, device=devices[0], start=rng.randint(0, 99))
     for copy in comm.broadcast(x, devices):
         _check_equal(copy, x)
@@ -45,7 +52,7 @@ def _check_comm(shared: SharedModules, rng: random.Random) -> None:
 
 def _check_coalesced(shared: SharedModules, rng: random.Random) -> None:
     """Check broadcast_coalesced and reduce_add_coalesced."""
-    comm, devices = shared.parallel.comm, _draw_devices(shared, rng)
+    devices = _draw_devices(shared, rng)
     tensors = [create_tensor(size, 2, device=devices[0]) for size in range(1, rng.randint(3, 12))]
     rows = comm.broadcast_coalesced(tensors, devices, buffer_size=rng.choice([16, 10**6]))
     for total, tensor in zip(comm.reduce_add_coalesced(rows, devices[0]), tensors, strict=True):
@@ -54,30 +61,30 @@ def _check_coalesced(shared: SharedModules, rng: random.Random) -> None:
 
 def _check_functions(shared: SharedModules, rng: random.Random) -> None:
     """Check Scatter of a CPU tensor, Gather, second derivatives, and the cache of side streams."""
-    functions, devices = shared.import_module("functions"), _draw_devices(shared, rng)
+    devices = _draw_devices(shared, rng)
     x = create_tensor(len(devices) * 2, 2).requires_grad_()
-    chunks = functions.Scatter.apply(devices, None, 0, x)
-    y = functions.Gather.apply(devices[0], 0, *(chunk**2 for chunk in chunks))
+    chunks = functions.Scatter.apply(devices, None, 0, x)  # type: ignore[no-untyped-call] # in torch
+    squares = [chunk**2 for chunk in chunks]
+    y = functions.Gather.apply(devices[0], 0, *squares)  # type: ignore[no-untyped-call] # in torch
     (grad,) = torch.autograd.grad(y.sum(), x, create_graph=True)
     _check_equal(grad.detach(), 2 * x.detach())
     _check_equal(torch.autograd.grad(grad.sum(), x)[0], torch.full_like(x, 2))
-    side_stream = shared.import_module("_devices").side_stream
     if side_stream(devices[0]) is not side_stream(devices[0]):
         raise AssertionError(f"{devices[0]} has two side streams")
 
 
 def _check_scatter_gather(shared: SharedModules, rng: random.Random) -> None:
     """Check scatter and gather of nested values, markers and packed sequences."""
-    parallel, devices = shared.parallel, _draw_devices(shared, rng)
+    devices = _draw_devices(shared, rng)
     count = len(devices)
     x = create_tensor(count * 2, 3, device=devices[0])
     lengths = torch.tensor([3] * (count * 2))
     packed = pack_padded_sequence(x.unsqueeze(2), lengths, batch_first=True)
-    value = {"x": [x, (x + 1, "text")], "all": parallel.Whole(x), "packed": packed}
-    parts = parallel.scatter(value, devices)
+    value = {"x": [x, (x + 1, "text")], "all": impl.Whole(x), "packed": packed}
+    parts = impl.scatter(value, devices)
     for part in parts:
         _check_equal(part["all"], x)
-    joined = parallel.gather([{"x": part["x"][0], "y": part["x"][1][0]} for part in parts], "cpu")
+    joined = impl.gather([{"x": part["x"][0], "y": part["x"][1][0]} for part in parts], "cpu")
     _check_equal(joined["x"], x)
     _check_equal(joined["y"], x + 1)
     rows = [pad_packed_sequence(part["packed"], batch_first=True)[0].cpu() for part in parts]
@@ -89,13 +96,12 @@ def _check_replicate(shared: SharedModules, rng: random.Random) -> None:
     devices = shared.devices[: rng.randint(2, len(shared.devices))]
     x = create_tensor(2, 3)
     expected = shared.net(x.to(devices[0]))
-    for device, replica in zip(
-        devices, shared.parallel.replicate(shared.net, devices), strict=True
-    ):
+    for device, replica in zip(devices, impl.replicate(shared.net, devices), strict=True):
         _check_equal(replica(x.to(device)).detach(), expected.detach())
     unshared = build_net(devices[0])
-    replicas = shared.parallel.replicate(unshared, devices)
-    sum(replica[3].weight.sum().to(devices[0]) for replica in replicas).backward()
+    replicas = impl.replicate(unshared, devices)
+    copies: list[Any] = [replica.get_submodule("3").weight for replica in replicas]
+    torch.autograd.backward([copy.sum() for copy in copies])
     weight = unshared[3].get_parameter("weight")
     assert weight.grad is not None
     _check_equal(weight.grad, torch.full_like(weight, len(devices)))
@@ -123,7 +129,7 @@ def _check_parallel_apply(shared: SharedModules, rng: random.Random) -> None:
     modules = [_WaitForOthers(threading.Barrier(len(devices)))] * len(devices)
     inputs = [create_tensor(2, device=device) for device in devices]
     with torch.set_grad_enabled(has_grad):
-        found = shared.parallel.parallel_apply(modules, inputs, None, devices)
+        found = impl.parallel_apply(modules, inputs, None, devices)
     for (y, index, grad, was_empty), device in zip(found, devices, strict=True):
         _check_equal(y, create_tensor(2) + value)
         if (index, grad, was_empty) != (device.index, has_grad, True):
@@ -133,12 +139,12 @@ def _check_parallel_apply(shared: SharedModules, rng: random.Random) -> None:
 class _FailingModule(nn.Module):
     """A module that calls parallel_apply, and then raises an error unless its number is 0."""
 
-    def __init__(self, shared: SharedModules, number: int) -> None:
+    def __init__(self, number: int) -> None:
         super().__init__()
-        self.shared, self.number = shared, number
+        self.number = number
 
     def forward(self, x: Tensor) -> Tensor:
-        negative, _ = self.shared.parallel.parallel_apply([torch.neg, torch.abs], [x, x])
+        negative, _ = impl.parallel_apply([torch.neg, torch.abs], [x, x])
         _check_equal(negative, -x)
         if self.number:
             raise KeyError(f"error {self.number}")
@@ -148,10 +154,10 @@ class _FailingModule(nn.Module):
 def _check_errors(shared: SharedModules, rng: random.Random) -> None:
     """Check that parallel_apply raises the first of several errors, also after nested calls."""
     devices = _draw_devices(shared, rng)
-    modules = [_FailingModule(shared, number) for number in range(len(devices))]
+    modules = [_FailingModule(number) for number in range(len(devices))]
     try:
         inputs = [create_tensor(2, device=device) for device in devices]
-        shared.parallel.parallel_apply(modules, inputs, in_turn=rng.random() < 0.5)
+        impl.parallel_apply(modules, inputs, in_turn=rng.random() < 0.5)
     except KeyError as error:
         text = str(error)
         if "in replica 1 on device" not in text or "error 1" not in text:
@@ -172,7 +178,7 @@ def _check_training(shared: SharedModules, rng: random.Random) -> None:
     others = [shared.devices[0], *rng.sample(shared.devices[1:], 2)]
     devices = rng.choice([others, [torch.device("cpu")] * 3])
     wrapped, plain = build_net(devices[0]), build_net(devices[0])
-    net = shared.parallel.DataParallelWithLoss(
+    net = impl.DataParallelWithLoss(
         wrapped, Total(), devices, in_turn=rng.random() < 0.3, chunk_sizes=[1, 2, 1]
     )
     x = create_tensor(rng.randint(4, 12), 3, device=devices[0])
@@ -186,7 +192,7 @@ def _check_cpu_replicas(shared: SharedModules, rng: random.Random) -> None:
     """Check DataParallel with three replicas on the CPU."""
     net = build_net("cpu")
     x = create_tensor(rng.randint(1, 9), 3)
-    _check_equal(shared.parallel.DataParallel(net, ["cpu"] * 3)(x).detach(), net(x).detach())
+    _check_equal(impl.DataParallel(net, ["cpu"] * 3)(x).detach(), net(x).detach())
 
 
 def _check_hold(shared: SharedModules, rng: random.Random) -> None:
@@ -208,7 +214,7 @@ def _check_frozen(shared: SharedModules, rng: random.Random) -> None:
 
 def _check_pool(shared: SharedModules, rng: random.Random) -> None:
     """Check that a pool of workers runs each function in its own thread, and ends all threads."""
-    pool = shared.import_module("_threads")._Pool()
+    pool = _Pool()
     for _ in range(rng.randint(1, 5)):
         count = rng.randint(1, 4)
         barrier = threading.Barrier(count)
@@ -224,7 +230,7 @@ def _check_pool(shared: SharedModules, rng: random.Random) -> None:
 
 def _check_pause_gc(shared: SharedModules, rng: random.Random) -> None:
     """Check that the garbage collector is off inside a block of pause_gc."""
-    with shared.import_module("_settings").pause_gc():
+    with pause_gc():
         if gc.isenabled():
             raise AssertionError("the garbage collector is on inside a block of pause_gc")
 

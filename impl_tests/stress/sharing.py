@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib import import_module
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+import impl
+from impl.extras import hold
 
 __all__ = ["SharedModules", "Total", "build_net", "create_tensor", "flat_gradient"]
 
@@ -56,59 +57,48 @@ class _AddBuffer(nn.Module):
         return x + self.shift
 
 
+class _CountingWrapper(impl.DataParallel[nn.Module]):
+    """A wrapper that counts the calls of ``replicate``."""
+
+    replications = 0
+
+    def replicate(self, module: nn.Module, device_ids: Any) -> Any:
+        self.replications += 1
+        return super().replicate(module, device_ids)
+
+
 class SharedModules:
-    """The package under test, a module, and three DataParallel wrappers.
+    """A module and three DataParallel wrappers.
 
     Args:
-        name: The name of the package under test.
         devices: The devices of the wrappers.
 
     Attributes:
-        parallel: The package under test.
         net: The wrapped module. No thread changes it.
         wrapper: DataParallel around ``net``.
         held: DataParallel around another module, for blocks of ``hold``.
         frozen: DataParallel that keeps copies of the parameters of a frozen module.
-        replications: The number of calls of ``held.replicate``.
     """
 
-    def __init__(self, name: str, devices: list[torch.device]) -> None:
-        self.parallel: Any = import_module(name)
+    def __init__(self, devices: list[torch.device]) -> None:
         self.devices = devices
         self.net = build_net(devices[0])
-        self.wrapper = self.parallel.DataParallel(self.net, devices)
-        self.replications = 0
-        self.held = _make_counting_class(self.parallel, self)(
-            build_net(devices[0]).eval(), devices
-        )
-        self.frozen = self.parallel.DataParallel(
+        self.wrapper = impl.DataParallel(self.net, devices)
+        self.held = _CountingWrapper(build_net(devices[0]).eval(), devices)
+        self.frozen = impl.DataParallel(
             build_net(devices[0]).requires_grad_(False), devices, cache_frozen_parameters=True
         )
-
-    def import_module(self, name: str) -> ModuleType:
-        """Return the module ``name`` of the package under test."""
-        return import_module(f"{self.parallel.__name__}.{name}")
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Hold ``held`` in a ``with`` block. Check that its replicas are built at most once."""
-        self.replications = 0
+        self.held.replications = 0
         with self.held.hold():
             yield
-        assert self.replications <= 1, f"one hold() built replicas {self.replications} times"
+        count = self.held.replications
+        assert count <= 1, f"one hold() built replicas {count} times"
 
     def check_caches_are_empty(self) -> None:
         """Raise an AssertionError if impl still caches replicas."""
-        caches = self.import_module("extras.hold")._caches
+        caches = hold._caches
         assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
-
-
-def _make_counting_class(parallel: Any, shared: SharedModules) -> Any:
-    """Return a DataParallel class whose ``replicate`` increments ``shared.replications``."""
-
-    class Counting(parallel.DataParallel):  # type: ignore[misc] # the base is a variable
-        def replicate(self, module: nn.Module, device_ids: Any) -> Any:
-            shared.replications += 1
-            return super().replicate(module, device_ids)
-
-    return Counting
