@@ -2,51 +2,22 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-
-from impl_tests.published import read_results, write_results
+from typing import Any
 
 from .comparison import find_bit_differences, find_differences, relative_error
 from .model import Model
 from .training import PLAIN_CPU, VARIANTS, Run, run
 
-__all__ = ["Result", "Runs", "load_results", "publish", "run_all", "summarize", "try_run"]
+__all__ = ["RESULTS", "Runs", "run_all", "summarize", "try_run"]
 
+RESULTS = Path(__file__).with_name("results.json")
 #: The variants whose losses are published. With several backward threads, losses are not
 #: reproducible, so they are not published.
 _PUBLISHED = ("one device", "reference", "impl")
-_FILE = Path(__file__).with_name("results.json")
-
 #: Name of a variant -> its run, or the text of its error.
 Runs = Mapping[str, "Run | str"]
-
-
-@dataclass(frozen=True)
-class Result:
-    """The results of a model.
-
-    Args:
-        package: The package and its version.
-        covers: What this model covers that the other models do not, from the catalogue.
-        losses: The loss of the last step, for each published variant without an error.
-        reference: "same" if `find_bit_differences` finds no difference between torch.nn.parallel
-            and impl; otherwise its error or differences.
-        impl: "right" if impl equals one device within rounding; otherwise its error or
-            differences.
-        deviation: The largest relative difference between impl's losses and those of one device.
-        wrong: The known error from the catalogue, with the prefix "both: " or "reference: "; empty
-            if there is none.
-    """
-
-    package: str
-    covers: str
-    losses: dict[str, float]
-    reference: str
-    impl: str
-    deviation: float | None
-    wrong: str
 
 
 def run_all(model: Model) -> dict[str, Run | str]:
@@ -66,56 +37,38 @@ def try_run(model: Model, variant: str) -> Run | str:
         return f"{type(error).__name__}: {text[-1]}"
 
 
-def summarize(model: Model, runs: Runs) -> Result:
-    """Return the result of a model, from its runs."""
+def summarize(model: Model, runs: Runs) -> dict[str, Any]:
+    """Return the published results of a model, from its runs.
+
+    They are the package and its version; what the model covers; the loss of the last step, for
+    each published variant without an error; ``reference``: "same" if `find_bit_differences`
+    finds no difference between torch.nn.parallel and impl, otherwise the error or differences;
+    ``impl``: "right" if impl equals one device within rounding, otherwise the error or
+    differences; ``deviation``: the largest relative difference between impl's losses and those
+    of one device; ``wrong``: the known error from the catalogue, with the prefix "both: " or
+    "reference: ".
+    """
     published = {variant: runs[variant] for variant in _PUBLISHED}
     losses = {variant: run.losses for variant, run in published.items() if isinstance(run, Run)}
-    return Result(
-        package=f"{model.package} {version(model.package).partition('+')[0]}",
-        covers=model.covers,
-        losses={variant: values[-1] for variant, values in losses.items()},
-        reference=_judge_reference(model, runs),
-        impl=_find_error(model, runs["one device"], runs["impl"]) or "right",
-        deviation=_largest_error(losses),
-        wrong=_describe_known_error(model),
-    )
-
-
-def load_results() -> dict[str, Result]:
-    """Return the published results, keyed by model."""
-    return {name: Result(**fields) for name, fields in read_results(_FILE).items()}
-
-
-def publish(models: Mapping[str, Model]) -> None:
-    """Train all models and write ``results.json``."""
-    results = {name: asdict(summarize(model, run_all(model))) for name, model in models.items()}
-    write_results(_FILE, results)
-
-
-def _describe_known_error(model: Model) -> str:
-    if model.impl:
-        return f"both: {model.impl}"
-    return model.reference and f"reference: {model.reference}"
-
-
-def _largest_error(losses: Mapping[str, list[float]]) -> float | None:
-    if not {"one device", "impl"} <= set(losses):
-        return None
-    return max(map(relative_error, losses["impl"], losses["one device"]))
+    both = [losses[name] for name in ("impl", "one device") if name in losses]
+    wrong = model.reference and f"reference: {model.reference}"
+    return {
+        "package": f"{model.package} {version(model.package).partition('+')[0]}",
+        "covers": model.covers,
+        "losses": {variant: values[-1] for variant, values in losses.items()},
+        "reference": _judge_reference(model, runs),
+        "impl": _find_error(model, runs["one device"], runs["impl"]) or "right",
+        "deviation": max(map(relative_error, *both)) if len(both) == 2 else None,
+        "wrong": f"both: {model.impl}" if model.impl else wrong,
+    }
 
 
 def _judge_reference(model: Model, runs: Runs) -> str:
     """Return "same" if the reference equals impl, else the reference's error or differences."""
     error = _find_error(model, runs["one device"], runs["reference"])
-    found = _describe_bit_differences(runs["impl"], runs["reference"])
+    failed = [run for run in (runs["impl"], runs["reference"]) if isinstance(run, str)]
+    found = failed or find_bit_differences(runs["impl"], runs["reference"])  # type: ignore[arg-type] # no text
     return error or "; ".join(found[:3]) or "same"
-
-
-def _describe_bit_differences(run: Run | str, other: Run | str) -> list[str]:
-    """Return the texts of `find_bit_differences`, or only the error of a failed run."""
-    if isinstance(run, str):
-        return [run]
-    return [other] if isinstance(other, str) else find_bit_differences(run, other)
 
 
 def _find_error(model: Model, single_device: Run | str, run: Run | str) -> str:

@@ -5,7 +5,8 @@ import pytest
 from impl_tests.models import training
 from impl_tests.models.catalogue import MODELS
 from impl_tests.models.comparison import LOSS_TOLERANCE, find_bit_differences, find_differences
-from impl_tests.models.results import load_results, run_all, summarize
+from impl_tests.models.results import RESULTS, run_all, summarize
+from impl_tests.published import read_results
 
 #: Relative tolerance between published losses and those of this run. Processors round differently.
 PROCESSOR_TOLERANCE = 1e-3
@@ -38,24 +39,24 @@ def test_impl_equals_one_device_within_rounding(model, runs, variant):
 
 def test_impl_equals_the_reference_unless_the_catalogue_has_an_error(model, runs):
     found = summarize(model, runs)
-    assert model.has_race or (found.reference == "same") == (not model.reference)
+    assert model.has_race or (found["reference"] == "same") == (not model.reference)
 
 
 def test_the_published_result_equals_this_run(model, runs):
-    found, published = summarize(model, runs), load_results()[model.name]
+    found, published = summarize(model, runs), read_results(RESULTS)[model.name]
     losses, expected = (
-        {variant: loss for variant, loss in result.losses.items() if variant != "reference"}
+        {variant: loss for variant, loss in result["losses"].items() if variant != "reference"}
         for result in (found, published)
     )
     assert losses == pytest.approx(expected, rel=PROCESSOR_TOLERANCE)
     for field in ("package", "covers", "impl", "wrong"):
-        assert getattr(found, field) == getattr(published, field)
-    assert (published.reference == "same") == (not model.reference)
-    assert published.deviation is None or published.deviation <= LOSS_TOLERANCE
+        assert found[field] == published[field]
+    assert (published["reference"] == "same") == (not model.reference)
+    assert published["deviation"] is None or published["deviation"] <= LOSS_TOLERANCE
 
 
 def test_each_model_of_the_catalogue_has_a_published_result():
-    assert list(load_results()) == list(MODELS)
+    assert list(read_results(RESULTS)) == list(MODELS)
 
 
 @pytest.mark.parametrize("name", ["ResNet", "DenseNet", "EfficientNet"])
