@@ -23,7 +23,7 @@ ROWS = 4
 SHARED_HOOKS_REASON = (
     "replicas share the hooks of transformers that collect outputs, so they collect each other's"
 )
-#: The reason for which several models fail with torch.nn.parallel and with impl.
+#: Why torch.nn.parallel fails on other models.
 NO_PARAMETERS_REASON = "the model reads its first parameter, but replicas have no parameters"
 
 
@@ -57,7 +57,6 @@ class Model:
         loss: A function that computes the loss from the outputs.
         not_compared: Beginnings of the paths of outputs that differ if the batch is split.
         reference: Why torch.nn.parallel does not train the model correctly; empty if it does.
-        impl: Why impl does not train the model correctly; empty if it does.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Model:
     loss: Callable[[Any], Tensor] = mean_loss
     not_compared: tuple[str, ...] = ()
     reference: str = ""
-    impl: str = ""
 
     @property
     def has_race(self) -> bool:

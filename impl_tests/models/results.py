@@ -45,13 +45,11 @@ def summarize(model: Model, runs: Runs) -> dict[str, Any]:
     finds no difference between torch.nn.parallel and impl, otherwise the error or differences;
     ``impl``: "right" if impl equals one device within rounding, otherwise the error or
     differences; ``deviation``: the largest relative difference between impl's losses and those
-    of one device; ``wrong``: the known error from the catalogue, with the prefix "both: " or
-    "reference: ".
+    of one device; ``wrong``: the known error from the catalogue, with the prefix "reference: ".
     """
     published = {variant: runs[variant] for variant in _PUBLISHED}
     losses = {variant: run.losses for variant, run in published.items() if isinstance(run, Run)}
     both = [losses[name] for name in ("impl", "one device") if name in losses]
-    wrong = model.reference and f"reference: {model.reference}"
     return {
         "package": f"{model.package} {version(model.package).partition('+')[0]}",
         "covers": model.covers,
@@ -59,7 +57,7 @@ def summarize(model: Model, runs: Runs) -> dict[str, Any]:
         "reference": _judge_reference(model, runs),
         "impl": _find_error(model, runs["one device"], runs["impl"]) or "right",
         "deviation": max(map(relative_error, *both)) if len(both) == 2 else None,
-        "wrong": f"both: {model.impl}" if model.impl else wrong,
+        "wrong": model.reference and f"reference: {model.reference}",
     }
 
 
