@@ -16,11 +16,54 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
 from impl.extras import frozen
-from impl_tests.extras.frozen_layers import Counting, FrozenLayer, UnversionedSGD, addresses
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.scripts import run_program
+
+
+class FrozenLayer(nn.Linear):
+    """A frozen layer that appends the weight of each forward to ``seen``."""
+
+    def __init__(self, size=2):
+        super().__init__(size, size)
+        self.requires_grad_(False)
+        self.seen = []
+
+    def forward(self, x):
+        self.seen.append(self.weight)
+        return super().forward(x)
+
+
+class Counting(nn.Module):
+    """A module that adds its weight, and then changes it in a chunk with negative rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        y = x + self.weight
+        if x.min() < 0:
+            self.weight.add_(1)
+        return y
+
+
+def addresses(tensors):
+    return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
+
+
+class UnversionedSGD(torch.optim.Optimizer):
+    """Gradient descent that increases no version counter, like the fused optimizers of PyTorch."""
+
+    def __init__(self, parameters, lr=1.0, **_):
+        super().__init__(parameters, {"lr": lr})
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.data.sub_(parameter.grad, alpha=group["lr"])
 
 
 def wrapped(topology, module=None, option=True, size=2):

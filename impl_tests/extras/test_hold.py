@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from impl_tests.extras.frozen_layers import Counting
-from impl_tests.extras.test_frozen import Doubled
+from impl_tests.extras.test_frozen import Counting, Doubled
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive

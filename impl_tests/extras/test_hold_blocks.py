@@ -12,7 +12,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 
 import impl
 from impl.extras import hold
-from impl_tests.extras.frozen_layers import UnversionedSGD
+from impl_tests.extras.test_frozen import UnversionedSGD
 from impl_tests.extras.test_hold import wrapped
 from spec_tests.harness.compare import checks
 from spec_tests.harness.environment.scripts import run_program
