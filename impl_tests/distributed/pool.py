@@ -26,7 +26,8 @@ COLLECTIVE_TIMEOUT = 30.0
 #: The modules with the functions that run on ranks, and the module that DistributedDataParallel
 #: imports, which takes seconds. The ranks are forks of a process that has imported them.
 _PRELOADED = ["torch._dynamo"] + [
-    f"impl_tests.distributed.{name}" for name in ("failing_calls", "modes", "training")
+    f"impl_tests.distributed.{name}"
+    for name in ("test_calls", "test_errors", "test_modes", "test_refusals", "test_training")
 ]
 
 

@@ -1,11 +1,17 @@
 """impl.distributed: single calls give the outputs and gradients of one process."""
 
+import copy
+from dataclasses import dataclass
+
 import pytest
 import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from impl import DataParallel
-from impl_tests.distributed import calls, probes
-from impl_tests.distributed.training import check_close
+import impl
+from impl import DataParallel, distributed
+from impl_tests.distributed.comparison import check_close, copy_to_cpu
+from impl_tests.distributed.probes import Scale, ScaleByRows, make_linear, make_rank_rows
 
 #: Numbers of ranks. They are fixed, because a call on several processes is slow.
 SIZES = (2, 3, 4)
@@ -20,77 +26,256 @@ def run_in_one_process(size, function, *args):
     return function(wrap, *args)
 
 
+def call_on_rank(context, function, *args, **options):
+    return function(
+        lambda net, **more: distributed.DataParallel(net, context.group, **options, **more), *args
+    )
+
+
 def check_same_result(pool, size, function, *args):
     expected = run_in_one_process(size, function, *args)
-    for found in pool.run(size, calls.call_on_rank, function, *args):
+    for found in pool.run(size, call_on_rank, function, *args):
         check_close(found, expected, (size, function, args))
+
+
+@dataclass
+class Box:
+    """A dataclass with a tensor and a text, used as input and as output."""
+
+    rows: Tensor
+    label: str
+
+
+class ModuleWithNestedArguments(nn.Module):
+    """Module with nested inputs and outputs of many types."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = make_linear()
+
+    def forward(self, x, state, scale, *, box, factor):
+        rows = self.layer(x["rows"]) * scale * factor + state.mean(0) + box.rows
+        return {
+            "rows": rows,
+            "more": (rows.sum(1), [rows.size(0), box.label]),
+            "box": Box(rows * 2, "out"),
+        }
+
+
+def call_with_nested_inputs(wrap, rows):
+    net = ModuleWithNestedArguments()
+    x, state, scale = (
+        (torch.arange(size, dtype=torch.float64) + 1).requires_grad_()
+        for size in (rows * 2, 3 * rows * 2, 2)
+    )
+    args = ({"rows": x.view(rows, 2)}, impl.SplitAlong(state.view(3, rows, 2), 1))
+    box = Box(x.view(rows, 2) * 2, "in")
+    out = wrap(net)(*args, impl.Whole(scale), box=box, factor=0.5)
+    (out["rows"].sum() + (out["box"].rows ** 2).sum() + out["more"][0].sum()).backward()
+    grads = [copy_to_cpu(each.grad) for each in (x, state, scale, *net.parameters())]
+    types = [type(out).__name__, type(out["more"]).__name__, type(out["box"]).__name__]
+    values = [copy_to_cpu(each) for each in (out["rows"], out["more"][0], out["box"].rows)]
+    return [types, out["more"][1], out["box"].label, values, grads]
 
 
 @pytest.mark.parametrize("rows", [1, 3, 4, 6])
 @pytest.mark.parametrize("size", SIZES)
 def test_calls_with_nested_inputs_match_one_process(pool, size, rows):
-    check_same_result(pool, size, calls.call_with_nested_inputs, rows)
+    check_same_result(pool, size, call_with_nested_inputs, rows)
+
+
+def call_with_split_dim(wrap, dim):
+    net = ScaleByRows()
+    x = torch.arange(30, dtype=torch.float64).reshape(5, 6).requires_grad_()
+    out = wrap(net, dim=dim)(x)
+    (out**2).sum().backward()
+    return [copy_to_cpu(out), copy_to_cpu(x.grad), copy_to_cpu(net.weight.grad)]
 
 
 @pytest.mark.parametrize("dim", [1, -1, 0, -2])
 def test_any_dimension_can_be_split(pool, dim):
-    check_same_result(pool, 4, calls.call_with_split_dim, dim)
+    check_same_result(pool, 4, call_with_split_dim, dim)
+
+
+def call_with_packed_sequence(wrap):
+    net = nn.GRU(2, 2).double()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.fill_(0.3)
+    rows = [torch.arange(2.0 * n, dtype=torch.float64).view(n, 2) for n in (3, 1, 4, 2, 2)]
+    sequence = pack_sequence(rows, enforce_sorted=False)
+    data = sequence.data.requires_grad_()
+    out, _ = wrap(net, dim=1)(sequence)
+    assert isinstance(out, PackedSequence)
+    torch.autograd.backward((out.data**2).sum())
+    sizes = [copy_to_cpu(out.batch_sizes), copy_to_cpu(out.unsorted_indices)]
+    return [
+        copy_to_cpu(out.data),
+        sizes,
+        copy_to_cpu(data.grad),
+        copy_to_cpu(dict(net.named_parameters())["weight_hh_l0"].grad),
+    ]
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_packed_sequences_are_split_and_joined_by_sequence(pool, size):
-    check_same_result(pool, size, calls.call_with_packed_sequence)
+    check_same_result(pool, size, call_with_packed_sequence)
+
+
+class LinearSum(nn.Module):
+    """Linear layer whose output is summed to a 0-dim tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = make_linear()
+
+    def forward(self, x):
+        return self.layer(x).sum()
+
+
+def call_with_scalar_outputs(wrap):
+    net = LinearSum()
+    out = wrap(net)(make_rank_rows(3))
+    out.prod().backward()
+    return [copy_to_cpu(out), copy_to_cpu(net.layer.weight.grad)]
 
 
 @pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 @pytest.mark.parametrize("size", SIZES)
 def test_scalar_outputs_become_a_vector(pool, size):
-    check_same_result(pool, size, calls.call_with_scalar_outputs)
+    check_same_result(pool, size, call_with_scalar_outputs)
+
+
+class ConditionalLayers(nn.Module):
+    """Four layers: used always, only for positive rows, only for a second output, and never."""
+
+    def __init__(self):
+        super().__init__()
+        self.always, self.if_positive, self.extra, self.never = (make_linear() for _ in range(4))
+
+    def forward(self, x):
+        y = self.always(x)
+        return (self.if_positive(y) if bool((x > 0).all()) else y, self.extra(x))
+
+
+def call_with_unused_parameters(wrap, rows):
+    net = ConditionalLayers()
+    x = torch.tensor(rows, dtype=torch.float64)[:, None].expand(-1, 2)
+    wrapped = wrap(net)
+    wrapped(x)[0].sum().backward()
+    first = [copy_to_cpu(each.grad) for each in net.parameters()]
+    (wrapped(-x)[0] ** 2).sum().backward()
+    return [first, [copy_to_cpu(each.grad) for each in net.parameters()]]
 
 
 @pytest.mark.parametrize("rows", [[-1.0, -1.0, -1.0], [1.0, -1.0, -1.0], [1.0, 1.0, -1.0], [2.0]])
 def test_parameters_that_no_rank_uses_keep_their_gradient(pool, rows):
-    check_same_result(pool, 3, calls.call_with_unused_parameters, rows)
+    check_same_result(pool, 3, call_with_unused_parameters, rows)
+
+
+def call_with_hook(wrap):
+    net = Scale()
+    net.weight.register_hook(lambda grad: grad * 2.0)
+    out = wrap(net)(torch.ones(1, 2, dtype=torch.float64))
+    out.sum().backward()
+    return copy_to_cpu(net.weight.grad)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_hooks_of_parameters_get_tensors_on_every_rank(pool, size):
-    check_same_result(pool, size, calls.call_with_hook)
+    check_same_result(pool, size, call_with_hook)
+
+
+def accumulate_gradients_with_no_sync(wrap, batches):
+    net = make_linear()
+    wrapped = wrap(net)
+    with wrapped.no_sync():
+        for batch in range(batches - 1):
+            (wrapped(make_rank_rows(2) + batch) ** 2).sum().backward()
+    local = copy_to_cpu(net.weight.grad)
+    (wrapped(make_rank_rows(2) + batches - 1) ** 2).sum().backward()
+    return local, copy_to_cpu(net.weight.grad)
+
+
+def accumulate_gradients(wrap, batches):
+    net = make_linear()
+    wrapped = wrap(net)
+    for batch in range(batches):
+        (wrapped(make_rank_rows(2) + batch) ** 2).sum().backward()
+    return copy_to_cpu(net.weight.grad)
 
 
 @pytest.mark.parametrize("batches", [2, 4])
 def test_gradients_are_summed_after_no_sync(pool, batches):
-    expected = run_in_one_process(2, calls.accumulate_gradients, batches)
-    found = pool.run(2, calls.call_on_rank, calls.accumulate_gradients_with_no_sync, batches)
+    expected = run_in_one_process(2, accumulate_gradients, batches)
+    found = pool.run(2, call_on_rank, accumulate_gradients_with_no_sync, batches)
     # Inside no_sync the gradients of the ranks differ.
     assert not torch.equal(found[0][0], found[1][0])
     check_close([found[0][1], found[1][1]], [expected, expected])
 
 
+def list_reductions(wrap, is_training):
+    net = nn.Sequential(make_linear(), nn.BatchNorm1d(2).double()).train(is_training)
+    wrapped = wrap(net)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        with torch.set_grad_enabled(is_training):
+            out = wrapped(make_rank_rows(4))
+        if is_training:
+            out.sum().backward()
+    return [name for name in _collectives(profile.events()) if "reduce" in name]
+
+
+def _collectives(events):
+    names = {event.name for event in events or []}
+    return sorted(name for name in names if name.startswith("c10d::"))
+
+
 @pytest.mark.parametrize("size", SIZES)
 def test_a_call_without_gradients_starts_no_reduction(pool, size):
     # A training step shows that the profiler records reductions.
-    assert all(pool.run(size, calls.call_on_rank, calls.list_reductions, True))
-    assert pool.run(size, calls.call_on_rank, calls.list_reductions, False) == [[]] * size
+    assert all(pool.run(size, call_on_rank, list_reductions, True))
+    assert pool.run(size, call_on_rank, list_reductions, False) == [[]] * size
+
+
+def list_collectives_of_backward(wrap):
+    wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2).double()))
+    out = wrapped(make_rank_rows(4))
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        out.sum().backward()
+    return _collectives(profile.events())
 
 
 def test_backward_broadcasts_no_buffers(pool):
     """A broadcast would change buffers that the graph has saved: PyTorch 2.11 then raises."""
-    found = pool.run(2, calls.call_on_rank, calls.list_collectives_of_backward)
+    found = pool.run(2, call_on_rank, list_collectives_of_backward)
     assert found == [["c10d::allreduce_"]] * 2
+
+
+def apply_dropout(wrap, ranks):
+    torch.manual_seed(5)
+    net = nn.Sequential(make_linear(), nn.Dropout())
+    return copy_to_cpu(wrap(net)(make_rank_rows(ranks)))
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_each_rank_draws_from_its_own_generator(pool, size):
     # Expected: the same layer with dropout, applied to the rows of each rank with the same seed.
-    chunks = probes.make_rank_rows(size).split(2)
+    chunks = make_rank_rows(size).split(2)
     expected = [
-        calls.apply_dropout(lambda net, chunk=chunk: lambda _: net(chunk), size)
-        for chunk in chunks
+        apply_dropout(lambda net, chunk=chunk: lambda _: net(chunk), size) for chunk in chunks
     ]
-    for found in pool.run(size, calls.call_on_rank, calls.apply_dropout, size):
+    for found in pool.run(size, call_on_rank, apply_dropout, size):
         check_close(found, torch.cat(expected))
 
 
+def save_and_load_state_dict(wrap):
+    wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2)))
+    names = list(wrapped.state_dict())
+    names += [name for name, _ in wrapped.named_parameters()]
+    zeros = {name: torch.zeros_like(each) for name, each in wrapped.state_dict().items()}
+    wrapped.load_state_dict(copy.deepcopy(zeros))
+    return names, copy_to_cpu(wrapped.module[0].weight)
+
+
 def test_the_state_dict_has_the_names_of_dataparallel(pool):
-    check_same_result(pool, 2, calls.save_and_load_state_dict)
+    check_same_result(pool, 2, save_and_load_state_dict)

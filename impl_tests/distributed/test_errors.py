@@ -1,56 +1,139 @@
 """impl.distributed: an error or a killed process on one rank ends the call on every rank."""
 
-import pytest
+import os
+import signal
 
-from impl_tests.distributed import failing_calls, probes
+import pytest
+from torch import nn
+
+from impl import distributed
+from impl_tests.distributed.comparison import check_close, copy_to_cpu
 from impl_tests.distributed.pool import Raised
+from impl_tests.distributed.probes import make_linear, make_rank_rows
 from impl_tests.distributed.test_refusals import check_same_error
-from impl_tests.distributed.training import check_close
+
+
+class ActOnRanks(nn.Module):
+    """Linear layer that performs an action on some ranks.
+
+    Args:
+        action: A function of the rank, called in forward or in backward.
+        ranks: The ranks that call ``action``. The first number in a rank's input is the rank.
+        in_backward: Whether ``action`` is called in backward instead of in forward.
+    """
+
+    def __init__(self, action, ranks, in_backward=False):
+        super().__init__()
+        self.layer = make_linear()
+        self.action, self.ranks, self.in_backward = action, ranks, in_backward
+
+    def forward(self, x):
+        rank = int(x[0, 0])
+        y = self.layer(x)
+        if rank in self.ranks and not self.in_backward:
+            self.action(rank)
+        if rank in self.ranks and self.in_backward:
+            y.register_hook(lambda grad: self.action(rank))
+        return y
+
+
+def raise_key_error(rank):
+    raise KeyError(f"of {rank}")
+
+
+def raise_on_ranks(context, action, ranks):
+    net = distributed.DataParallel(ActOnRanks(action, ranks), context.group)
+    net(make_rank_rows(context.size))
 
 
 @pytest.mark.parametrize(("size", "failing"), [(2, 0), (2, 1), (4, 2), (4, 3)])
 def test_an_error_is_raised_on_every_rank(pool, size, failing):
-    found = pool.run(size, failing_calls.raise_on_ranks, probes.raise_key_error, (failing,))
+    found = pool.run(size, raise_on_ranks, raise_key_error, (failing,))
     text = f"Caught KeyError in rank {failing} on device cpu"
     check_same_error(found, "KeyError", text, "raise_key_error", f"of {failing}")
 
 
 @pytest.mark.parametrize("failing", [(1, 2), (0, 1, 2, 3), (3, 2)], ids="ranks={}".format)
 def test_the_error_of_the_lowest_failed_rank_is_raised(pool, failing):
-    found = pool.run(4, failing_calls.raise_on_ranks, probes.raise_key_error, failing)
+    found = pool.run(4, raise_on_ranks, raise_key_error, failing)
     check_same_error(found, "KeyError", f"in rank {min(failing)} ")
 
 
+def raise_local_error(rank):
+    class LocalError(ValueError):
+        pass
+
+    raise LocalError(f"of {rank}")
+
+
 def test_an_unpicklable_error_is_raised_as_a_runtime_error(pool):
-    found = pool.run(3, failing_calls.raise_on_ranks, probes.raise_local_error, (1,))
+    found = pool.run(3, raise_on_ranks, raise_local_error, (1,))
     text = "Caught LocalError in rank 1"
     check_same_error(found, "RuntimeError", text, "of 1", "raise_local_error")
 
 
+def step_after_error(context):
+    module = ActOnRanks(raise_key_error, (1,))
+    net = distributed.DataParallel(module, context.group)
+    try:
+        net(make_rank_rows(context.size))
+    except KeyError:
+        module.ranks = ()
+    net(make_rank_rows(context.size)).sum().backward()
+    return copy_to_cpu(module.layer.weight.grad)
+
+
 def test_a_step_after_a_failed_call_has_the_gradients_of_all_ranks(pool):
-    net = probes.make_linear()
-    net(probes.make_rank_rows(3)).sum().backward()
-    check_close(pool.run(3, failing_calls.step_after_error), [net.weight.grad] * 3)
+    net = make_linear()
+    net(make_rank_rows(3)).sum().backward()
+    check_close(pool.run(3, step_after_error), [net.weight.grad] * 3)
+
+
+def return_unpicklable(context):
+    net = distributed.DataParallel(nn.Identity(), context.group)
+    net([make_rank_rows(context.size), lambda: None])
 
 
 def test_an_unpicklable_output_is_refused_on_every_rank(pool):
-    found = pool.run(3, failing_calls.return_unpicklable)
+    found = pool.run(3, return_unpicklable)
     assert [type(result) for result in found] == [Raised] * 3, found
     assert "in rank 0" in found[0].text
     # Python releases differ in the rest of the error text of pickle.
     assert "return_unpicklable.<locals>.<lambda>" in found[0].text
 
 
+def kill_process(rank):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def call_twice_after_kill(context, killed_rank):
+    module = ActOnRanks(kill_process, (killed_rank,))
+    net = distributed.DataParallel(module, context.group)
+    errors = []
+    for _ in range(2):
+        try:
+            net(make_rank_rows(context.size))
+        except RuntimeError as error:
+            errors.append(str(error))
+    return errors
+
+
 def test_a_process_killed_in_forward_is_named_by_this_and_by_later_calls(start_pool):
-    found = start_pool(4).run(4, failing_calls.call_twice_after_kill, 2)
+    found = start_pool(4).run(4, call_twice_after_kill, 2)
     assert found.pop(2) is None
     for first, second in found:
         assert "rank 2 of 4 has ended" in first
         assert "rank 2 of 4 has ended" in second
 
 
+def kill_in_backward(context, killed_rank):
+    module = ActOnRanks(kill_process, (killed_rank,), in_backward=True)
+    net = distributed.DataParallel(module, context.group)
+    net(make_rank_rows(context.size)).sum().backward()
+
+
 def test_a_process_killed_in_backward_is_named_on_every_other_rank(start_pool):
-    found = start_pool(3).run(3, failing_calls.kill_in_backward, 0)
+    found = start_pool(3).run(3, kill_in_backward, 0)
     assert found.pop(0) is None
     for result in found:
         assert isinstance(result, Raised), found
