@@ -37,25 +37,6 @@ class UnprintableError(Exception):
         raise RuntimeError("unprintable")
 
 
-class TwoArgumentStrError(Exception):
-    """An exception whose ``__str__`` needs two arguments."""
-
-    def __str__(self):
-        return f"{self.args[0]} at {self.args[1]}"
-
-
-class UnprintableKeyError(KeyError):
-    """A KeyError whose ``__str__`` and ``__repr__`` raise an error."""
-
-    __str__ = __repr__ = UnprintableError.__str__
-
-
-class ReadOnlyArgsError(UnprintableError):
-    """An exception whose ``args`` cannot be replaced."""
-
-    args = property(lambda self: ("of the class",))
-
-
 class NoNotesError(UnprintableError):
     """An exception that cannot be printed and accepts no note."""
 
@@ -131,28 +112,6 @@ def reraised(error):
     return caught.value
 
 
-def test_traceback_begins_in_the_called_function():
-    trace = captured(ValueError("bad")).__traceback__
-    assert trace.tb_frame.f_code is fail_with.__code__
-    assert trace.tb_next is None
-
-
-def test_captured_exception_can_be_popped_only_once():
-    failure = capture(fail_with, ValueError("bad"))
-    assert isinstance(failure, CapturedError)
-    failure.pop()
-    with pytest.raises(AttributeError):
-        failure.pop()
-
-
-def test_exception_group_keeps_its_members():
-    group = ExceptionGroup("several", [ValueError("bad"), KeyError("worse")])
-    caught = reraised(group)
-    assert type(caught) is ExceptionGroup
-    assert caught.exceptions == group.exceptions
-    assert str(caught).startswith(REPORT.format("ExceptionGroup").splitlines()[0])
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -168,32 +127,6 @@ def test_error_that_cannot_be_rebuilt_from_a_text_becomes_a_runtime_error(error)
     assert type(caught) is RuntimeError
     assert str(caught).startswith(REPORT.format(type(error).__name__))
     assert caught.__cause__ is error
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        UnprintableError("bad"),
-        TwoArgumentStrError("bad", 7),
-        UnprintableKeyError("bad"),
-        ReadOnlyArgsError("bad"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_error_that_does_not_print_its_text_keeps_its_type_and_gets_a_note(error):
-    caught = reraised(error)
-    assert type(caught) is type(error)
-    (note,) = caught.__notes__
-    assert note.startswith(REPORT.format(type(error).__name__))
-    assert "in fail_with" in note
-    assert caught.__cause__ is error
-
-
-def test_note_of_an_unprintable_exception_contains_its_cause():
-    error = UnprintableError("bad")
-    error.__cause__ = ValueError("worse")
-    (note,) = reraised(error).__notes__
-    assert "ValueError: worse" in note
 
 
 def test_capture_returns_an_exception_whose_context_cannot_be_read():
@@ -236,13 +169,6 @@ def test_syntax_error_without_a_readable_line_is_reraised():
     assert str(reraised(FailingLineError("bad"))).endswith("FailingLineError\n")
 
 
-def test_interrupt_is_reraised_as_the_same_object_with_a_note():
-    error = KeyboardInterrupt("stop")
-    assert reraised(error) is error
-    assert error.__cause__ is None
-    assert error.__notes__ == [f"Raised {LOCATION}."]
-
-
 def test_interrupt_that_accepts_no_note_is_reraised_as_the_same_object():
     error = NoNotesInterrupt("stop")
     assert reraised(error) is error
@@ -276,14 +202,6 @@ def test_error_of_another_process_is_raised_with_its_text():
     assert not hasattr(caught.value, "__notes__")
     assert caught.value.__cause__ is error
     assert error.__traceback__ is None
-
-
-def test_error_that_cannot_be_sent_becomes_a_runtime_error_with_its_text():
-    with pytest.raises(RuntimeError) as caught:
-        raise_rebuilt(None, "the text")
-    assert type(caught.value) is RuntimeError
-    assert str(caught.value) == "the text"
-    assert caught.value.__cause__ is None
 
 
 class PrefixingError(Exception):

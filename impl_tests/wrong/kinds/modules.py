@@ -16,8 +16,8 @@ __all__ = ["Forward", "replaced_forward"]
 
 #: Runs the forward of a module.
 Forward = Callable[[], Any]
-#: A thread that stays.
-_POOL = ThreadPoolExecutor(1)
+#: The last pool has a thread that stays.
+_POOLS = [ThreadPoolExecutor(1)]
 
 
 @contextmanager
@@ -70,7 +70,13 @@ def in_new_threads(forward: Forward) -> Any:
 @_forward
 def in_one_thread(forward: Forward) -> Any:
     """Run the modules in a thread that stays and that all modules of all calls share."""
-    return _POOL.submit(forward).result(timeout=2)
+    running = _POOLS[-1].submit(forward)
+    try:
+        return running.result(timeout=2)
+    except TimeoutError:
+        # The thread waits for a module that cannot run. Later calls need another one.
+        _POOLS.append(ThreadPoolExecutor(1))
+        raise
 
 
 @KINDS.detail
