@@ -1,7 +1,4 @@
-"""Errors that name the argument that caused them.
-
-This module imports torch only.
-"""
+"""Errors that name the argument that caused them. This module imports no other one of impl."""
 
 import operator
 from collections.abc import Iterable

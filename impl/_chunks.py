@@ -16,11 +16,6 @@ from ._copies import PLAIN_CLASSES, split_into_views, to_device, without_grad
 from ._devices import call_on_streams, is_on_cpu, side_stream
 from ._torch_private import use_plain_operators
 
-# Computation of the lengths of chunks: the number of rows of each.
-#
-# Weights are the public argument ``chunk_sizes``: sizes or proportions.
-
-
 #: A computed chunk length that exceeds an integer by at most this rounding error is rounded down.
 _ROUNDING = 1e-9
 

@@ -7,9 +7,6 @@ from contextlib import contextmanager
 from threading import RLock, get_ident
 from typing import Any, TypeVar
 
-# Calls of functions while a setting, such as the current device, has another value.
-
-
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 

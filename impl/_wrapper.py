@@ -36,9 +36,6 @@ from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
 
-# Attributes of a wrapped module that are read through its wrapper.
-
-
 #: The wrapper's own attributes. Some are missing without devices.
 _OWN = frozenset(("module", "device_ids", "output_device", "dim", "src_device_obj"))
 

@@ -74,8 +74,8 @@ def replicate(
             free the replicas' gradients sooner.
         with_parameters: Whether ``parameters()`` of a replica are the copies, as in the replicas
             of ``DataParallel``. A forward can then read and replace them as on ``network``. As
-            there, it cannot assign a tensor to the name of a parameter. It cannot change whether
-            a copy requires a gradient.
+            on ``network``, a forward cannot assign a plain tensor to the name of a parameter. A
+            forward cannot change whether a copy requires a gradient.
 
     Returns:
         ``k`` modules of the same classes. The copy of a parameter has its name, and is an entry of

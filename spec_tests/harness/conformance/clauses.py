@@ -83,9 +83,10 @@ public thread, if there is one.
   devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
   a name for optional clauses.
 * A call is **refused** if it raises an exception and does not change its arguments. The class and
-  the text of an error are those of torch.nn.parallel, because programs match them, also if the
-  clause names only the class or a part of the text. If the clause says that the text *contains*
-  something, or if the reference violates the clause, every text with this part is accepted.
+  the text of an error are those of torch.nn.parallel, because programs match them. This holds
+  also if the clause names only the class or a part of the text. If the clause says that the text
+  *contains* something, or if the reference violates the clause, every text with this part is
+  accepted.
 
 ## How to read a clause
 
