@@ -32,7 +32,7 @@ class ReplicaCache(StepWatcher):
         # The keys are devices, and the streams that were current when the replicas were built. The
         # copies are ready on these streams, and their memory is freed on these streams. A forward
         # on other streams builds other replicas.
-        self._kept: dict[tuple[Any, ...], _KeptReplicas] = {}
+        self._kept: dict[tuple[Any, ...], _HeldReplicas] = {}
         self._forwards = 0
         self._errors: list[str] = []
         # Forwards in several threads may use the cache at the same time, and a signal handler may
@@ -75,7 +75,7 @@ class ReplicaCache(StepWatcher):
             # Leave inference mode, because the next forward may run outside of inference mode and
             # could not use inference tensors.
             kept = call_with_inference_mode(
-                False, lambda: _KeptReplicas(module, build(), targets, self._forwards)
+                False, lambda: _HeldReplicas(module, build(), targets, self._forwards)
             )
             self._kept[key] = kept
             return kept.replicas
@@ -104,7 +104,7 @@ def _is_opaque(module: nn.Module) -> bool:
     return is_script_module(module) or bool(own_buffers)
 
 
-class _KeptReplicas:
+class _HeldReplicas:
     """Replicas, and the state of the module when they were built."""
 
     def __init__(
