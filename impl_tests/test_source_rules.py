@@ -1,4 +1,4 @@
-"""Rules for impl's source: allowed imports, allowed names and the length of files."""
+"""Rules for impl's source: allowed imports and names."""
 
 import re
 import sys
@@ -132,7 +132,3 @@ def type_comparisons(path):
     yield from (name for name in dotted_names(path) if name.endswith(TYPE_ATTRIBUTES))
     for value in TYPE_VALUES:
         yield from comparisons_with(path, value)
-
-
-def test_files_have_at_most_700_lines():
-    assert [path for path in IMPL if len(path.read_text().splitlines()) > 700] == []

@@ -7,12 +7,9 @@ from pathlib import Path
 __all__ = [
     "comparisons_with",
     "dotted_names",
-    "function_lengths",
     "imported_modules",
     "strings",
 ]
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def imported_modules(path: Path) -> Iterator[str]:
@@ -59,16 +56,5 @@ def comparisons_with(path: Path, expression: str) -> Iterator[str]:
             yield from [ast.unparse(node)] * (expression == ast.unparse(node))
 
 
-def function_lengths(path: Path) -> list[tuple[str, int]]:
-    """Return each function's name and the number of lines of its body without the docstring."""
-    nodes = [node for node in ast.walk(_parse(path)) if isinstance(node, _FUNCTIONS)]
-    return [(node.name, _body_length(node)) for node in nodes]
-
-
 def _parse(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def _body_length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    body = function.body[ast.get_docstring(function) is not None :]
-    return (body[-1].end_lineno or 0) - body[0].lineno + 1 if body else 0

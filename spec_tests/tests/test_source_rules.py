@@ -1,4 +1,4 @@
-"""Rules that no linter checks: which packages a file may import, and sizes."""
+"""Rules that no linter checks: which packages a file may import, and lists in pages."""
 
 import configparser
 import re
@@ -15,20 +15,11 @@ from spec_tests.tests.import_order import (
     package_of,
     python_files,
 )
-from spec_tests.tests.python_source import function_lengths, imported_modules
+from spec_tests.tests.python_source import imported_modules
 
 #: Packages that the suite must not import: implementations, and other folders of the repository.
 FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
 SUITE = python_files("spec_tests")
-ALL_FILES = python_files("impl", "impl_tests", "spec_tests", "bench", "reports")
-#: Files whose length is checked here. impl_tests/test_source_rules.py checks the files of impl.
-FILES_WITHOUT_TESTS = [
-    path
-    for path in python_files("impl_tests", "spec_tests", "bench", "reports")
-    if not path.name.startswith(("test_", "bench_"))
-]
-
-
 TEST_FOLDERS = [path for path in (ROOT / "spec_tests").rglob("tests") if path.is_dir()]
 
 
@@ -87,17 +78,3 @@ def test_index_of_strategies_is_complete():
     indexed = re.findall("``(.+?)``", "\n".join(line.partition(":")[0] for line in lines))
     files = (ROOT / "spec_tests" / "strategies").glob("[!_]*.py")
     assert sorted(indexed) == sorted(path.stem for path in files)
-
-
-def test_files_have_at_most_700_lines():
-    lengths = {path: len(path.read_text().splitlines()) for path in FILES_WITHOUT_TESTS}
-    assert [path for path, length in lengths.items() if length > limit_of(path)] == []
-
-
-def limit_of(path):
-    return 150 if path.name == "conftest.py" else 700
-
-
-def test_functions_have_at_most_50_lines():
-    lengths = [(path, *each) for path in ALL_FILES for each in function_lengths(path)]
-    assert [each for each in lengths if each[-1] > 50] == []
