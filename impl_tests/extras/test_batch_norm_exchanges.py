@@ -30,6 +30,7 @@ def interrupt():
     has_begun.wait()
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(0.5)  # Python raises the interrupt before the last module ends.
     is_interrupted.set()
 threading.Thread(target=interrupt).start()
 threading.Timer(20, os._exit, [1]).start()
