@@ -30,8 +30,10 @@ def interrupt():
     has_begun.wait()
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGINT)
-    time.sleep(0.5)  # Python raises the interrupt before the last module ends.
+def end_last_module(*_):
     is_interrupted.set()
+    raise KeyboardInterrupt
+signal.signal(signal.SIGINT, end_last_module)
 threading.Thread(target=interrupt).start()
 threading.Timer(20, os._exit, [1]).start()
 try:
