@@ -9,9 +9,7 @@
 | text | Each line, except ``...``, is in the output of the block before it. |
 | toml, yaml, json | The block is parsed. |
 
-The last line of a Python block may be ``# raises ValueError: text`` or
-``# torch.nn.parallel raises ValueError: text``. In the second case the block runs twice: with
-``parallel = torch.nn.parallel`` it must raise the error, and with ``parallel = impl`` it must not.
+A Python block whose last line is ``# raises ValueError: text`` must raise this error.
 If the first line is ``# file: mylib/comm.py``, the block is written to this file of the folder.
 """
 
@@ -23,11 +21,10 @@ import re
 import subprocess
 import sys
 import tempfile
-import threading
 import tomllib
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,13 +33,12 @@ import torch
 import torch.distributed as dist
 from sybil.example import Example
 
-import impl
 from docs import commands
 
 __all__ = ["EVALUATORS"]
 
 ROOT = Path(__file__).resolve().parents[1]
-_EXPECTED = re.compile(r"# (torch\.nn\.parallel )?raises (\w+)(?:: (.*))?$")
+_EXPECTED = re.compile(r"# raises (\w+)(?:: (.*))?$")
 _FILE = re.compile(r"# file: (\S+)\n")
 #: The key of the output of the last block in the names of a page, and that of its folder.
 _OUTPUT, _FOLDER = "__output__", "__folder__"
@@ -69,12 +65,8 @@ def run_python(example: Example) -> None:
     expected = _EXPECTED.match(text.rstrip().splitlines()[-1])
     if expected is None:
         names[_OUTPUT] = _run(code, names)
-    elif expected[1] is None:
-        _check_raises(code, {**names, "parallel": impl}, expected[2], expected[3])
     else:
-        with _silent_threads():
-            _check_raises(code, {**names, "parallel": torch.nn.parallel}, expected[2], expected[3])
-        _run(code, {**names, "parallel": impl})
+        _check_raises(code, dict(names), expected[1], expected[2])
 
 
 def _run(code: Any, names: dict[str, Any]) -> str:
@@ -107,16 +99,6 @@ def _check_raises(code: Any, names: dict[str, Any], kind: str, text: str | None)
     if type(error).__name__ != kind or not _is_in(text or "", found):
         lines = found.strip().splitlines()
         raise AssertionError(f"expected {kind}: {text}, got {lines[0]} ... {lines[-1]}")
-
-
-@contextlib.contextmanager
-def _silent_threads() -> Iterator[None]:
-    """Ignore exceptions that end a thread: torch.nn.parallel does not catch SystemExit there."""
-    before, threading.excepthook = threading.excepthook, lambda _: None
-    try:
-        yield
-    finally:
-        threading.excepthook = before
 
 
 def _is_in(text: str, found: str) -> bool:
