@@ -141,12 +141,20 @@ def _without_selection(arguments: Sequence[str]) -> list[str]:
     """Return pytest's arguments without those that select, stop, resume, distribute or report."""
     found, left = [], iter(arguments)
     for each in left:
-        if each in ("-k", "-n", "--maxfail", "--numprocesses", "--junitxml", "--ctrf"):
+        if each in (
+            "-k",
+            "-n",
+            "--maxfail",
+            "--numprocesses",
+            "--junit-xml",
+            "--junitxml",
+            "--ctrf",
+        ):
             next(left, None)
         elif re.fullmatch(r"-[lqsvx]+", each):  # flags in one argument, such as -xvs
             found += [f"-{each[1:].replace('x', '')}"] if each.strip("-x") else []
         elif not re.match(
-            r"-[kn]|--(resume|exitfirst)$|--(maxfail|numprocesses|junitxml|ctrf)=", each
+            r"-[kn]|--(resume|exitfirst)$|--(maxfail|numprocesses|junit-?xml|ctrf)=", each
         ):
             found.append(each)
     return found
