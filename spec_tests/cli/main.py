@@ -238,7 +238,7 @@ def _print_draft(options: argparse.Namespace) -> int:
         return REFUSED
     run, _ = verdicts.read_run(options.file)
     if run.get("interrupted"):
-        text = f"{options.file}: the run was interrupted; other failures have no record"
+        text = f"{options.file}: the run was interrupted: tests that did not run have no record"
         print(text, file=sys.stderr)
         print(f"# {text}\n")
     programs = verdicts.read_programs(options.file)

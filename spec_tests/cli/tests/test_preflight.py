@@ -66,7 +66,10 @@ def test_a_mapped_module_with_an_error_ends_the_run(run):
 
 @pytest.mark.parametrize(
     ("target", "text"),
-    [("./mine", "is no module name"), ("other.part", "cannot be imported: no module other")],
+    [
+        ("./mine", "is no module name"),
+        ("other.part", "cannot be imported: no module named 'other'"),
+    ],
 )
 def test_a_path_or_a_missing_package_is_no_target(run, target, text):
     done = run({"comm": ""}, target=target)

@@ -43,7 +43,7 @@ def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
 
 
 def show_first_failure(call: pytest.CallInfo[None]) -> None:
-    """Replace an error of Hypothesis about a failure that a repetition changes by the failure."""
+    """Show the first failure if Hypothesis reports that a repetition of the call differs."""
     error = None if call.excinfo is None else call.excinfo.value
     if isinstance(error, FlakyFailure):
         call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])

@@ -32,7 +32,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 def _require_package(name: str) -> None:
     package, _, _ = name.partition(".")
     if package.isidentifier() and package not in sys.modules and find_spec(package) is None:
-        raise pytest.UsageError(f"the target {name} cannot be imported: no module {package}")
+        raise pytest.UsageError(
+            f"the target {name} cannot be imported: no module named {package!r}"
+        )
 
 
 def require_target(name: str, mapping: Iterable[str]) -> None:
