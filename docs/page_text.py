@@ -43,7 +43,7 @@ PAGES = {
 FENCE = re.compile(r"^ *(`{3,}|~{3,})")
 _COMMENT = re.compile(r"^<!-- (include|clauses): (.*?) -->$", re.M)
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
-_CODE = re.compile(r"`(divergences\.[\w.-]+|systems\.[\w.-]+)`")
+_CODE = re.compile(r"`(divergences\.[\w.-]+)`")
 
 
 def expand(page: Path) -> str:

@@ -10,9 +10,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from impl_tests.collected import CHAPTERS
 from impl_tests.wrong import DEVICES, TABLE, Perturbation, facts, load, state
 from impl_tests.wrong.kinds import KINDS
-from impl_tests.wrong.runs import CHAPTERS, EndedJob, Job, Step, Suite, collect
+from impl_tests.wrong.runs import EndedJob, Job, Step, Suite, collect
 from spec_tests.harness.conformance import clauses
 
 #: Function -> its recorded calls: the test and the facts of each.

@@ -21,14 +21,9 @@ from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import verdict_of, worse_verdict
 
-__all__ = ["CHAPTERS", "EndedJob", "Job", "Step", "Suite", "collect"]
+__all__ = ["EndedJob", "Job", "Step", "Suite", "collect"]
 
 TARGET = "impl_tests.wrong.target"
-#: The tests of a target in Python.
-CHAPTERS = (
-    *collected.CHAPTERS,
-    "spec_tests/cpp_front_end/test_systems.py",
-)
 #: The beginning of a line of the log with a verdict.
 _MARK = "verdict of the suite"
 

@@ -1,7 +1,6 @@
 """The command ``doctor``: requirements of a run on this machine, and remedies."""
 
 import importlib.util
-import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -85,7 +84,7 @@ def _torch_findings() -> Iterator[Finding]:
 def _simulator_findings(*, is_needed: bool) -> Iterator[Finding]:
     from spec_tests.simulator import build
 
-    is_built = os.path.exists(build.SIMULATOR.library)
+    is_built = build.library().exists()
     if not is_built and not is_needed:
         yield "simulator", True, "not built: a run with --accelerator sim builds it"
         return
@@ -96,4 +95,4 @@ def _simulator_findings(*, is_needed: bool) -> Iterator[Finding]:
     except RuntimeError as error:
         yield "simulator", False, str(error)
     else:
-        yield "simulator", True, f"built: {build.SIMULATOR.library}"
+        yield "simulator", True, f"built: {build.library()}"

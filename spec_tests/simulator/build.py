@@ -1,7 +1,6 @@
-"""Builds and caches C++ extensions.
+"""Builds, caches and imports the C++ extension of the simulator.
 
-``torch.utils.cpp_extension`` compiles them into its usual cache. The name of the folder contains
-a digest of the sources and of the versions of PyTorch and Python.
+``torch.utils.cpp_extension`` compiles it into its usual cache.
 """
 
 import contextlib
@@ -16,13 +15,18 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-__all__ = ["SIMULATOR", "Extension", "build", "load"]
+__all__ = ["SOURCES", "build", "library", "load"]
+
+#: The folder of the ``*.cpp`` files to compile.
+SOURCES = Path(__file__).parent / "csrc"
+_FLAGS = ("-O1", "-std=c++20")
+#: The subject of error messages.
+_NAME = "the simulated accelerator"
 
 # Build in a subprocess, because cpp_extension is slow to import, prints, and loads the library.
 _PROGRAM = """
@@ -32,78 +36,50 @@ cpp_extension.load(**json.loads(sys.argv[1]))
 """
 
 
-@dataclass(frozen=True)
-class Extension:
-    """A C++ extension: the simulator, or the C++ front end of spec_tests/cpp_front_end.
+def library(sources: Path = SOURCES) -> Path:
+    """Return the path of the compiled library in the cache.
 
-    Args:
-        name: The first part of the library's file name.
-        description: The subject of error messages.
-        folder: The folder of the ``*.cpp`` files to compile.
-        flags: Compiler options.
-        headers: Folders below ``folder`` in which the compiler searches headers.
+    Its folder has a digest of the sources, the flags, and the versions of PyTorch and Python.
+    Checkouts with equal sources share one library, because no path is a part of the digest.
     """
-
-    name: str
-    description: str
-    folder: Path
-    flags: tuple[str, ...] = ("-O1", "-std=c++20")
-    headers: tuple[str, ...] = ()
-
-    @property
-    def cache_key(self) -> str:
-        """A digest of the sources, the flags, and the versions of PyTorch and Python.
-
-        Checkouts with equal sources share one library, because no path is a part of the digest.
-        """
-        digest = hashlib.sha256()
-        for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *self.flags):
-            digest.update(f"{part}\n".encode())
-        for source in sorted(path for path in self.folder.rglob("*") if path.is_file()):
-            digest.update(source.read_bytes())
-        return digest.hexdigest()[:16]
-
-    @property
-    def library(self) -> Path:
-        """The path of the compiled library in the cache."""
-        name = f"{self.name}_{self.cache_key}"
-        return _cache_folder() / name / f"{name}.so"
+    digest = hashlib.sha256()
+    for part in (torch.__version__, sysconfig.get_config_var("SOABI"), *_FLAGS):
+        digest.update(f"{part}\n".encode())
+    for source in sorted(path for path in sources.rglob("*") if path.is_file()):
+        digest.update(source.read_bytes())
+    name = f"sim_{digest.hexdigest()[:16]}"
+    return _cache_folder() / name / f"{name}.so"
 
 
-SIMULATOR = Extension("sim", "the simulated accelerator", Path(__file__).parent / "csrc")
-
-
-def load(extension: Extension = SIMULATOR) -> ModuleType:
-    """Import ``extension`` and return the module; build the extension first if needed.
+def load() -> ModuleType:
+    """Import the simulated accelerator and return the module; build it first if needed.
 
     Raises:
         RuntimeError: The compiler or ninja is missing, the compilation fails, or the cache
             folder cannot be written to.
     """
-    build(extension)
-    return _import_library(extension.library.stem, extension.library)
+    return _import_library(build())
 
 
-def build(extension: Extension = SIMULATOR) -> None:
-    """Build ``extension`` unless its library is in the cache. Raise the errors of `load`."""
-    library = extension.library
-    if not library.exists():
-        _create_folder(library.parent, extension)
-        with _lock_file(library.parent / "lock") as lock:
-            if not library.exists():
-                built = _build(extension, library.stem, library.parent / "build", lock)
-                os.replace(built, library)
+def build() -> Path:
+    """Build the library unless it is in the cache, and return its path. Raise as `load` does."""
+    path = library()
+    if not path.exists():
+        _create_folder(path.parent)
+        with _lock_file(path.parent / "lock") as lock:
+            if not path.exists():
+                built = _build(path.stem, path.parent / "build", lock)
+                os.replace(built, path)
+    return path
 
 
-def _create_folder(folder: Path, extension: Extension) -> None:
+def _create_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "lock").touch()
     except OSError as error:
         remedy = "set TORCH_EXTENSIONS_DIR to a writable folder"
-        raise RuntimeError(
-            f"{extension.description} is cached in {folder}: {error}; {remedy}"
-        ) from None
+        raise RuntimeError(f"{_NAME} is cached in {folder}: {error}; {remedy}") from None
 
 
 def _cache_folder() -> Path:
@@ -125,20 +101,17 @@ def _lock_file(path: Path) -> Iterator[int]:
         yield file.fileno()
 
 
-def _build(extension: Extension, name: str, folder: Path, lock_descriptor: int) -> Path:
+def _build(name: str, folder: Path, lock_descriptor: int) -> Path:
     search_path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     compiler = os.environ.get("CXX", "c++")
-    _require_tool(
-        extension, compiler, search_path, "install g++ 11 or newer, or set CXX to a C++20 compiler"
-    )
-    _require_tool(extension, "ninja", search_path, "install it with `pip install ninja`")
+    _require_tool(compiler, search_path, "install g++ 11 or newer, or set CXX to a C++20 compiler")
+    _require_tool("ninja", search_path, "install it with `pip install ninja`")
     folder.mkdir(exist_ok=True)
     (folder / "lock").unlink(missing_ok=True)  # exists if an earlier build was killed
     arguments = {
         "name": name,
-        "sources": _write_unity_sources(sorted(extension.folder.glob("*.cpp")), folder),
-        "extra_cflags": list(extension.flags),
-        "extra_include_paths": [str(extension.folder / name) for name in extension.headers],
+        "sources": _write_unity_sources(sorted(SOURCES.glob("*.cpp")), folder),
+        "extra_cflags": list(_FLAGS),
         "build_directory": str(folder),
     }
     result = subprocess.run(
@@ -152,7 +125,7 @@ def _build(extension: Extension, name: str, folder: Path, lock_descriptor: int) 
     )
     if result.returncode != 0:
         raise RuntimeError(
-            f"{extension.description} could not be built with {compiler} (it needs C++20, "
+            f"{_NAME} could not be built with {compiler} (it needs C++20, "
             f"g++ 11 or newer):\n{_first_errors(result.stderr)}"
         )
     return folder / f"{name}.so"
@@ -179,14 +152,14 @@ def _first_errors(compiler_output: str) -> str:
     return "\n".join([line for line in lines if " error: " in line][:5] or lines[-5:])
 
 
-def _require_tool(extension: Extension, tool: str, search_path: str, remedy: str) -> None:
+def _require_tool(tool: str, search_path: str, remedy: str) -> None:
     if shutil.which(tool.split()[0], path=search_path) is None:
-        raise RuntimeError(f"{extension.description} needs {tool} to be built: {remedy}")
+        raise RuntimeError(f"{_NAME} needs {tool} to be built: {remedy}")
 
 
-def _import_library(name: str, library: Path) -> ModuleType:
-    loader = importlib.machinery.ExtensionFileLoader(name, str(library))
-    spec = importlib.machinery.ModuleSpec(name, loader, origin=str(library))
+def _import_library(path: Path) -> ModuleType:
+    loader = importlib.machinery.ExtensionFileLoader(path.stem, str(path))
+    spec = importlib.machinery.ModuleSpec(path.stem, loader, origin=str(path))
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module

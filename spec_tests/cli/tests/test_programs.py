@@ -28,8 +28,8 @@ def __getattr__(name):
     return Broken
 """
 PARTS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
-#: Tests with drawn arguments. The chapter cpp does not run the target here.
-DRAWN = "(hypothesis or test_life) and not cpp_front_end and not compiled"
+#: Tests with drawn arguments.
+DRAWN = "(hypothesis or test_life) and not compiled"
 
 
 @pytest.fixture

@@ -27,11 +27,8 @@ CHAPTERS = (
     "replicate",
     "parallel_apply",
     "data_parallel",
-    "cpp_front_end",
     "devices",
 )
-#: The last section of SPECIFICATION.md. It compares reference, C++ front end and impl.
-SYSTEMS = SOURCE / "cpp_front_end" / "SYSTEMS.md"
 #: For each basis: the evidence that it names.
 BASES: Mapping[str, str] = {
     "documented": "the documentation of PyTorch states it; *source* links the page",
@@ -47,8 +44,6 @@ BASES: Mapping[str, str] = {
     "relied on": "programs over several devices rely on it; *source* names back ends that violate "
     "it, or links public threads about them",
 }
-#: The first words of clauses about PyTorch's C++ front end, and about the devices.
-_WITHOUT_TARGET = ("cpp", "devices")
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _FIELDS = {
@@ -138,7 +133,7 @@ class Clause:
     @property
     def is_about_target(self) -> bool:
         """Whether another target may have another verdict."""
-        return not any(map(self.has_prefix, _WITHOUT_TARGET))
+        return not self.has_prefix("devices")
 
     @property
     def statement(self) -> str:
@@ -246,7 +241,7 @@ def as_text(clauses: dict[str, Clause]) -> str:
 
 
 def as_markdown(clauses: dict[str, Clause]) -> str:
-    """Return the text of SPECIFICATION.md: a table for each chapter, then the page `SYSTEMS`."""
+    """Return the text of SPECIFICATION.md: a table for each chapter."""
     lines = [
         _INTRODUCTION.format(
             version=VERSION, count=len(clauses), bases=_table_of_bases(clauses.values())
@@ -264,7 +259,7 @@ def as_markdown(clauses: dict[str, Clause]) -> str:
             f"| `{each.id}` | {_escape_cell(each.statement)} | {each.basis} | {each.evidence} |"
             for each in members
         ]
-    return "\n".join([*lines, "", SYSTEMS.read_text(encoding="utf-8")])
+    return "\n".join([*lines, ""])
 
 
 def _table_of_bases(clauses: Iterable[Clause]) -> str:

@@ -140,7 +140,7 @@ def make_topology(
 
 def _enable_simulator(say: Callable[[str], object]) -> None:
     try:
-        if not build.SIMULATOR.library.exists():
+        if not build.library().exists():
             say("building the simulated accelerator in C++, once on this machine (30 s) ...")
             start = time.monotonic()
             build.build()

@@ -20,9 +20,6 @@ __all__ = [
     "resumed_tests",
 ]
 
-#: The folder of the tests that compile a library first, for half a minute. They run last.
-COMPILES = "cpp_front_end"
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
@@ -85,11 +82,7 @@ def interleave(items: list[pytest.Item]) -> None:
         files = ranks.setdefault(item.path.parent, {})
         files.setdefault(item.path, len(files))
 
-    def key(item: pytest.Item) -> tuple[bool, int]:
-        folder = item.path.parent
-        return folder.name == COMPILES, ranks[folder][item.path]
-
-    items.sort(key=key)
+    items.sort(key=lambda item: ranks[item.path.parent][item.path])
 
 
 def needs_reference(item: pytest.Item) -> bool:

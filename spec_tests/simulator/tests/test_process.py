@@ -1,6 +1,5 @@
 """The simulated accelerator in a process: build, enable, fork and exit."""
 
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -86,15 +85,14 @@ def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
     assert (done.returncode, done.stderr) == (7, "")
 
 
-def test_cache_key_depends_on_contents_and_torch_version(tmp_path, monkeypatch):
-    key = build.SIMULATOR.cache_key
-    copied = dataclasses.replace(build.SIMULATOR, folder=tmp_path / "elsewhere")
-    shutil.copytree(build.SIMULATOR.folder, copied.folder)
-    assert copied.cache_key == key
-    (copied.folder / "sim.h").write_text("")
-    assert copied.cache_key != key
+def test_the_library_depends_on_contents_and_torch_version(tmp_path, monkeypatch):
+    library = build.library()
+    copied = shutil.copytree(build.SOURCES, tmp_path / "elsewhere")
+    assert build.library(copied) == library
+    (copied / "sim.h").write_text("")
+    assert build.library(copied) != library
     monkeypatch.setattr(torch, "__version__", "another")
-    assert build.SIMULATOR.cache_key != key
+    assert build.library() != library
 
 
 def test_child_process_keeps_the_lock(tmp_path):

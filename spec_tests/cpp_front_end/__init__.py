@@ -1,1 +1,0 @@
-"""Chapter cpp_front_end: torch::nn::parallel, and its comparison with the Python packages."""

@@ -1,1 +1,0 @@
-"""Tests of cpp_front_end."""
