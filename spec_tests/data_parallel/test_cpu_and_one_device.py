@@ -5,10 +5,9 @@ import torch
 from hypothesis import example, given
 from torch import nn
 
-from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.harness.compare import checks, gradient_penalty, wrapped_module
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
-from spec_tests.oracle import wrapped_module
 from spec_tests.strategies.calls import DeviceAt, any_device
 from spec_tests.strategies.data_parallel import DataParallelCall, network_calls
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from torch import nn
 
-from spec_tests.data_parallel.life import known as violations
-from spec_tests.data_parallel.life import log
+from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.machine import TOLERANCES, Life, step
 from spec_tests.data_parallel.life.root import STRUCTURES
 from spec_tests.harness.compare import checks

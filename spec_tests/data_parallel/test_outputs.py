@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
+from spec_tests.harness.compare import checks, wrapped_module
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle import wrapped_module
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare import replica_laws as laws
 from spec_tests.harness.compare.compile_backends import (
     SETTING,
     BarrierBackend,
@@ -22,7 +23,6 @@ from spec_tests.harness.compare.training_step import flatten, train_step
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle import replica_laws as laws
 from spec_tests.strategies.compiled_modules import COMPILATIONS, CompiledNetwork
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.modules import Layer, ModuleSpec

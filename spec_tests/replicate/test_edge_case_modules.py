@@ -3,8 +3,8 @@
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.replica_laws import flat_weights_are_shared
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import flat_weights_are_shared
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.replicate import edge_case_module_calls
 from spec_tests.strategies.tensors import device_slots

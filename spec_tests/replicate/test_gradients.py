@@ -4,6 +4,7 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare import replica_laws as laws
 from spec_tests.harness.compare.numerical_gradients import (
     call_with_tensors,
     pass_gradcheck,
@@ -11,7 +12,6 @@ from spec_tests.harness.compare.numerical_gradients import (
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle import replica_laws as laws
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import law_calls, replicate_calls

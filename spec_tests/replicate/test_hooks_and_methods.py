@@ -8,9 +8,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.replica_laws import (
+    modules_with_paths,
+    named_tensors,
+    replica_tensors,
+)
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import modules_with_paths, named_tensors, replica_tensors
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.replica_laws import former_parameters, replica_tensors
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.oracle.replica_laws import former_parameters, replica_tensors
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import edge_case_module_calls, replicate_calls

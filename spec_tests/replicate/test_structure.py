@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.replica_laws import (
+from spec_tests.harness.compare.replica_laws import (
     attribute_ids,
     first_names,
     modules_with_paths,
     named_tensors,
     replica_tensors,
 )
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.modules import (
     Layer,

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from torch import Tensor
 
-from spec_tests.data_parallel.life import known as violations
-from spec_tests.data_parallel.life import log
+from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.program import LifeError, traceback_end
 from spec_tests.data_parallel.life.root import STRUCTURES, Root, take_called
 from spec_tests.data_parallel.life.side import Side

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spec_tests.data_parallel.life import known
+from spec_tests.data_parallel.life import violations
 from spec_tests.data_parallel.life.machine import Life
 from spec_tests.data_parallel.life.program import LifeError
 from spec_tests.harness.conformance import register
@@ -22,9 +22,9 @@ def _naive(module, device_ids, output_device=None):
 def test_probes_show_the_violations_that_a_register_records(topology):
     records = register.load(register.FOLDER / f"{REFERENCE}.toml")
     recorded = {clause for record in records for clause in record.clauses}
-    assert known.shown_by(Target(REFERENCE), topology) == recorded & known.PROBES.keys()
+    assert violations.shown_by(Target(REFERENCE), topology) == recorded & violations.PROBES.keys()
     correct = SimpleNamespace(data_parallel=SimpleNamespace(DataParallel=_naive))
-    assert known.shown_by(correct, topology) == set()
+    assert violations.shown_by(correct, topology) == set()
 
 
 class _Refusing(naive.DataParallel):

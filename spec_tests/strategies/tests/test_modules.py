@@ -4,8 +4,8 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.replica_laws import first_names, modules_with_paths, named_tensors
 from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.oracle.replica_laws import first_names, modules_with_paths, named_tensors
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
