@@ -347,6 +347,13 @@ def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
     assert capsys.readouterr().err == f"{hint}\n"
 
 
+def test_run_refuses_an_unknown_clause_before_it_imports_pytorch(capsys):
+    assert main(["run", "impl", "--clause=comm.scater"]) == 4
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("--clause comm.scater: no clause has this name")
+
+
 def test_a_report_without_a_run_exits_with_status_4(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["report"]) == 4
