@@ -9,7 +9,7 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.refusals import missing_texts, refused
+from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.gradients import gathered_gradient, gradient_snapshot
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
@@ -143,4 +143,4 @@ def test_meta_tensors_are_refused(target, topology, call):
         call.run(target, call.inputs(topology))
     kind = topology.accelerator.upper()
     text = f"Expected all input tensors to be {kind} tensors, but tensor at index 0 has device "
-    assert missing_texts(str(caught.value), [text, "meta"]) == []
+    checks.contains(caught.value, [text, "meta"])

@@ -10,6 +10,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
@@ -104,7 +105,7 @@ def shared_settings():
 def test_modules_run_in_the_callers_grad_mode(target, topology, state, count):
     with state.entered(topology):
         expected = visible_states(topology.take(count))
-        assert run(target, topology, state_probes(topology, count)) == expected
+        checks.same(run(target, topology, state_probes(topology, count)), expected)
 
 
 @clause("parallel_apply.state.current-device")
@@ -113,7 +114,7 @@ def test_the_device_of_each_module_is_current(target, topology, state, count):
     with state.entered(topology):
         found = run(target, topology, state_probes(topology, count))
     devices = topology.take(count)
-    assert [each["current device"] for each in found] == [device.index for device in devices]
+    checks.same([each["current device"] for each in found], [device.index for device in devices])
 
 
 @clause("parallel_apply.state.current-stream")
@@ -122,7 +123,7 @@ def test_modules_run_on_the_callers_streams(target, topology, state, count):
     # PyTorch 1.11: workers used the default stream and read inputs too early (#78824).
     with state.entered(topology):
         expected = visible_states(topology.take(count))
-        assert run(target, topology, state_probes(topology, count)) == expected
+        checks.same(run(target, topology, state_probes(topology, count)), expected)
 
 
 @clause("parallel_apply.state.autocast-switch")
@@ -132,7 +133,7 @@ def test_autocast_is_enabled_in_modules_if_enabled_in_the_caller(
 ):
     with ThreadState(autocast=Autocast(torch.float16)).entered(topology):
         found = run(target_with_autocast, topology, state_probes(topology, count))
-    assert [each["autocast"] for each in found] == [(True, torch.float16)] * count
+    checks.same([each["autocast"] for each in found], [(True, torch.float16)] * count)
 
 
 @clause("parallel_apply.state.shared-settings")
@@ -140,7 +141,7 @@ def test_autocast_is_enabled_in_modules_if_enabled_in_the_caller(
 def test_process_wide_settings_apply_in_modules(target, topology, count):
     with shared_settings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
         found = run(target, topology, [SharedSettings()] * count)
-    assert found == [(torch.float64, True, True)] * count
+    checks.same(found, [(torch.float64, True, True)] * count)
 
 
 @clause("parallel_apply.state.modes-stay-behind")
@@ -171,7 +172,7 @@ def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, coun
     with state.entered(topology):
         before = device_and_states(topology.devices)
         run(target, topology, state_probes(topology, count))
-        assert device_and_states(topology.devices) == before
+        checks.same(device_and_states(topology.devices), before)
 
 
 @contextmanager
@@ -207,5 +208,5 @@ def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_module(
     expected = run(target, topology, state_probes(topology, count))
     with nullcontext() if error is None else pytest.raises(ValueError):
         run(target, topology, [StateChanger(changes, topology.device(1), error)] * count)
-    assert device_and_states(topology.devices) == before
-    assert run(target, topology, state_probes(topology, count)) == expected
+    checks.same(device_and_states(topology.devices), before)
+    checks.same(run(target, topology, state_probes(topology, count)), expected)

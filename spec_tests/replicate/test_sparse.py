@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import missing_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.tensors import device_slots
@@ -71,4 +70,4 @@ def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topolo
     module[0].sparse_weight = nn.Parameter(sparse(topology, layout, 4))
     with pytest.raises(NotImplementedError) as caught:
         target.replicate.replicate(module, topology.take((0, 1)))
-    checks.same(missing_texts(caught.value, ["0.sparse_weight", f"{layout}"]), [])
+    checks.contains(caught.value, ["0.sparse_weight", f"{layout}"])

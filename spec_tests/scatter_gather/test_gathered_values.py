@@ -9,7 +9,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import missing_texts
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque, Typed
 
@@ -170,4 +169,4 @@ def test_none_beside_tensors_is_refused(target, topology, mask, nested):
     with pytest.raises(ValueError) as caught:
         target.scatter_gather.gather(outputs, topology.device(0))
     texts = [_replica_list(mask, True), _replica_list(mask, False), *["['x'][1]"] * nested]
-    checks.same(missing_texts(caught.value, texts), [], mask)
+    checks.contains(caught.value, texts, mask)

@@ -130,6 +130,15 @@ def test_a_long_traceback_ends_with_its_error():
     assert failures.summary()[0] == "FAIL 1 clause, 1 test: OSError: last"
 
 
+def test_the_description_of_a_failure_does_not_depend_on_paths():
+    text = "assert 'in replica 0' in 'Traceback:\\n  File \"{}\", line {}, in work\\n    raise '"
+    found = {
+        causes.describe_difference("AssertionError", text.format(*place))
+        for place in (("/a/b.py", "1, in ...line 7"), ("/home/user/abc...py", 12))
+    }
+    assert found == {"AssertionError: assert 'in replica …' in …"}
+
+
 def test_a_fact_that_differs_at_several_indices_is_described_once():
     line = "result[0]['a'] has members [], expected ['b']"
     others = "  and 2 more differences: result[1]['a'] members, {}"

@@ -1,6 +1,6 @@
 """Assertions whose messages show the call, the first difference and the names of the others."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -74,6 +74,15 @@ def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EX
     if text is not None:
         head = "of the call" if hasattr(call, "run") else "in the case"
         raise AssertionError(f"{text}\n{head}\n  {call!r}" if call != "" else text)
+
+
+def contains(error: object, texts: Iterable[str], call: object = "") -> None:
+    """Fail unless the text of an error contains all ``texts``. The message shows ``call``."""
+    __tracebackhide__ = True
+    missing = [text for text in texts if text not in str(error)]
+    if missing:
+        text = f"the error lacks {', '.join(map(repr, missing))}\n  its text is {str(error)!r}"
+        raise AssertionError(f"{text}\nin the case\n  {call!r}" if call != "" else text)
 
 
 def _to_snapshot(value: Any) -> Any:
@@ -154,9 +163,25 @@ def _differences(actual: Any, expected: Any, path: str, tolerance: float) -> Ite
         yield from _tensor_differences(actual, expected, path, tolerance)
     elif type(actual) is type(expected) and isinstance(expected, Structure):
         yield from _structure_differences(actual, expected, path, tolerance)
+    elif _have_equal_keys(actual, expected):
+        for key, found in _items(actual):
+            yield from _differences(found, expected[key], f"{path}[{key!r}]", tolerance)
     elif type(actual) is not type(expected) or actual != expected:
         text = f"{path} is {_describe(actual)}, expected {_describe(expected)}"
         yield Difference(path, "", text)
+
+
+def _have_equal_keys(actual: Any, expected: Any) -> bool:
+    """Return whether both values are dicts with equal keys, or lists of dicts with one length."""
+    if type(actual) is not type(expected) or not isinstance(expected, list | dict):
+        return False
+    if isinstance(expected, list) and not all(isinstance(each, dict) for each in expected):
+        return False
+    return [key for key, _ in _items(actual)] == [key for key, _ in _items(expected)]
+
+
+def _items(value: Any) -> Iterable[tuple[Any, Any]]:
+    return value.items() if isinstance(value, dict) else enumerate(value)
 
 
 def _tensor_differences(

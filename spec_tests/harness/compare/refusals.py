@@ -40,8 +40,7 @@ def refused_with_texts(
     __tracebackhide__ = True
     result = _observe_with_unchanged_inputs(call, target, topology)
     checks.same(getattr(result, "kind", None), f"builtins.{error.__name__}", call)
-    missing = missing_texts(result.text, [_fill_in(text, topology) for text in texts])
-    checks.same(missing, [], call)
+    checks.contains(result.text, [_fill_in(text, topology) for text in texts], call)
 
 
 def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topology) -> Any:
@@ -55,8 +54,3 @@ def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topolog
 
 def _fill_in(text: str, topology: Topology) -> str:
     return text.format(KIND=topology.accelerator.upper(), ordinals=topology.ordinals)
-
-
-def missing_texts(error: object, texts: Iterable[str]) -> list[str]:
-    """Return those of ``texts`` that the text of ``error`` does not contain."""
-    return [text for text in texts if text not in str(error)]

@@ -40,6 +40,9 @@ _INDICES = re.compile(r"(?:\[[\w'\"-]+\])+(?= |$)")
 _DRAWN = re.compile(
     r"[\[{(][^\[\]{}()]*[\d…][^\[\]{}()]*[\]})]|(?<!\w)/[^\s']+|torch\.bool|[\w.:-]*\d[\w.:-]*"
 )
+#: Matches a text in quotes. pytest shortens a long one in the middle, at a place that depends on
+#: the whole text, such as the paths in it.
+_QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 #: The beginnings of the causes of tests that end their process, or do not end.
 ENDED = ("the test ends the process", "Timeout")
 #: The length in characters to which a cause is cut.
@@ -109,6 +112,7 @@ def _names_fact_of(name: str, described: str) -> bool:
 
 
 def _without_drawn(text: str) -> str:
+    text = _QUOTED.sub(lambda quoted: "…" if "..." in quoted[0] else quoted[0], text)
     changed = _DRAWN.sub("…", _INDICES.sub("", text))
     return text if changed == text else _without_drawn(changed)  # Containers are nested.
 
