@@ -4,7 +4,7 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.overrides import TorchFunctionMode
@@ -118,6 +118,7 @@ def test_the_device_of_each_module_is_current(target, topology, state, count):
 
 
 @clause("parallel_apply.state.current-stream")
+@example(state=ThreadState(stream_slots=(0, 1)), count=2)
 @given(state=placements(), count=COUNTS)
 def test_modules_run_on_the_callers_streams(target, topology, state, count):
     # PyTorch 1.11: workers used the default stream and read inputs too early (#78824).
