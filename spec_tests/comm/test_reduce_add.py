@@ -13,7 +13,7 @@ from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense, reduce_add_calls
-from spec_tests.strategies.tensors import TensorSpec, counting, sparse_specs
+from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting, sparse_specs
 
 
 def _reduce(*inputs, **options):
@@ -61,12 +61,15 @@ def test_reduce_add_does_not_write_to_the_inputs(target, topology, call):
 
 @clause("comm.reduce-add.order")
 @pytest.mark.parametrize("root", range(3), ids="root={}".format)
-def test_sum_starts_with_the_last_input_on_the_destination(target, baselines, topology, root):
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_sum_starts_with_the_last_input_on_the_destination(
+    target, baselines, topology, root, dtype
+):
     topology.require_copies()
     devices = topology.take([0, 1, 2, 0])
     inputs = [
         tensor.to(device)
-        for tensor, device in zip(order_sensitive_addends(4), devices, strict=True)
+        for tensor, device in zip(order_sensitive_addends(4, dtype), devices, strict=True)
     ]
     libraries = (target, *baselines)
     found, *expected = [

@@ -20,7 +20,7 @@ from spec_tests.oracle.tensors import (
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
-from spec_tests.strategies.tensors import TensorSpec, counting
+from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting
 
 
 def _reduce(*rows, **options):
@@ -58,8 +58,9 @@ def test_sums_of_mixed_layouts_keep_the_input_order(target, topology, rows, buff
 @clause("comm.reduce-add-coalesced.order")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 @pytest.mark.parametrize("slots", [(1, 0, 1, 2), (0, 0, 0, 0)], ids=str)
-def test_sums_round_like_reduce_add(target, topology, buffer_size, slots):
-    pairs = zip(order_sensitive_addends(4), topology.take(slots), strict=True)
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+def test_sums_round_like_reduce_add(target, topology, buffer_size, slots, dtype):
+    pairs = zip(order_sensitive_addends(4, dtype), topology.take(slots), strict=True)
     rows = [[tensor.to(device), tensor[:5].to(device)] for tensor, device in pairs]
     sums = target.comm.reduce_add_coalesced(rows, rows[0][0].device, buffer_size)
     separate = [

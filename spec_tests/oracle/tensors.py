@@ -67,11 +67,14 @@ def stack_on_cpu(tensors: Sequence[Tensor]) -> Tensor:
     return torch.stack([tensor.detach().cpu() for tensor in tensors])
 
 
-def order_sensitive_addends(count: int) -> list[Tensor]:
-    """Return addends whose float32 sum depends on the order of addition.
+def order_sensitive_addends(count: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Return addends whose sum in ``dtype`` depends on the order of addition and on the precision.
 
     Small numbers are lost when they are added to large ones. The elements at one index of all
-    addends are a permutation of the same numbers.
+    addends are a permutation of the same numbers. The test is not-run if the devices do not
+    compute in the dtype.
     """
-    values = [1.0, 2.0**24, -(2.0**24), 3.0, 0.1][:count]
-    return list(torch.tensor(list(permutations(values))).T.contiguous())
+    capabilities.require(capabilities.dtype_name(dtype))
+    large = 2 / torch.finfo(dtype).eps
+    values = [1.0, large, -large, 3.0, 0.1][:count]
+    return list(torch.tensor(list(permutations(values)), dtype=dtype).T.contiguous())

@@ -188,6 +188,9 @@ def test_every_call_replicates_the_current_module(target, topology, slots, detac
     module[0].weight.data.fill_(3)
     module.append(torch.nn.Tanh())
     module.note = "new"
+    module[1].eval()
     for replica in target.replicate.replicate(module, devices, detach):
         found = replica[0].weight.unique().tolist(), len(replica), replica.note
         checks.same(found, ([3.0], 3, "new"), slots)
+        modes = [part.training for part in replica.modules()]
+        checks.same(modes, [part.training for part in module.modules()], slots)
