@@ -13,13 +13,9 @@ import torch
 from packaging.version import Version
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import causes, clause_filter, clauses, register
-from spec_tests.harness.conformance.register import Divergence
+from spec_tests.harness.conformance import causes, clause_filter, clauses
 
 __all__ = ["draft"]
-
-#: The target whose register ``--inherits`` names.
-INHERITED = "torch.nn.parallel"
 
 _RECORD = """\
 [[divergence]]
@@ -39,8 +35,6 @@ def draft(
     source: object = "the run",
     kind: str = "target-bug",
     programs: Mapping[str, str] = MappingProxyType({}),
-    *,
-    inherit: bool = False,
 ) -> str:
     """Return the records for the failures of a run as TOML.
 
@@ -51,7 +45,6 @@ def draft(
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records without a program. The others have the kind back-end-bug.
         programs: Programs in plain PyTorch that show the causes of failures.
-        inherit: Whether to inherit the records of torch.nn.parallel.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test.
@@ -63,18 +56,8 @@ def draft(
             failed[test["clause"]].append(test)
     if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
-    header = []
-    if inherit:
-        repaired, explained = _find_inherited(named)
-        header = [f"inherits = {_format_toml(INHERITED)}\n"]
-        header += [f"repaired = {_format_toml(repaired)}\n"] if repaired else []
-        failed = {
-            name: left
-            for name, found in failed.items()
-            if (left := [test for test in found if test["test"] not in explained])
-        }
     lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
-    header += [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
+    header = [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
     by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     by_difference: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
     # A wrong value may have another cause in each test.
@@ -179,44 +162,3 @@ def _format_toml(value: str | Sequence[str]) -> str:
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return "".join(["[\n", *(f"    {_format_toml(each)},\n" for each in value), "]"])
-
-
-def _find_inherited(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], set[str]]:
-    """Return what a register needs if it inherits the records of torch.nn.parallel.
-
-    Args:
-        tests: The tests and their verdicts.
-
-    Returns:
-        The tests to list as ``repaired``, and the failed tests that the inherited records explain.
-    """
-    records = register.load(register.FOLDER / f"{INHERITED}.toml")
-    recorded = {test for record in records if record.applies for test in record.tests}
-    runs: dict[str, list[Mapping[str, str]]] = {}
-    for test in tests:
-        node_id = test["test"].removeprefix("spec_tests/")
-        for name in {node_id, node_id.split("[", 1)[0]} & recorded:
-            runs.setdefault(name, []).append(test)
-    repaired, explained = set(), set()
-    for name, found in runs.items():
-        expecting = [record for record in records if record.applies and name in record.tests]
-        failed = {test["test"] for test in found if test["verdict"] == "fail"}
-        if _is_repaired(found, expecting):
-            repaired.add(name)
-        else:
-            explained |= failed
-    return sorted(repaired), explained
-
-
-def _is_repaired(tests: Iterable[Mapping[str, str]], expecting: Collection[Divergence]) -> bool:
-    """Return whether a test passes, or fails otherwise than the records expect."""
-    return any(
-        test["verdict"] == "pass"
-        or (test["verdict"] == "fail" and not any(_explains(each, test) for each in expecting))
-        for test in tests
-    )
-
-
-def _explains(record: Divergence, test: Mapping[str, str]) -> bool:
-    kind, _, text = test.get("failure", "").partition(": ")
-    return record.explains_text(kind, f"{text}\n{test.get('difference', '')}")

@@ -122,11 +122,6 @@ def _make_parser() -> argparse.ArgumentParser:
         default="target-bug",
         help="the kind of the records without a program in plain PyTorch (default: target-bug)",
     )
-    draft.add_argument(
-        "--inherits",
-        action="store_true",
-        help="inherit the records of torch.nn.parallel, for a package that is built on it",
-    )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")
     )
@@ -249,7 +244,7 @@ def _print_draft(options: argparse.Namespace) -> int:
         print(text, file=sys.stderr)
         print(f"# {text}\n")
     programs = verdicts.read_programs(options.file)
-    print(draft(tests, options.file, options.kind, programs, inherit=options.inherits))
+    print(draft(tests, options.file, options.kind, programs))
     return 0
 
 

@@ -211,46 +211,6 @@ def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail_alike(
     assert all(each["reason"] for each in records)
 
 
-def test_a_draft_inherits_the_records_of_torch_if_asked(command, tmp_path):
-    (tmp_path / "empty.toml").write_text("")
-    names = "divergences.SG-6", "divergences.SG-7", "comm.scatter.slices"
-    run = [
-        "run",
-        "torch.nn.parallel",
-        "--accelerator=sim",
-        *(f"--clause={each}" for each in names),
-    ]
-    failing = command(*run, "--divergences=empty.toml", "--verdicts=all.jsonl")
-    assert failing.returncode == 1, failing.stdout + failing.stderr
-    assert "inherits" not in command("draft", "all.jsonl").stdout
-    drafted = command("draft", "all.jsonl", "--inherits").stdout
-    assert tomllib.loads(drafted) == {"inherits": "torch.nn.parallel"}
-    (tmp_path / "known.toml").write_text(drafted)
-    assert command(*run, "--divergences=known.toml").returncode == 0
-
-
-def test_a_draft_lists_repaired_tests_and_records_other_failures():
-    path = register.FOLDER / "torch.nn.parallel.toml"
-    first, second, third, fourth = [each for each in register.load(path) if each.applies][:4]
-    tests = [
-        {"clause": each.clauses[0], "test": f"{each.tests[0]}{parameters}", "verdict": "fail"}
-        | {"failure": f"{each.failures[0]} ..."}
-        for each in (first, second, third)
-        for parameters in ("[1]", "[2]")
-    ]
-    other = {"clause": fourth.clauses[0], "test": fourth.tests[0], "verdict": "fail"}
-    other["failure"] = "OSError: no such record"
-    tests[0]["verdict"] = "pass"
-    found = tomllib.loads(draft([*tests, other], inherit=True))
-    assert found["inherits"] == "torch.nn.parallel"
-    assert found["repaired"] == sorted([first.tests[0], fourth.tests[0]])
-    records = {(each["clause"], *each["tests"]) for each in found["divergence"]}
-    assert records == {
-        (first.clauses[0], f"{first.tests[0]}[2]"),
-        (fourth.clauses[0], fourth.tests[0]),
-    }
-
-
 @pytest.fixture
 def saved_runs(tmp_path, monkeypatch):
     """Change to a folder with two runs, and return the names of their files."""
