@@ -14,29 +14,19 @@ from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.traverse import tensors
 
-__all__ = ["TEXT", "count_if_affected", "take_count"]
-
-#: The text after the number of tests with such calls.
-TEXT = (
-    "complex tensors are compared with the oracle only, because view_as_complex copies on the "
-    "devices, and the Scatter of torch.nn.parallel does not wait for its input"
-)
-#: The calls since the last `take_count` that are not compared with torch.nn.parallel.
-_affected: list[Any] = []
+__all__ = ["may_affect"]
 
 
-def count_if_affected(call: Any, topology: Topology) -> bool:
-    """Return whether torch.nn.parallel may read an argument of ``call`` too early; count it then.
+def may_affect(call: Any, topology: Topology) -> bool:
+    """Return whether torch.nn.parallel may read an argument of ``call`` too early.
 
     Args:
         call: A call of the target; see `outcome.Call`.
         topology: The devices.
     """
-    if not _reads_early(topology):
-        return False
-    is_affected = any(tensor.is_complex() for _, tensor in tensors(call.inputs(topology), ""))
-    _affected.extend([call] if is_affected else [])
-    return is_affected
+    return _reads_early(topology) and any(
+        tensor.is_complex() for _, tensor in tensors(call.inputs(topology), "")
+    )
 
 
 @cache
@@ -47,10 +37,3 @@ def _reads_early(topology: Topology) -> bool:
     number = torch.view_as_complex(pairs)
     pairs.fill_(1)
     return number.real.item() != 1
-
-
-def take_count() -> int:
-    """Return the number of calls that were counted since the last call of this function."""
-    count = len(_affected)
-    _affected.clear()
-    return count

@@ -11,7 +11,6 @@ the run. Each other line holds
 * ``reason`` if the test did not pass,
 * ``declared`` if the test uses a missing name and the register declares the clause as lacking: the
   matching entry of ``lacks`` in the register,
-* ``not-compared``, the number of calls that were not compared with torch.nn.parallel, if any,
 * ``by``, which is always ``agreement``, if the test only compares with torch.nn.parallel,
 * if the test failed, ``difference``, the ``failure`` and what ``differs`` in the format of a
   register, and the smallest failing ``call``.
@@ -39,9 +38,8 @@ VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 ERRORS = ("fail", "not-offered")
 #: Key and value in the line of a test that only compares with torch.nn.parallel.
 JUDGED_BY, AGREEMENT = "by", "agreement"
-#: Keys, in the line of a test, for the register entry that declares its clause as lacking, and for
-#: the number of its calls that were not compared with torch.nn.parallel.
-DECLARED, NOT_COMPARED = declared_lacks.LACKS_ENTRY, "not-compared"
+#: Key, in the line of a test, for the register entry that declares its clause as lacking.
+DECLARED = declared_lacks.LACKS_ENTRY
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 _OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", JUDGED_BY, DECLARED)
@@ -49,7 +47,7 @@ _OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", JUD
 _TEST = {
     "test": str,
     "verdict": VERDICTS,
-    **{f"{key}?": str for key in (*_OPTIONAL, NOT_COMPARED)},
+    **{f"{key}?": str for key in _OPTIONAL},
 }
 #: The shape of the line of a program.
 _PROGRAM = {"cause": str, "program": str}

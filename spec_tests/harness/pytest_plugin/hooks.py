@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-from collections.abc import Generator
 
 import pytest
 import torch
@@ -12,9 +11,7 @@ from hypothesis.internal.conjecture import engine
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness import input_files
-from spec_tests.harness.compare import early_reads
 from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.verdicts import NOT_COMPARED
 from spec_tests.harness.environment import (
     capabilities,
     faults,
@@ -141,15 +138,6 @@ def _reference_name(config: pytest.Config) -> str:
     if _can_run_reference(config):
         return REFERENCE
     return f"{NO_REFERENCE}, because {REFERENCE} needs new streams, record_stream and autocast"
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Store in a report the number of calls that were not compared with torch.nn.parallel."""
-    report = yield
-    count = early_reads.take_count()
-    report.user_properties += [(NOT_COMPARED, count)] if count else []
-    return report
 
 
 @pytest.hookimpl(trylast=True)

@@ -7,7 +7,6 @@ from typing import Any, TextIO
 
 import pytest
 
-from spec_tests.harness.compare import early_reads
 from spec_tests.harness.conformance import (
     clauses,
     declared_lacks,
@@ -61,10 +60,6 @@ class VerdictLog:
         found = {"test": report.nodeid, "verdict": verdict}
         if any(key == verdicts.JUDGED_BY for key, _ in report.user_properties):
             found[verdicts.JUDGED_BY] = verdicts.AGREEMENT
-        if counts := [
-            value for key, value in report.user_properties if key == verdicts.NOT_COMPARED
-        ]:
-            found[verdicts.NOT_COMPARED] = str(counts[0])
         if entry := verdicts.lacks_entry_of(report):
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
@@ -114,8 +109,6 @@ class VerdictLog:
         lines += verdict_table.table(found, verdicts.declared_by_clause(self._tests))
         lines += verdict_table.missing_names(self._tests)
         lines.append(verdicts.reference_only_text(verdicts.reference_only(self._tests)))
-        if count := len({each["test"] for each in self._tests if verdicts.NOT_COMPARED in each}):
-            lines.append(f"tests that do not compare all calls: {count}; {early_reads.TEXT}")
         lines += filter(None, [profiles.claim(self.profile, found, clauses.load())])
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
