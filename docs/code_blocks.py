@@ -5,7 +5,7 @@
 | python | The block runs. All blocks of a page share their names. |
 | py | Like python, in a process group with one rank: a part of a program of the page. |
 | bash | The block runs in a temporary folder of the page, with ``parallel-conformance``. |
-| console | Each option of each command is looked up in the help of its program. |
+| console | The help of the programs has the options; not of ``pip``, ``tox`` and ``torchrun``. |
 | text | Each line, except ``...``, is in the output of the block before it. |
 | toml, yaml, json | The block is parsed. |
 
@@ -24,7 +24,8 @@ import tempfile
 import tomllib
 import traceback
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -32,8 +33,6 @@ from unittest.mock import patch
 import torch
 import torch.distributed as dist
 from sybil.example import Example
-
-from docs import commands
 
 __all__ = ["EVALUATORS"]
 
@@ -158,8 +157,39 @@ def _programs(folder: Path) -> Path:
 
 
 def check_commands(example: Example) -> None:
-    """Check the programs and options of a block."""
-    commands.check(str(example.parsed))
+    """Look the options of a block up in the help of their programs."""
+    for command in re.split(r"\n|&&", str(example.parsed).replace("\\\n", " ")):
+        match command.partition("#")[0].removeprefix("$ ").split():
+            case ["parallel-conformance", name, *arguments]:
+                end = arguments.index("--") if "--" in arguments else len(arguments)
+                _check_options(arguments[:end], _help("spec_tests.cli.main", name))
+                _check_options(arguments[end + 1 :], _help("pytest"))
+            case ["pytest", *arguments]:
+                _check_options(arguments, _help("pytest"))
+            case ["python", "-m", module, *arguments]:
+                # The wheel contains the folder `bench` as `spec_bench`.
+                _check_options(arguments, _help(module.replace("spec_bench", "bench")))
+
+
+def _check_options(arguments: Sequence[str], text: str) -> None:
+    for argument in arguments:
+        option = argument.partition("=")[0]
+        if re.match(r"--?[a-zA-Z]", option):
+            is_known = re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", text)
+            assert is_known, f"the program has no option {option}"
+
+
+@cache
+def _help(*command: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *command, "--help"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"python -m {' '.join(command)} --help: {done.stderr}"
+    return done.stdout
 
 
 def check_output(example: Example) -> None:

@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from docs import accessibility, inventories, page_text, results_pages  # noqa: E402 - needs the path
+from docs import accessibility, page_text, results_pages  # noqa: E402 - needs the path
 from spec_tests.site.pages import STATIC  # noqa: E402 - needs the path
 
 project = "torch-parallel-spec"
@@ -24,7 +24,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "README.md", "inventories"]
+exclude_patterns = ["_build", "README.md"]
 source_suffix = {".md": "markdown"}
 
 myst_heading_anchors = 3
@@ -39,7 +39,11 @@ napoleon_use_ivar = True  # some attributes are properties, which autodoc lists,
 copybutton_prompt_text = "$ "  # not copied
 copybutton_only_copy_prompt_lines = True
 
-intersphinx_mapping = inventories.mapping()
+# Without a network, names of Python and PyTorch are text without links.
+intersphinx_mapping = {
+    "python": ("https://docs.python.org/3", (None, "empty.inv")),
+    "torch": ("https://docs.pytorch.org/docs/stable", (None, "empty.inv")),
+}
 intersphinx_timeout = 5
 
 html_theme = "furo"
