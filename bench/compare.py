@@ -21,9 +21,8 @@ from spec_tests.harness.pytest_plugin.options import DEFAULT_TARGET
 from . import benchmark_files, floors
 from .ratios import Ratio, ratios
 
-__all__ = ["FLOORS", "main", "print_table"]
+__all__ = ["main", "print_table"]
 
-FLOORS = Path(__file__).with_name("floors.toml")
 #: The least allowed ratio, as a part of the ratio in the run before.
 KEPT = 0.85
 #: The exit status if no row is judged.
@@ -59,8 +58,7 @@ def _judge(ratio: Ratio) -> str:
 def _find_floors(run: Mapping[str, Any], before: Path | None) -> Mapping[str, float]:
     """Return the floor of each row.
 
-    On a machine that was not measured (another processor or release of Python), each floor is 1,
-    or less if impl is the slower library.
+    On another machine than that of ``floors.toml``, a floor is at most 1.
     """
     if before is not None:
         return {each.group: KEPT * each.value for each in ratios(benchmark_files.load(before), {})}
@@ -69,13 +67,13 @@ def _find_floors(run: Mapping[str, Any], before: Path | None) -> Mapping[str, fl
     info = run["machine_info"]
     machine = {**info, "cpu": info["cpu"].get("brand_raw", "")}
     name = f"{machine['cpu'] or 'unknown processor'}, Python {machine['python_version']}"
-    all_floors = floors.load(FLOORS)
-    if found := floors.find(all_floors, machine):
+    table = floors.load()
+    rows: dict[str, float] = table["floors"]
+    if floors.were_measured_on(machine, table):
         print(f"floors of {name}")
-        return found
+        return rows
     print(f"no floors were measured on {name}, so a floor is at most 1")
-    rows = {row for each in all_floors for row in each.rows}
-    return {row: min(1.0, *(each.rows.get(row, 1.0) for each in all_floors)) for row in rows}
+    return {row: min(1.0, floor) for row, floor in rows.items()}
 
 
 def _target_of(run: Mapping[str, Any]) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import benchmark_files, compare, floors
+from bench import benchmark_files, floors
 from bench.ratios import LEGEND, Ratio, ratios
 from spec_tests.site.markdown import escape, format_table
 
@@ -85,7 +85,8 @@ def _format_section(about: Mapping[str, Any], data: Data) -> str:
     release = str(data["machine"]["torch"]).partition("+")[0]
     title = escape(f"{about['target']}, torch {release}, {about['hardware']}")
     date = escape(data["runs"][-1]["datetime"][:10])
-    found = floors.find(floors.load(compare.FLOORS), data["machine"])
+    table = floors.load()
+    found = table["floors"] if floors.were_measured_on(data["machine"], table) else {}
     return f"## {title}\n\n{date}. {_describe(data)}\n\n{_format_table(rows(data, found))}\n"
 
 

@@ -9,7 +9,7 @@ from reports.publishing.publish import publish
 from reports.tests import samples
 from spec_tests.harness.input_files import RefusedError
 
-FLOORS = '[[machine]]\nprocessor = "P"\npython = "3.11"\nthreads = 1\nfloors = {row = 1.5}'
+FLOORS = 'processor = "P"\npython = "3.11"\nthreads = 1\nfloors = {row = 1.5}'
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def test_valid_file_is_accepted_and_html_is_not(read, kind):
 @pytest.mark.parametrize(
     ("kind", "old", "new", "fault"),
     [
-        ("floors", "1.5", '"1.5"', "machine.0.floors.row: a number was expected"),
+        ("floors", "1.5", '"1.5"', "floors.row: a number was expected"),
         ("saved-run", '"q1": 2.0', '"q1": "2"', "benchmarks.0.stats.q1: a number was expected"),
         ("published", '"cpu": "Fast"', '"cpu": 1', "machine.cpu: a text was expected"),
         ("published", '"run": 0', '"run": 1', "there is no run 1"),

@@ -65,21 +65,14 @@ def test_the_status_tells_whether_a_row_is_below_its_floor(
     assert printed in capsys.readouterr().out
 
 
-def test_floor_on_a_machine_without_floors_is_the_smallest_of_all_machines_and_1(
-    tmp_path, monkeypatch, capsys
-):
-    rows = {"P": {"fast": 2.0, "slower": 0.8}, "Q": {"fast": 3.0, "slower": 0.7}}
-    tables = [
-        f'[[machine]]\nprocessor = "{name}"\npython = "3.11"\nthreads = 1\n[machine.floors]\n'
-        + "".join(f'"{row}" = {floor}\n' for row, floor in each.items())
-        for name, each in rows.items()
-    ]
-    monkeypatch.setattr(compare, "FLOORS", tmp_path / "floors.toml")
-    compare.FLOORS.write_text("".join(tables))
+def test_a_floor_is_at_most_1_on_a_machine_that_was_not_measured(monkeypatch, capsys):
+    rows = {"fast": 2.0, "slower": 0.8}
+    table = {"processor": "P", "python": "3.11", "threads": 1, "floors": rows}
+    monkeypatch.setattr(compare.floors, "load", lambda: table)
     info = {"cpu": {"brand_raw": "P"}, "python_version": "3.11.7", "threads": 1}
-    assert compare._find_floors({"machine_info": info}, None) == rows["P"]
+    assert compare._find_floors({"machine_info": info}, None) == rows
     other = {"machine_info": {**info, "threads": 2}}
-    assert compare._find_floors(other, None) == {"fast": 1.0, "slower": 0.7}
+    assert compare._find_floors(other, None) == {"fast": 1.0, "slower": 0.8}
     assert "no floors were measured on P, Python 3.11.7" in capsys.readouterr().out
 
 

@@ -6,7 +6,6 @@ from statistics import median
 import pytest
 
 from bench import benchmark_files, floors
-from bench.compare import FLOORS
 from bench.ratios import ratios
 from reports.publishing import benchmarks
 
@@ -16,7 +15,8 @@ SLOWER_BY_DESIGN = "distributed step"
 SHARE = 0.85
 PUBLISHED = Path(__file__).parents[1] / "benchmarks/impl/torch-2.13.0_sim.json"
 _, DATA = benchmark_files.read(PUBLISHED)
-FLOOR_OF = floors.find(floors.load(FLOORS), DATA["machine"])
+TABLE = floors.load()
+FLOOR_OF = TABLE["floors"]
 
 
 #: For each row: the median of the ratios of the published runs.
@@ -56,12 +56,8 @@ def test_no_published_row_is_below_its_floor_and_most_are_if_impl_is_slower_by_2
 
 @pytest.mark.parametrize(
     "change",
-    [{"cpu": "other"}, {"python_version": "3.13.1 (free-threaded)"}, {"threads": 2}],
-    ids=["processor", "python", "threads"],
+    [{}, {"cpu": "other"}, {"python_version": "3.13.1 (free-threaded)"}, {"threads": 2}],
+    ids=["none", "processor", "python", "threads"],
 )
-def test_another_machine_has_no_floors(change):
-    assert floors.find(floors.load(FLOORS), {**DATA["machine"], **change}) == {}
-
-
-def test_a_checkout_without_floors_has_none():
-    assert floors.load(Path("/no/such/floors.toml")) == []
+def test_only_the_machine_of_the_published_runs_was_measured(change):
+    assert floors.were_measured_on({**DATA["machine"], **change}, TABLE) == (not change)
