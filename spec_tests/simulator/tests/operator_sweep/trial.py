@@ -1,5 +1,6 @@
 """Compare one call of an operator on the CPU and on a simulated device."""
 
+import io
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves, tree_map
-
-from .host_copies import HostCopies
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
 __all__ = ["DEVICE", "Comparison", "Trial", "compare"]
 
@@ -56,7 +55,7 @@ def compare(
     Results, gradients and changed arguments are compared.
     """
     on_device = tree_map(_detach_view, [sample.input, sample.args, sample.kwargs])
-    on_cpu = HostCopies().copy(on_device)
+    on_cpu = _copy_to_cpu(on_device)
     try:
         expected = _call(function, on_cpu, with_gradients)
     except Exception as error:
@@ -78,6 +77,29 @@ def _detach_view(leaf: Any) -> Any:
     if isinstance(leaf, Tensor) and leaf.requires_grad and leaf._is_view():
         return leaf.detach().requires_grad_()
     return leaf
+
+
+def _copy_to_cpu(pytree: Any) -> Any:
+    """Copy a pytree to the CPU, with the same strides and shared storages.
+
+    The sample inputs are created on the device, and not on the CPU, because some contain CPU
+    tensors on every device, such as indices.
+    """
+    leaves, structure = tree_flatten(pytree)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, Tensor)]
+    file = io.BytesIO()
+    torch.save([tensor.detach() for tensor in tensors], file)
+    file.seek(0)
+    copies = zip(torch.load(file, map_location="cpu"), tensors, strict=True)
+    copied = iter([copy.requires_grad_(tensor.requires_grad) for copy, tensor in copies])
+    return tree_unflatten(
+        [next(copied) if isinstance(leaf, Tensor) else _on_cpu(leaf) for leaf in leaves], structure
+    )
+
+
+def _on_cpu(leaf: Any) -> Any:
+    is_device = isinstance(leaf, torch.device) or (isinstance(leaf, str) and leaf[:3] == "sim")
+    return torch.device("cpu") if is_device else leaf
 
 
 def _call(function: Callable[..., Any], arguments: list[Any], with_gradients: bool) -> list[Any]:

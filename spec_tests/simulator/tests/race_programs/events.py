@@ -60,13 +60,6 @@ def stream_waits_for_event_of_other_device(correct: bool) -> Tensor:
 
 
 @race_program("events")
-def host_waits_for_event(correct: bool) -> Tensor:
-    copied, side = _copy_on_side_stream()
-    (side if correct else new_stream(0)).record_event().synchronize()
-    return copied
-
-
-@race_program("events")
 def successful_event_query_counts_as_wait(correct: bool) -> Tensor:
     copied, side = _copy_on_side_stream()
     event = side.record_event()
@@ -83,36 +76,8 @@ def successful_stream_query_counts_as_wait(correct: bool) -> Tensor:
     return copied
 
 
-@race_program("stream-calls")
-def host_waits_for_stream(correct: bool) -> Tensor:
-    copied, side = _copy_on_side_stream()
-    (side if correct else new_stream(0)).synchronize()
-    return copied
-
-
 @race_program("synchronize")
 def host_waits_for_device(correct: bool) -> Tensor:
     copied, _ = _copy_on_side_stream()
     torch.accelerator.synchronize(device(0 if correct else 1))
-    return copied
-
-
-@race_program("default-stream")
-def each_device_has_its_own_default_stream(correct: bool) -> Tensor:
-    copied, side = copy_to(0), new_stream(0)
-    side.wait_stream(current_stream(0 if correct else 1))
-    with side:
-        result = copied * 1
-    copied.record_stream(side)
-    side.synchronize()
-    return result
-
-
-@race_program("wait_stream")
-def wait_stream_blocks_the_stream_it_is_called_on(correct: bool) -> Tensor:
-    copied, side = _copy_on_side_stream()
-    if correct:
-        current_stream(0).wait_stream(side)
-    else:
-        side.wait_stream(current_stream(0))
     return copied

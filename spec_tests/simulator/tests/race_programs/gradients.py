@@ -33,20 +33,6 @@ def gradient_is_ready_on_stream_that_called_backward(correct: bool) -> Tensor:
 
 
 @race_program("backward", late_copies=False)
-def stream_waits_for_forward_on_side_stream_before_backward(correct: bool) -> Tensor:
-    leaf, side = _make_leaf(), new_stream(0)
-    weights = copy_to(0)
-    side.wait_stream(current_stream(0))
-    weights.record_stream(side)
-    with side:
-        result = (leaf * weights).sum()
-    if correct:
-        current_stream(0).wait_stream(side)
-    torch.autograd.backward(result * 1)
-    return grad_of(leaf)
-
-
-@race_program("backward", late_copies=False)
 def side_stream_in_hook_waits_for_gradient(correct: bool) -> Tensor:
     leaf, weights, result, side = _make_leaf(), copy_to(0), empty(0), new_stream(0)
     side.wait_stream(current_stream(0))

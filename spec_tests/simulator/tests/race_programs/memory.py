@@ -14,30 +14,10 @@ from .program import (
 
 
 @race_program("record_stream")
-def memory_read_on_side_stream_is_recorded_on_that_stream(correct: bool) -> Tensor:
-    data, side = copy_to(0), new_stream(0)
-    result = _read_on(side, data)
-    if correct:
-        data.record_stream(side)
-    del data
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
 def memory_is_recorded_on_the_stream_that_reads_it(correct: bool) -> Tensor:
     data, side, unused = copy_to(0), new_stream(0), new_stream(0)
     result = _read_on(side, data)
     data.record_stream(side if correct else unused)
-    del data
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def memory_is_freed_after_its_stream_waits_for_the_reader(correct: bool) -> Tensor:
-    data, side = copy_to(0), new_stream(0)
-    result = _read_on(side, data)
-    if correct:
-        current_stream(0).wait_stream(side)
     del data
     return _synchronize_and_return(side, result)
 
@@ -73,18 +53,6 @@ def first_use_of_memory_waits_for_earlier_work_of_its_stream(correct: bool) -> T
     with side:
         result.copy_(pinned_tensor(), non_blocking=True)
     result.record_stream(side)
-    return _synchronize_and_return(side, result)
-
-
-@race_program("record_stream")
-def assigning_to_data_frees_the_previous_memory(correct: bool) -> Tensor:
-    data, side, result = copy_to(0), new_stream(0), empty(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result.copy_(data)
-    if correct:
-        data.record_stream(side)
-    data.data = empty(0)
     return _synchronize_and_return(side, result)
 
 

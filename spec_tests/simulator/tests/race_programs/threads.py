@@ -6,21 +6,6 @@ from .program import copy_to, current_stream, empty, new_stream, race_program, r
 
 
 @race_program("streams")
-def joining_a_thread_does_not_wait_for_its_stream(correct: bool) -> Tensor:
-    side, results = new_stream(0), []
-
-    def work() -> None:
-        with side:
-            results.append(copy_to(0))
-
-    run_in_thread(work)
-    if correct:
-        current_stream(0).wait_stream(side)
-    results[0].record_stream(current_stream(0))
-    return results[0]
-
-
-@race_program("streams")
 def host_wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
     side, results = new_stream(0), []
 

@@ -15,20 +15,6 @@ from .program import (
 
 
 @race_program("model")
-def two_streams_write_disjoint_halves(correct: bool) -> Tensor:
-    first, second, result = new_stream(0), new_stream(0), empty(0)
-    for side in (first, second):
-        side.wait_stream(current_stream(0))
-    wrong = torch.tensor([1.0, 2.0, 9.0]).pin_memory()
-    extent = 2 if correct else 3
-    with first:
-        result[:extent].copy_(wrong[:extent], non_blocking=True)
-    with second:
-        result[2:].copy_(pinned_tensor()[2:], non_blocking=True)
-    return _wait_for_streams(result, first, second)
-
-
-@race_program("model")
 def two_streams_write_different_columns(correct: bool) -> Tensor:
     first, second, matrix = new_stream(0), new_stream(0), empty(0, 2, 2)
     for side in (first, second):
