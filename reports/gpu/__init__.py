@@ -1,1 +1,0 @@
-"""Checks that need a GPU: ``python -m reports.gpu``."""
