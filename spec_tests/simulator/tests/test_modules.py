@@ -11,13 +11,12 @@ import torch
 from torch import nn, optim
 from torch.nn import functional
 
-from spec_tests.simulator.tests.agreement import DEVICE, assert_same
-
 pytestmark = [
     pytest.mark.usefixtures("sim"),
     pytest.mark.filterwarnings("ignore:`torch.jit"),  # TorchScript is deprecated
 ]
 
+DEVICE = "sim:2"
 OPTIMIZERS = {
     "SGD fused": lambda p: optim.SGD(p, lr=0.1, fused=True),
     "Adam fused": lambda p: optim.Adam(p, lr=0.1, fused=True),
@@ -50,8 +49,9 @@ def test_parameters_after_three_steps(name):
     on_cpu = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
     on_sim = copy.deepcopy(on_cpu).to(DEVICE)
     x = torch.randn(5, 3)
-    trained = [_train(net, x.to(net[0].weight.device), name) for net in (on_cpu, on_sim)]
-    assert_same(*trained)
+    wanted, found = (_train(net, x.to(net[0].weight.device), name) for net in (on_cpu, on_sim))
+    assert {str(each.device) for each in found} == {DEVICE}
+    torch.testing.assert_close([each.cpu() for each in found], wanted)
 
 
 def _train(net, x, name):
