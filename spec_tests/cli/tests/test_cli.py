@@ -35,18 +35,13 @@ def scatter(*args, **kwargs):
 
 
 @pytest.fixture
-def command(tmp_path, fork_server):
+def command(tmp_path, run_command):
     """Return a function that runs the command in a folder with only the package ``wrong``."""
     package = tmp_path / "wrong"
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "comm.py").write_text(WRONG_COMM)
-
-    def call(*arguments):
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return fork_server.run("spec_tests.cli.main", *arguments, cwd=tmp_path, env=env)
-
-    return call
+    return run_command
 
 
 def test_a_failure_is_printed_in_at_most_eleven_lines(command):

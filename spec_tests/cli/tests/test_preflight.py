@@ -1,26 +1,22 @@
 """Targets that cannot be imported: the run ends before its first test, with one sentence."""
 
-import os
 from fnmatch import fnmatch
 
 import pytest
-
-from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
 
 
 @pytest.fixture
-def run(tmp_path, fork_server):
+def run(tmp_path, run_command):
     """Return a function that writes the modules of a package ``mine`` and runs a clause on it."""
 
     def call(files, *options, target="mine"):
         (tmp_path / "mine").mkdir()
         for name, text in files.items():
             (tmp_path / "mine" / f"{name}.py").write_text(text)
-        command = ["run", target, "--accelerator=sim", "--clause=comm.scatter.slices", *options]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return fork_server.run("spec_tests.cli.main", *command, cwd=tmp_path, env=env)
+        clause = "--clause=comm.scatter.slices"
+        return run_command("run", target, "--accelerator=sim", clause, *options)
 
     return call
 

@@ -1,6 +1,7 @@
 """Fixtures that run the suite, or a small suite with two clauses, in a new process."""
 
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,19 @@ def fork_server() -> Iterator[ForkServer]:
     server = ForkServer()
     yield server
     server.close()
+
+
+@pytest.fixture
+def run_command(
+    fork_server: ForkServer, tmp_path: Path
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs ``parallel-conformance`` in the folder ``tmp_path``."""
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return fork_server.run("spec_tests.cli.main", *arguments, cwd=tmp_path, env=env)
+
+    return run
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Files that users supply: the error for an invalid one is one line with the file and the key."""
 
 import json
-import os
 
 import pytest
 
@@ -9,7 +8,6 @@ from spec_tests.harness.conformance import clauses, register, verdicts
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS
 from spec_tests.harness.input_files import RefusedError
-from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.site import evidence
 
 REGISTER = """
@@ -121,15 +119,12 @@ OPTIONS = ["--divergences=page.html", "--target-map=page.html", "--verdicts=page
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_run_with_a_file_of_html_prints_one_line_and_exits_with_status_4(
-    tmp_path, fork_server, option
+    tmp_path, run_command, option
 ):
     (tmp_path / "page.html").write_text("<html><script>alert(1)</script></html>")
     resume = ["--", "--resume"] if "verdicts" in option else []
     arguments = ["run", "torch.nn.parallel", "--accelerator=sim", "--clause=comm.scatter.slices"]
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = fork_server.run(
-        "spec_tests.cli.main", *arguments, option, *resume, cwd=tmp_path, env=env
-    )
+    done = run_command(*arguments, option, *resume)
     assert done.returncode == 4, done.stdout + done.stderr
     (line,) = filter(None, done.stderr.splitlines())
     assert line.startswith("ERROR: page.html")

@@ -1,12 +1,9 @@
 """``--target-map``: targets with other names than torch.nn.parallel, or with missing names."""
 
-import os
-
 import pytest
 
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, NotOffered, Target
-from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
 
@@ -46,20 +43,14 @@ def vendor(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def run_command(fork_server):
-    """Return a function that runs the suite on a package in ``folder`` with ``map.toml``."""
-
-    def run(folder, *clauses):
-        names = [f"--clause={name}" for name in clauses]
-        command = ["run", "vendor", "--accelerator=sim", "--target-map=map.toml", *names]
-        env = {**os.environ, "PYTHONPATH": str(ROOT)}
-        return fork_server.run("spec_tests.cli.main", *command, cwd=folder, env=env)
-
-    return run
+def run(run_command, vendor):
+    """Return a function that runs clauses on the package with ``map.toml``."""
+    command = ["run", "vendor", "--accelerator=sim", "--target-map=map.toml"]
+    return lambda *clauses: run_command(*command, *(f"--clause={name}" for name in clauses))
 
 
-def test_verdicts_describe_the_mapped_functions(run_command, vendor):
-    done = run_command(vendor, *VERDICTS)
+def test_verdicts_describe_the_mapped_functions(run):
+    done = run(*VERDICTS)
     assert done.returncode == 1, done.stdout + done.stderr
     lines = [line.split() for line in done.stdout.splitlines()]
     printed = {name: verdict for verdict, name in (line for line in lines if len(line) == 2)}
@@ -67,15 +58,15 @@ def test_verdicts_describe_the_mapped_functions(run_command, vendor):
     assert "--target-map=map.toml --clause=" in done.stdout
 
 
-def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run_command, vendor):
-    done = run_command(vendor, "comm.broadcast.copies", "comm.reduce-add.sum")
+def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run):
+    done = run("comm.broadcast.copies", "comm.reduce-add.sum")
     assert done.returncode == 6, done.stdout + done.stderr
 
 
-def test_warnings_during_the_import_of_the_target_fail_no_test(run_command, vendor):
+def test_warnings_during_the_import_of_the_target_fail_no_test(run, vendor):
     module = vendor / "vendor" / "functions.py"
     module.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
-    done = run_command(vendor, "comm.broadcast.copies")
+    done = run("comm.broadcast.copies")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
