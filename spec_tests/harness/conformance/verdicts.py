@@ -11,7 +11,6 @@ the run. Each other line holds
 * ``reason`` if the test did not pass,
 * ``declared`` if the test uses a missing name and the register declares the clause as lacking: the
   matching entry of ``lacks`` in the register,
-* ``by``, which is always ``agreement``, if the test only compares with torch.nn.parallel,
 * if the test failed, ``difference``, the ``failure`` and what ``differs`` in the format of a
   register, and the smallest failing ``call``.
 
@@ -36,13 +35,11 @@ from spec_tests.harness.conformance import clauses, declared_lacks
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: Verdicts that fail the run if a test has them.
 ERRORS = ("fail", "not-offered")
-#: Key and value in the line of a test that only compares with torch.nn.parallel.
-JUDGED_BY, AGREEMENT = "by", "agreement"
 #: Key, in the line of a test, for the register entry that declares its clause as lacking.
 DECLARED = declared_lacks.LACKS_ENTRY
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
-_OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", JUDGED_BY, DECLARED)
+_OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", DECLARED)
 #: The shape of the line of a test.
 _TEST = {
     "test": str,
@@ -201,23 +198,6 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
     errors = {test["clause"] for test in named if is_error(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
-
-
-def reference_only(tests: Iterable[dict[str, str]]) -> list[str]:
-    """Return the ids of the clauses that are tested only by comparison with torch.nn.parallel."""
-    independent: dict[str, bool] = {}
-    for test in tests:
-        name = test.get("clause")
-        if name is not None:
-            independent[name] = independent.get(name, False) or test.get(JUDGED_BY) != AGREEMENT
-    return sorted(name for name, found in independent.items() if not found)
-
-
-def reference_only_text(ids: list[str]) -> str:
-    """Return a sentence with the number and the ids of the clauses of `reference_only`."""
-    listed = f": {', '.join(ids)}" if ids else ""
-    count = "1 clause is" if len(ids) == 1 else f"{len(ids)} clauses are"
-    return f"{count} tested only by comparison with torch.nn.parallel{listed}"
 
 
 def worse_verdict(first: str | None, second: str) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance import clause_filter, clauses
-from spec_tests.harness.conformance.verdicts import AGREEMENT, JUDGED_BY
 
 __all__ = [
     "check_clauses_of",
@@ -105,6 +104,4 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     if absent:
         raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
     item.user_properties.extend(("clause", name) for name in names)
-    if needs_reference(item):
-        item.user_properties.append((JUDGED_BY, AGREEMENT))
     return set(names)

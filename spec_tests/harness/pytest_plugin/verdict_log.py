@@ -58,8 +58,6 @@ class VerdictLog:
         if verdict is None:
             return
         found = {"test": report.nodeid, "verdict": verdict}
-        if any(key == verdicts.JUDGED_BY for key, _ in report.user_properties):
-            found[verdicts.JUDGED_BY] = verdicts.AGREEMENT
         if entry := verdicts.lacks_entry_of(report):
             found[verdicts.DECLARED] = entry
         if verdict != "pass":
@@ -108,7 +106,6 @@ class VerdictLog:
         ]
         lines += verdict_table.table(found, verdicts.declared_by_clause(self._tests))
         lines += verdict_table.missing_names(self._tests)
-        lines.append(verdicts.reference_only_text(verdicts.reference_only(self._tests)))
         lines += filter(None, [profiles.claim(self.profile, found, clauses.load())])
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
