@@ -68,11 +68,7 @@ def _measurements(data: Data) -> Iterator[tuple[str, str, float]]:
 
 
 def load(folder: Path) -> list[Report]:
-    """Return the published benchmarks in the folder of reports, ordered by path.
-
-    Raises:
-        input_files.RefusedError: A file is not valid, or contains no runs.
-    """
+    """Return the published benchmarks in the folder of reports, ordered by path."""
     return [*map(benchmark_files.read, sorted(folder.glob("benchmarks/*/*.json")))]
 
 

@@ -1,12 +1,14 @@
-"""Published benchmarks: their data, their page, and refused files."""
+"""Published benchmarks: their data, their page and chart, and refused files."""
 
 import json
 import re
+from xml.etree import ElementTree
 
 import pytest
 
 from bench import benchmark_files
-from reports.publishing.benchmarks import format_page, load
+from reports.publishing import charts
+from reports.publishing.benchmarks import format_page, load, rows
 from reports.publishing.publish import CHARTED, publish
 from reports.tests.samples import make_benchmark_run, write_verdicts
 
@@ -51,10 +53,27 @@ def test_page_has_date_machine_versions_and_milliseconds(save_run, reports):
     assert "| work | 2e+03 | 1e+03 | 2.00 | 2.00 to 2.00 | - |" in text
 
 
-def test_runs_of_one_machine_are_published_together(save_run, reports):
-    paths = [save_run(f"{name}.json", make_benchmark_run()) for name in "abc"]
-    publish(paths, folder=reports)
-    assert "| 2.00, 2.00, 2.00 |" in page_of(reports)
+def test_table_has_a_column_for_each_library_and_a_number_for_each_run(save_run, reports):
+    groups = {"b cpu": {"impl": 1.0}, "a": {"reference": 2.0, "impl": 1.0, "impl held": 0.5}}
+    publish([save_run("a.json", make_benchmark_run(groups))] * 2, folder=reports)
+    lines = page_of(reports).splitlines()
+    assert "| row | reference | impl | impl held | reference / impl | quartiles | floor |" in lines
+    assert "| b cpu | - | 1e+03, 1e+03 | - | - | - | - |" in lines
+    assert (
+        "| a | 2e+03, 2e+03 | 1e+03, 1e+03 | 500, 500 | 2.00, 2.00 | 2.00 to 2.00 | - |" in lines
+    )
+
+
+def test_chart_has_a_series_for_each_variant_of_impl(save_run, reports):
+    model_a = {"reference": 2.0, "impl": 1.0, "impl held": 0.5, "one device": 3.0}
+    groups = {"model a": model_a, "model b cpu": {"impl": 1.0, "one device": 2.0}}
+    publish([save_run("a.json", make_benchmark_run(groups))], folder=reports)
+    ((_, data),) = load(reports)
+    chart = ElementTree.fromstring(charts.draw_ratios(rows(data, {})))
+    texts = {each.text for each in chart.iter()}
+    assert {"impl", "impl held", "model a"} <= texts
+    # torch.nn.parallel, with which the chart compares, does not run on the CPU.
+    assert not {"model b cpu", "one device"} & texts
 
 
 def test_the_runs_of_the_readme_have_a_chart(save_run, reports):

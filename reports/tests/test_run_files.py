@@ -41,7 +41,6 @@ def save_lines(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "error_text"),
     [
-        ([{"run": {**RUN, "format": 2}}, TEST], "format: 1 was expected"),
         ([{**TEST, "clause": "<script>"}], "line 1: '<script>' is not the id of a clause"),
         ([{"run": RUN}], "contains no verdicts"),
         ([TEST], "contains 0 headers of runs, not one"),
