@@ -113,7 +113,5 @@ def _add_device_options(group: pytest.OptionGroup) -> None:
         default=[],
         metavar="FEATURE",
         help="switch off a feature of simulated devices, or do not try or use a feature or dtype "
-        "of the list that doctor prints; repeatable: new-streams, events, record-stream, "
-        "half-precision, double-precision, complex-numbers, sparse, pinned-memory, autocast, "
-        "kept-parameters",
+        "of the list that doctor prints; repeatable; an unknown name prints the names",
     )
