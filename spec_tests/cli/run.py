@@ -139,22 +139,10 @@ def _repeat_arguments(options: argparse.Namespace, names: Sequence[str]) -> list
 
 def _without_selection(arguments: Sequence[str]) -> list[str]:
     """Return pytest's arguments without those that select, stop, resume, distribute or report."""
-    found, left = [], iter(arguments)
-    for each in left:
-        if each in (
-            "-k",
-            "-n",
-            "--maxfail",
-            "--numprocesses",
-            "--junit-xml",
-            "--junitxml",
-            "--ctrf",
-        ):
-            next(left, None)
-        elif re.fullmatch(r"-[lqsvx]+", each):  # flags in one argument, such as -xvs
-            found += [f"-{each[1:].replace('x', '')}"] if each.strip("-x") else []
-        elif not re.match(
-            r"-[kn]|--(resume|exitfirst)$|--(maxfail|numprocesses|junit-?xml|ctrf)=", each
-        ):
-            found.append(each)
-    return found
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for names in ("-k",), ("-n", "--numprocesses"), ("--maxfail",), ("--junit-xml", "--junitxml"):
+        parser.add_argument(*names)
+    parser.add_argument("--ctrf")
+    for name in ("--resume", "--exitfirst", "-x", "-l", "-q", "-s", "-v"):
+        parser.add_argument(name, action="store_true")
+    return parser.parse_known_args(arguments)[1]
