@@ -30,25 +30,6 @@ def run(code, **environment):
     )
 
 
-def run_in_forked_child(function):
-    """Call ``function`` in a forked child and return the error as text."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            function()
-            text = "no error"
-        except BaseException as error:
-            text = f"{type(error).__name__}: {error}"
-        os.write(writing, text.encode())
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading) as file:
-        text = file.read()
-    os.waitpid(child, 0)
-    return text
-
-
 @pytest.mark.parametrize(
     ("count", "message"),
     [
@@ -106,16 +87,23 @@ def test_child_process_keeps_the_lock(tmp_path):
 
 
 def test_forked_child_computes_on_the_cpu_only():
-    x = torch.ones(3, device="sim:1")
-
-    def compute():
-        torch.manual_seed(0)  # does not seed devices that this process cannot use
-        assert torch.sim._is_in_bad_fork()
-        assert not torch.sim.is_initialized()
-        assert torch.ones(3).sum().item() == 3
-        x.cpu()
-
-    assert "Cannot re-initialize sim in forked subprocess" in run_in_forked_child(compute)
+    done = run(
+        """
+        import os, torch
+        from spec_tests import simulator
+        simulator.enable(2)
+        x = torch.ones(3, device="sim:1")
+        child = os.fork()
+        if child == 0:
+            torch.manual_seed(0)  # does not seed devices that this process cannot use
+            assert not torch.sim.is_initialized()
+            assert torch.ones(3).sum().item() == 3
+            x.cpu()
+        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert done.returncode == 1
+    assert "Cannot re-initialize sim in forked subprocess" in done.stderr
 
 
 def test_forked_child_of_a_process_that_used_no_device_can_use_devices():
