@@ -1,16 +1,20 @@
-"""`checks.difference` finds every visible difference and names it."""
+"""Comparison of outcomes: differences, random numbers, and calls that are not compared."""
 
+import contextlib
 from collections import OrderedDict, namedtuple
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import normalise
+from spec_tests.harness.compare import checks, early_reads
+from spec_tests.harness.compare.outcome import normalise, observe
 from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.target import Target
 
 Pair = namedtuple("Pair", "a b")
+REFERENCE = Target("torch.nn.parallel")
 
 
 @dataclass
@@ -126,3 +130,68 @@ def test_a_tensor_without_storage_has_a_snapshot():
     found = []
     torch.vmap(lambda row: found.extend(read_aliasing(row)) or row)(_ones(2, 3))
     assert found == ["is x", None]
+
+
+class RandomCall:
+    """A call that draws random numbers on one device."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def inputs(self, _topology):
+        return {}
+
+    def run(self, _target, _inputs):
+        return torch.rand(5, device=self.device)
+
+
+@pytest.mark.parametrize("slot", [None, 1], ids="device={}".format)
+def test_a_repeated_call_draws_equal_random_numbers(target, topology, slot):
+    call = RandomCall("cpu" if slot is None else topology.device(slot))
+    first, second = (observe(call, target, topology).result for _ in range(2))
+    assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
+
+
+def test_generators_are_seeded_without_manual_seed_all(target, topology, monkeypatch):
+    topology.require(distinct=1)
+    monkeypatch.delattr(torch.get_device_module(topology.accelerator), "manual_seed_all")
+    call = RandomCall(torch.device(topology.accelerator))
+    first, second = (observe(call, target, topology).result for _ in range(2))
+    assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
+
+
+@dataclass
+class Sum:
+    """A call whose result on torch.nn.parallel is wrong, as after an early read."""
+
+    dtype: torch.dtype
+
+    def inputs(self, topology):
+        return {"x": torch.ones(2, dtype=self.dtype)}
+
+    def run(self, target, inputs):
+        return inputs["x"] * (0 if target is REFERENCE else 1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "copies", "missing", "is_compared"),
+    [
+        (torch.complex64, True, set(), False),
+        (torch.float32, True, set(), True),
+        (torch.complex64, False, set(), True),
+        (torch.complex64, True, {"asynchronous-operators"}, True),
+    ],
+    ids=["read early", "real", "view", "synchronous"],
+)
+def test_only_complex_tensors_that_are_read_early_are_not_compared(
+    oracle, topology, monkeypatch, dtype, copies, missing, is_compared
+):
+    view, used = torch.view_as_complex, capabilities.in_use()
+    if copies:
+        monkeypatch.setattr(torch, "view_as_complex", lambda pairs: view(pairs).clone())
+    features = (used.features | {"asynchronous-operators"}) - missing
+    monkeypatch.setattr(capabilities, "_used", [replace(used, features=features)])
+    monkeypatch.setattr(early_reads, "_reads_early", early_reads._reads_early.__wrapped__)
+    text = "target and torch.nn.parallel disagree on"
+    with pytest.raises(AssertionError, match=text) if is_compared else contextlib.nullcontext():
+        checks.agree(Sum(dtype), oracle, [REFERENCE, oracle], topology)
