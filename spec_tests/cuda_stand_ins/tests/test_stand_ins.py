@@ -1,18 +1,22 @@
-"""The stand-ins: defaults, empty lists, buckets, memory formats, streams and undefined calls.
+"""The stand-ins: defaults, buckets, memory formats, streams, undefined calls, and ``enable``.
 
 ``tox -e cuda-build`` compares errors and facts about tensors with the functions of a CUDA build,
 and the chapter `comm` compares values with the oracle.
 """
 
+import warnings
+
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+import torch.nn.parallel
 
+from spec_tests import cuda_stand_ins
 from spec_tests.cuda_stand_ins import STAND_INS
+from spec_tests.harness.concurrency.stream_log import streams_of
+from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.tensors import counting
 
 BUFFER_SIZE = 1 << 20  # bytes
-COPIES = (torch.ops.aten._to_copy.default, torch.ops.aten.copy_.default)
 #: For each call that ends the process of a CUDA build: the primitive, its arguments for a first
 #: device `a` with the ordinal `i`, and the text of the error.
 UNDEFINED = {
@@ -128,28 +132,65 @@ def _bucket_lengths(tensors):
     return [storages.count(storage) for storage in dict.fromkeys(storages)]
 
 
-class RecordCopies(TorchDispatchMode):
-    """A dispatch mode that records the current device and stream of each copy."""
-
-    def __init__(self):
-        super().__init__()
-        self.copies = []
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        if func in COPIES:
-            index = torch.accelerator.current_device_index()
-            self.copies.append((index, torch.accelerator.current_stream(index)))
-        return func(*args, **(kwargs or {}))
-
-
 def test_a_stream_stays_current_until_another_stream_is_given(topology):
     topology.require(distinct=2)
     first, second = sorted(set(topology.ordinals))[:2]
     stream, other = (torch.Stream(torch.device(topology.accelerator, second)) for _ in range(2))
     before = [torch.accelerator.current_stream(index) for index in (first, second)]
-    with torch.accelerator.device_index(first), RecordCopies() as mode:
-        arguments = [second] * 4, None, 0, [stream, None, other]
-        STAND_INS["_scatter"](torch.zeros(4), *arguments)
+    arguments = [second] * 4, None, 0, [stream, None, other]
+    with torch.accelerator.device_index(first):
+        used = streams_of(lambda: STAND_INS["_scatter"](torch.zeros(4), *arguments))
         assert torch.accelerator.current_device_index() == first
-    assert mode.copies == [(second, stream), (second, stream), (second, other), (second, other)]
+    assert used == [stream, stream, other, other]
     assert [torch.accelerator.current_stream(index) for index in (first, second)] == before
+
+
+@pytest.mark.parametrize(
+    ("version", "accelerator", "is_kept"),
+    [(None, "sim", True), ("13.2", "cuda", True), ("13.2", "sim", False)],
+)
+def test_enable_replaces_only_primitives_of_a_cuda_build_on_another_accelerator(
+    topology, monkeypatch, version, accelerator, is_kept
+):
+    for name, stand_in in STAND_INS.items():
+        monkeypatch.setattr(torch._C, name, stand_in)
+    monkeypatch.setattr(torch._C, "_gather", print)
+    monkeypatch.setattr(torch.version, "cuda", version)
+    monkeypatch.setattr(cuda_stand_ins, "accelerator_type", lambda: accelerator)
+    monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
+    cuda_stand_ins.enable()
+    assert torch._C._gather is (print if is_kept else STAND_INS["_gather"])
+
+
+def test_enable_adds_missing_primitives(topology, monkeypatch):
+    for name in STAND_INS:
+        monkeypatch.delattr(torch._C, name)
+    monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
+    cuda_stand_ins.enable()
+    assert {name: getattr(torch._C, name) for name in STAND_INS} == dict(STAND_INS)
+
+
+def test_reduce_add_warns_only_about_nccl(topology):
+    topology.require(distinct=2)
+    if torch.version.cuda is not None:
+        not_run("the warning belongs to builds without NCCL")
+    inputs = [torch.ones(2, device=device) for device in topology.take(2)]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.nn.parallel.comm.reduce_add(inputs, inputs[0].get_device())
+    _, text, category = cuda_stand_ins.IGNORED_WARNINGS[0].split(":")
+    assert [str(each.message) for each in caught] == [text]
+    assert [each.category.__name__ for each in caught] == [category]
+
+
+def test_a_stand_in_without_an_accelerator_raises(monkeypatch):
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
+    with pytest.raises(RuntimeError, match="no accelerator: enable the simulator"):
+        STAND_INS["_gather"]([torch.ones(2)], 0, 0)
+
+
+def test_parallel_apply_refuses_the_cpu_and_names_the_accelerator(topology):
+    cuda_stand_ins.enable()
+    text = f"Expected a {topology.accelerator} device, but got: cpu"
+    with pytest.raises(ValueError, match=text):
+        torch.nn.parallel.parallel_apply([torch.nn.Identity()], [torch.ones(1)], devices=["cpu"])
