@@ -3,11 +3,9 @@
 The benchmarks run only on real accelerators. On the simulator they would time the suite's own
 replacements for the CUDA-only functions of torch.nn.parallel. They measure wall time on the host,
 from the call until every device is idle. The bandwidth of a call is the number of bytes that it
-must read and write (`moved_bytes`), divided by its time. `copy_bandwidth` is the bandwidth of a
-large copy on the first device.
+must read and write (`moved_bytes`), divided by its time.
 """
 
-import time
 from functools import partial
 
 import pytest
@@ -25,21 +23,11 @@ PAYLOADS = {
 }
 
 
-@pytest.fixture(scope="session")
-def copy_bandwidth(topology):
-    """Return the bytes read and written per second in a copy of 1 GiB: the median of ten."""
+@pytest.fixture(autouse=True)
+def _real_devices(topology):
+    """End a benchmark as not-run on the simulator."""
     if topology.accelerator == "sim":
         not_run("the simulator has replacements for the comm primitives of torch.nn.parallel")
-    source = torch.ones(2**28, device=topology.device(0))
-    copy = torch.empty_like(source)
-    seconds = []
-    for _ in range(12):
-        topology.synchronize()
-        start = time.perf_counter()
-        copy.copy_(source)
-        topology.synchronize()
-        seconds.append(time.perf_counter() - start)
-    return 2 * source.nbytes / sorted(seconds[2:])[5]
 
 
 def _create_tensors(payload, device):
@@ -48,7 +36,7 @@ def _create_tensors(payload, device):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_broadcast_coalesced(time_in_turn, targets, benchmark, copy_bandwidth, topology, payload):
+def bench_broadcast_coalesced(time_in_turn, targets, benchmark, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
     tensors = _create_tensors(payload, devices[0])
@@ -56,18 +44,16 @@ def bench_broadcast_coalesced(time_in_turn, targets, benchmark, copy_bandwidth, 
         library: partial(target.comm.broadcast_coalesced, tensors, devices)
         for library, target in targets.items()
     }
-    moved = {library: 2 * _count_bytes_written(tensors, call()) for library, call in calls.items()}
+    written = {library: _count_bytes_written(tensors, call()) for library, call in calls.items()}
 
-    time_in_turn(calls, **_describe(moved, tensors, copy_bandwidth))
+    time_in_turn(calls, **{library: {"moved_bytes": 2 * written[library]} for library in calls})
 
     for call in calls.values():
         assert torch.equal(call()[-1][-1].cpu(), tensors[-1].cpu())
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_reduce_add_coalesced(
-    time_in_turn, targets, benchmark, copy_bandwidth, topology, payload
-):
+def bench_reduce_add_coalesced(time_in_turn, targets, benchmark, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
     lists = [_create_tensors(payload, device) for device in devices]
@@ -75,9 +61,9 @@ def bench_reduce_add_coalesced(
         library: partial(target.comm.reduce_add_coalesced, lists, topology.ordinals[0])
         for library, target in targets.items()
     }
-    moved = dict.fromkeys(calls, (DEVICES + 1) * sum(t.nbytes for t in lists[0]))
+    moved = (DEVICES + 1) * sum(t.nbytes for t in lists[0])
 
-    time_in_turn(calls, **_describe(moved, lists[0], copy_bandwidth))
+    time_in_turn(calls, **{library: {"moved_bytes": moved} for library in calls})
 
     for call in calls.values():
         assert call()[-1][-1].item() == DEVICES
@@ -91,16 +77,3 @@ def _count_bytes_written(tensors, copies):
     new = [tensor for tensor in copied if tensor.data_ptr() not in inputs]
     written = {tensor.data_ptr(): tensor.nbytes for tensor in new}
     return sum(written.values())
-
-
-def _describe(moved_bytes, payload, copy_bandwidth):
-    """Return the values to save for each library: bytes of payload and call, copy bandwidth."""
-    payload_bytes = sum(tensor.nbytes for tensor in payload)
-    return {
-        library: {
-            "payload_bytes": payload_bytes,
-            "moved_bytes": moved,
-            "copy_bandwidth": copy_bandwidth,
-        }
-        for library, moved in moved_bytes.items()
-    }
