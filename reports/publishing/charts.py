@@ -62,18 +62,13 @@ def draw_ratios(rows: Sequence[Row]) -> str:
                 for place, row in enumerate(shown)
                 if name in row.measured
             ]
-            axes.plot(*zip(*points, strict=True), marker, color=colour, label=_cut(name))
+            axes.plot(*zip(*points, strict=True), marker, color=colour, label=name)
         axes.axvline(1, color=_INK, linewidth=1, linestyle="--")
-        axes.set_yticks(range(len(shown)), [_cut(row.group) for row in shown])
+        axes.set_yticks(range(len(shown)), [row.group for row in shown])
         axes.set_ylim(-0.6, max(len(shown), 1) - 0.4)
         axes.set_xlabel("time of torch.nn.parallel / time")
         figure.legend(loc="outside upper right", ncols=len(names) or 1)
         return _svg(figure)
-
-
-def _cut(text: str, max_length: int = 56) -> str:
-    """Return ``text``, cut to ``max_length`` characters."""
-    return text if len(text) <= max_length else f"{text[:max_length]} …"
 
 
 def _svg(figure: Figure) -> str:
