@@ -144,6 +144,7 @@ SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=dev
         ("torch.nn.modules.linear", "torch.nn.parallel", "float64"),
         ("package_of_target_map.comm", "impl", None),
         ("back_end.kernels", "impl", "float64"),
+        ("impl_tests.test_comm", "impl", "float64"),
     ],
 )
 def test_only_the_suite_may_use_missing_features(
@@ -156,16 +157,7 @@ def test_only_the_suite_may_use_missing_features(
     exec(SOURCE, scope)
     with pytest.raises(TypeError) as caught:
         scope["make"](topology.device(0))
-    assert find_missing(caught.value, offered, target) == expected
-
-
-def test_tests_of_a_named_package_may_use_missing_features(topology, switch_off):
-    switch_off("double-precision")
-    scope = {"__name__": "other.test_comm", "torch": torch}
-    exec(SOURCE, scope)
-    with pytest.raises(TypeError) as caught:
-        scope["make"](topology.device(0))
-    assert find_missing(caught.value, find(topology), "impl", "other") == "float64"
+    assert find_missing(caught.value, offered, target, "impl_tests") == expected
 
 
 @pytest.mark.parametrize(
@@ -214,23 +206,9 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
 
 
 @pytest.mark.machinery
-def test_dtypes_option_restricts_the_dtypes(run_suite):
-    result = run_suite(TESTS.replace("torch.float64", "torch.float32"), "--dtypes=float32,int64")
-    result.stdout.fnmatch_lines(["*features: all except float64, float16, *"])
-
-
-@pytest.mark.machinery
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        (["--without=wings"], "sim has no feature 'wings'"),
-        (["--dtypes=float32,float23"], "--dtypes: 'float23' is not one of the dtypes float32"),
-    ],
-    ids=["unknown feature", "unknown dtype"],
-)
-def test_options_that_cannot_be_met_are_refused(run_suite, options, text):
-    result = run_suite(TESTS, *options)
-    result.stderr.fnmatch_lines([f"*{text}*"])
+def test_an_unknown_feature_is_refused(run_suite):
+    result = run_suite(TESTS, "--without=wings")
+    result.stderr.fnmatch_lines(["*sim has no feature 'wings'*"])
     assert result.ret == pytest.ExitCode.USAGE_ERROR
 
 

@@ -79,30 +79,20 @@ class Capabilities:
 
 
 @cache
-def find(
-    topology: Topology, allowed: Collection[str] | None = None, without: Collection[str] = ()
-) -> Capabilities:
+def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
     """Try all features and dtypes on the devices of ``topology``; return those that work.
 
     Args:
         topology: The devices.
-        allowed: The names of the dtypes to use; None for all.
         without: The names of features and dtypes that are neither tried nor used.
-
-    Raises:
-        ValueError: ``allowed`` has a name that is not one of `DTYPES`.
     """
     dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
-    unknown = set(allowed or ()).difference(dtypes)
-    if unknown:
-        raise ValueError(f"{min(unknown)!r} is not one of the dtypes {', '.join(dtypes)}")
     feature_of = {
         name: each.feature
         for name, each in _chapter().known_clauses().items()
         if each.feature not in without
     }
-    used = [each for each in dtypes if each in (allowed or dtypes)]
-    tried = [each for each in (*used, NEW_STREAMS) if each not in without]
+    tried = [each for each in (*dtypes, NEW_STREAMS) if each not in without]
     basis = probes.find_all(try_basis, tried, topology)
     of_dtypes = [each for each in basis if each.name != NEW_STREAMS]
     offered = tuple(each.name for each in basis if each.state == "there")

@@ -176,15 +176,9 @@ def topology_of(config: pytest.Config) -> Topology:
 
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
-    names = config.getoption("--dtypes")
     topology = topology_of(config)
     without = faults.switched_off(config) if topology.accelerator != "sim" else ()
-    try:
-        return capabilities.find(
-            topology, names and frozenset(names.split(",")), frozenset(without)
-        )
-    except ValueError as error:
-        raise pytest.UsageError(f"--dtypes: {error}") from None
+    return capabilities.find(topology, frozenset(without))
 
 
 @pytest.fixture(scope="session")

@@ -73,13 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _add_device_options(group: pytest.OptionGroup) -> None:
-    """Add the options about dtypes, races, delayed copies, faults and features of devices."""
-    group.addoption(
-        "--dtypes",
-        default=None,
-        metavar="float32,int64,...",
-        help="use only these dtypes on the devices (default: all in which the devices compute)",
-    )
+    """Add the options about races, delayed copies, faults and features of devices."""
     group.addoption(
         "--no-races",
         action="store_true",
