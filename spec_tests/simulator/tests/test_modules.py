@@ -1,20 +1,16 @@
-"""Fused optimizers, double backward of fused layers, autocast and saved scripts.
+"""Fused optimizers, double backward of fused layers, and autocast.
 
 The operator sweep runs single operators, the chapters run modules.
 """
 
 import copy
-import io
 
 import pytest
 import torch
 from torch import nn, optim
 from torch.nn import functional
 
-pytestmark = [
-    pytest.mark.usefixtures("sim"),
-    pytest.mark.filterwarnings("ignore:`torch.jit"),  # TorchScript is deprecated
-]
+pytestmark = pytest.mark.usefixtures("sim")
 
 DEVICE = "sim:2"
 OPTIMIZERS = {
@@ -107,15 +103,3 @@ def test_grad_scaler_unscales_gradients_and_skips_infinite_steps():
         scaler.update()
         torch.testing.assert_close(before - net.weight, torch.full_like(before, moved))
     assert scaler.get_scale() == 4.0
-
-
-@pytest.mark.parametrize(
-    ("map_location", "device"), [(None, DEVICE), ("sim:1", "sim:1"), ("cpu", "cpu")]
-)
-def test_a_saved_script_loads_on_map_location(map_location, device):
-    file = io.BytesIO()
-    torch.jit.save(torch.jit.script(nn.Linear(3, 4).to(DEVICE)), file)
-    file.seek(0)
-    net = torch.jit.load(file, map_location=map_location)
-    assert {str(value.device) for value in net.state_dict().values()} == {device}
-    assert str(net(torch.ones(2, 3, device=device)).device) == device

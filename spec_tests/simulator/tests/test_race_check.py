@@ -60,16 +60,9 @@ def run(pytester, monkeypatch, fork_server):
 def test_race_fails_test_and_is_reported(run):
     result = run()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(
-        [
-            "race on 16 bytes of sim:0, allocated by aten::empty",
-            "  first   aten::copy_ writes on stream * of sim:0, enqueued by MainThread,",
-            "    *test_race_fails_test_and_is_reported.py:6 in test_it",
-            "  second  aten::add reads on the default stream of sim:0, enqueued by MainThread,",
-            "    *test_race_fails_test_and_is_reported.py:7 in test_it",
-            "  remedy  let the default stream of sim:0 wait for stream * of sim:0 *",
-        ]
-    )
+    # The test of the readme checks the other lines of a report.
+    file = "    *test_race_fails_test_and_is_reported.py:{} in test_it"
+    result.stdout.fnmatch_lines(["race on 16 bytes of sim:0, *", file.format(6), file.format(7)])
 
 
 def test_no_races_option_lets_a_test_with_a_race_pass(run):

@@ -6,5 +6,5 @@ column-major matrices. In-place variants run, too. The sweep takes two minutes o
 
 The gate runs ``--quick``: two samples in two dtypes, and no in-place variants. Names of operators
 as arguments restrict the sweep to these operators. The exit status is 1 if a result differs from
-the CPU's, or if an operator raises NotImplementedError. ``sweep.py`` lists the exceptions.
+the CPU's, or if an operator raises NotImplementedError. ``__main__.py`` lists the exceptions.
 """

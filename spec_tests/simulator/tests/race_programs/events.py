@@ -1,9 +1,17 @@
-"""Events, and waits for streams and devices."""
+"""Events, waits for streams and devices, and work that several threads enqueue."""
 
 import torch
 from torch import Tensor
 
-from .program import copy_to, current_stream, device, new_stream, race_program
+from .program import (
+    copy_to,
+    current_stream,
+    device,
+    empty,
+    new_stream,
+    race_program,
+    run_in_thread,
+)
 
 
 def _copy_on_side_stream() -> tuple[Tensor, torch.Stream]:
@@ -81,3 +89,37 @@ def host_waits_for_device(correct: bool) -> Tensor:
     copied, _ = _copy_on_side_stream()
     torch.accelerator.synchronize(device(0 if correct else 1))
     return copied
+
+
+@race_program("streams")
+def host_wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
+    side, results = new_stream(0), []
+
+    def work() -> None:
+        with side:
+            results.append(copy_to(0))
+        if correct:
+            side.synchronize()
+
+    run_in_thread(work)
+    results[0].record_stream(current_stream(0))
+    return results[0]
+
+
+@race_program("model")
+def two_threads_on_one_stream_are_ordered(correct: bool) -> Tensor:
+    first, second, copied = new_stream(0), new_stream(0), []
+
+    def fill() -> None:
+        with first:
+            copied.append(copy_to(0))
+
+    def read() -> None:
+        with first if correct else second:
+            copied.append(empty(0).copy_(copied[0]))
+            current_stream(0).synchronize()
+
+    run_in_thread(fill)
+    run_in_thread(read)
+    copied[0].record_stream(second)
+    return copied[1]
