@@ -1,4 +1,4 @@
-"""Registers: the verdict of a test with a record, and the records that are refused."""
+"""Registers: verdicts of tests with a record or with declared lacks, and refused registers."""
 
 import json
 from importlib import metadata
@@ -20,6 +20,35 @@ def record(failure="AssertionError: assert False", versions="torch>=2.11", test=
 
 
 MISSING_NAME = "target.comm.no_such_name"
+PASSING = TWO_TESTS.format(one="True", two="pass")
+ONE_MISSING = TWO_TESTS.format(one=MISSING_NAME, two="pass")
+TWO_MISSING = TWO_TESTS.format(one=MISSING_NAME, two=MISSING_NAME)
+#: A suite of three tests. One of the two tests of ``a.one`` uses a missing name.
+ONE_OF_THREE_MISSING = """
+@clause("a.one")
+@pytest.mark.parametrize("name", ["scatter", "no_such_name"])
+def test_one(target, name): getattr(target.comm, name)
+@clause("a.two")
+def test_two(target): pass
+"""
+DECLARED = "not offered, as the register declares: "
+OFFERED = 'the register declares "a.one" as lacking, but the target offers it'
+OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
+#: For each case: a suite, the declared clauses, options, the exit status, and a printed text.
+LACKING = {
+    "with-workers": (TWO_MISSING, ["a"], ["-n2"], OK, f"{DECLARED}2 clauses (a)"),
+    "not-declared": (TWO_MISSING, ["a.one"], [], FAILED, "not-offered  a.two"),
+    "offered": (PASSING, ["a.one"], [], FAILED, OFFERED),
+    "some-tests-pass": (ONE_OF_THREE_MISSING, ["a.one"], [], OK, DECLARED),
+    "only-some-tests-run": (ONE_OF_THREE_MISSING, ["a.one"], ["-k", "scatter"], OK, "1 passed"),
+    "a-test-fails": (
+        ONE_OF_THREE_MISSING.replace("getattr", "assert not getattr"),
+        ["a.one"],
+        [],
+        FAILED,
+        "fail  a.one",
+    ),
+}
 WITHOUT_VERSIONS = record().replace('versions = "torch>=2.11"\n', "")
 INHERITS = 'inherits = "base"\n'
 REPAIRED = f'{INHERITS}repaired = ["test_it.py::test_one"]'
@@ -76,14 +105,14 @@ REFUSED = {
 
 @pytest.fixture
 def run_with_register(run_suite, pytester):
-    """Return a function that runs two tests with a register, and reads the verdicts by clause."""
+    """Return a function that runs tests with a register, and reads the verdicts by clause."""
 
-    def run(one, text, *options):
+    def run(body, text, *options):
         pytester.path.joinpath("base.toml").write_text(record())
         pytester.path.joinpath("own.toml").write_text(text)
         path = pytester.path / "verdicts.jsonl"
         options = ("--divergences=own.toml", f"--verdicts={path}", *options)
-        result = run_suite(TWO_TESTS.format(one=one, two="pass"), *options)
+        result = run_suite(body, *options)
         lines = path.read_text().splitlines() if path.exists() else [""]
         verdicts = [json.loads(line) for line in lines[1:]]
         return result, {each["clause"]: each["verdict"] for each in verdicts}
@@ -94,7 +123,7 @@ def run_with_register(run_suite, pytester):
 @pytest.mark.parametrize("case", JUDGED)
 def test_a_test_with_a_record_has_the_verdict(run_with_register, case):
     one, text, verdict, printed = JUDGED[case]
-    result, found = run_with_register(one, text)
+    result, found = run_with_register(TWO_TESTS.format(one=one, two="pass"), text)
     assert found == {"a.one": verdict, "a.two": "pass"}
     assert (result.ret == pytest.ExitCode.OK) == (verdict in ("pass", "known"))
     assert printed in result.stdout.str()
@@ -103,7 +132,7 @@ def test_a_test_with_a_record_has_the_verdict(run_with_register, case):
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
     text, error = REFUSED[case]
-    result, _ = run_with_register("True", text)
+    result, _ = run_with_register(PASSING, text)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert f"own.toml: {error}" in result.stderr.str()
 
@@ -121,7 +150,7 @@ def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
 )
 @pytest.mark.parametrize("options", [[], ["--clause=a.one"]], ids=["all", "one-clause"])
 def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, text, error, options):
-    result, found = run_with_register("True", text, *options)
+    result, found = run_with_register(PASSING, text, *options)
     assert not found
     result.stderr.fnmatch_lines(f"*{error}*")
 
@@ -131,8 +160,37 @@ def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, tex
     [("ProcessEnded: the test ends the process", "known"), ("RuntimeError: other", "fail")],
 )
 def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register, failure, verdict):
-    _, found = run_with_register("__import__('os').abort()", record(failure), "-n1")
+    body = TWO_TESTS.format(one="__import__('os').abort()", two="pass")
+    _, found = run_with_register(body, record(failure), "-n1")
     assert found == {"a.one": verdict, "a.two": "pass"}
+
+
+@pytest.mark.parametrize("case", LACKING)
+def test_a_run_judges_the_declared_clauses(run_with_register, case):
+    body, names, options, status, printed = LACKING[case]
+    result, _ = run_with_register(body, f"lacks = {json.dumps(names)}", *options)
+    assert result.ret == status
+    assert printed in result.stdout.str()
+
+
+def test_a_declared_clause_may_pass_in_an_aborted_run(run_with_register):
+    body = ONE_OF_THREE_MISSING.replace("getattr(target.comm, name)", "assert name != 'scatter'")
+    result, _ = run_with_register(body, 'lacks = ["a.one"]', "-x")
+    assert OFFERED not in result.stdout.str()
+
+
+def test_declarations_are_not_inherited_from_another_register(run_with_register, pytester):
+    pytester.path.joinpath("other.toml").write_text('lacks = ["a.one"]')
+    result, _ = run_with_register(ONE_MISSING, 'inherits = "other"')
+    assert result.ret == FAILED
+
+
+def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_with_register):
+    lacks = 'lacks = ["a.one"]'
+    assert run_with_register(ONE_MISSING, lacks)[0].ret == OK
+    result, _ = run_with_register(ONE_MISSING, lacks, "--resume")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert f"{DECLARED}1 clause (a.one)" in result.stdout.str()
 
 
 #: A test of several values. A register knows that the first ones are in another order.
