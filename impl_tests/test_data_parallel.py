@@ -64,24 +64,6 @@ def test_input_chunks_are_freed_before_outputs_are_gathered(topology):
     assert alive == [False, False]
 
 
-class OwnSteps(DataParallel):
-    """A wrapper whose ``scatter`` and ``parallel_apply`` call no function of impl."""
-
-    def scatter(self, inputs, kwargs, device_ids):
-        return [inputs], [kwargs]
-
-    def parallel_apply(self, replicas, inputs, kwargs):
-        return [self.module(*inputs[0])]
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_a_wrapper_with_its_own_steps_cannot_be_traced(topology):
-    x = torch.ones(4, 2, device=topology.device(0))
-    net = OwnSteps(nn.Linear(2, 2).to(topology.device(0)), topology.take(2))
-    with pytest.raises(RuntimeError, match="trace the module itself"):
-        torch.jit.trace(net, x)
-
-
 def test_device_ids_may_be_an_iterator(topology):
     ordinals = [device.index for device in topology.take(2)]
     net = torch.nn.Linear(2, 2).to(topology.device(0))
@@ -89,11 +71,6 @@ def test_device_ids_may_be_an_iterator(topology):
     wrapper = DataParallel(net, iter(ordinals))
     assert wrapper.device_ids == ordinals
     assert torch.equal(wrapper(x), data_parallel(net, x, iter(ordinals)))
-
-
-@pytest.fixture
-def x(topology):
-    return torch.ones(3, 2, device=topology.device(0))
 
 
 class Scriptable(impl.DataParallel):
