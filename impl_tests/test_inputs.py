@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
@@ -124,19 +123,6 @@ def test_module_that_is_a_mapping_is_a_constant(leaves):
     module = Layers()
     module.register_buffer("x", torch.ones(2))
     assert isinstance(leaves.flatten(module, 0, "x"), Constant)
-
-
-lengths = st.lists(st.integers(1, 5), min_size=1, max_size=8)
-
-
-def packed(lengths, *, is_sorted):
-    """Return a packed sequence and its sequences; each row is (number of the sequence, step)."""
-    ordered = sorted(lengths, reverse=True) if is_sorted else lengths
-    sequences = [
-        torch.stack([torch.full((length,), float(number)), torch.arange(float(length))], 1)
-        for number, length in enumerate(ordered)
-    ]
-    return pack_sequence(sequences, enforce_sorted=is_sorted), sequences
 
 
 @dataclasses.dataclass

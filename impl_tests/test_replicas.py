@@ -118,9 +118,6 @@ def test_a_replica_may_be_a_shallow_copy_of_its_module(topology):
     assert [*module._parameters] == ["weight", "bias"]
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit")
-
-
 def test_garbage_collector_is_paused_while_replicas_are_built():
     enabled = []
 
