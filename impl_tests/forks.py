@@ -4,6 +4,7 @@ A forked process has all modules that this process has imported, so it starts fa
 hangs or crashes ends only its own process.
 """
 
+import faulthandler
 import itertools
 import json
 import multiprocessing
@@ -26,7 +27,9 @@ import torch
 
 #: Seconds without output after which a process counts as hung. It is longer than pytest's time
 #: limit for a test, because that limit does not cover the teardown of the test.
-_OUTPUT_TIMEOUT = 90
+_TIME_LIMIT = 90
+#: Seconds in which a process that hangs prints the stacks of its threads.
+_SECONDS_FOR_STACKS = 5
 #: Exit status of a process whose job raised an exception.
 _JOB_RAISED = 70
 _FORK = multiprocessing.get_context("fork")
@@ -58,6 +61,8 @@ class JobResult(Generic[T]):
         seconds: The duration of the job in seconds.
         exit_code: The exit status of the process, or the negative number of the signal that ended
             it.
+        is_hung: Whether the process was killed, because it printed nothing for a long time. The
+            log then has the stacks of its threads.
     """
 
     job: Job[T]
@@ -65,12 +70,18 @@ class JobResult(Generic[T]):
     log: str
     seconds: float
     exit_code: int | None
+    is_hung: bool
 
 
-def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
-    """Run up to ``processes`` jobs at a time; yield the result of each job when it ends.
+def run(
+    jobs: Iterable[Job[T]], *, processes: int, limit: float = _TIME_LIMIT
+) -> Iterator[JobResult[T]]:
+    """Run jobs; yield the result of each job when it ends.
 
-    The next job is taken from ``jobs`` only when its process can start.
+    Args:
+        jobs: The jobs. The next one is taken only when its process can start.
+        processes: The number of jobs at a time.
+        limit: Seconds without output after which a process counts as hung.
 
     Raises:
         RuntimeError: The function of a job raised an exception.
@@ -80,7 +91,7 @@ def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
     try:
         while True:
             for job in itertools.islice(waiting, processes - len(running)):
-                started = _RunningJob(job)
+                started = _RunningJob(job, limit)
                 running[started.process] = started
             if not running:
                 return
@@ -95,8 +106,8 @@ def run(jobs: Iterable[Job[T]], *, processes: int) -> Iterator[JobResult[T]]:
 class _RunningJob(Generic[T]):
     """A job, its process, and the folder with its output and result."""
 
-    def __init__(self, job: Job[T]) -> None:
-        self._job = job
+    def __init__(self, job: Job[T], limit: float) -> None:
+        self._job, self._limit, self._is_hung = job, limit, False
         self._folder = Path(tempfile.mkdtemp())
         (self._folder / "log").touch()
         self._start = time.monotonic()
@@ -107,7 +118,11 @@ class _RunningJob(Generic[T]):
     def has_ended(self) -> bool:
         """Return whether the process has ended; kill a process that hangs."""
         last_output = (self._folder / "log").stat().st_mtime
-        if self.process.is_alive() and time.time() - last_output > _OUTPUT_TIMEOUT:
+        if self.process.is_alive() and time.time() - last_output > self._limit:
+            self._is_hung = True
+            assert self.process.pid is not None
+            os.kill(self.process.pid, signal.SIGABRT)  # `faulthandler` prints all stacks.
+            self.process.join(_SECONDS_FOR_STACKS)
             self.kill()
             self.process.join()
         return not self.process.is_alive()
@@ -130,7 +145,7 @@ class _RunningJob(Generic[T]):
         if self.process.exitcode == _JOB_RAISED:
             raise RuntimeError(f"{self._job.subject}:\n{log}")
         seconds = time.monotonic() - self._start
-        return JobResult(self._job, result, log, seconds, self.process.exitcode)
+        return JobResult(self._job, result, log, seconds, self.process.exitcode, self._is_hung)
 
 
 def _run_job(job: Job[Any], folder: Path) -> None:
@@ -139,6 +154,7 @@ def _run_job(job: Job[Any], folder: Path) -> None:
     with (folder / "log").open("a") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+    faulthandler.enable(2)
     # After a fork PyTorch replaces its pool of threads at the next call of this function. Without
     # this call the threads of a backward make it, and two at a time end the process: "Invalid
     # thread pool!".

@@ -1,5 +1,7 @@
 """impl._arguments: errors that name the argument."""
 
+import importlib
+import inspect
 import re
 
 import numpy as np
@@ -10,8 +12,7 @@ from torch import nn
 
 import impl
 from impl._arguments import argument, as_int, as_tensors
-from impl_tests.faults.cases import CASES
-from impl_tests.wrong.wrapping import signatures
+from impl_tests.cases import CASES
 from spec_tests.harness.compare import surroundings
 
 
@@ -96,18 +97,40 @@ _WITHOUT_CHECKS = {
     "DataParallel.scatter",
     "DataParallelWithLoss.gather",
 }
-#: The parts of impl whose functions are not attributes of impl.
-_PREFIXES = ("comm.", "functions.", "distributed.")
+#: Beginning of the names of cases -> the modules of the functions.
+_MODULES = {
+    "": ("scatter_gather", "replicate", "parallel_apply", "data_parallel"),
+    "comm.": ("comm",),
+    "functions.": ("functions",),
+    "distributed.": ("distributed",),
+}
+
+
+def public_functions():
+    """Return the functions and methods of impl's public modules, with their names."""
+    members = {}
+    for prefix, names in _MODULES.items():
+        for module in [importlib.import_module(f"impl.{name}") for name in names]:
+            members |= {f"{prefix}{name}": getattr(module, name) for name in module.__all__}
+    members |= {each.__name__: each for each in (impl.DataParallelWithLoss, impl.SyncBatchNorm)}
+    found = {}
+    for name, member in members.items():
+        bases = [base for base in getattr(member, "__mro__", ()) if "impl" in base.__module__]
+        found.setdefault(member.__init__ if bases else member, name)
+        for method in [method for base in bases for method in vars(base)]:
+            if inspect.isroutine(getattr(member, method)):
+                found.setdefault(getattr(member, method), f"{name}.{method}")
+    return found
 
 
 def public_arguments():
-    for wrapped, signature in signatures("impl"):
-        full = wrapped.removesuffix(".__init__")
-        name = full if full.startswith(_PREFIXES) else full.partition(".")[2]
-        if name in _WITHOUT_CHECKS or "._" in full or full.endswith(".backward"):
+    for function, full in public_functions().items():
+        name = full.removesuffix(".forward") if full.startswith("functions.") else full
+        if name in _WITHOUT_CHECKS or "._" in full or name.endswith(".backward"):
             continue
-        for each in signature.parameters.values():
-            if each.name != "self" and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+        for each in inspect.signature(function).parameters.values():
+            is_variable = each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+            if each.name not in ("self", "ctx") and not is_variable:
                 yield name, each.name
 
 

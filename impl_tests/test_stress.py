@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from impl_tests.changed_copy import IMPL
-from impl_tests.stress.rounds import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
+from impl_tests.stress.__main__ import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
 
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 

@@ -2,11 +2,10 @@
 
 ``python -m impl_tests.faults --count 1000`` injects faults, prints the numbers of verdicts, and
 returns 1 if one is bad. A bad verdict names the options that repeat its trial; only the instant of
-an interrupt differs. After each fault the state of the thread, the memory of the
-devices and the result of the next call are checked.
+an interrupt differs.
 
-* ``cases.py``: the functions, with valid arguments. ``calls.py``: their calls and results.
-* ``kinds.py``: the kinds of faults.
-* ``state.py``: the state that a call must not change. ``trial.py``: trials and their verdicts.
+* ``kinds.py``: the kinds of faults. ``impl_tests/cases.py`` has the calls.
+* ``__main__.py``: the trials. ``leftovers.py``: the state and the resources that each compares.
+* ``findings.py``: the verdicts of both programs.
 * ``ranks/``: ranks of impl.distributed that are lost.
 """

@@ -3,9 +3,7 @@
 import itertools
 import random
 import signal
-import statistics
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -13,17 +11,13 @@ from unittest import mock
 
 import torch
 
+from impl_tests.cases import ORDINALS, Net
 from spec_tests.simulator import native
-
-from .calls import Call
-from .cases import ORDINALS, Net
 
 __all__ = ["KINDS", "Fault"]
 
 #: The number of interrupted calls in one trial.
 _INTERRUPTED_CALLS = 20
-#: The number of calls to time. Their median duration limits the instants of the interrupts.
-_TIMED_CALLS = 5
 #: Seconds between two interrupts of a call whose replicas block.
 _INTERVAL = 0.05
 #: The largest allowed number of interrupts until such a call ends. The first one ends the replica
@@ -105,15 +99,10 @@ class _Interrupt(Fault):
         return isinstance(error, KeyboardInterrupt) and self._count <= _MAX_INTERRUPTS
 
 
-def _interrupts(call: Call, rng: random.Random) -> Iterator[Fault]:
+def _interrupts(rng: random.Random, seconds: float) -> Iterator[Fault]:
     """Interrupt the call at random instants."""
-    durations = []
-    for _ in range(_TIMED_CALLS):
-        arguments, start = call.create_arguments(), time.perf_counter()
-        call.compute(arguments)
-        durations.append(time.perf_counter() - start)
     for _ in range(_INTERRUPTED_CALLS):
-        yield _Interrupt(rng.uniform(0, 1.2 * statistics.median(durations)))
+        yield _Interrupt(rng.uniform(0, 1.2 * seconds))
 
 
 class _BlockedReplicas(_Interrupt):
@@ -153,9 +142,10 @@ class _BlockedReplicas(_Interrupt):
         return call
 
 
-def _blocked(call: Call, rng: random.Random) -> Iterator[Fault]:
-    """Block random replicas of the call."""
-    yield _BlockedReplicas(rng.sample(ORDINALS, rng.randint(1, len(ORDINALS))))
+def _blocked(rng: random.Random, seconds: float) -> Iterator[Fault]:
+    """Block random replicas of the first call, then of one whose threads run already."""
+    for _ in range(2):
+        yield _BlockedReplicas(rng.sample(ORDINALS, rng.randint(1, len(ORDINALS))))
 
 
 class _OutOfMemory(Fault):
@@ -178,7 +168,7 @@ class _OutOfMemory(Fault):
         return isinstance(error, torch.OutOfMemoryError) and _NO_MEMORY in str(error)
 
 
-def _out_of_memory(call: Call, rng: random.Random) -> Iterator[Fault]:
+def _out_of_memory(rng: random.Random, seconds: float) -> Iterator[Fault]:
     """Allow no allocation in the first call, and one more in each further call that fails."""
     ordinal = rng.choice(ORDINALS)
     for allocations in itertools.count():
@@ -218,13 +208,14 @@ class _NoThreads(Fault):
         return isinstance(error, RuntimeError) and _NO_THREAD in str(error)
 
 
-def _no_threads(call: Call, rng: random.Random) -> Iterator[Fault]:
-    """Allow a random number of new threads."""
+def _no_threads(rng: random.Random, seconds: float) -> Iterator[Fault]:
+    """Allow a random number of new threads in the first call."""
     yield _NoThreads(rng.randrange(len(ORDINALS)))
 
 
-#: Kind of a trial -> a function that yields the faults of repetitions of a call.
-KINDS: dict[str, Callable[[Call, random.Random], Iterator[Fault]]] = {
+#: Kind of a trial -> a function that yields the faults of repetitions of a call. Its arguments are
+#: a source of random numbers, and the seconds that the call takes.
+KINDS: dict[str, Callable[[random.Random, float], Iterator[Fault]]] = {
     "interrupt": _interrupts,
     "memory": _out_of_memory,
     "thread": _no_threads,

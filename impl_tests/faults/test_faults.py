@@ -1,77 +1,65 @@
-"""The fault harness: faults of impl and of perturbations, and processes that hang or die."""
+"""The fault harness finds faults of impl, and processes that hang or die."""
 
-import shlex
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from impl_tests.mutation.changes import find_changes
 from spec_tests.harness.environment.scripts import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
-#: A perturbation of impl -> the kind of faults to inject, and the verdict of the first bad trial.
-PERTURBATIONS = {
-    "parallel_apply.parallel_apply accepted always": ("interrupt", "lost"),
-    "data_parallel.DataParallel.forward leaves:device always": ("interrupt", "state left"),
-    "data_parallel.data_parallel other-class:OutOfMemoryError always": ("memory", "other error"),
-    "parallel_apply.parallel_apply other-class:RuntimeError always": ("thread", "other error"),
-    "parallel_apply.parallel_apply other-class:KeyboardInterrupt always": (
-        "blocked",
-        "other error",
-    ),
+#: Kind of faults -> the operator, the file and the function of a change of impl.
+CHANGES = {
+    "interrupt": ("drop finally", "_settings.py", "call_with_setting"),
+    "memory": ("drop finally", "_settings.py", "call_with_setting"),
+    "thread": ("drop finally", "extras/hold.py", "_keep_replicas"),
+    "blocked": ("drop finally", "_settings.py", "pause_gc"),
 }
 
 
-def run_faults(kind, count, *options):
-    command = [sys.executable, "-m", "impl_tests.faults", "--kinds", kind, "--count", str(count)]
-    command += ["--seed", "0", *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def run_faults(folder, *options):
+    """Run the harness with the impl in ``folder``."""
+    command = [sys.executable, "-m", "impl_tests.faults", *options]
+    env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"}
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
 
 
 def test_some_faults_of_impl_have_no_bad_verdict():
-    run = run_faults("interrupt,memory,thread,blocked", 8)
+    run = run_faults(ROOT, "--seed", "0", "--count", "8")
     assert run.returncode == 0, run.stdout + run.stderr
     assert " 0 bad" in run.stdout
 
 
-def find_first(perturbation, kind, *options):
-    """Return the lines that describe the first bad verdict on a perturbation."""
-    run = run_faults(kind, 300, "--perturbation", perturbation, "-x", *options)
-    assert run.returncode == 1, run.stderr
-    return run.stdout.splitlines()[1:3]
-
-
 @pytest.mark.machinery
-@pytest.mark.parametrize("perturbation", PERTURBATIONS)
-def test_a_perturbation_of_impl_is_found(perturbation):
-    kind, verdict = PERTURBATIONS[perturbation]
-    assert find_first(perturbation, kind)[0].startswith(verdict)
+@pytest.mark.parametrize("kind", CHANGES)
+def test_each_kind_finds_a_change_of_impl_and_its_trial_repeats(kind, tmp_path):
+    changes = find_changes((CHANGES[kind][1],)).values()
+    change = next(c for c in changes if (c.operator, c.file, c.place) == CHANGES[kind])
+    change.write(tmp_path)
+    first = run_faults(tmp_path, "--seed", "0", "--only", kind, "-x", "--count", "100")
+    assert "\nstate left (--seed " in first.stdout, first.stderr
+    seed = first.stdout.partition("(--seed ")[2].partition(" ")[0]
+    assert run_faults(tmp_path, "--seed", seed, "--count", "1").returncode == 1
 
 
-@pytest.mark.machinery
-def test_the_options_of_a_bad_verdict_repeat_its_trial():
-    perturbation = "data_parallel.data_parallel other-class:OutOfMemoryError always"
-    first = find_first(perturbation, "memory")
-    options = shlex.split(first[0].partition("(")[2].rstrip(")"))
-    assert find_first(perturbation, "memory", *options) == first
-
-
-#: A function that a trial makes wrong, and the verdict on its faults.
+#: A program in which a call never returns, or ends its process. It prints the verdict.
 WRONG_CALL = """
-from impl_tests.faults.calls import Call, prepare
-from impl_tests.faults.kinds import KINDS
-from impl_tests.faults.trial import Trial, run_trials
-import os, threading, time
+from impl_tests import forks
+from impl_tests.faults import __main__ as faults, findings
+import os, threading
 
-def {name}(call, rng):
+def {name}(rng, seconds):
     {body}
 
-KINDS["thread"] = {name}
-trial = Trial("thread", "comm.reduce_add", 1)
-prepare()
-for _, findings, _ in run_trials([trial], processes=1, limit=2):
-    print(findings[0].verdict, "in {name}" in findings[0].detail)
+faults.KINDS["thread"] = {name}
+faults.prepare()
+trial = faults.Trial(1, "thread", "comm.reduce_add", has_settings=False)
+job = forks.Job(trial, lambda folder: faults.run_trial(trial, folder))
+for ended in forks.run([job], processes=1, limit=5):
+    print(findings.find(ended)[0].verdict, "in {name}" in ended.log)
 """
 
 

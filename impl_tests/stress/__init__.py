@@ -5,6 +5,6 @@ checks its result. Between two rounds no job runs: then impl must not cache repl
 and threads must not grow. The test is most effective on free-threaded Python, where threads switch
 inside statements.
 
-* ``jobs.py``: the jobs; ``sharing.py``: the modules that several threads share.
-* ``rounds.py``: the rounds, and the checks between them.
+* ``jobs.py``: the jobs. Most of them are calls of ``impl_tests/cases.py``.
+* ``__main__.py``: the rounds, and the growth between them.
 """

@@ -74,6 +74,11 @@ class Case:
         return f"--ranks {self.size} --seed {self.seed} --count 1: {self!r}"
 
     @property
+    def kind(self) -> str:
+        """How the ranks are lost."""
+        return " and ".join(sorted({how for _, how in self.lost}))
+
+    @property
     def culprits(self) -> frozenset[int]:
         """The ranks that an error may name."""
         raising = () if self.raising is None else (self.raising,)

@@ -2,7 +2,6 @@
 
 import copy
 import ctypes
-import faulthandler
 import os
 import signal
 import socket
@@ -14,7 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -24,30 +23,17 @@ from impl.distributed import DataParallel
 
 from .cases import Case
 
-__all__ = ["INJECTED", "SETUP_LIMIT", "TimeLimits", "make_store", "run_rank"]
+__all__ = ["INJECTED", "SETUP_LIMIT", "make_store", "run_rank"]
 
 #: The text of injected errors. It names no rank.
 INJECTED = "injected error"
 #: The time limit in seconds for the start of the ranks and the first fault.
 SETUP_LIMIT = 60.0
+#: The time limit in seconds of the process group for a collective.
+_COLLECTIVE_LIMIT = 4.0
 #: The number of steps. The first succeeds, and ranks are lost in the second. If ranks are lost at
 #: the end of the second, the others notice this in the third. The fourth is an additional step.
 _STEPS = 4
-
-
-class TimeLimits(NamedTuple):
-    """Time limits in seconds.
-
-    Args:
-        collective: The time limit of the process group for a collective.
-        error: The time from the last fault to the errors of the other ranks.
-        hang: The time from the first fault, or from the resumption of lost ranks, to the end of
-            the ranks. A rank that has not ended then counts as hung.
-    """
-
-    collective: float
-    error: float
-    hang: float
 
 
 class _RankFault:
@@ -206,9 +192,7 @@ def _grads(net: _Net, x: Tensor) -> list[Tensor]:
     return [leaf.grad for leaf in [*net.parameters(), x] if leaf.grad is not None]
 
 
-def make_store(
-    case: Case, rank: int | None, limits: TimeLimits, folder: Path, listener: socket.socket
-) -> Any:
+def make_store(case: Case, rank: int | None, folder: Path, listener: socket.socket) -> Any:
     """Return the store of ``rank``; for None, that of the process that starts the ranks."""
     if case.store == "file":
         return dist.FileStore(str(folder / "store"), case.size)  # type: ignore[attr-defined] # missing in the stubs
@@ -226,21 +210,15 @@ def make_store(
 
 
 def run_rank(
-    case: Case,
-    rank: int,
-    limits: TimeLimits,
-    folder: Path,
-    listener: socket.socket,
-    pipe: Connection,
+    case: Case, rank: int, folder: Path, listener: socket.socket, pipe: Connection
 ) -> None:
     """Run the program of a rank, and end the process."""
-    faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)
     torch.set_num_threads(1)
     status = 0
     try:
-        store = make_store(case, rank, limits, folder, listener)
+        store = make_store(case, rank, folder, listener)
         listener.close()
-        timeout = timedelta(seconds=limits.collective)
+        timeout = timedelta(seconds=_COLLECTIVE_LIMIT)
         dist.init_process_group(
             "gloo", store=store, rank=rank, world_size=case.size, timeout=timeout
         )

@@ -9,12 +9,13 @@ from spec_tests.harness.environment.scripts import run_program
 #: impl so that errors name no rank.
 PROGRAM = """
 from impl.distributed.liveness import LivenessCheck
-from impl_tests.faults.ranks.__main__ import prepare, run_cases
+from impl_tests import forks
+from impl_tests.faults.ranks.__main__ import create_jobs, prepare
 from impl_tests.faults.ranks.cases import Case
 
 def run(cases):
-    for case, findings, log in run_cases(cases, processes=3):
-        print(case.seed, *(finding.verdict for finding in findings), sep=",")
+    for ended in forks.run(create_jobs(cases), processes=3):
+        print(ended.job.subject.seed, *(verdict for verdict, *_ in ended.result), sep=",")
 
 prepare()
 cases = {cases}

@@ -1,10 +1,11 @@
-"""The public functions with valid arguments: the calls into which faults are injected.
+"""The public functions with valid arguments.
 
-``impl_tests/test_arguments.py`` replaces each argument by wrong values.
+``faults`` injects faults into these calls, ``stress`` makes them in many threads at once, and
+``test_arguments.py`` replaces each argument by wrong values.
 """
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -15,13 +16,18 @@ from torch import Tensor, nn
 
 import impl
 from impl._copies import without_grad
-from impl_tests.stress.sharing import create_tensor
+from spec_tests.harness import traverse
 
-__all__ = ["CASES", "ORDINALS", "Case", "Net"]
+__all__ = ["CASES", "ORDINALS", "Call", "Case", "Net", "are_equal", "create_tensor"]
 
 #: The ordinals of the devices of all calls.
 ORDINALS = (0, 1)
 Function = Callable[..., Any]
+#: The dtype and the numbers of each returned tensor and of each gradient, as JSON has them.
+Result = list[tuple[str, Any]]
+#: The largest relative and absolute difference of two numbers that count as equal: with an
+#: interrupt or a missing thread, gradients may be added in another order, also in float16.
+_TOLERANCE = 1e-2
 
 
 @dataclass(frozen=True)
@@ -35,8 +41,8 @@ class Case:
         names: Name of an argument -> a regular expression for its names in errors. Arguments
             that it lacks have the names of ``_NAMES``.
         runs_net: Whether the function runs a :class:`Net`.
-        has_faults: Whether faults are injected. PyTorch's ``Module.to`` and ``backward`` of
-            another rank are not safe against interrupts, so functions that call them have none.
+        has_faults: Whether the function is called with faults, and by several threads. PyTorch's
+            ``Module.to`` and ``backward`` of another rank are not safe against interrupts.
     """
 
     find: Callable[[], Function]
@@ -48,6 +54,12 @@ class Case:
     def pattern(self, name: str) -> str:
         """Return a regular expression for the names of an argument in errors."""
         return self.names.get(name, _NAMES.get(name, name))
+
+
+def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
+    """Return a tensor of consecutive integers as floats; sums of them are exact in any order."""
+    count = torch.Size(shape).numel()
+    return torch.arange(start, start + count, dtype=torch.float64).reshape(shape).to(device)
 
 
 class Net(nn.Module):
@@ -390,3 +402,55 @@ CASES: dict[str, Case] = {
         has_faults=False,
     ),
 }
+
+
+class Call:
+    """A public function. All calls use the same wrapper, and new arguments.
+
+    Args:
+        name: A name of ``CASES``.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._case = CASES[name]
+        self._function = self._case.find()
+
+    def create_arguments(self) -> dict[str, Any]:
+        """Return new valid arguments."""
+        return self._case.arguments()
+
+    def modules(self, arguments: Mapping[str, Any]) -> list[nn.Module]:
+        """Return the modules among the arguments, and the wrapper, with their submodules."""
+        named = [arguments.get(name) for name in ("module", "network")]
+        found = [self._function, *named, *arguments.get("modules", ())]
+        roots = [each for each in found if isinstance(each, nn.Module)]
+        return [module for root in roots for module in root.modules()]
+
+    def compute(self, arguments: Mapping[str, Any]) -> Result:
+        """Make the call. Return its results, and their gradients, which no leaf stores."""
+        outputs = _tensors_in(self._function(**arguments))
+        parameters = [each for module in self.modules(arguments) for each in module.parameters()]
+        leaves = [*parameters, *(each for each in _tensors_in(arguments) if each.requires_grad)]
+        with_grad = [output for output in outputs if output.requires_grad]
+        grads: Sequence[Tensor | None] = ()
+        if with_grad and leaves and torch.is_grad_enabled():
+            ones = [*map(torch.ones_like, with_grad)]
+            grads = torch.autograd.grad(with_grad, leaves, ones, allow_unused=True)
+        found = [*outputs, *(grad for grad in grads if grad is not None)]
+        return [(str(each.dtype), each.detach().cpu().tolist()) for each in found]
+
+
+def _tensors_in(value: object) -> list[Tensor]:
+    return [tensor for _, tensor in traverse.tensors(value, "")]
+
+
+def are_equal(found: Result, expected: Result) -> bool:
+    """Return whether two results have the same dtypes and, but for rounding, numbers."""
+    return len(found) == len(expected) and all(map(_is_close, found, expected))
+
+
+def _is_close(found: tuple[str, Any], expected: tuple[str, Any]) -> bool:
+    left, right = (torch.tensor(each[1], device="cpu") for each in (found, expected))
+    if found[0] != expected[0] or left.shape != right.shape:
+        return False
+    return torch.allclose(left, right, rtol=_TOLERANCE, atol=_TOLERANCE)
