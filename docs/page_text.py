@@ -1,21 +1,26 @@
 """The text of a page, with parts of other files of the repository in it.
 
-A page includes text by a comment on a line of its own, so that each fact is written in one file:
+A page includes text by a link on a line of its own, so that each fact is written in one file, and
+a reader of the repository finds it:
 
-    <!-- include: README.md: Install; Use -->    two sections of a file
-    <!-- include: DIVERGENCES.md -->             a whole file without its title
-    <!-- clauses: comm -->                       the clauses of a chapter, each with an anchor
+    [README.md](../README.md "include: Install; Use")               two sections of a file
+    [DIVERGENCES.md](../DIVERGENCES.md "include")                   a whole file without its title
+    [comm](../../spec_tests/SPECIFICATION.md#comm "clauses: comm")  the clauses of a chapter, each
+                                                                    with an anchor
 
-Links in included text lead to pages of the site. A link to a file that is on no page becomes the
-path of the file, and a link to a published run leads to its page.
+Pages and included text link to files of the repository. On the site these links lead to pages. A
+link to a file that is on no page becomes the path of the file, and a link to a published run leads
+to its page. The code `impl.hold` links the API reference.
 """
 
+import operator
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
 
+import impl
 from spec_tests.harness.conformance import clauses
 from spec_tests.site import runs
 
@@ -41,29 +46,34 @@ PAGES = {
 }
 #: The start or the end of a code block.
 FENCE = re.compile(r"^ *(`{3,}|~{3,})")
-_COMMENT = re.compile(r"^<!-- (include|clauses): (.*?) -->$", re.M)
+_INCLUSION = re.compile(r'^\[.*?\]\((\S*) "(include|clauses)(?:: (.*))?"\)$', re.M)
 _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
-_CODE = re.compile(r"`(divergences\.[\w.-]+)`")
+_CLAUSE = re.compile(r"`(divergences\.[\w.-]+)`")
+#: A public name of impl, without arguments.
+_NAME = re.compile(rf"(?<![`\[])`(impl\.(?:{'|'.join(impl.__all__)})(?:\.\w+)?)`(?!`)")
 
 
 def expand(page: Path) -> str:
     """Return the text of ``page`` with all included text."""
-    writers: dict[str, Callable[[str, Path], str]] = {
-        "include": _include,
-        "clauses": lambda chapter, page: "\n".join(_list_clauses(chapter)),
-    }
     text = page.read_text(encoding="utf-8")
-    return _COMMENT.sub(lambda found: writers[found[1]](found[2], page), text)
+    parts, end = [], 0
+    for found in _INCLUSION.finditer(text):
+        parts.append(_rewrite_links(text[end : found.start()], page, page))
+        if found[2] == "clauses":
+            parts.append("\n".join(_list_clauses(found[3])))
+        else:
+            parts.append(_include((page.parent / found[1]).resolve(), found[3], page))
+        end = found.end()
+    return "".join([*parts, _rewrite_links(text[end:], page, page)])
 
 
-def _include(argument: str, page: Path) -> str:
-    name, _, titles = argument.partition(":")
-    sections = dict(_split_sections((ROOT / name).read_text(encoding="utf-8")))
+def _include(source: Path, titles: str | None, page: Path) -> str:
+    sections = dict(_split_sections(source.read_text(encoding="utf-8")))
     wanted = [title.strip() for title in titles.split(";")] if titles else list(sections)
     text = "".join(sections[title] for title in wanted)
     if len(wanted) == 1:
         text = text.partition("\n")[2]  # The page has a title of its own for a single section.
-    return _rewrite_links(text, ROOT / name, page)
+    return _rewrite_links(text, source, page)
 
 
 def _split_sections(text: str) -> Iterator[tuple[str, str]]:
@@ -86,7 +96,8 @@ def _rewrite_links(text: str, source: Path, page: Path) -> str:
         is_code ^= FENCE.match(line) is not None
         if not is_code:
             line = _LINK.sub(lambda found: _link(found, source, page), line)
-            line = _CODE.sub(lambda found: _clause_link(found[1], page), line)
+            line = _CLAUSE.sub(lambda found: _clause_link(found[1]), line)
+            line = _NAME.sub(lambda found: _api_link(found[1]), line)
         lines.append(line)
     return "".join(lines)
 
@@ -110,10 +121,20 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
     return f"`{path}`" if path.endswith(label.strip("`")) else f"{label} (`{path}`)"
 
 
-def _clause_link(clause: str, page: Path) -> str:
+def _clause_link(clause: str) -> str:
     if clause not in clauses.load():
         return f"`{clause}`"
     return f"[`{clause}`](#{clause})"
+
+
+def _api_link(name: str) -> str:
+    _, *names = name.split(".")
+    try:
+        member: object = operator.attrgetter(".".join(names))(impl)
+    except AttributeError:
+        return f"`{name}`"
+    role = "class" if isinstance(member, type) else "func" if len(names) == 1 else "meth"
+    return f"{{{role}}}`{name}`"
 
 
 def _relative(target: str, page: Path) -> str:

@@ -1,7 +1,7 @@
 """The command ``draft``: print a register with the failures of a run.
 
-A record is for all failures of one error, if a program shows it without the target, else for the
-tests of one clause in which the same differs.
+A record is for all tests that fail alike: with one error, or with one difference in equal
+statements.
 """
 
 import json
@@ -32,7 +32,7 @@ reason = {reason}
 
 def draft(
     tests: Iterable[Mapping[str, str]],
-    source: object = "the run",
+    source: object = "the runs",
     kind: str = "target-bug",
     programs: Mapping[str, str] = MappingProxyType({}),
 ) -> str:
@@ -41,7 +41,7 @@ def draft(
     The user then corrects the versions of each record and adds threads.
 
     Args:
-        tests: The tests and their verdicts.
+        tests: The tests and their verdicts. Of a test that occurs again, the last one counts.
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records without a program. The others have the kind back-end-bug.
         programs: Programs in plain PyTorch that show the causes of failures.
@@ -49,7 +49,8 @@ def draft(
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test.
     """
-    named = [test for test in tests if "clause" in test]
+    last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
+    named = [*last.values()]
     failed: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for test in named:
         if test["verdict"] == "fail":
@@ -59,14 +60,14 @@ def draft(
     lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
     header = [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
     by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-    by_difference: dict[tuple[str, str], list[Mapping[str, str]]] = defaultdict(list)
+    by_difference: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     # A wrong value may have another cause in each test.
     known = {causes.key_of(cause): cause for cause in programs if causes.is_error(cause)}
-    for name, found in sorted(failed.items()):
+    for _, found in sorted(failed.items()):
         for test in found:
             cause = known.get(_cause_key(test))
             if cause is None:
-                by_difference[name, _difference(test)].append(test)
+                by_difference[_difference(test)].append(test)
             else:
                 by_cause[cause].append(test)
     of_causes = [("back-end-bug", found, programs[cause]) for cause, found in by_cause.items()]

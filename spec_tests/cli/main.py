@@ -114,8 +114,10 @@ def _make_parser() -> argparse.ArgumentParser:
         metavar="PAGE",
         help="also write a page: HTML if it ends so, else Markdown",
     )
-    draft = commands.add_parser("draft", help="print a register with the failures of a run")
-    draft.add_argument("file", type=Path, help="the file of `run --verdicts FILE`")
+    draft = commands.add_parser("draft", help="print a register with the failures of runs")
+    draft.add_argument(
+        "file", type=Path, nargs="+", help="files of `run --verdicts FILE`; the last one counts"
+    )
     draft.add_argument(
         "--kind",
         choices=("target-bug", "back-end-bug", "suite-bug"),
@@ -231,20 +233,24 @@ def _print_draft(options: argparse.Namespace) -> int:
     from spec_tests.cli.draft import draft
     from spec_tests.harness.conformance import verdicts
 
-    if not os.path.lexists(options.file):
-        print(f"{options.file}: no such file", file=sys.stderr)
-        return REFUSED
-    tests = verdicts.read(options.file)
-    if not tests:
-        print(f"{options.file} contains no verdicts", file=sys.stderr)
-        return REFUSED
-    run, _ = verdicts.read_run(options.file)
-    if run.get("interrupted"):
-        text = f"{options.file}: the run was interrupted: tests that did not run have no record"
-        print(text, file=sys.stderr)
-        print(f"# {text}\n")
-    programs = verdicts.read_programs(options.file)
-    print(draft(tests, options.file, options.kind, programs))
+    tests: list[dict[str, str]] = []
+    programs: dict[str, str] = {}
+    for file in options.file:
+        if not os.path.lexists(file):
+            print(f"{file}: no such file", file=sys.stderr)
+            return REFUSED
+        found = verdicts.read(file)
+        if not found:
+            print(f"{file} contains no verdicts", file=sys.stderr)
+            return REFUSED
+        run, _ = verdicts.read_run(file)
+        if run.get("interrupted"):
+            text = f"{file}: the run was interrupted: tests that did not run have no record"
+            print(text, file=sys.stderr)
+            print(f"# {text}\n")
+        tests += found
+        programs |= verdicts.read_programs(file)
+    print(draft(tests, ", ".join(map(str, options.file)), options.kind, programs))
     return 0
 
 

@@ -78,10 +78,16 @@ def group_key(clause: str, cause: str) -> str:
 
 
 def describe_failure(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-    """Describe the failure of a test: its difference, and the statement that raised it."""
+    """Describe the failure of a test: its error, or its difference and the statement of the test.
+
+    An error has one cause, whichever statement raises it.
+    """
+    kind = type(excinfo.value).__name__
+    found = describe_difference(kind, str(excinfo.value))
+    if not isinstance(excinfo.value, AssertionError | pytest.fail.Exception):
+        return found
     own = [entry for entry in excinfo.traceback if entry.path == item.path]
     statement = " ".join(str(own[-1].statement).split()) if own else ""
-    found = describe_difference(type(excinfo.value).__name__, str(excinfo.value))
     return f"{found} in: {_cut(statement)}" if statement else found
 
 
