@@ -62,7 +62,7 @@ def test_page_lists_the_causes_of_failures_with_their_clauses(write_page, tmp_pa
     difference = "TypeError: scatter() got {} arguments"
     texts = {
         ONE: difference.format(4),
-        TWO: "assert [5] == [6]",
+        TWO: "comm.scatter: assert [5] == [6]",
         THREE: difference.format(3),
     }
     file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys(texts, "fail"))

@@ -69,7 +69,7 @@ def _end_quietly(command: str) -> None:
     """Print no traceback at Ctrl-C, or if the reader of the output, such as `head`, has ended."""
     signal.signal(signal.SIGINT, _interrupt)
     # During a run, a write to a worker that has ended must not end this process.
-    if command in ("clauses", "draft") and hasattr(signal, "SIGPIPE"):
+    if command != "run" and hasattr(signal, "SIGPIPE"):
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
 
 

@@ -52,7 +52,8 @@ _LENGTH = 160
 def group_by_cause(differences: Mapping[str, str]) -> list[tuple[str, list[str]]]:
     """Return causes with the ids of their clauses; the most frequent cause comes first.
 
-    The text of a cause is that of its first clause.
+    The text of a cause is that of its first clause. If it does not say what is wrong, it begins
+    with the part of the specification.
 
     Args:
         differences: The difference of each clause.
@@ -62,7 +63,15 @@ def group_by_cause(differences: Mapping[str, str]) -> list[tuple[str, list[str]]
         cause = find_cause(difference)
         groups.setdefault(group_key(clause, cause), []).append((cause, clause))
     ordered = sorted(groups.values(), key=len, reverse=True)
-    return [(members[0][0], [clause for _, clause in members]) for members in ordered]
+    return [(_title(*members[0]), [clause for _, clause in members]) for members in ordered]
+
+
+def _title(cause: str, clause: str) -> str:
+    return f"{_part(clause)}: {cause}" if says_nothing(cause) else cause
+
+
+def _part(clause: str) -> str:
+    return ".".join(clause.split(".")[:2])
 
 
 def group_key(clause: str, cause: str) -> str:
@@ -73,7 +82,7 @@ def group_key(clause: str, cause: str) -> str:
     """
     if cause.startswith("assert "):
         return clause
-    part = "" if is_error(cause) else ".".join(clause.split(".")[:2])
+    part = "" if is_error(cause) else _part(clause)
     return f"{part}: {key_of(cause)}"
 
 

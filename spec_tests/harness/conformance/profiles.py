@@ -68,7 +68,9 @@ def claim(name: str, found: Mapping[str, str], clauses: Mapping[str, Clause]) ->
     title = f"{name or FULL} of suite {VERSION}"
     decided = [found[each] for each in members if each in found]
     if len(decided) < len(members):
-        text = f"{title} is not decided: {len(decided)} of {len(members)} clauses have a verdict"
+        text = (
+            f"{title} is not decided: {len(decided)} of its {len(members)} clauses have a verdict"
+        )
         return text if name else ""
     counts = Counter(decided)
     listed = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
