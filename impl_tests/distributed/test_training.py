@@ -8,11 +8,10 @@ from hypothesis import strategies as st
 
 from impl import DataParallel, distributed
 from impl_tests.distributed.comparison import check_close, copy_to_cpu
-from spec_tests.harness.environment import capabilities, example_count
+from spec_tests.harness.environment import example_count
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.layers import ROW_WISE
-from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs, move
+from spec_tests.strategies.modules import SEPARATE, ModuleSpec, module_specs, move
 
 CPU = torch.device("cpu")
 #: The layers of the drawn networks. For weight norm of float64, CUDA computes with float32.
@@ -147,12 +146,3 @@ def test_gradients_accumulate_over_calls_and_steps(pool, topology, training, cal
 )
 def test_rank_zero_has_the_buffers_of_one_process(pool, topology, training, calls):
     check_same_training(pool, topology, replace(training, chunk_sizes=None, calls=calls))
-
-
-def test_twelve_steps_train_like_one_process(pool, topology):
-    capabilities.require("float64")
-    # Without the last layer, the training diverges on devices without an LSTM.
-    kinds = ("linear", "tanh", "batch_norm", "lstm", "linear", "tanh")
-    used = computed(kinds)
-    net = ModuleSpec(tuple(Layer(kind) for kind in kinds if kind in used), torch.float64)
-    check_same_training(pool, topology, Training(net, 3, (9, 8, 12) * 4))
