@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from impl.scatter_gather import scatter_kwargs
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.outcome import cotangent
@@ -132,18 +131,6 @@ def test_every_replica_gets_its_chunks_of_marked_arguments(topology, case):
     found = impl.scatter(marked, topology.take(case.slots))
     expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(_values(found), _values(expected), case)
-
-
-@given(case=marked_arguments())
-@with_mixed
-def test_keyword_arguments_may_be_marked(topology, case):
-    inputs = build(case.arguments, topology)
-    kwargs = {"x": case.marked(inputs)}
-    found = scatter_kwargs((), kwargs, topology.take(case.slots))[1]
-    expected = [
-        {"x": expected_arguments(case, inputs, topology, replica)} for replica in case.replicas
-    ]
-    checks.same(_values(list(found)), _values(expected), case)
 
 
 @given(case=marked_arguments())
