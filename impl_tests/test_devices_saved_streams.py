@@ -1,11 +1,9 @@
 """impl._devices: backward runs on the streams of forward, and restores streams."""
 
-from types import SimpleNamespace
 
 import pytest
 import torch
 
-from impl import _devices
 from impl.functions import Scatter
 from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_arange
 
@@ -58,10 +56,3 @@ def test_streams_are_restored_if_backward_fails(topology, monkeypatch):
     leaf = queued_arange(topology, 0, 3).requires_grad_()
     RecordStreams.apply(leaf, topology, records).sum().backward()
     assert records == [expected]
-
-
-def test_stream_of_each_accelerator_device_is_saved_once(topology):
-    ctx = SimpleNamespace()
-    device = topology.device(0)
-    _devices.save_streams(ctx, [torch.device("cpu"), device, torch.device("meta"), device])
-    assert ctx.streams == [torch.accelerator.current_stream(device)]
