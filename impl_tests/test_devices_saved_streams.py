@@ -1,6 +1,5 @@
 """impl._devices: backward runs on the streams of forward, and restores streams."""
 
-
 import pytest
 import torch
 

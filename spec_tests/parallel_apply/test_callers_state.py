@@ -59,7 +59,7 @@ def found_and_expected(target, topology, state, count):
 @given(state=autocasts(), count=COUNTS)
 def test_modules_have_the_callers_autocast(target, topology, state, count):
     found, expected = found_and_expected(target, topology, state, count)
-    assert found == expected
+    checks.same(found, expected, state)
 
 
 @clause("divergences.PA-1.autocast-reaches-the-modules")
@@ -77,7 +77,7 @@ def test_modules_compute_in_the_callers_autocast_dtype(target, topology):
 @given(count=COUNTS)
 def test_modules_run_in_the_callers_inference_mode(target, topology, count):
     found, expected = found_and_expected(target, topology, INFERENCE, count)
-    assert found == expected
+    checks.same(found, expected)
 
 
 @clause("divergences.PA-2.inference-mode-reaches-the-modules")
@@ -114,8 +114,8 @@ def test_a_module_without_device_runs_on_the_device_of_its_first_tensor(
 def test_modules_see_the_state_of_the_caller_in_this_call_only(target, topology, state, count):
     default_state = visible_states(topology.take(count))
     found, expected = found_and_expected(target, topology, state, count)
-    assert found == expected
-    assert run(target, topology, state_probes(topology, count)) == default_state
+    checks.same(found, expected, state)
+    checks.same(run(target, topology, state_probes(topology, count)), default_state)
 
 
 @clause("divergences.PA-8.compiler-settings-reach-the-modules")
