@@ -104,13 +104,17 @@ def test_page_lists_the_clauses_that_were_not_run_by_their_reason(write_page, tm
     assert re.findall('<li id="v--(.*?)">', listed) == [ONE, TWO]
 
 
-def test_matrix_of_the_page_has_the_published_runs_and_those_in_the_files(
+def test_matrix_of_the_page_has_the_runs_in_the_files_and_those_of_the_reference(
     write_page, file, tmp_path
 ):
-    samples.publish_run(
-        tmp_path / "reports", {ONE: "pass"}, target="torch.nn.parallel", version=""
-    )
-    text = write_page(file).read_text()
+    reference = {"target": "torch.nn.parallel", "version": ""}
+    samples.publish_run(tmp_path / "reports", {ONE: "pass", TWO: "known"}, **reference)
+    samples.publish_run(tmp_path / "reports", {ONE: "pass"}, target="other-package")
+    page = write_page(file)
+    text = page.read_text()
+    assert "other-package" not in text
+    assert "torch.nn.parallel violates it, too" not in _section(page, f"v--{ONE}")
+    assert "torch.nn.parallel violates it, too" in _section(page, f"v--{TWO}")
     row = re.search(rf'<tr id="{ONE}">.*?</tr>', text, re.S)[0]
     assert re.findall(r'aria-label="(.*?)"', row) == ["1 fail", "pass"]
     row = re.search(rf'<tr id="{THREE}">.*?</tr>', text, re.S)[0]

@@ -10,7 +10,7 @@ from spec_tests.harness.conformance.causes import group_by_cause
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.markdown import format_table
-from spec_tests.site.runs import Run
+from spec_tests.site.runs import REFERENCE, Run
 
 __all__ = ["Matrix", "format_page"]
 
@@ -87,6 +87,14 @@ class Matrix:
         ids = [clause.id for clause in self.clauses_with(run, verdict)]
         groups = group_by_cause({each: run.evidence[each].difference for each in ids})
         return [(cause, [self.clauses[each] for each in names]) for cause, names in groups]
+
+    def is_violated_by_reference(self, clause: Clause) -> bool:
+        """Return whether a published run of torch.nn.parallel violates a clause."""
+        return any(
+            run.verdicts.get(clause.id) in _VIOLATED
+            for run in self.columns
+            if run.published and run.about["target"] == REFERENCE
+        )
 
     def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
         """Return the clauses with a verdict for each reason."""

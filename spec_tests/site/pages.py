@@ -70,7 +70,10 @@ class Pages:
 
 
 def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None:
-    """Write a page with the runs in ``files``, and with a matrix of these and all published runs.
+    """Write a page with the runs in ``files``, and a matrix of these and of torch.nn.parallel.
+
+    The matrix has the published runs of torch.nn.parallel on the runs' releases of PyTorch; on all
+    releases, if it has none of them.
 
     Args:
         files: Files of verdicts, or published runs.
@@ -83,8 +86,11 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
     """
     if not files:
         raise RefusedError("there is no run to show: name a file of `run --verdicts FILE`")
-    columns = runs.load(folder, files)
-    shown = [run for run in columns if not run.published]
+    found = runs.load(folder, files)
+    shown = [run for run in found if not run.published]
+    reference = [run for run in found if run.published and run.about["target"] == runs.REFERENCE]
+    releases = {run.release for run in shown}
+    columns = shown + ([run for run in reference if run.release in releases] or reference)
     script = Markup((STATIC / "filter.js").read_text(encoding="utf-8"))
     _write(page, "report", columns, shown=shown, script=script)
 
