@@ -62,6 +62,23 @@ def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
     turns.add_other_libraries(output_json)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the ratio of each benchmark. The table of pytest-benchmark has the target's times."""
+    session: Any = config._benchmarksession  # type: ignore[attr-defined] # of pytest-benchmark
+    found = [each for each in session.benchmarks if "pairs" in each.extra_info]
+    if found:
+        terminalreporter.section(
+            f"reference / {target_of(config)}: median, quartiles of the turns"
+        )
+    for each in found:
+        pairs = each.extra_info["pairs"]
+        spread = f"{pairs['q1']:.2f} to {pairs['q3']:.2f}"
+        terminalreporter.write_line(f"{each.group:<52}{pairs['median']:>8.2f}  {spread}")
+
+
 @pytest.fixture(scope="session")
 def targets(request: pytest.FixtureRequest) -> dict[str, Target]:
     """Return the implementations to compare, by their names in the results."""
