@@ -115,7 +115,7 @@ def run_with_register(run_suite, pytester):
         result = run_suite(body, *options)
         lines = path.read_text().splitlines() if path.exists() else [""]
         verdicts = [json.loads(line) for line in lines[1:]]
-        return result, {each["clause"]: each["verdict"] for each in verdicts}
+        return result, {each["clause"]: each["verdict"] for each in verdicts if "clause" in each}
 
     return run
 
