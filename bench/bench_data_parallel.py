@@ -13,8 +13,7 @@ import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .memory import measure_peak_bytes
-from .models import WIDTH, ScaledSum, build_blocks, replica_devices
+from .models import WIDTH, ScaledSum, build_blocks, measure_peak_bytes, replica_devices
 
 DEVICES = 4
 BATCH = 64

@@ -20,8 +20,7 @@ import impl
 from impl_tests.distributed.pool import Pool
 
 from . import ranks
-from .memory import measure_peak_bytes
-from .models import replica_devices
+from .models import measure_peak_bytes, replica_devices
 from .real_models import MODELS, ROWS
 
 pytest.importorskip("transformers", reason="the models need the dependency group `models`")

@@ -1,6 +1,7 @@
-"""Modules that the benchmarks replicate and run."""
+"""Modules that the benchmarks replicate and run, their devices, and the memory of a call."""
 
 import time
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,22 @@ def replica_devices(topology: Topology) -> list[torch.device]:
     """Return all devices of the run; a single one is used four times."""
     available = len(topology.devices)
     return topology.take(available if available > 1 else _REPLICAS)
+
+
+def measure_peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
+    """Return the peak memory during ``call``, summed over the devices.
+
+    Return None if the accelerator does not report its peak memory.
+    """
+    memory = getattr(torch, topology.accelerator)
+    if not hasattr(memory, "reset_peak_memory_stats"):
+        return None
+    for device in set(topology.devices):
+        memory.reset_peak_memory_stats(device)
+    call()
+    topology.synchronize()
+    total: int = sum(memory.max_memory_allocated(device) for device in set(topology.devices))
+    return total
 
 
 def build_blocks(num_blocks: int, width: int = WIDTH) -> nn.Module:

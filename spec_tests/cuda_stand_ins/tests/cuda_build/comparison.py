@@ -97,7 +97,7 @@ def _outcome(primitive: Any, call: PrimitiveCall) -> tuple[list[dict[str, Any]],
             and all(device.type == "cuda" for device in devices)
             and len(devices) == len(set(devices))
         )
-        return [state, *facts([args, result], values=False)], may_use_nccl
+        return [state, *facts([args, result])], may_use_nccl
 
 
 def _containers(result: object) -> Any:

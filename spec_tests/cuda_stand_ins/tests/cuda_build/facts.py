@@ -10,8 +10,8 @@ from torch import Tensor
 NCCL_FACTS = ("version", "graph", "requires_grad")
 
 
-def facts(nested: object, *, values: bool = True) -> list[dict[str, Any]]:
-    """Return the facts about each tensor in ``nested``. ``values`` adds the tensors' values."""
+def facts(nested: object) -> list[dict[str, Any]]:
+    """Return the facts about each tensor in ``nested``."""
     tensors = list(flatten(nested))
     memory = [storage_of(tensor) for tensor in tensors]
     return [
@@ -19,7 +19,6 @@ def facts(nested: object, *, values: bool = True) -> list[dict[str, Any]]:
             "is_same": [tensor is other for other in tensors],
             "shares_memory": [storage_of(tensor) == other for other in memory],
             "class": type(tensor).__name__,
-            "values": tensor.detach().cpu().to_dense().tolist() if values else None,
             "dtype": tensor.dtype,
             "device": tensor.device,
             "layout": layout_of(tensor),
