@@ -132,26 +132,6 @@ def test_outputs_of_modules_in_turn_are_freed(topology):
         assert not find_alive(references)
 
 
-def network(topology, **options):
-    torch.manual_seed(0)
-    devices = topology.take(3)
-    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).to(devices[0])
-    return impl.DataParallel(module, devices, **options)
-
-
-@given(rows=st.sampled_from([4, 6, 8, 9, 12]), seed=st.integers(0, 9))
-def test_data_parallel_with_in_turn_gives_the_same_results(topology, rows, seed):
-    results = []
-    for options in ({}, {"in_turn": True}):
-        module = network(topology, **options)
-        torch.manual_seed(seed)
-        y = module(torch.rand(rows, 2).to(topology.device(0)))
-        y.square().sum().backward()
-        gradients = [parameter.grad.tolist() for parameter in module.parameters()]
-        results.append([y.tolist(), gradients, [buffer.tolist() for buffer in module.buffers()]])
-    checks.same(results[1], results[0])
-
-
 class ThreadRecorder(nn.Module):
     """A module that records the thread of each call."""
 
