@@ -19,7 +19,6 @@ from torch.utils._pytree import tree_leaves
 import impl
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.strategies.computed_modules import computed
 
 CLASSES = 5
 IGNORED = -100
@@ -228,19 +227,6 @@ def test_means_of_cross_entropy_count_targets(
     )
 
 
-@given(rows=st.integers(1, 5), devices=DEVICES, index=st.sampled_from([2, IGNORED]))
-def test_means_over_pixels_count_as_on_one_device(topology, rows, devices, index):
-    computed(["convolution"])
-    compare(
-        topology,
-        devices,
-        nn.Sequential(nn.Conv2d(3, CLASSES, 1), nn.LogSoftmax(1)),
-        nn.NLLLoss(ignore_index=index),
-        torch.rand(rows, 3, 2, 3),
-        torch.arange(rows * 6).remainder(CLASSES).view(rows, 2, 3),
-    )
-
-
 @given(rows=st.integers(1, 9), devices=DEVICES)
 def test_means_over_probabilities_count_rows(topology, rows, devices):
     compare(
@@ -337,14 +323,6 @@ def test_hooks_of_a_criterion_get_the_mean_of_each_chunk():
     wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2, in_turn=True)
     checks.same(wrapper(x, target=x * 0), x.mean() * 2)
     checks.same(seen, [(2, torch.tensor(1.5)), (1, torch.tensor(6.0))])
-
-
-def test_a_replaced_forward_of_a_criterion_is_called():
-    criterion = nn.L1Loss()
-    criterion.forward = lambda output, target: (output + target).mean()
-    x = torch.tensor([1.0, 2.0, 6.0])
-    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2)
-    checks.same(wrapper(x, target=x), (x * 2).mean())
 
 
 @pytest.mark.parametrize("devices", [1, 2])
