@@ -1,11 +1,14 @@
 """A pytest session that collects tests once; jobs then run them in forked processes.
 
-The process that collects does not use the accelerator, so that it may fork.
+The process that collects uses no device and does not import a target, so that it may fork, and
+each fork can import its own target.
 """
 
 import gc
 import os
-from collections.abc import Callable, Generator, Iterator
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -13,17 +16,105 @@ from _pytest.runner import runtestprotocol
 
 from spec_tests.harness.conformance import clauses
 
-__all__ = ["CHAPTERS", "ROOT", "call_with_session", "run_test"]
+__all__ = ["CHAPTERS", "ROOT", "CollectedTests", "Outcome", "call_with_tests"]
 
 ROOT = Path(__file__).resolve().parents[1]
 #: The folders of the chapters.
 CHAPTERS = tuple(f"spec_tests/{name}" for name in clauses.CHAPTERS)
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one test.
+
+    Args:
+        test: The node id of the test.
+        verdict: ``passed``, ``failed`` or ``skipped``.
+        seconds: The duration of the test in seconds.
+    """
+
+    test: str
+    verdict: str
+    seconds: float
+
+
+class CollectedTests:
+    """The tests of a session. A file that is not collected yet is collected at its first use.
+
+    Attributes:
+        clauses: Node id of each test that was collected first -> the ids of its clauses.
+    """
+
+    def __init__(self, session: pytest.Session) -> None:
+        self._session = session
+        self._items = {item.nodeid: item for item in session.items}
+        self._ends = session.items[-1], session.items[0]
+        self.clauses = {name: clauses.clauses_of_test(i) for name, i in self._items.items()}
+
+    def find_capabilities(self) -> None:
+        """Find the features that the devices lack. A run looks for them once, in this process."""
+        from spec_tests.harness.pytest_plugin.hooks import (
+            capabilities_of,  # pytest imports it first
+        )
+
+        capabilities_of(self._session.config)
+
+    def list_files(self) -> set[str]:
+        """Return the collected files, as node ids write them."""
+        return {_file_of(name) for name in self._items}
+
+    def tests_of_file(self, file: str) -> list[str]:
+        """Return the node ids of a file's tests."""
+        if file not in self.list_files():
+            found = self._session.perform_collect([file])
+            self._items |= {item.nodeid: item for item in found}
+        return [name for name in self._items if _file_of(name) == file]
+
+    def run(
+        self, tests: Iterable[str], before: Callable[[str], object] = lambda name: None
+    ) -> Iterator[Outcome]:
+        """Run tests in the given order. Print their names, and yield their results.
+
+        A test that cannot be collected, or that makes pytest itself fail, counts as failed.
+
+        Args:
+            tests: The node ids of the tests.
+            before: A function to call with the node id of each test before the test starts.
+        """
+        for name in tests:
+            print(name, flush=True)  # `forks` ends a process that prints nothing for a long time.
+            before(name)
+            start = time.monotonic()
+            try:
+                verdict = self._run_test(name)
+            except (KeyboardInterrupt, pytest.exit.Exception, Exception) as error:
+                print(repr(error))
+                verdict = "failed"
+            yield Outcome(name, verdict, time.monotonic() - start)
+
+    def _run_test(self, name: str) -> str:
+        if name not in self._items:
+            self.tests_of_file(_file_of(name))
+        item = self._items[name]
+        item._initrequest()  # type: ignore[attr-defined] # of Function; the test can run again
+        # The next item is in another file, so that only fixtures of the session are kept.
+        following = next((end for end in self._ends if end.path != item.path), None)
+        reports = runtestprotocol(item, log=False, nextitem=following)
+        for report in reports:
+            if report.failed:
+                print(report.longreprtext, flush=True)
+        found = {report.outcome for report in reports}
+        return next(verdict for verdict in ("failed", "skipped", "passed") if verdict in found)
+
+
+def _file_of(name: str) -> str:
+    return name.partition("::")[0]
+
+
 class _Plugin:
     """A pytest plugin that calls a function in place of running the collected tests."""
 
-    def __init__(self, function: Callable[[pytest.Session], None]) -> None:
+    def __init__(self, function: Callable[[CollectedTests], None]) -> None:
         self._function = function
         self._folders: dict[Path, pytest.Collector] = {}
 
@@ -38,15 +129,15 @@ class _Plugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         gc.freeze()  # pytest collects garbage after each test.
-        self._function(session)
+        self._function(CollectedTests(session))
         return True
 
 
-def call_with_session(function: Callable[[pytest.Session], None], *options: str) -> int:
-    """Collect tests in this process and call ``function`` with the session.
+def call_with_tests(function: Callable[[CollectedTests], None], *options: str) -> int:
+    """Collect tests in this process and call ``function`` with them.
 
     Args:
-        function: A function of the session.
+        function: A function of the tests.
         options: Options and files for pytest.
 
     Returns:
@@ -58,14 +149,3 @@ def call_with_session(function: Callable[[pytest.Session], None], *options: str)
     absent = ("cacheprovider", "benchmark", "spec_tests.harness.pytest_plugin.preflight")
     arguments += [word for name in absent for word in ("-p", f"no:{name}")]
     return int(pytest.main([*arguments, *options], plugins=[_Plugin(function)]))
-
-
-def run_test(item: pytest.Item, following: pytest.Item | None) -> Iterator[pytest.TestReport]:
-    """Run a test; yield the reports of its set-up, call and tear-down.
-
-    Args:
-        item: The test. It can run again.
-        following: The test that runs next. Fixtures that it does not use are torn down.
-    """
-    item._initrequest()  # type: ignore[attr-defined] # of Function
-    yield from runtestprotocol(item, log=False, nextitem=following)

@@ -6,15 +6,14 @@ import os
 import random
 import sys
 import tempfile
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 from impl_tests import forks
+from impl_tests.collected import CHAPTERS, CollectedTests, call_with_tests
 from impl_tests.mutation.changes import Change, find_changes
-from impl_tests.mutation.lines import ExecutedLines, record_lines
-from impl_tests.mutation.tests import CollectedTests, call_with_tests, import_impl_from
+from impl_tests.mutation.lines import ExecutedLines, import_impl_from, record_lines
 
 
 def main() -> int:
@@ -36,7 +35,7 @@ def main() -> int:
     def try_changes(tests: CollectedTests) -> None:
         detected.update(_find_detected_changes(tests, selected, options))
 
-    if status := call_with_tests(try_changes):
+    if status := call_with_tests(try_changes, "--hypothesis-profile=mutation", *CHAPTERS):
         return status
     _print_summary(selected, detected)
     return int(options.orderings and len(detected) < len(selected))
@@ -88,7 +87,7 @@ def _find_killer(
         importlib.import_module("impl")
     except Exception as error:
         return {"killer": f"the import of impl: {error!r}"}
-    failed = (outcome.name for outcome in tests.run(node_ids) if outcome.failed)
+    failed = (each.test for each in tests.run(node_ids) if each.verdict == "failed")
     return {"killer": next(failed, None)}
 
 
@@ -127,12 +126,7 @@ def _parse_options() -> argparse.Namespace:
 
 
 def _print_summary(selected: Sequence[Change], detected: Collection[Change]) -> None:
-    """Print the counts of each file, the survivors, and the share of detected changes."""
-    tried = Counter(change.file for change in selected)
-    killed = Counter(change.file for change in detected)
-    print(f"{'file':<30}{'tried':>9}{'detected':>9}{'survived':>10}")
-    for file in sorted(tried):
-        print(f"{file:<30}{tried[file]:>9}{killed[file]:>9}{tried[file] - killed[file]:>10}")
+    """Print the survivors, and the share of detected changes."""
     for change in selected:
         if change not in detected:
             print(f"survived: {change.name}")

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib
 import json
+import os
 import sys
 import threading
 from collections import defaultdict
@@ -20,9 +21,21 @@ from torch.autograd import Function
 
 from impl_tests import forks
 from impl_tests.changed_copy import IMPL
-from impl_tests.collected import ROOT
-from impl_tests.mutation.tests import CollectedTests, import_impl_from
+from impl_tests.collected import ROOT, CollectedTests
 
+__all__ = ["ExecutedLines", "import_impl_from", "record_lines"]
+
+#: Patterns of the files that test impl's private modules. They import impl, so that each process
+#: collects them itself.
+_PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
+#: Test files that do not run impl in this process: they test changed copies of impl, read its
+#: source, or start ranks.
+_EXCLUDED = (
+    "test_source_rules.py",
+    "test_mutation.py",
+    "test_process_group.py",
+    "test_weekly.py",
+)
 #: A test's duration in ``seconds``, and the ``lines`` that it executes in each file.
 Record = dict[str, Any]
 
@@ -73,7 +86,7 @@ def record_lines(tests: CollectedTests, *, processes: int, folder: Path) -> Exec
         RuntimeError: The tests of a file hung or crashed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    paths = {file: folder / f"{_hash_files(file)}.json" for file in tests.list_files()}
+    paths = {file: folder / f"{_hash_files(file)}.json" for file in _list_files(tests)}
     missing = [file for file, path in paths.items() if not path.exists()]
     jobs = (
         forks.Job(file, functools.partial(_trace_tests_of_file, tests, file)) for file in missing
@@ -84,6 +97,22 @@ def record_lines(tests: CollectedTests, *, processes: int, folder: Path) -> Exec
         paths[ended.job.subject].write_text(json.dumps(ended.result))
     by_file = [json.loads(path.read_text()) for path in paths.values()]
     return ExecutedLines({name: record for records in by_file for name, record in records.items()})
+
+
+def _list_files(tests: CollectedTests) -> list[str]:
+    """Return the files of all tests: those of the suite and of impl's private modules."""
+    paths = [path for pattern in _PRIVATE for path in ROOT.glob(pattern)]
+    private = {str(path.relative_to(ROOT)) for path in paths if path.name not in _EXCLUDED}
+    return sorted(tests.list_files() | private)
+
+
+def import_impl_from(folder: Path) -> None:
+    """Make this process and its child processes import impl from ``folder``."""
+    sys.path.insert(0, str(folder))
+    os.environ.update(
+        PYTHONPATH=os.pathsep.join([str(folder), str(ROOT)]),
+        PYTHONSAFEPATH="1",
+    )
 
 
 def _hash_files(file: str) -> str:
@@ -99,20 +128,15 @@ def _trace_tests_of_file(tests: CollectedTests, file: str, _: Path) -> dict[str,
     import_impl_from(IMPL.parent)
     coverage = importlib.import_module("coverage")  # installed only by `tox -e weekly`
     tracer = coverage.Coverage(data_file=None, config_file=False, include=[f"{IMPL}/*"])
-
-    def begin(name: str) -> None:
-        print(name, flush=True)  # `forks` ends a process that prints nothing for a long time.
-        tracer.switch_context(name)
-
     tracer.start()
     _trace_backward()
-    outcomes = list(tests.run(tests.tests_of_file(file), before=begin))
+    outcomes = list(tests.run(tests.tests_of_file(file), before=tracer.switch_context))
     tracer.stop()
     lines = _lines_by_test(tracer.get_data())
     return {
-        outcome.name: {"seconds": outcome.seconds, "lines": lines.get(outcome.name, {})}
+        outcome.test: {"seconds": outcome.seconds, "lines": lines.get(outcome.test, {})}
         for outcome in outcomes
-        if not outcome.failed
+        if outcome.verdict != "failed"
     }
 
 

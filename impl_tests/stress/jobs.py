@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 import impl
 from impl._settings import pause_gc
-from impl._threads import _Pool
 from impl.extras import hold
 from impl_tests.cases import CASES, Call, Net, Result, are_equal, create_tensor
 
@@ -57,7 +56,6 @@ class Jobs(dict[str, Job]):
                 "errors of parallel_apply": self._check_errors,
                 "hold": self._check_hold,
                 "frozen parameters": self._check_frozen,
-                "worker pool": _check_pool,
                 "garbage collector": _check_pause_gc,
             }
         )
@@ -171,22 +169,6 @@ class _FailingModule(nn.Module):
         if self.number:
             raise KeyError(f"error {self.number}")
         return x
-
-
-def _check_pool(rng: random.Random) -> None:
-    """Check that a pool of workers runs each function in its own thread, and ends all threads."""
-    pool = _Pool()
-    for _ in range(rng.randint(1, 5)):
-        count = rng.randint(1, 4)
-        barrier = threading.Barrier(count)
-        pending = [pool.start(partial(barrier.wait, _BARRIER_TIMEOUT)) for _ in range(count)]
-        results = [call.wait() for call in pending]
-        if sorted(results, key=str) != list(range(count)):
-            raise AssertionError(f"{count} functions that wait for each other returned {results}")
-    threads = [*pool._threads]
-    pool.close()
-    if any(thread.is_alive() for thread in threads):
-        raise AssertionError("threads of a closed pool still run")
 
 
 def _check_pause_gc(_: random.Random) -> None:

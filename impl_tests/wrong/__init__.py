@@ -1,4 +1,4 @@
-"""Perturbations: wrong behaviour that a program adds to the public functions of a target.
+"""Perturbations: wrong behaviour that a program adds to the public functions of impl.
 
 A perturbation is a line of three words: the *function*, such as ``comm.scatter``; the *kind*, the
 change of the function's behaviour, such as ``rotated``; and the *guard*, the facts of a call, such
@@ -6,6 +6,10 @@ as ``devices:repeated``. Calls without these facts behave as before. The table
 ``perturbations.toml`` names, for clauses of the suite, a perturbation that fails a
 test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are their
 faults, such as ``fault:device-left``.
+
+* ``perturbations.toml``: the table. ``kinds/``: the kinds. ``facts.py``: the facts of guards.
+* ``wrapping.py``: makes the calls of impl wrong, or records them, in one process.
+* ``__main__.py``: runs the suite with each perturbation.
 """
 
 import tomllib

@@ -1,19 +1,21 @@
 """Check the table of perturbations: ``python -m impl_tests.wrong [CLAUSE ...]``."""
 
 import argparse
-import inspect
+import importlib
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-from impl_tests.collected import CHAPTERS
-from impl_tests.wrong import DEVICES, TABLE, Perturbation, facts, load, state
-from impl_tests.wrong.kinds import KINDS
-from impl_tests.wrong.runs import EndedJob, Job, Step, Suite, collect
+from impl_tests import collected, forks
+from impl_tests.collected import CollectedTests
+from impl_tests.wrong import DEVICES, FAULT, TABLE, Perturbation, load, wrapping
+from impl_tests.wrong.kinds import KINDS, undo
+from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
 #: Function -> its recorded calls: the test and the facts of each.
@@ -25,6 +27,8 @@ _MOST = 10
 #: The beginning of the clauses whose tests make all kinds of calls, so that nearly each
 #: perturbation of a wrapper fails them. They do not show that a perturbation is too gross.
 _LIVES = "data_parallel.life."
+#: The beginnings of the lines that a process prints before and after the tests of a clause.
+_BEGIN, _PASSED = "tests of clause ", "passed: tests of clause "
 
 
 def main() -> int:
@@ -36,37 +40,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m impl_tests.wrong", description=main.__doc__)
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
-    parser.add_argument("--list", action="store_true", help="print the kinds and the facts")
+    parser.add_argument(
+        "--list", action="store_true", help="print the kinds, and the facts that the table uses"
+    )
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
     if options.list:
         _print_kinds_and_facts()
         return 0
     _select(options.clauses)  # Refuse an unknown name before the tests are collected.
+    # Imports before the forks save each process a second.
+    for name in ("torch.fx.experimental.symbolic_shapes", "numpy", wrapping.TARGET):
+        importlib.import_module(name)
     found: list[int] = []
-
-    def run(suite: Suite) -> None:
-        with TemporaryDirectory() as folder:
-            found.append(_check(suite, options, Path(folder) / "log"))
-
-    collect(run, *CHAPTERS)
+    collected.call_with_tests(
+        lambda tests: found.append(_check(tests, options)),
+        f"--target={__package__}.target",
+        "--hypothesis-profile=perturbations",
+        *collected.CHAPTERS,
+    )
     return max(found, default=2)
 
 
 def _print_kinds_and_facts() -> None:
-    kinds: dict[str, Callable[..., Any]] = dict(KINDS)
-    kinds |= {f"{name}:WORD": change for name, change in KINDS.detailed.items()}
-    for name, change in sorted(kinds.items()):
-        print(f"{name}  {_describe(change)}")
-    print(f"facts of a call: {' '.join(sorted(facts.CALL))}")
-    print(f"facts ARGUMENT:FACT of an argument: {' '.join(sorted(facts.ARGUMENT))}")
-
-
-def _describe(change: Callable[..., Any]) -> str:
-    """Return the first line of the docstring of a kind, or of the change that it makes."""
-    inner = inspect.getclosurevars(change).nonlocals.values()
-    texts = [inspect.getdoc(each) for each in (change, *inner) if inspect.isfunction(each)]
-    return next((text.splitlines()[0] for text in texts if text), "")
+    for name, change in sorted(KINDS.items()):
+        print(f"{name}  {str(change.__doc__).splitlines()[0]}")
+    used = {fact for perturbation in load().values() for fact in perturbation.guard}
+    names = {fact.rpartition(":")[2] for fact in used if ":" in fact}
+    print(f"facts of a call: {' '.join(sorted(fact for fact in used if ':' not in fact))}")
+    print(f"facts ARGUMENT:FACT of an argument: {' '.join(sorted(names))}")
 
 
 def _select(names: Sequence[str]) -> list[str]:
@@ -77,99 +79,116 @@ def _select(names: Sequence[str]) -> list[str]:
     return [n for n, c in known.items() if not names or any(map(c.is_named_by, names))]
 
 
-def _record(
-    suite: Suite, tests: Sequence[str], processes: int, path: Path
-) -> tuple[CallLog, set[str]]:
-    """Run tests without a perturbation; return their calls and the tests that pass."""
-    path.touch()
-    starts = range(0, len(tests), _CHUNK)
-    jobs = [
-        Job([Step(state.LOGGING, tests[start : start + _CHUNK])], None, log=path)
-        for start in starts
-    ]
-    passed: set[str] = set()
-    for ended in suite.run(jobs, processes):
-        if ended.status:
-            print(f"calls are missing: a process ended with status {ended.status}\n{ended.output}")
-        passed |= {test for _, test, verdict in ended.verdicts if verdict == "pass"}
-        for _, test, verdict in ended.verdicts:
-            if verdict == "fail":
-                print(f"not judged, because it fails with wrapped functions: {test}")
-    return _read_log(path, suite), passed
-
-
-def _read_log(path: Path, suite: Suite) -> CallLog:
-    """Return the calls in a file that `state.record` has written, and those of `DEVICES`."""
-    log: CallLog = defaultdict(list)
-    for line in path.read_text(encoding="utf-8").splitlines():
-        test, function, found = line.split("\t")
-        log[function].append((test, frozenset(found.split())))
-    for test, (name, *_) in suite.clauses.items():
-        if name.startswith(DEVICES):
-            log[DEVICES].append((test, frozenset()))
-    return log
-
-
-def _check(suite: Suite, options: argparse.Namespace, path: Path) -> int:
-    processes = options.processes
+def _check(tests: CollectedTests, options: argparse.Namespace) -> int:
     selected = set(_select(options.clauses))
-    table = {name: entry for name, entry in load(options.table).items() if name in selected}
-    tests = [
+    named: dict[Perturbation, list[str]] = defaultdict(list)
+    for name, perturbation in load(options.table).items():
+        if name in selected:
+            named[perturbation].append(name)
+    used = [
         test
-        for test, ids in suite.clauses.items()
+        for test, ids in tests.clauses.items()
         if not options.clauses or selected.intersection(ids)
     ]
-    log, passed = _record(suite, tests, processes, path)
-    named: dict[Perturbation, list[str]] = defaultdict(list)
-    for name, perturbation in table.items():
-        named[perturbation].append(name)
-    jobs = [_job(each, suite, log, passed, names) for each, names in named.items()]
+    log, passed = _record_calls(tests, used, options.processes)
+    jobs = (
+        forks.Job(p, partial(_try, tests, p, _select_tests(p, tests, log, passed, names)))
+        for p, names in named.items()
+    )
     problems = 0
-    for count, ended in enumerate(suite.run(jobs, processes), 1):
-        perturbation = Perturbation.parse(_line(ended.job))
-        failed = _failed(ended)
+    for count, ended in enumerate(forks.run(jobs, processes=options.processes), 1):
+        perturbation = ended.job.subject
+        failed = _read_failed(ended.log)
         survived = [name for name in named[perturbation] if name not in failed]
         counted = [name for name in failed if not name.startswith(_LIVES)]
         gross = not options.clauses and len(counted) > _MOST
         problems += bool(survived) + gross
         verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
         verdict += f", TOO GROSS: {', '.join(sorted(counted))}" * gross
-        print(f"[{count}/{len(jobs)}] {perturbation}: {verdict}, fails {len(failed)} clauses")
+        print(f"[{count}/{len(named)}] {perturbation}: {verdict}, fails {len(failed)} clauses")
         sys.stdout.flush()
-    print(f"{len(table)} clauses, {len(named)} perturbations, {problems} problems")
+    count = sum(map(len, named.values()))
+    print(f"{count} clauses, {len(named)} perturbations, {problems} problems")
     return int(problems > 0)
 
 
-def _job(
-    perturbation: Perturbation, suite: Suite, log: CallLog, passed: set[str], named: Sequence[str]
-) -> Job:
-    """Return a job with a step for each clause that the perturbation reaches, ``named`` first."""
+def _record_calls(
+    tests: CollectedTests, names: Sequence[str], processes: int
+) -> tuple[CallLog, set[str]]:
+    """Run tests without a perturbation; return their calls and the tests that pass."""
+    log: CallLog = defaultdict(list)
+    passed: set[str] = set()
+    chunks = [names[start : start + _CHUNK] for start in range(0, len(names), _CHUNK)]
+    jobs = (forks.Job("recorded calls", partial(_record_chunk, tests, chunk)) for chunk in chunks)
+    for ended in forks.run(jobs, processes=processes):
+        if ended.result is None:
+            raise RuntimeError(f"a process without a perturbation hung or crashed:\n{ended.log}")
+        passed.update(ended.result["passed"])
+        for line in ended.result["calls"]:
+            test, function, found = line.split("\t")
+            log[function].append((test, frozenset(found.split())))
+        for test in ended.result["failed"]:
+            print(f"not judged, because it fails with wrapped functions: {test}")
+    log[DEVICES] = [(t, frozenset()) for t in names if tests.clauses[t][0].startswith(DEVICES)]
+    return log, passed
+
+
+def _record_chunk(tests: CollectedTests, names: Sequence[str], folder: Path) -> Any:
+    calls = folder / "calls"
+    calls.touch()
+    os.environ.update({wrapping.LINE: "", wrapping.LOG: str(calls)})
+    outcomes = [*tests.run(names)]
+    lists = {v: [o.test for o in outcomes if o.verdict == v] for v in ("passed", "failed")}
+    return {**lists, "calls": calls.read_text(encoding="utf-8").splitlines()}
+
+
+def _select_tests(
+    perturbation: Perturbation,
+    tests: CollectedTests,
+    log: CallLog,
+    passed: set[str],
+    named: Iterable[str],
+) -> dict[str, list[str]]:
+    """Return the tests of each clause that a perturbation reaches; those of ``named`` first."""
     by_clause: dict[str, list[str]] = {name: [] for name in named}
     calls = log[perturbation.function]
     reached = dict.fromkeys(test for test, found in calls if perturbation.guard <= found)
     for test in reached:
         if test in passed:
-            for name in suite.clauses[test]:
+            for name in tests.clauses[test]:
                 by_clause.setdefault(name, []).append(test)
     for name in named:  # a test of a signature makes no call
-        by_clause[name] = by_clause[name] or [t for t in passed if name in suite.clauses[t]]
-    line = str(perturbation)
-    steps = [Step(line, tests, clause=name) for name, tests in by_clause.items()]
-    return Job(steps, [perturbation.function])
+        by_clause[name] = by_clause[name] or [t for t in passed if name in tests.clauses[t]]
+    return by_clause
 
 
-def _line(job: Job) -> str:
-    return job.steps[0].line
+def _try(
+    tests: CollectedTests,
+    perturbation: Perturbation,
+    by_clause: Mapping[str, Sequence[str]],
+    _: Path,
+) -> None:
+    """Run the tests of each clause with a perturbation, until one fails. Print the clauses."""
+    os.environ[wrapping.LINE] = str(perturbation)
+    with ExitStack() as stack:
+        if perturbation.function == DEVICES:
+            tests.find_capabilities()
+            stack.enter_context(simulator.fault(perturbation.kind.removeprefix(FAULT)))
+        for clause, names in by_clause.items():
+            print(f"\n{_BEGIN}{clause}", flush=True)
+            for outcome in tests.run(names):
+                undo()
+                if outcome.verdict == "failed":
+                    break
+            else:
+                print(f"\n{_PASSED}{clause}", flush=True)
 
 
-def _failed(ended: EndedJob) -> set[str]:
+def _read_failed(log: str) -> set[str]:
     """Return the clauses with a test that failed, hung or crashed."""
-    steps = ended.job.steps
-    failed = {steps[number].clause for number, _, verdict in ended.verdicts if verdict == "fail"}
-    if ended.status:
-        done = ended.verdicts[-1][0] if ended.verdicts else 0
-        failed.add(steps[done].clause)
-    return failed
+    lines = log.splitlines()
+    passed = {line.removeprefix(_PASSED) for line in lines if line.startswith(_PASSED)}
+    return {line.removeprefix(_BEGIN) for line in lines if line.startswith(_BEGIN)} - passed
 
 
 if __name__ == "__main__":

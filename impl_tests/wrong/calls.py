@@ -40,17 +40,6 @@ class Call:
         arguments = {**self.arguments, **changed}
         return replace(self, bound=inspect.BoundArguments(self.bound.signature, arguments))
 
-    def without_argument(self, name: str) -> "Call":
-        """Return the call with the default of an argument; None if there is no default."""
-        parameter = self.bound.signature.parameters[name]
-        arguments = {key: value for key, value in self.arguments.items() if key != name}
-        if parameter.default is parameter.empty and parameter.kind not in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
-            arguments = {**self.arguments, name: None}
-        return replace(self, bound=inspect.BoundArguments(self.bound.signature, arguments))
-
     def tensors(self) -> list[Tensor]:
         """Return the tensors in the arguments, without those of modules."""
         return [

@@ -1,4 +1,4 @@
-"""Wrap the public functions, autograd Functions and methods of a target, in place."""
+"""Wrap public functions of impl in place: make their calls wrong, or record their calls."""
 
 import functools
 import importlib
@@ -6,189 +6,146 @@ import inspect
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 from torch.autograd import Function
 
-from impl_tests.wrong import Perturbation, state
+from impl_tests.wrong import DEVICES, Perturbation, load
 from impl_tests.wrong.calls import Call
 from impl_tests.wrong.facts import facts_of
-from impl_tests.wrong.kinds import perturbed
-from spec_tests.harness.environment.target import PARTS
+from impl_tests.wrong.kinds import OTHER_SIGNATURE, perturbed
 
-__all__ = ["TARGET", "functions", "signatures", "wrap"]
+__all__ = ["LINE", "LOG", "TARGET", "signature_of", "wrap_functions"]
 
 #: The package whose functions the suite is run on.
 TARGET = "impl"
-
-#: Methods of a wrapper class that are wrapped, too.
-_METHODS = ("__init__", "forward", "scatter", "replicate", "parallel_apply", "gather")
-_OWN_METHODS = ("hold", "map", "no_sync", "part", "mean", "convert_sync_batchnorm")
-#: Modules of a target that torch.nn.parallel lacks. Only the methods that their classes define are
-#: wrapped, not the inherited ones.
-_ADDED = ("extras.batch_norm", "extras.loss")
-#: The names of the reference's private functions that other packages import.
-_LEGACY = {
-    "comm": ("_get_device_index", "_handle_complex"),
-    "functions": ("_get_stream",),
-    "scatter_gather": ("is_namedtuple", "_is_namedtuple"),
-    "replicate": (
-        "_broadcast_coalesced_reshape",
-        "_init_script_module",
-        "_is_jit_enabled",
-        "_is_script_method",
-        "_is_script_module",
-        "_replicatable_module",
-    ),
-    "parallel_apply": ("get_a_var", "_get_device_index"),
-    "data_parallel": ("_check_balance", "_get_available_device_type"),
-}
+#: Environment variables. The first is the perturbation of this process and of those that it
+#: starts. If it is empty, all calls are recorded in the file that the second names.
+LINE, LOG = "PERTURBATION", "PERTURBATION_LOG"
+#: A function of the name of a function, its call, and the facts of the call. It makes the call.
+_Change = Callable[[str, Call, frozenset[str]], Any]
+_recorded: set[str] = set()
 
 
-def wrap(target: str, selected: frozenset[str] | None) -> None:
-    """Wrap public functions of a target in place.
-
-    Args:
-        target: The name of the package.
-        selected: The functions to wrap, such as ``comm.scatter``; None for all.
-    """
-    package = importlib.import_module(target)
-    for name, owner, attribute in functions(target):
-        if selected is None or name in selected:
-            _wrap_attribute(package, name, owner, attribute)
-
-
-def functions(target: str) -> Iterator[tuple[str, Any, str]]:
-    """Yield the name of each function that can be wrapped, its owner and its attribute."""
-    for name in _ADDED:
-        module = _import(target, name)
-        for attribute in getattr(module, "__all__", ()):
-            owner = getattr(module, attribute)
-            for method in {*_METHODS, *_OWN_METHODS} & vars(owner).keys():
-                yield f"{name.rpartition('.')[2]}.{attribute}.{method}", owner, method
-    for part, module in _parts(target):
-        public = [*getattr(module, "__all__", ()), *_LEGACY.get(part, ())]
-        for attribute in dict.fromkeys(public):
-            value = getattr(module, attribute, None)
-            name = f"{part}.{attribute}"
-            if isinstance(value, type):
-                yield from _methods(name, value)
-            elif isinstance(value, types.FunctionType):
-                yield name, module, attribute
+def wrap_functions() -> None:
+    """Make a function of impl wrong, or record the calls of all functions of the table."""
+    line = os.environ[LINE]
+    if not line:
+        for name in {perturbation.function for perturbation in load().values()} - {DEVICES}:
+            _wrap(name, _record)
+    elif (perturbation := Perturbation.parse(line)).function != DEVICES:
+        wrapper = _wrap(perturbation.function, functools.partial(_perturb, perturbation))
+        if perturbation.kind == OTHER_SIGNATURE:
+            del wrapper.__wrapped__
 
 
-def _parts(target: str) -> Iterator[tuple[str, types.ModuleType]]:
-    for part, candidates in {**PARTS, "distributed": ("distributed",)}.items():
-        modules = [_import(target, candidate) for candidate in candidates]
-        yield from [(part, module) for module in modules if module is not None][:1]
+def _perturb(perturbation: Perturbation, name: str, call: Call, facts: frozenset[str]) -> Any:
+    return perturbed(perturbation.kind, call) if perturbation.guard <= facts else call.run()
 
 
-def _import(target: str, name: str) -> types.ModuleType | None:
-    try:
-        return importlib.import_module(f"{target}.{name}")
-    except ModuleNotFoundError:
-        return None
+def _record(name: str, call: Call, facts: frozenset[str]) -> Any:
+    _write(name, facts)
+    return call.run()
 
 
-def _methods(name: str, owner: type) -> Iterator[tuple[str, type, str]]:
-    if issubclass(owner, Function):
-        yield name, owner, "apply"
-        yield f"{name}.backward", owner, "backward"
-    elif issubclass(owner, nn.Module):
-        methods = [*_METHODS, *_OWN_METHODS]
-        bases = [base for base in owner.__mro__ if not base.__module__.startswith("torch.")]
-        yield from (
-            (f"{name}.{method}", owner, method)
-            for method in methods
-            if any(method in vars(base) for base in bases)
-        )
+def _write(name: str, facts: frozenset[str]) -> None:
+    """Append a call to the log, once for each test, function and set of facts."""
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    line = "\t".join([test, name, " ".join(sorted(facts))])
+    if line not in _recorded:
+        _recorded.add(line)
+        with Path(os.environ[LOG]).open("a", encoding="utf-8") as log:
+            log.write(f"{line}\n")
 
 
-def signatures(target: str) -> Iterator[tuple[str, inspect.Signature]]:
-    """Yield the name and the signature of each function that can be wrapped."""
-    for name, owner, attribute in functions(target):
-        yield name, _signature(owner, attribute)
+def _find(name: str) -> tuple[Any, str]:
+    """Return the owner and the attribute of the function with a name of the table."""
+    part, *path, attribute = name.split(".")
+    owner = functools.reduce(getattr, path, importlib.import_module(f"{TARGET}.{part}"))
+    value = getattr(owner, attribute)
+    is_function = isinstance(value, type) and issubclass(value, Function)
+    return (value, "apply") if is_function else (owner, attribute)
 
 
-def _signature(owner: Any, attribute: str) -> inspect.Signature:
+def signature_of(name: str) -> inspect.Signature:
+    """Return the signature of the function with a name of the table."""
+    owner, attribute = _find(name)
     original = inspect.getattr_static(owner, attribute)
     if not isinstance(original, classmethod):
         return inspect.signature(getattr(original, "__func__", original))
-    function = owner.forward if issubclass(owner, Function) else original.__func__
-    signature = inspect.signature(function)
-    parameters = list(signature.parameters.values())[1:]  # without ctx, or without the class
+    signature = inspect.signature(owner.forward)
+    parameters = list(signature.parameters.values())[1:]  # without ctx
     return signature.replace(parameters=parameters)
 
 
-def _wrap_attribute(package: types.ModuleType, name: str, owner: Any, attribute: str) -> None:
+def _wrap(name: str, change: _Change) -> Any:
+    """Replace a function by a wrapper; return the wrapper."""
+    owner, attribute = _find(name)
     original = inspect.getattr_static(owner, attribute)
-    signature = _signature(owner, attribute)
-    if isinstance(original, classmethod):
-        outer = _wrapper(name, original.__func__, signature, package.__name__, bound=True)
-        setattr(owner, attribute, classmethod(outer))
-        return
-    if isinstance(original, staticmethod):
-        setattr(owner, attribute, staticmethod(_wrapper(name, original.__func__, signature)))
-        return
-    outside = None if isinstance(owner, type) else package.__name__
-    wrapper = _wrapper(name, original, signature, outside)
-    for module in [owner, package, *_aliases(owner)]:
-        if inspect.getattr_static(module, attribute, None) is original:
-            setattr(module, attribute, wrapper)
-
-
-def _aliases(owner: Any) -> list[types.ModuleType]:
-    """Return other modules under which a target offers a part: ``_functions``."""
-    name = getattr(owner, "__name__", "")
-    other = name.removesuffix(".functions") + "._functions"
-    return [sys.modules[other]] if other in sys.modules else []
+    is_descriptor = isinstance(original, (classmethod, staticmethod))
+    function: Any = original.__func__ if is_descriptor else original
+    wrapper = _wrapper(
+        functools.partial(change, name),
+        function,
+        signature_of(name),
+        has_class=isinstance(original, classmethod),
+        # impl itself calls methods and backward functions.
+        changes_all=isinstance(owner, type) and not isinstance(original, classmethod),
+    )
+    if is_descriptor:
+        setattr(owner, attribute, type(original)(wrapper))
+        return wrapper
+    # impl offers the functions of `functions` also in `_functions`.
+    for other in (owner, *map(importlib.import_module, (TARGET, f"{TARGET}._functions"))):
+        if inspect.getattr_static(other, attribute, None) is original:
+            setattr(other, attribute, wrapper)
+    return wrapper
 
 
 def _wrapper(
-    name: str,
+    change: Callable[[Call, frozenset[str]], Any],
     function: Callable[..., Any],
     signature: inspect.Signature,
-    package: str | None = None,
     *,
-    bound: bool = False,
-) -> Callable[..., Any]:
-    """Return a function that calls ``function`` with the active perturbation.
+    has_class: bool,
+    changes_all: bool,
+) -> Any:
+    """Return a function that makes the calls of ``function`` by ``change``.
 
     Args:
-        name: The name of the function in perturbations.
+        change: A function of a call and its facts. It makes the call.
         function: The function.
-        signature: The signature of the function, without the class if ``bound``.
-        package: Calls by modules of this package are not changed; None to change all calls.
-        bound: Whether the first argument is a class.
+        signature: The signature of the function, without the class.
+        has_class: Whether the first argument is a class.
+        changes_all: Whether calls by impl itself change, too.
     """
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        text = "" if torch.compiler.is_compiling() else state.active(name)
-        if not text or (package is not None and _is_inside(sys._getframe(1), package)):
+        # Tests of compilers trace the wrapper: it must not do more than this in their graphs.
+        if torch.compiler.is_compiling():
             return function(*args, **kwargs)
-        leading, rest = (args[:1], args[1:]) if bound else ((), args)
-        target = functools.partial(function, *leading) if bound else function
+        if not changes_all and _is_inside(sys._getframe(1)):
+            return function(*args, **kwargs)
+        target = functools.partial(function, *args[:1]) if has_class else function
         try:
-            call = Call(target, signature.bind(*rest, **kwargs))
+            call = Call(target, signature.bind(*args[has_class:], **kwargs))
             facts = facts_of(call)
         except (TypeError, RecursionError):  # a wrong call, or deeply nested arguments
             return function(*args, **kwargs)
-        if text.startswith(state.LOGGING):
-            state.record(text.removeprefix(state.LOGGING), name, facts)
-            return call.run()
-        perturbation = Perturbation.parse(text)
-        if not perturbation.guard <= facts:
-            return call.run()
-        return perturbed(perturbation.kind, call)
+        return change(call, facts)
 
-    if name in os.environ.get(state.SIGNATURES, "").split(","):
-        del wrapper.__wrapped__
     _skip_frames(wrapper, has_callees="_torchdynamo_disable" in vars(function))
     return wrapper
+
+
+def _is_inside(frame: types.FrameType) -> bool:
+    """Return whether a frame is one of impl."""
+    caller = str(frame.f_globals.get("__name__", ""))
+    return caller == TARGET or caller.startswith(f"{TARGET}.")
 
 
 def _skip_frames(function: Any, *, has_callees: bool) -> None:
@@ -201,10 +158,6 @@ def _skip_frames(function: Any, *, has_callees: bool) -> None:
     dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
-for _function in (state.record, perturbed, facts_of, state.active, Call.run):
-    _skip_frames(_function, has_callees=_function is not Call.run)
-
-
-def _is_inside(frame: types.FrameType, package: str) -> bool:
-    caller = str(frame.f_globals.get("__name__", ""))
-    return caller == package or caller.startswith(f"{package}.")
+_WITH_CALLEES: tuple[Any, ...] = (_write, perturbed, facts_of)
+for _function in (_perturb, _record, Call.run, *_WITH_CALLEES):
+    _skip_frames(_function, has_callees=_function in _WITH_CALLEES)

@@ -8,19 +8,31 @@ from impl_tests.wrong.kinds import (  # noqa: F401 # these modules add their kin
     containers,
     errors,
     modules,
+    registry,
     replicas,
     tensors,
 )
-from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.registry import KINDS, UNDO
 
-__all__ = ["KINDS", "OTHER_SIGNATURE", "perturbed"]
+__all__ = ["KINDS", "OTHER_SIGNATURE", "perturbed", "undo"]
 
 #: The kind that changes no call: `wrapping` hides the signature of the function.
 OTHER_SIGNATURE = "other-signature"
-KINDS[OTHER_SIGNATURE] = Call.run
+
+
+@registry.around
+def other_signature(call: Call) -> Any:
+    """Hide the signature of the function."""
+    return call.run()
 
 
 def perturbed(kind: str, call: Call) -> Any:
     """Make a call with behaviour that is wrong in one way; return the result."""
-    name, _, detail = kind.partition(":")
-    return KINDS.detailed[name](call, detail) if detail else KINDS[name](call)
+    name, _, word = kind.partition(":")
+    return KINDS[name](call, word)
+
+
+def undo() -> None:
+    """Undo changes of this process's state by the test that has ended."""
+    while UNDO:
+        UNDO.pop()()

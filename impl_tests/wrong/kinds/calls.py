@@ -1,26 +1,22 @@
 """Kinds that change the arguments of a call, its results as a whole, or the state around it."""
 
-import threading
+import inspect
 import warnings
 from collections.abc import Callable
-from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from impl_tests.wrong import state
 from impl_tests.wrong.calls import Call, map_tensors, tensors_in
-from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.registry import UNDO, add, around, with_word
 from impl_tests.wrong.kinds.tensors import differ
-
-__all__ = ["LEFT"]
 
 #: Keeps references to arguments.
 _KEPT: list[Any] = []
 
 
-@KINDS.around
+@around
 def arguments_written(call: Call) -> Any:
     """Change the values of the tensors among the arguments after the call."""
     result = call.run()
@@ -30,14 +26,14 @@ def arguments_written(call: Call) -> Any:
     return result
 
 
-@KINDS.around
+@around
 def arguments_kept(call: Call) -> Any:
     """Keep references to the arguments."""
     _KEPT.append(dict(call.arguments))
     return call.run()
 
 
-@KINDS.around
+@around
 def arguments_returned(call: Call) -> Any:
     """Return arguments in place of tensors like them, and the module as the first replica."""
     result, modules, tensors = call.run(), call.modules(), call.tensors()
@@ -51,7 +47,7 @@ def arguments_returned(call: Call) -> Any:
     return map_tensors(own, result)
 
 
-@KINDS.around
+@around
 def outputs_written(call: Call) -> Any:
     """Write other values to ``out`` after the call."""
     result = call.run()
@@ -61,14 +57,16 @@ def outputs_written(call: Call) -> Any:
     return result
 
 
-@KINDS.detail
+@with_word
 def ignored(call: Call, name: str) -> Any:
-    """Make the call with the default of the argument."""
-    return call.without_argument(name).run() if name in call.arguments else call.run()
+    """Make the call with the default of the argument; with None if it has none."""
+    default = call.bound.signature.parameters[name].default
+    value = None if default is inspect.Parameter.empty else default
+    return call.with_arguments(**{name: value}).run()
 
 
-def _argument(change: Callable[[Any], Any]) -> None:
-    """Register a change of one argument. An argument that cannot be changed is passed."""
+def _of_argument(change: Callable[[Any], Any]) -> None:
+    """Add a change of one argument. An argument that cannot be changed is passed."""
 
     def run(call: Call, name: str) -> Any:
         try:
@@ -77,33 +75,32 @@ def _argument(change: Callable[[Any], Any]) -> None:
             changed = call
         return changed.run()
 
-    run.__name__, run.__doc__ = change.__name__, change.__doc__
-    KINDS.detail(run)
+    add(change, run)
 
 
-@_argument
+@_of_argument
 def reversed_(value: Any) -> Any:
     """Reverse the argument, which is a sequence."""
     return value[::-1]
 
 
-@_argument
+@_of_argument
 def shortened(value: Any) -> Any:
     """Leave out the last member of the argument."""
     return value[:-1]
 
 
-@KINDS.around
+@around
 def first_result_again(call: Call) -> Any:
     """Return the result of the first call with the same function again."""
     cache: dict[Any, Any] = call.function.__dict__ if hasattr(call.function, "__dict__") else {}
     if "_first_result" not in cache:
         cache["_first_result"] = call.run()
-        state.later(lambda: cache.pop("_first_result", None))
+        UNDO.append(lambda: cache.pop("_first_result", None))
     return cache["_first_result"]
 
 
-@KINDS.around
+@around
 def warning_added(call: Call) -> Any:
     """Warn."""
     result = call.run()
@@ -111,7 +108,7 @@ def warning_added(call: Call) -> Any:
     return result
 
 
-@KINDS.around
+@around
 def warnings_dropped(call: Call) -> Any:
     """Drop the warnings."""
     with warnings.catch_warnings():
@@ -119,53 +116,29 @@ def warnings_dropped(call: Call) -> Any:
         return call.run()
 
 
-@KINDS.around
-def under_default_streams(call: Call) -> Any:
-    """Make the call with the default streams current."""
-    with ExitStack() as stack:
-        for index in range(torch.accelerator.device_count()):
-            kind = torch.accelerator.current_stream(torch.device("sim", index)).device_type
-            stream = torch.Stream(stream_id=0, device_index=index, device_type=kind)
-            stack.enter_context(stream)
-        return call.run()
-
-
-@KINDS.detail
-def leaves(call: Call, changed: str) -> Any:
-    """Change the device, stream or default-device of the thread, or start a thread."""
-    try:
-        return call.run()
-    finally:
-        LEFT[changed]()
-
-
 def _leave_device() -> None:
     before = torch.accelerator.current_device_index()
-    state.later(lambda: torch.accelerator.set_device_index(before))
+    UNDO.append(lambda: torch.accelerator.set_device_index(before))
     torch.accelerator.set_device_index(before ^ 1)
 
 
 def _leave_stream() -> None:
     before = torch.accelerator.current_stream()
-    state.later(lambda: torch.accelerator.set_stream(before))
+    UNDO.append(lambda: torch.accelerator.set_stream(before))
     torch.accelerator.set_stream(torch.Stream(before.device))
 
 
-def _leave_default_device() -> None:
-    torch.set_default_device("meta")
-    state.later(lambda: torch.set_default_device(None))
-
-
-def _leave_thread() -> None:
-    stop = threading.Event()
-    threading.Thread(target=stop.wait, daemon=True).start()
-    state.later(stop.set)
-
-
 #: Word after the colon -> a function that leaves another state.
-LEFT: dict[str, Callable[[], None]] = {
+_LEFT: dict[str, Callable[[], None]] = {
     "device": _leave_device,
     "stream": _leave_stream,
-    "default-device": _leave_default_device,
-    "thread": _leave_thread,
 }
+
+
+@with_word
+def leaves(call: Call, changed: str) -> Any:
+    """Change the device or the stream of the thread."""
+    try:
+        return call.run()
+    finally:
+        _LEFT[changed]()

@@ -4,10 +4,10 @@ import copy
 from collections import OrderedDict
 from typing import Any
 
-from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.registry import of_result
 
 
-@KINDS.result
+@of_result
 def other_container(result: Any) -> Any:
     """Return a tuple in place of a list, a list in place of a tuple, or another mapping."""
     if isinstance(result, tuple):
@@ -17,7 +17,7 @@ def other_container(result: Any) -> Any:
     return OrderedDict(result) if type(result) is dict else dict(result)
 
 
-@KINDS.result
+@of_result
 def container_of_a_subclass(result: Any) -> Any:
     """Return an instance of a subclass with the same name."""
     kind = type(result)
@@ -29,43 +29,25 @@ def container_of_a_subclass(result: Any) -> Any:
     )
 
 
-@KINDS.result
+@of_result
 def other_member_containers(result: Any) -> Any:
     """Change the classes of the containers in the result."""
     return type(result)([other_container(member) for member in result])
 
 
-@KINDS.result
-def plain_containers(result: Any) -> Any:
-    """Return tuples, lists and dictionaries of the built-in classes at all levels."""
-    return _plain(result)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(member) for key, member in value.items()}
-    if isinstance(value, tuple):
-        return tuple(_plain(member) for member in value)
-    if isinstance(value, list):
-        return [_plain(member) for member in value]
-    if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(member) for name, member in vars(value).items()}
-    return value
-
-
-@KINDS.result
+@of_result
 def members_missing(result: Any) -> Any:
     """Leave out the last member of each member."""
     return type(result)([member[:-1] for member in result])
 
 
-@KINDS.result
+@of_result
 def rotated(result: Any) -> Any:
     """Return the last member first."""
     return type(result)([result[-1], *result[:-1]])
 
 
-@KINDS.result
+@of_result
 def deepcopied(result: Any) -> Any:
     """Return a deep copy."""
     return copy.deepcopy(result)

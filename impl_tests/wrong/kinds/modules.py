@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from impl_tests.wrong.calls import Call
-from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.registry import add, around, with_word
 
 __all__ = ["Forward", "replaced_forward"]
 
@@ -42,32 +42,31 @@ def replaced_forward(
                 vars(module).pop("forward", None)
 
 
-def _forward(run_module: Callable[[Forward], Any]) -> None:
-    """Register a way to run the forward of each module in a call."""
+def _of_forward(run_module: Callable[[Forward], Any]) -> None:
+    """Add a way to run the forward of each module in a call."""
 
-    def run(call: Call) -> Any:
+    def run(call: Call, word: str) -> Any:
         with replaced_forward(call.modules(), run_module):
             return call.run()
 
-    run.__name__, run.__doc__ = f"modules_{run_module.__name__}", run_module.__doc__
-    KINDS.around(run)
+    add(run_module, run, "modules-")
 
 
-@_forward
+@_of_forward
 def on_another_device(forward: Forward) -> Any:
     """Make another device current while a module runs."""
     with torch.accelerator.device_index(torch.accelerator.current_device_index() ^ 1):
         return forward()
 
 
-@_forward
+@_of_forward
 def in_new_threads(forward: Forward) -> Any:
     """Run each module in a new thread."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(forward).result()
 
 
-@_forward
+@_of_forward
 def in_one_thread(forward: Forward) -> Any:
     """Run the modules in a thread that stays and that all modules of all calls share."""
     running = _POOLS[-1].submit(forward)
@@ -79,7 +78,7 @@ def in_one_thread(forward: Forward) -> Any:
         raise
 
 
-@KINDS.detail
+@with_word
 def own(call: Call, step: str) -> Any:
     """Use a method of DataParallel in place of an overriding one."""
     wrapper, name = call.arguments["self"], step.replace("-", "_")
@@ -91,7 +90,7 @@ def own(call: Call, step: str) -> Any:
         del vars(wrapper)[name]
 
 
-@KINDS.around
+@around
 def given_modules_changed(call: Call) -> Any:
     """Replace the parameters of the given modules after the call, with gradients of zeros."""
     modules = call.modules()

@@ -7,57 +7,51 @@ from torch import Tensor
 
 from impl_tests.wrong.calls import Call, map_tensors
 
-__all__ = ["KINDS", "Registry"]
+__all__ = ["KINDS", "OPERATORS", "UNDO", "add", "around", "of_result", "of_tensors", "with_word"]
+
+#: Name of a kind -> a function that makes a call in a wrong way. Its second argument is the word
+#: after a colon, such as the name of an argument; empty if there is none.
+KINDS: dict[str, Callable[[Call, str], Any]] = {}
+#: The kinds that change each tensor of a result, as functions of a tensor.
+OPERATORS: dict[str, Callable[[Tensor], Tensor]] = {}
+#: Functions that undo changes of this process's state by the test that runs.
+UNDO: list[Callable[[], object]] = []
 
 
-class Registry(dict[str, Callable[[Call], Any]]):
-    """Kinds by name: functions that make a call in a wrong way.
-
-    The methods are decorators; a kind has the name of the function.
-
-    Attributes:
-        detailed: The kinds with a word after a colon, such as the name of an argument: functions
-            of a call and of the word.
-        operators: The kinds that change each tensor of a result: functions of a tensor.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.detailed: dict[str, Callable[[Call, str], Any]] = {}
-        self.operators: dict[str, Callable[[Tensor], Tensor]] = {}
-
-    def around(self, function: Callable[[Call], Any]) -> Callable[[Call], Any]:
-        """Register a function that makes the call itself."""
-        self[_name(function)] = function
-        return function
-
-    def detail(self, function: Callable[[Call, str], Any]) -> Callable[[Call, str], Any]:
-        """Register a function that makes the call itself, and gets the word after the colon."""
-        self.detailed[_name(function)] = function
-        return function
-
-    def result(self, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """Register a change of the result. A result that cannot be changed is returned."""
-
-        def run(call: Call) -> Any:
-            result = call.run()
-            try:
-                return change(result)
-            except Exception:  # this result cannot be changed in this way
-                return result
-
-        self[_name(change)] = run
-        return change
-
-    def tensors(self, change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-        """Register a change of each tensor in the result."""
-        self[_name(change)] = lambda call: map_tensors(change, call.run())
-        self.operators[_name(change)] = change
-        return change
+def add(change: Callable[..., Any], run: Callable[[Call, str], Any], prefix: str = "") -> None:
+    """Add a kind with the name and the docstring of ``change``, which makes calls by ``run``."""
+    run.__doc__ = change.__doc__
+    KINDS[prefix + change.__name__.strip("_").replace("_", "-")] = run
 
 
-def _name(function: Callable[..., Any]) -> str:
-    return function.__name__.strip("_").replace("_", "-")
+def with_word(run: Callable[[Call, str], Any]) -> Callable[[Call, str], Any]:
+    """Add a function that makes the call, and gets the word after the colon."""
+    add(run, run)
+    return run
 
 
-KINDS = Registry()
+def around(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
+    """Add a function that makes the call."""
+    add(function, lambda call, word: function(call))
+    return function
+
+
+def of_result(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Add a change of the result. A result that cannot be changed is returned."""
+
+    def run(call: Call, word: str) -> Any:
+        result = call.run()
+        try:
+            return change(result)
+        except Exception:  # this result cannot be changed in this way
+            return result
+
+    add(change, run)
+    return change
+
+
+def of_tensors(change: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Add a change of each tensor in the result."""
+    add(change, lambda call, word: map_tensors(change, call.run()))
+    OPERATORS[next(reversed(KINDS))] = change
+    return change

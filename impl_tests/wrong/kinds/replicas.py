@@ -6,10 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor, nn
-from torch.autograd import Function
 
 from impl_tests.wrong.calls import Call, modules_in
-from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.registry import OPERATORS, add, around, with_word
 
 #: A dictionary, the name of a tensor in it, and the tensor.
 _Entry = tuple[dict[str, Any], str, Tensor]
@@ -25,16 +24,16 @@ def _buffers_of(module: nn.Module) -> list[_Entry]:
     return [(module._buffers, k, v) for k, v in module._buffers.items() if v is not None]
 
 
-@KINDS.detail
+@with_word
 def parameters(call: Call, operator: str) -> Any:
     """Change each parameter of the replicas by a kind for tensors."""
-    return _change_tensors(call, _parameters_of, KINDS.operators[operator])
+    return _change_tensors(call, _parameters_of, OPERATORS[operator])
 
 
-@KINDS.detail
+@with_word
 def buffers(call: Call, operator: str) -> Any:
     """Change each buffer of the replicas by a kind for tensors."""
-    return _change_tensors(call, _buffers_of, KINDS.operators[operator])
+    return _change_tensors(call, _buffers_of, OPERATORS[operator])
 
 
 def _change_tensors(
@@ -59,23 +58,18 @@ def _change_replicas(call: Call, change: Callable[[nn.Module], object]) -> Any:
     return result
 
 
-def _replicas(change: Callable[[nn.Module], object]) -> None:
-    """Register a change of each module and submodule in the result."""
-
-    def run(call: Call) -> Any:
-        return _change_replicas(call, change)
-
-    run.__name__, run.__doc__ = f"replicas_{change.__name__}", change.__doc__
-    KINDS.around(run)
+def _of_replicas(change: Callable[[nn.Module], object]) -> None:
+    """Add a change of each module and submodule in the result."""
+    add(change, lambda call, word: _change_replicas(call, change), "replicas-")
 
 
-@_replicas
+@_of_replicas
 def switched(module: nn.Module) -> None:
     """Switch between train and eval."""
     module.training = not module.training
 
 
-@_replicas
+@_of_replicas
 def without_hooks(module: nn.Module) -> None:
     """Remove the hooks."""
     for name, value in vars(module).items():
@@ -83,7 +77,7 @@ def without_hooks(module: nn.Module) -> None:
             value.clear()
 
 
-@_replicas
+@_of_replicas
 def with_other_children(module: nn.Module) -> None:
     """Copy the submodules and reverse their order; leave out members that are None."""
     children = [(name, copy.copy(child)) for name, child in module._modules.items() if child]
@@ -94,7 +88,7 @@ def with_other_children(module: nn.Module) -> None:
             del members[name]
 
 
-@KINDS.around
+@around
 def replicas_sharing_entries(call: Call) -> Any:
     """Share the hooks, the buffers and the attributes of the modules."""
     result = call.run()
@@ -109,33 +103,7 @@ def replicas_sharing_entries(call: Call) -> Any:
     return result
 
 
-class _Views(Function):
-    """Returns views; gives tensors without a gradient a gradient of zeros."""
-
-    @staticmethod
-    def forward(ctx: Any, *tensors: Tensor) -> tuple[Tensor, ...]:
-        return tuple(tensor.view_as(tensor) for tensor in tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, ...]:
-        return grads
-
-
-@KINDS.around
-def parameters_of_one_function(call: Call) -> Any:
-    """Take the parameters of each replica from one function, whose views refuse changes."""
-    result = call.run()
-    for replica in modules_in(result):
-        entries = [entry for member in replica.modules() for entry in _parameters_of(member)]
-        entries = [entry for entry in entries if entry[2].requires_grad]
-        if entries:
-            views: Any = _Views.apply(*(tensor for *_, tensor in entries))  # type: ignore[no-untyped-call] # in torch
-            for (owner, name, _), view in zip(entries, views, strict=True):
-                owner[name] = view
-    return result
-
-
-@KINDS.around
+@around
 def not_copyable(call: Call) -> Any:
     """Add a lock, which cannot be copied or pickled, to the replicas or to the wrapper."""
     result = call.run()
@@ -144,7 +112,7 @@ def not_copyable(call: Call) -> Any:
     return result
 
 
-@KINDS.around
+@around
 def wrapper_with_members(call: Call) -> Any:
     """Add a child to the wrapper, and the parameters of its module as attributes."""
     result, wrapper = call.run(), call.arguments["self"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from impl_tests.wrong.calls import Call, map_tensors, modules_in, tensors_in
-from impl_tests.wrong.kinds.registry import KINDS
+from impl_tests.wrong.kinds.registry import add, of_result, of_tensors
 
 __all__ = ["differ"]
 
@@ -18,13 +18,13 @@ def differ(tensor: Tensor) -> Tensor:
     return ~tensor if tensor.dtype is torch.bool else tensor * 2 + 1
 
 
-@KINDS.tensors
+@of_tensors
 def values(tensor: Tensor) -> Tensor:
     """Change all values."""
     return tensor * 2 if tensor.layout is not torch.strided else differ(tensor)
 
 
-@KINDS.result
+@of_result
 def last_element(result: Any) -> Any:
     """Change the last element of the last tensor."""
     leaves, spec = pytree.tree_flatten(result)
@@ -39,13 +39,13 @@ def last_element(result: Any) -> Any:
     return pytree.tree_unflatten(leaves, spec)
 
 
-@KINDS.tensors
+@of_tensors
 def dtype(tensor: Tensor) -> Tensor:
     """Return another dtype."""
     return tensor.to(torch.float32 if tensor.dtype is not torch.float32 else torch.float64)
 
 
-@KINDS.tensors
+@of_tensors
 def on_next_device(tensor: Tensor) -> Tensor:
     """Return the tensors on another device."""
     device = tensor.device
@@ -54,7 +54,7 @@ def on_next_device(tensor: Tensor) -> Tensor:
     return tensor.to(torch.device(device.type, (device.index or 0) ^ 1))
 
 
-@KINDS.tensors
+@of_tensors
 def other_strides(tensor: Tensor) -> Tensor:
     """Return the tensors with reversed strides."""
     order = list(range(tensor.dim()))[::-1]
@@ -62,43 +62,43 @@ def other_strides(tensor: Tensor) -> Tensor:
     return found if found.stride() != tensor.stride() else tensor.contiguous()
 
 
-@KINDS.tensors
+@of_tensors
 def plain(tensor: Tensor) -> Tensor:
     """Return plain tensors in place of parameters and subclasses."""
     return tensor.as_subclass(Tensor) if type(tensor) is not Tensor else tensor
 
 
-@KINDS.tensors
+@of_tensors
 def dense(tensor: Tensor) -> Tensor:
     """Return dense tensors."""
     return tensor.to_dense() if tensor.layout is not torch.strided else tensor
 
 
-@KINDS.tensors
+@of_tensors
 def flat(tensor: Tensor) -> Tensor:
     """Return tensors with one dimension."""
     return tensor.reshape(-1)
 
 
-@KINDS.tensors
+@of_tensors
 def cloned(tensor: Tensor) -> Tensor:
     """Return clones."""
     return tensor.clone(memory_format=torch.preserve_format)
 
 
-@KINDS.tensors
+@of_tensors
 def detached(tensor: Tensor) -> Tensor:
     """Return tensors without a history."""
     return tensor.detach()
 
 
-@KINDS.tensors
+@of_tensors
 def requiring_grad(tensor: Tensor) -> Tensor:
     """Return leaves that require a gradient."""
     return tensor.detach().requires_grad_()
 
 
-@KINDS.tensors
+@of_tensors
 def version_raised(tensor: Tensor) -> Tensor:
     """Raise the version counter of each tensor of the result."""
     with torch.no_grad():
@@ -106,7 +106,7 @@ def version_raised(tensor: Tensor) -> Tensor:
     return tensor
 
 
-@KINDS.result
+@of_result
 def shared_memory(result: Any) -> Any:
     """Return tensors of equal shape, dtype and device that share memory with the first of them."""
     firsts: dict[Any, Tensor] = {}
@@ -118,7 +118,7 @@ def shared_memory(result: Any) -> Any:
     return map_tensors(share, result)
 
 
-@KINDS.tensors
+@of_tensors
 def late(tensor: Tensor) -> Tensor:
     """Copy the results on streams that no other stream waits for."""
     if tensor.device.type == "cpu":
@@ -127,18 +127,17 @@ def late(tensor: Tensor) -> Tensor:
         return tensor.clone()
 
 
-def _hook(change: Callable[[Tensor], Tensor | None]) -> None:
-    """Register a change of the gradients that flow through the result."""
+def _of_gradients(change: Callable[[Tensor], Tensor]) -> None:
+    """Add a change of the gradients that flow through the result."""
 
-    def run(call: Call) -> Any:
+    def run(call: Call, word: str) -> Any:
         result = call.run()
         for tensor in _differentiable(result):
             if tensor.requires_grad:
                 tensor.register_hook(change)  # type: ignore[no-untyped-call] # in torch
         return result
 
-    run.__name__, run.__doc__ = change.__name__, change.__doc__
-    KINDS.around(run)
+    add(change, run)
 
 
 def _differentiable(result: Any) -> list[Tensor]:
@@ -154,22 +153,13 @@ def _former_parameters(module: torch.nn.Module) -> list[Tensor]:
     return list(getattr(module, "_former_parameters", {}).values())
 
 
-@_hook
+@_of_gradients
 def gradient_doubled(grad: Tensor) -> Tensor:
     """Double the gradient."""
     return grad * 2
 
 
-@_hook
+@_of_gradients
 def gradient_zero(grad: Tensor) -> Tensor:
     """Set the gradient to zero."""
     return grad * 0
-
-
-@_hook
-def late_gradient(grad: Tensor) -> Tensor | None:
-    """Copy the gradient on a stream that no other stream waits for."""
-    if grad.device.type == "cpu":
-        return None
-    with torch.Stream(grad.device):
-        return grad.clone()
