@@ -48,7 +48,8 @@ class CollectedTests:
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._items = {item.nodeid: item for item in session.items}
-        self._ends = session.items[-1], session.items[0]
+        by_folder = {item.path.parent: item for item in session.items}
+        self._elsewhere = [*by_folder.items()][:2]
         self.clauses = {name: clauses.clauses_of_test(i) for name, i in self._items.items()}
 
     def find_capabilities(self) -> None:
@@ -97,8 +98,8 @@ class CollectedTests:
             self.tests_of_file(_file_of(name))
         item = self._items[name]
         item._initrequest()  # type: ignore[attr-defined] # of Function; the test can run again
-        # The next item is in another file, so that only fixtures of the session are kept.
-        following = next((end for end in self._ends if end.path != item.path), None)
+        # The next item is in another folder, so that only fixtures of the session are kept.
+        following = next((i for folder, i in self._elsewhere if folder != item.path.parent), None)
         reports = runtestprotocol(item, log=False, nextitem=following)
         for report in reports:
             if report.failed:
