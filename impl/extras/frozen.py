@@ -43,8 +43,8 @@ class FrozenCopies(StepWatcher):
     def __init__(self) -> None:
         super().__init__()
         self._rows: dict[int, _Row] = {}
-        #: The parameters that have copies, and their samples. A parameter is sampled when it is
-        #: copied, and each sample refers to the memory, so its address does not come back.
+        #: The parameters that have copies, and their samples. Each sample refers to the memory of
+        #: its parameter, so no other tensor gets this address.
         self._sampled: list[Tensor] = []
         self._samples = Samples([])
         #: The stream of the first device on which the samples are ready.
