@@ -15,8 +15,7 @@ from pathlib import Path
 
 RELEASES = json.loads(Path(__file__).with_name("releases.json").read_text(encoding="utf-8"))
 TORCH = os.environ.get("TORCH_VERSION", RELEASES["torch"]["gate"][0])
-#: Clauses to check; a few are enough to test the installation. FN-6 is one of them because it
-#: compares an error text, which pytest's assertion rewriting once changed in an installed suite.
+#: Clauses to check; a few are enough to test the installation.
 CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")
 OPTIONS = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 

@@ -31,7 +31,7 @@ _Result = TypeVar("_Result")
 BatchNorm = _BatchNorm
 
 #: The class of hooks of ``load_state_dict``, which refer to their module. No forward calls them.
-#: Without it: replicas on one device, such as ``["cpu", "cpu"]``, cause a warning about such a hook.
+#: Without it: replicas on one device, such as the CPU, cause a warning about such a hook.
 StateDictHook = _WrappedHook
 
 #: The largest sequence number. PyTorch numbers the autograd nodes of each thread from 0, and

@@ -74,9 +74,9 @@ class KeptReplicas(Wrapper[T]):
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
         threads. A forward that detects a change of the module builds new replicas. A change
-        that no forward has detected raises an error at the end of the block. Two kinds of change
-        stay undetected if they increase no version and change none of 16 elements of a tensor:
-        those that are undone in the block, and those before a change that is detected.
+        that no forward has detected raises an error at the end of the block. A change stays
+        undetected only if it increases no version, changes none of 16 elements of a tensor, and
+        is undone in the block or followed by a detected change.
 
         A forward detects changes of modules, their classes, attributes, hooks, parameters and
         training modes, and steps of optimizers. Attributes that the replicas share with the

@@ -1,6 +1,6 @@
 """The options that ``parallel-conformance run`` and pytest have in common.
 
-This module imports nothing, because the command also runs where pytest is not installed.
+This module imports only the standard library: the command also runs without pytest.
 """
 
 from typing import Any

@@ -1,1 +1,1 @@
-"""Rules for all files of the repository."""
+"""Rules for all files of the suite."""

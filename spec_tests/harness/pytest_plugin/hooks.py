@@ -54,7 +54,7 @@ settings.register_profile("quick", _COMMON, max_examples=25, derandomize=True)
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
 # The examples of the gate. `tox -e weekly -- profiles` runs those of "quick".
 settings.register_profile("gate", _COMMON, max_examples=10, derandomize=True)
-# Few examples for runs under a sanitizer, which makes tests slow.
+# Few examples for a first overview, and for devices on which tests are slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
 # A run on a target with a deliberate bug only has to fail: it needs no smallest failing call.
