@@ -67,9 +67,11 @@ def _call(hook: Hook, *arguments: Any) -> Any:
     module, *seen = arguments if isinstance(arguments[0], nn.Module) else (None, *arguments)
     facts = pytree.tree_map_only(Tensor, _facts, seen)
     training = getattr(module, "training", None)
+    # The class of a wrapper may have any name.
+    name = "wrapper" if hasattr(module, "module") else type(module).__name__
     modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
     device = torch.accelerator.current_device_index()
-    _add((hook.kind, hook.name, type(module).__name__, training, *modes, device, facts))
+    _add((hook.kind, hook.name, name, training, *modes, device, facts))
     if not hook.changes or hook.kind == "accumulated":
         return None
     place = -1 if hook.kind == "forward" else 0

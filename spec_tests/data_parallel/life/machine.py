@@ -215,7 +215,8 @@ class Life(RuleBasedStateMachine):
         on_cpu: bool,
         requires_grad: bool,
     ) -> None:
-        """Call the wrapper, or the function, with a new batch."""
+        """Call the wrapper, or the function if the target has it, with a new batch."""
+        functional = functional and self.target.data_parallel.offers("data_parallel")
         offset = {"offset": 0.5}
         if "offset" not in keywords or violations.CONSTANTS in self.known:
             offset = {}

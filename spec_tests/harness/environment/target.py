@@ -73,6 +73,14 @@ class Part:
             raise AttributeError(name)
         return self.private(name)
 
+    def offers(self, name: str) -> bool:
+        """Return whether the target has an object with this name."""
+        try:
+            self.private(name)
+        except NotOffered:
+            return False
+        return True
+
     def private(self, name: str) -> Any:
         """Return the object with this name, which may begin with an underscore.
 
