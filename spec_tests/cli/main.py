@@ -116,7 +116,10 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     draft = commands.add_parser("draft", help="print a register with the failures of runs")
     draft.add_argument(
-        "file", type=Path, nargs="+", help="files of `run --verdicts FILE`; the last one counts"
+        "file",
+        type=Path,
+        nargs="+",
+        help="files of `run --verdicts FILE`; of a test in several files, the last verdict counts",
     )
     draft.add_argument(
         "--kind",

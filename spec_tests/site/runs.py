@@ -56,6 +56,12 @@ class Run:
         version = str(self.about.get("version", "")).partition("+")[0]
         return "" if version == self.release else version
 
+    def repeat(self, clause: str) -> str:
+        """Return the command that runs the tests of one clause as this run did."""
+        command, separator, rest = str(self.about["command"]).partition(" -- ")
+        kept = re.sub(r" --(clause|profile)=\S+", "", command)
+        return f"{kept} --clause={clause}{separator}{rest}"
+
     @property
     def release(self) -> str:
         """The version of PyTorch without the name of the build."""

@@ -261,6 +261,24 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     assert badge["message"].endswith("is not decided")
 
 
+def test_a_draft_leaves_out_lives_that_leave_out_recorded_violations():
+    known, life = "divergences.DP-1.cpu-devices", "data_parallel.life.backward"
+    tests = [
+        {"clause": name, "test": f"spec_tests/a.py::{name}", "verdict": "fail", "differs": "E: x"}
+        for name in (known, life)
+    ]
+    (record,) = tomllib.loads(draft(tests))["divergence"]
+    assert record["clause"] == known
+    assert "--clause data_parallel.life --divergences FILE" in draft(tests)
+    (record,) = tomllib.loads(draft(tests[1:]))["divergence"]
+    assert record["clause"] == life
+
+
+def test_a_draft_has_no_record_for_a_stale_entry_of_a_register():
+    stale = {"clause": "comm.scatter.slices", "test": "register", "verdict": "fail"}
+    assert not draft([stale])
+
+
 def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
     known = clauses.load()
     missing = [name for name in known if name.startswith(("replicate.", "comm.gather."))]

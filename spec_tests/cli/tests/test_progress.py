@@ -139,6 +139,17 @@ def test_the_description_of_a_failure_does_not_depend_on_paths():
     assert found == {"AssertionError: assert 'in replica …' in …"}
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("assert [1, 2] == [None, None, None]", "assert … == [None]"),
+        ("maximum recursion depth exceeded while calling", "maximum recursion depth exceeded"),
+    ],
+)
+def test_the_description_of_a_failure_has_no_drawn_count_and_no_depth(text, expected):
+    assert causes.describe_difference("E", text) == f"E: {expected}"
+
+
 def test_a_fact_that_differs_at_several_indices_is_described_once():
     line = "result[0]['a'] has members [], expected ['b']"
     others = "  and 2 more differences: result[1]['a'] members, {}"

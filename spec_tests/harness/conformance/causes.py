@@ -40,6 +40,10 @@ _INDICES = re.compile(r"(?:\[[\w'\"-]+\])+(?= |$)")
 _DRAWN = re.compile(
     r"[\[{(][^\[\]{}()]*[\d…][^\[\]{}()]*[\]})]|(?<!\w)/[^\s']+|torch\.bool|[\w.:-]*\d[\w.:-]*"
 )
+#: Matches an item of a list and equal ones after it: their number may be drawn.
+_REPEATED = re.compile(r"(?<![\w.])(\w+)(?:, \1)+(?![\w.])")
+#: Matches the end of the text of a RecursionError, which depends on the depth of the stack.
+_RECURSION = re.compile(r"(?<=maximum recursion depth exceeded) .*")
 #: Matches a text in quotes. pytest shortens a long one in the middle, at a place that depends on
 #: the whole text, such as the paths in it.
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
@@ -127,6 +131,7 @@ def _names_fact_of(name: str, described: str) -> bool:
 
 
 def _without_drawn(text: str) -> str:
+    text = _REPEATED.sub(r"\1", _RECURSION.sub("", text))
     text = _QUOTED.sub(lambda quoted: "…" if "..." in quoted[0] else quoted[0], text)
     changed = _DRAWN.sub("…", _INDICES.sub("", text))
     return text if changed == text else _without_drawn(changed)  # Containers are nested.
