@@ -62,7 +62,8 @@ def expand(page: Path) -> str:
         if found[2] == "clauses":
             parts.append("\n".join(_list_clauses(found[3])))
         else:
-            parts.append(_include((page.parent / found[1]).resolve(), found[3], page))
+            source = (page.parent / found[1].partition("#")[0]).resolve()
+            parts.append(_include(source, found[3], page))
         end = found.end()
     return "".join([*parts, _rewrite_links(text[end:], page, page)])
 
