@@ -24,7 +24,10 @@ def test_a_register_claims_the_profile_forward_whose_tests_run_in_no_grad_mode(
     ("options", "claim"),
     [
         ([], "does not conform to full of suite *: 1 fail, 1 pass"),
-        (["--profile=full", "--clause=a.two"], "full of suite * is not decided: 1 of its 2 clauses *"),
+        (
+            ["--profile=full", "--clause=a.two"],
+            "full of suite * is not decided: 1 of its 2 clauses *",
+        ),
     ],
     ids=["whole", "part"],
 )
