@@ -54,9 +54,8 @@ class CollectedTests:
 
     def find_capabilities(self) -> None:
         """Find the features that the devices lack. A run looks for them once, in this process."""
-        from spec_tests.harness.pytest_plugin.hooks import (
-            capabilities_of,  # pytest imports it first
-        )
+        # pytest imports the hooks first, so that it rewrites their assertions.
+        from spec_tests.harness.pytest_plugin.hooks import capabilities_of
 
         capabilities_of(self._session.config)
 

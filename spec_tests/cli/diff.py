@@ -25,11 +25,11 @@ def diff(options: argparse.Namespace) -> int:
     new = runs.load_file(options.new, [old.name])
     rows = changes(old.verdicts, new.verdicts)
     print(f"old: {old.label}\nnew: {new.label}")
-    gone = [row for row in rows if row[0] == GONE]
-    for kind, name, before, after in [row for row in rows if row not in gone]:
-        print(f"{kind:<12} {before:>11} -> {after:<11} {name}")
-    if gone:
-        print(f"{GONE:<12} {len(gone)} clauses that the new run does not decide (--to lists them)")
+    for kind, name, before, after in rows:
+        if kind != GONE:
+            print(f"{kind:<12} {before:>11} -> {after:<11} {name}")
+    if gone := sum(kind == GONE for kind, *_ in rows):
+        print(f"{GONE:<12} {gone} clauses that the new run does not decide (--to lists them)")
     count = sum(kind == REGRESSION for kind, *_ in rows)
     total = f"{count} regressions, {len(rows) - count} other changes, {len(new.verdicts)} clauses"
     print(total)

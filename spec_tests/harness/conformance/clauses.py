@@ -80,7 +80,7 @@ public thread, if there is one.
   the text of an error are those of torch.nn.parallel, because programs match them. This holds
   also if the clause names only the class or a part of the text. There are two exceptions. If the
   clause says that the text *contains* something, every text with this part is accepted. If the
-  reference violates the clause, every text with the words of the clause is accepted.
+  reference violates the clause, every text with the part that the clause names is accepted.
 
 ## How to read a clause
 
