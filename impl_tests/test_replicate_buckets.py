@@ -1,4 +1,4 @@
-"""The argument ``buffer_size`` of `impl.replicate`: one bucket of gradients for each parameter."""
+"""The argument ``buffer_size`` of `impl.replicate`, with one bucket for each parameter."""
 
 import threading
 

@@ -21,8 +21,8 @@ __all__ = ["draft"]
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."
 _WITHOUT_LIVES = f"""\
-# Tests of {_LIVES} have no record, because they leave out what this register records.
-# Run them with it: --clause {_LIVES[:-1]} --divergences FILE. Draft those that still fail.
+# The tests of {_LIVES[:-1]} have no record: they leave out violations that a register records.
+# Run them with this register, --clause {_LIVES[:-1]} --divergences FILE, and draft what fails.
 """
 #: A part of the text of a failure that a register does not expect.
 _OTHERWISE = ", but the failure is "
