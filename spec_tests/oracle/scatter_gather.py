@@ -77,7 +77,9 @@ def gather(outputs: Sequence[Any], target_device: comm.DeviceLike, dim: int = 0)
     if isinstance(first, dict):
         return _gather_dicts(outputs, target_device, dim)
     members = [gather(each, target_device, dim) for each in zip(*outputs, strict=True)]
-    return type(first)(*members) if hasattr(first, "_fields") else type(first)(members)
+    # The constructor of a named tuple may have other parameters than its fields.
+    make = type(first)._make if hasattr(first, "_make") else type(first)
+    return make(members)
 
 
 def _gather_dicts(outputs: Sequence[Any], target: comm.DeviceLike, dim: int) -> Any:

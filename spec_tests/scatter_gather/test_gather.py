@@ -60,7 +60,7 @@ def test_other_iterables_are_rebuilt_by_calling_their_class(target, baselines, t
 
 
 @clause("scatter_gather.gather.named-tuples")
-@given(call=gather_calls(kinds=("Pair", "Typed", "max")))
+@given(call=gather_calls(kinds=("Pair", "Typed", "OneArgument", "max")))
 def test_gathered_named_tuples_keep_their_class(target, baselines, topology, call):
     # PyTorch 1.7: gather called the class with one iterable, not with its fields (#50510).
     checks.agree(call, target, baselines, topology)

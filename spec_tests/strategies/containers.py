@@ -29,6 +29,16 @@ class Typed(NamedTuple):
         return Typed(self.right, self.left)
 
 
+class OneArgument(Pair):
+    """A named tuple whose constructor has one parameter."""
+
+    __slots__ = ()
+
+    def __new__(cls, members: Iterable[Any]) -> "OneArgument":
+        """Return a tuple of two members."""
+        return super().__new__(cls, *members)
+
+
 class NoFields(NamedTuple):
     """A named tuple without fields."""
 
@@ -97,6 +107,7 @@ MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "OrderedDict": lambda members: OrderedDict(_to_dict(members)),
     "Pair": lambda members: Pair(*members),
     "Typed": lambda members: Typed(*members),
+    "OneArgument": OneArgument,
     "ListSubclass": ListSubclass,
     "TupleSubclass": TupleSubclass,
     "DictSubclass": lambda members: DictSubclass(_to_dict(members)),
@@ -105,7 +116,7 @@ MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "UserDict": lambda members: UserDict(_to_dict(members)),
 }
 #: Kind -> the number of members, for kinds of containers with a fixed number.
-ARITY = {"Pair": 2, "Typed": 2, "max": 2}
+ARITY = {"Pair": 2, "Typed": 2, "OneArgument": 2, "max": 2}
 #: The kinds that are mappings.
 MAPPINGS = ("dict", "OrderedDict", "DictSubclass", "UserDict")
 
