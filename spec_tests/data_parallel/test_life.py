@@ -347,6 +347,8 @@ class Random(Modes):
 
 @clause("data_parallel.life.random")
 def test_random_numbers_are_those_of_a_naive_wrapper(target, topology, known_clauses):
+    capabilities.require("seeds")
+    capabilities.require("generators")
     live(Random, target, topology, known_clauses)
 
 

@@ -7,7 +7,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.environment.capabilities import dtype_name, offered, require
+from spec_tests.harness.environment.capabilities import dtype_name, offered, offers, require
 from spec_tests.harness.environment.topology import Topology
 
 CPU = torch.device("cpu")
@@ -126,6 +126,8 @@ def _source_and_view(
 ) -> tuple[Sequence[int], str]:
     """Return the shape of a row-major tensor, and the code after it that makes the layout."""
     formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    if layout in ("negated", "conjugated") and not offers("conjugate-views"):
+        return shape, ""
     if layout == "channels_last" and len(shape) in formats:
         return shape, f".contiguous(memory_format={formats[len(shape)]})"
     if layout == "transposed":
