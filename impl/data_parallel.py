@@ -25,10 +25,10 @@ from ._devices import (
 # and tests replace both. `DataParallel` calls `_check_balance`.
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
 from ._devices import check_balance as _check_balance
+from ._kept.wrapper import KeptReplicas
 from ._module_tree import check_source
 from ._torch_private import exclude_from_compilation
 from ._wrapper import Wrapper, move_output, scatter_to_one
-from .extras.kept import KeptReplicas
 from .replicate import replicate
 
 __all__ = ["DataParallel", "data_parallel"]

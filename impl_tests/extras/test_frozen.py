@@ -1,4 +1,4 @@
-"""impl.extras.frozen: copies of frozen parameters that are kept between forwards."""
+"""impl._kept.frozen: copies of frozen parameters that are kept between forwards."""
 
 import copy
 import itertools
@@ -15,7 +15,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
-from impl.extras import frozen
+from impl._kept import frozen
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment import capabilities

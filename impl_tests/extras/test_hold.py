@@ -1,4 +1,4 @@
-"""impl.extras.hold: replicas that are kept for several forwards."""
+"""impl._kept.hold: replicas that are kept for several forwards."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""impl.extras.hold: steps of optimizers, interrupts, signals and forks in a block."""
+"""impl._kept.hold: steps of optimizers, interrupts, signals and forks in a block."""
 
 import copy
 import os
@@ -11,7 +11,7 @@ from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW
 
 import impl
-from impl.extras import hold
+from impl._kept import hold
 from impl_tests.extras.test_frozen import UnversionedSGD
 from impl_tests.extras.test_hold import wrapped
 from spec_tests.harness.compare import checks
@@ -171,7 +171,7 @@ def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(
 FORK = """
 import os, signal, threading
 from torch import nn
-from impl.extras import hold
+from impl._kept import hold
 
 def hold_the_lock():
     with hold._lock:

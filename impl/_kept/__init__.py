@@ -1,0 +1,1 @@
+"""Replicas, and copies of frozen parameters, that a ``DataParallel`` keeps for later forwards."""
