@@ -33,7 +33,8 @@ from ._copies import (
     without_grad,
     wrapper_to_device,
 )
-from ._devices import alignment_on, is_on_cpu, save_streams, with_saved_streams
+from ._devices import alignment_on, is_on_cpu
+from ._streams import save_streams, with_saved_streams
 from ._torch_private import (
     add_lists,
     allow_inplace_changes,

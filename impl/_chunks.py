@@ -13,7 +13,8 @@ from torch import Tensor
 
 from ._arguments import argument
 from ._copies import PLAIN_CLASSES, split_into_views, to_device, without_grad
-from ._devices import call_on_streams, is_on_cpu, side_stream
+from ._devices import is_on_cpu
+from ._streams import call_on_streams, side_stream
 from ._torch_private import use_plain_operators
 
 #: A computed chunk length that exceeds an integer by at most this rounding error is rounded down.

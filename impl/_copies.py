@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from ._arguments import as_int
-from ._devices import accelerator_type, call_on_stream, device_at, is_cpu, is_of_type, is_stream
+from ._devices import accelerator_type, device_at, is_cpu, is_of_type
 from ._settings import call_with_setting
+from ._streams import call_on_stream, is_stream
 from ._torch_private import use_plain_operators
 
 # Whether gradients are needed, and a decorator for functions that run while grad mode is off.

@@ -1,4 +1,4 @@
-"""Device arguments, current devices and streams, and the devices of a wrapper.
+"""Device arguments, types of devices, and the current device.
 
 No other module compares device types, or converts -1, a deprecated name of the CPU. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
@@ -15,22 +15,17 @@ A ``DeviceLike`` is an ordinal, a string or a ``torch.device``. Five functions c
 - :func:`type_to_use`: a DeviceLike or None -> the type of an accelerator
 """
 
-import functools
-import inspect
-import reprlib
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache
 from numbers import Integral
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeGuard, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ._arguments import argument, as_list
 from ._settings import call_with_setting
-from ._torch_private import exclude_from_compilation
 
 DeviceLike = int | str | torch.device
 _R = TypeVar("_R")
@@ -112,19 +107,6 @@ def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device,
     return found
 
 
-@cache
-def _second_runtime(kind: str) -> SimpleNamespace:
-    """Return the functions of ``torch.accelerator`` for a type that is not the accelerator's."""
-    module = torch.get_device_module(kind)
-    return SimpleNamespace(
-        current_device_index=module.current_device,
-        current_stream=module.current_stream,
-        device_count=module.device_count,
-        set_device_index=module.set_device,
-        set_stream=module.set_stream,
-    )
-
-
 def check_exists(device: torch.device, count: int | None = None) -> None:
     """Raise RuntimeError if ``device`` is not one of the ``count`` devices of its type.
 
@@ -136,6 +118,19 @@ def check_exists(device: torch.device, count: int | None = None) -> None:
         raise RuntimeError(
             f"There is no device {device}: the number of {device.type} devices is {count}"
         )
+
+
+@cache
+def _second_runtime(kind: str) -> SimpleNamespace:
+    """Return the functions of ``torch.accelerator`` for a type that is not the accelerator's."""
+    module = torch.get_device_module(kind)
+    return SimpleNamespace(
+        current_device_index=module.current_device,
+        current_stream=module.current_stream,
+        device_count=module.device_count,
+        set_device_index=module.set_device,
+        set_stream=module.set_stream,
+    )
 
 
 def type_to_use(device: DeviceLike | None) -> str | None:
@@ -330,293 +325,13 @@ def has_streams(device: torch.device) -> bool:
     return device.type != "mps" and _is_usable(device.type)
 
 
+def has_indices(kind: str) -> bool:
+    """Return whether devices of the type ``kind`` have indices: all but Apple's do."""
+    return kind != "mps"
+
+
 def _require_accelerator() -> str:
     kind = accelerator_type()
     if kind is None:
         raise RuntimeError("Cannot access accelerator device when none is available.")
     return kind
-
-
-# Current streams, and side streams for copies from the CPU.
-
-
-def call_on_stream(stream: torch.Stream, function: Callable[..., _R], *args: Any) -> _R:
-    """Call ``function(*args)`` while ``stream`` and its device are current.
-
-    The earlier stream and device are restored, even after an interrupt. ``with stream`` is not
-    safe here: it stores the state to restore in the stream object, so two threads with the same
-    current stream would restore each other's device and stream.
-    """
-    streams = {stream: current_stream(stream.device)}
-    result: _R = call_on_device(stream.device, call_on_streams, streams, function, *args)
-    return result
-
-
-def call_on_streams(
-    streams: Mapping[torch.Stream, torch.Stream], function: Callable[..., _R], *args: Any
-) -> _R:
-    """Call ``function(*args)`` while the keys of ``streams`` are current, each on its device.
-
-    Each value is the current stream of the same device. It is restored, even after an interrupt.
-    The current device does not change. There is at most one stream for each device.
-    """
-    runtimes = [*runtimes_with_streams(stream.device for stream in streams).values()]
-    setters = [each.set_stream for each in runtimes]
-    distinct = {id(each): each for each in runtimes}.values()
-    devices = [(each.set_device_index, each.current_device_index()) for each in distinct]
-
-    def set_streams(streams: Iterable[torch.Stream]) -> None:
-        for set_stream, stream in zip(setters, streams, strict=True):
-            set_stream(stream)
-        for set_device_index, index in devices:  # `set_stream` has changed the current devices.
-            set_device_index(index)
-
-    return call_with_setting(set_streams, [*streams], [*streams.values()], function, *args)
-
-
-def is_stream(value: object) -> bool:
-    """Return whether ``value`` is a stream.
-
-    Where a back end replaces ``torch.Stream``, PyTorch's own functions still return streams of the
-    replaced class.
-    """
-    return isinstance(value, torch.Stream) or (
-        accelerator_type() is not None
-        and isinstance(value, type(torch.accelerator.current_stream()))
-    )
-
-
-def current_stream(device: torch.device) -> torch.Stream:
-    """Return the current stream of ``device``, a device of an accelerator that exists."""
-    stream: torch.Stream = runtime_of(device).current_stream(device.index)
-    return stream
-
-
-def current_stream_by_device(
-    devices: Iterable[torch.device],
-) -> dict[torch.device, torch.Stream]:
-    """Return the current streams of those of ``devices`` that have streams.
-
-    Raise RuntimeError if one of them does not exist.
-    """
-    runtimes = runtimes_with_streams(devices).items()
-    return {device: each.current_stream(device.index) for device, each in runtimes}
-
-
-def set_current_streams(streams: Sequence[torch.Stream]) -> None:
-    """Make each of ``streams`` current on its device. The current device does not change."""
-    for stream in streams:
-        if stream != current_stream(stream.device):
-            accelerator = runtime_of(stream.device)
-            device = accelerator.current_device_index()
-            accelerator.set_stream(stream)
-            accelerator.set_device_index(device)
-
-
-def side_stream(device: torch.device) -> torch.Stream | None:
-    """Return the stream of ``device`` for copies from the CPU; None if side streams do not work.
-
-    All calls and threads share one stream per device. The allocator reuses memory only on the
-    stream that allocated it, so a new stream for each call would never reuse memory. Raise
-    RuntimeError if there is no such device.
-    """
-    known = _side_streams.get(device)
-    if known is not None:
-        return known
-    if not has_streams(device):
-        return None
-    check_exists(device)
-    if not _has_side_streams(device):
-        return None
-    # If two threads both create a first stream, `setdefault` returns the same one to both.
-    return _side_streams.setdefault(device, torch.Stream(device))
-
-
-@cache
-def _has_side_streams(device: torch.device) -> bool:
-    """Return whether the operations that a copy on a side stream needs work on ``device``."""
-    try:
-        stream = torch.Stream(device)
-        stream.wait_stream(stream)
-        torch.empty(0, device=device).record_stream(stream)
-    except (RuntimeError, AttributeError):  # A NotImplementedError is a RuntimeError.
-        return False
-    return True
-
-
-_side_streams: dict[torch.device, torch.Stream] = {}
-
-
-# Use of the streams of a forward pass in its backward pass.
-#
-# When autograd runs a node, it sets the current stream only on the device of the first output of
-# the node's forward. On all other devices the default stream is current. If backward copies a
-# gradient from another device, the copy would read it on the default stream. But the memory of
-# the gradient belongs to the stream that created it: as soon as the gradient is freed, the
-# allocator may reuse the memory on that stream, before the copy has read it. Nodes that only
-# copy to other devices are not affected: they read on the node's own stream, and autograd
-# records the use of the memory.
-
-
-_Backward = Callable[..., Any]
-
-
-def save_streams(ctx: Any, devices: Iterable[torch.device]) -> None:
-    """Save the current streams of ``devices`` in ``ctx``."""
-    ctx.streams = [*current_stream_by_device(devices).values()]
-
-
-def wait_for_grad(grad: Tensor) -> Tensor:
-    """Make the current stream of the running node wait for ``grad``, and return ``grad``.
-
-    The next node waits only for the stream of this node. This stream may be on another device
-    than ``grad``.
-    """
-    if has_streams(grad.device):
-        here = current_device(type_to_use(grad.device))
-        if grad.device != here:
-            current_stream(here).wait_stream(current_stream(grad.device))
-    return grad
-
-
-def with_saved_streams(backward: _Backward) -> _Backward:
-    """Decorate ``backward`` to run on the streams that :func:`save_streams` saved in ``ctx``."""
-
-    @exclude_from_compilation
-    @functools.wraps(backward)
-    def run(ctx: Any, *grads: Any) -> Any:
-        before = [current_stream(stream.device) for stream in ctx.streams]
-        if before == ctx.streams:
-            return backward(ctx, *grads)
-        # Restore the streams afterwards, because this thread also runs other nodes.
-        set_current_streams(ctx.streams)
-        try:
-            return backward(ctx, *grads)
-        finally:
-            set_current_streams(before)
-
-    return run
-
-
-# Selection of the devices of a data-parallel module, and comparison of their sizes.
-
-
-#: A warning is issued if the ratio of the memory, or of the cores, of two devices is smaller.
-_BALANCED = 0.75
-
-_IMBALANCE = """
-    There is an imbalance between your GPUs. You may want to exclude GPU {} which
-    has less than 75% of the memory or cores of GPU {}. You can do so by setting
-    the device_ids argument to DataParallel, or by setting the CUDA_VISIBLE_DEVICES
-    environment variable."""
-
-#: An ordinal of the accelerator, a device of a second accelerator, or the CPU. The device need not
-#: exist.
-DeviceId = int | torch.device
-
-
-class Placement(NamedTuple):
-    """The devices of one data-parallel module. The devices need not exist."""
-
-    device_ids: list[DeviceId]  # In the order of the chunks.
-    output_device: DeviceId  # -1 is a deprecated name of the CPU.
-    source: torch.device  # The first device. The module must be on it.
-
-
-@exclude_from_compilation
-def choose_devices(
-    device_ids: Sequence[DeviceLike] | None,
-    output_device: DeviceLike | None,
-    module: nn.Module | None = None,
-) -> Placement | None:
-    """Convert the device arguments of ``DataParallel`` or ``data_parallel`` to a placement.
-
-    If ``device_ids`` is None, all devices are used: those of the accelerator that has the first
-    parameter of ``module``, or those of PyTorch's accelerator if the parameter is on the CPU.
-
-    Return None if no accelerator has device indices and ``device_ids`` does not name the CPU.
-
-    Raises:
-        IndexError: ``device_ids`` is empty.
-        ValueError: ``device_ids`` mixes the CPU and other devices.
-        RuntimeError: A device string is invalid, or ``device_ids`` is on the CPU, and
-            ``output_device`` on an accelerator that does not exist.
-        TypeError: ``device_ids`` is not a sequence, or an object names no device.
-    """
-    if device_ids is not None:
-        if isinstance(device_ids, (str, torch.device)) or is_ordinal(device_ids):
-            raise TypeError(
-                "device_ids must be a sequence of devices, such as [0, 1] or ['cpu', 'cpu'], "
-                f"not {device_ids!r}"
-            )
-        device_ids = as_list("device_ids", device_ids)  # It may be an iterator.
-        if device_ids and all(map(is_cpu, device_ids)):
-            with argument(f"output_device={reprlib.repr(output_device)}"):
-                output = _as_device_id(CPU if output_device is None else output_device)
-                as_target(output, warns=False)  # Raises RuntimeError without an accelerator.
-            return Placement([CPU] * len(device_ids), output, CPU)
-    if device_ids is None:
-        parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
-        kind = type_to_use(None if parameter is None else parameter.device)
-    else:
-        kind = type_to_use(device_ids[0] if device_ids else None)
-    if kind is None or kind == "mps":  # Devices of Apple's back end have no indices.
-        for device in filter(is_cpu, device_ids or ()):
-            device_index(device)  # Raises ValueError.
-        return None
-    if device_ids is None:
-        device_ids = [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
-    with argument("device_ids"):
-        ids = [*map(_as_device_id, device_ids)]
-        ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
-        source = device_at(ordinals[0], kind)
-    output = _as_device_id(device_ids[0] if output_device is None else output_device)
-    return Placement(ids, output, source)
-
-
-def check_balance(device_ids: Sequence[DeviceLike]) -> None:
-    """Warn if the devices differ much in memory or cores.
-
-    The warning points to the caller of the calling function. A device without index is the current
-    device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
-    """
-    ordinals = [device_index(device, optional=True) for device in device_ids]
-    kind = type_to_use(next(iter(device_ids), None))
-    get_properties = torch.get_device_module(kind).get_device_properties
-    properties = [*map(get_properties, ordinals)]
-    for sizes in (
-        [device.total_memory for device in properties],
-        [device.multi_processor_count for device in properties],
-    ):
-        if min(sizes) < _BALANCED * max(sizes):
-            small, large = (ordinals[sizes.index(size)] for size in (min(sizes), max(sizes)))
-            warnings.warn(_IMBALANCE.format(small, large), stacklevel=3)
-            return
-
-
-def warn_of_ignored_devices() -> None:
-    """Warn that ``device_ids`` has no effect. The warning points to the first frame outside impl.
-
-    Python shows a warning once a line. In a line of impl it would be shown once a process.
-    """
-    package = __name__.rpartition(".")[0] + "."
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(package):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
-        "device_ids is ignored, because there is no accelerator with device indices: DataParallel "
-        "only calls the module. Name the CPU for replicas on the CPU: device_ids=['cpu', 'cpu']",
-        UserWarning,
-        stacklevel=level,
-    )
-
-
-def _as_device_id(device: DeviceLike | None) -> DeviceId:
-    """Return an ordinal if ``device`` is of PyTorch's accelerator, else a ``torch.device``.
-
-    None, or a device without index, is the current device.
-    """
-    if is_ordinal(device):
-        return int(device)
-    found = as_device_or_current(device)
-    return found.index if is_of_type(found, accelerator_type()) else found

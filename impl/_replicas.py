@@ -19,8 +19,9 @@ import torch
 from torch import Tensor, nn
 
 from ._compiled import attach_compiled_code
+from ._held_modules import warn_of_others
 from ._module_tree import is_script_module
-from ._references import References, warn_of_others
+from ._references import References
 from ._torch_private import (
     compiled_module,
     has_registration_hooks,

@@ -25,9 +25,9 @@ from ._devices import (
     device_count,
     is_cpu,
     runtime,
-    set_current_streams,
     type_to_use,
 )
+from ._streams import set_current_streams
 from ._torch_private import (
     has_changed_operators,
     unnumbered_default_device,

@@ -19,9 +19,10 @@ from torch.autograd.profiler import record_function
 
 from ._containers import Leaf
 from ._copies import to_device
-from ._devices import DeviceId, DeviceLike, as_target
+from ._devices import DeviceLike, as_target
 from ._inputs import InputLeaves, remove_markers
 from ._module_tree import check_source
+from ._placement import DeviceId
 from ._recording import (
     ProfilerSpan,
     break_graph,

@@ -12,21 +12,15 @@ from torch import nn
 
 from ._arguments import argument, as_bool
 from ._chunks import check_weights
-from ._devices import (
-    DeviceId,
-    DeviceLike,
-    Placement,
-    choose_devices,
-    is_cuda,
-    warn_of_ignored_devices,
-)
+from ._devices import DeviceLike, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
 # and tests replace both. `DataParallel` calls `_check_balance`.
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
-from ._devices import check_balance as _check_balance
 from ._kept.wrapper import KeptReplicas
 from ._module_tree import check_source
+from ._placement import DeviceId, Placement, choose_devices, warn_of_ignored_devices
+from ._placement import check_balance as _check_balance
 from ._torch_private import exclude_from_compilation
 from ._wrapper import Wrapper, move_output, scatter_to_one
 from .replicate import replicate

@@ -27,9 +27,11 @@ from ._devices import (
     as_device_or_current,
     as_target,
     check_device_type,
-    current_stream_by_device,
     is_cpu,
     is_on_cpu,
+)
+from ._streams import (
+    current_stream_by_device,
     save_streams,
     side_stream,
     wait_for_grad,

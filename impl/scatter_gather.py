@@ -38,18 +38,11 @@ from ._copies import (
     tensor_dict_to_device,
     wrapper_to_device,
 )
-from ._devices import (
-    CPU,
-    DeviceLike,
-    as_device_or_current,
-    as_target,
-    current_stream_by_device,
-    is_minus_one,
-    is_on_cpu,
-)
+from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._recording import check_not_traced
+from ._streams import current_stream_by_device
 from ._torch_private import exclude_from_compilation
 from .comm import _check_gather_inputs
 from .functions import Gather, ScatteredChunks

@@ -1,0 +1,163 @@
+"""Modules that functions and helper objects hold, as warnings and notes about replicas name them.
+
+A replica that calls such a function runs on the module that it holds, not on the replica of this
+module.
+"""
+
+import gc
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+from weakref import ref
+
+import torch
+from torch import Tensor, nn
+
+#: The remedy that warnings and notes name.
+_REMEDY = (
+    "Replicas rebind methods, partials, lists and dictionaries, not closures and other objects: "
+    "make the function a method of the module, or bind it with types.MethodType(function, module);"
+    " replace the object by a list, a dictionary or an attribute of the module"
+)
+#: The number of steps from an attribute to a held module, at most.
+_DEPTH = 4
+#: The number of objects that are searched for a held module, at most.
+_MOST_OBJECTS = 10_000
+#: The functions and objects that were checked, by `id` and class, so that each is warned of once.
+#: The value is a weak reference, which removes the entry when the object is freed. An object that
+#: cannot have one is noted until the root of its tree is freed.
+_checked: dict[tuple[int, type], Any] = {}
+
+
+def warn_of_others(others: Iterable[Any], modules: Sequence[nn.Module]) -> None:
+    """Warn once of each function or object among ``others`` that refers to one of ``modules``.
+
+    The first of ``modules`` is the root. A function refers to a module by a variable of its
+    closure or a global variable.
+    """
+    unchecked = [each for each in others if not _note_check(each, modules[0])]
+    tree = set(map(id, modules if unchecked else ()))
+    for each in unchecked:
+        held = find_held_module(each, lambda module: id(module) in tree)
+        if held is not None:
+            is_function = isinstance(each, FunctionType)
+            # The code has the function's own name, which a decorator may have replaced.
+            name = each.__code__.co_qualname if is_function else type(each).__qualname__
+            subject = f"The function {name}" if is_function else f"An object of class {name}"
+            warnings.warn(
+                f"{subject} is held by an attribute or a hook of a replicated "
+                f"module and refers to {_describe(held)}. All replicas use the "
+                f"original {_describe(held)} through it, not their copies. {_REMEDY}.",
+                stacklevel=2,
+            )
+
+
+def _note_check(value: Any, root: nn.Module) -> bool:
+    """Note that ``value`` is checked; return whether it was checked before."""
+    key = id(value), type(value)
+    was_checked = key in _checked
+    try:
+        _checked[key] = ref(value, lambda _: _checked.pop(key, None))
+    except TypeError:  # An object with slots, or a named tuple, has no weak references.
+        _checked[key] = ref(root, lambda _: _checked.pop(key, None))
+    return was_checked
+
+
+def device_note(replica: object, device: torch.device, arguments: object) -> str | None:
+    """Return the cause of an error that tensors of ``replica`` are on different devices.
+
+    ``device`` is that of the replica. The result is None if no cause is found.
+    """
+    if not isinstance(replica, nn.Module):
+        return None
+    tree = set(map(id, replica.modules()))
+
+    def is_elsewhere(module: nn.Module) -> bool:
+        tensors = chain(module.parameters(), module.buffers())
+        return id(module) not in tree and any(tensor.device != device for tensor in tensors)
+
+    held = find_held_module(arguments, is_elsewhere)
+    if held is not None:
+        return (
+            f"An argument holds {_describe(held)}, which is not copied to {device}: call it "
+            "outside of the forward, or make it a submodule."
+        )
+    for path, module in replica.named_modules():
+        for name, value in _attributes(module):
+            held = find_held_module(value, is_elsewhere)
+            if held is not None:
+                owner = f"module {path!r}" if path else "the module"
+                return (
+                    f"{name} of {owner} holds {_describe(held)}, which is not the copy on "
+                    f"{device}. {_REMEDY}."
+                )
+    return None
+
+
+def find_held_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
+    """Return the first wanted module that ``value`` holds in a few steps; None if there is none.
+
+    Closures, global variables, default arguments, partials, methods, containers and attributes are
+    searched.
+    """
+    seen: set[int] = set()
+    level = [value]
+    for _ in range(_DEPTH + 1):
+        if len(seen) + len(level) > _MOST_OBJECTS:
+            return None
+        for each in level:
+            if isinstance(each, nn.Module) and is_wanted(each):
+                return each
+        seen.update(map(id, level))
+        level = [part for each in level for part in _parts(each) if id(part) not in seen]
+    return None
+
+
+def _parts(value: Any) -> Iterable[Any]:
+    """Return the objects that ``value`` holds, without those of a module, class or tensor."""
+    if isinstance(value, FunctionType):
+        return (*_variables(value), *(value.__defaults__ or ()), *vars(value).values())
+    if isinstance(value, MethodType):
+        return (value.__self__, value.__func__)
+    if isinstance(value, partial):
+        return (value.func, *value.args, *value.keywords.values())
+    if isinstance(value, (list, tuple, set, frozenset, deque)):
+        return value
+    if isinstance(value, dict):
+        return chain(value, value.values())
+    if isinstance(value, ref):
+        return (value(),)
+    if isinstance(value, (nn.Module, Tensor, type, ModuleType)):
+        return ()
+    # The attributes, slots or members of an object of any class, without calls of its methods.
+    return gc.get_referents(value)
+
+
+def _variables(function: FunctionType) -> Iterator[Any]:
+    """Yield the variables of the closure, and the global variables that may call a module."""
+    for cell in function.__closure__ or ():
+        try:
+            yield cell.cell_contents
+        except ValueError:  # The variable has no value yet.
+            continue
+    for name in function.__code__.co_names:
+        found = function.__globals__.get(name)
+        if isinstance(found, (nn.Module, MethodType, partial)):
+            yield found
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the attributes and the hooks of ``module``, each with its name in an error."""
+    for name, value in vars(module).items():
+        if name in ("_modules", "_parameters", "_buffers", "_former_parameters"):
+            continue
+        kind = "A hook" if name.endswith("hooks") else "Attribute"
+        yield f"{kind} {name!r}", value
+
+
+def _describe(module: nn.Module) -> str:
+    return type(module).__name__

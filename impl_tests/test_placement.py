@@ -1,0 +1,102 @@
+"""impl._placement: the devices of a wrapper, and warnings of unequal GPUs."""
+
+import importlib
+import inspect
+import sys
+import warnings
+from functools import partial
+from types import SimpleNamespace
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from impl import DataParallel, _placement, data_parallel
+from impl._devices import as_device_or_current
+
+CPU = torch.device("cpu")
+LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
+SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
+
+
+@pytest.fixture
+def set_sizes(monkeypatch, topology):
+    """Return a function that sets the properties of all devices and returns their ordinals."""
+
+    def set_properties(*properties):
+        module = torch.get_device_module(topology.accelerator)
+        monkeypatch.setattr(module, "get_device_properties", lambda index: properties[index])
+        return list(range(len(properties)))
+
+    return set_properties
+
+
+def balance_warnings(device_ids):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _placement.check_balance(device_ids)
+    return [str(warning.message) for warning in caught]
+
+
+def test_gpus_without_reported_memory_do_not_warn(set_sizes):
+    # Drivers of virtual GPUs report 0 bytes. torch.nn.parallel divides by this number.
+    without_memory = SimpleNamespace(total_memory=0, multi_processor_count=4)
+    assert balance_warnings(set_sizes(without_memory, without_memory)) == []
+
+
+@pytest.fixture
+def data_parallel_module(set_sizes, monkeypatch):
+    """The module impl.data_parallel, patched to find two GPUs of unequal size."""
+    fake_placement = _placement.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
+    # The attribute ``data_parallel`` of impl is the function, not the module.
+    module = importlib.import_module("impl.data_parallel")
+    monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
+    return module
+
+
+@pytest.mark.usefixtures("data_parallel_module")
+def test_constructor_warns_of_unequal_gpus():
+    with pytest.warns(UserWarning, match="exclude GPU 1") as caught:
+        DataParallel(nn.Tanh())
+    line = inspect.currentframe().f_lineno - 1
+    assert [(warning.filename, warning.lineno) for warning in caught] == [(__file__, line)]
+
+
+def test_constructor_calls_a_patched_check_balance(data_parallel_module, monkeypatch):
+    checked = []
+    monkeypatch.setattr(data_parallel_module, "_check_balance", checked.append)
+    DataParallel(nn.Tanh())
+    assert checked == [[0, 1]]
+
+
+@pytest.fixture
+def no_accelerator(monkeypatch):
+    """A machine without an accelerator."""
+    for module in (_placement, sys.modules[as_device_or_current.__module__]):
+        monkeypatch.setattr(module, "accelerator_type", lambda: None)
+    monkeypatch.setattr(_placement, "type_to_use", lambda _: None)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("call", [DataParallel, partial(data_parallel, inputs=torch.ones(2, 2))])
+@given(
+    devices=st.tuples(
+        st.lists(st.sampled_from(["cpu", CPU]), min_size=1, max_size=3),
+        st.lists(st.sampled_from([0, 3, "cuda:1"]), min_size=1, max_size=3),
+    ).flatmap(lambda both: st.permutations([*both[0], *both[1]]))
+)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_cpu_beside_other_devices_is_refused_without_an_accelerator(call, devices):
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+        call(nn.Linear(2, 1), device_ids=devices)
+
+
+@pytest.mark.usefixtures("no_accelerator")
+@pytest.mark.parametrize("output", [0, 2, "cuda", "cuda:1", "meta"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
+    with pytest.raises(RuntimeError, match="when none is available") as caught:
+        DataParallel(nn.Linear(2, 1), ["cpu"] * count, output_device=output)
+    assert caught.value.__notes__ == [f"Argument: output_device={output!r}"]
