@@ -16,6 +16,7 @@ from ._devices import (
     accelerator_type,
     as_device_or_current,
     as_target,
+    check_exists,
     device_at,
     device_count,
     device_index,
@@ -98,6 +99,14 @@ def choose_devices(
         source = device_at(ordinals[0], kind)
     output = _as_device_id(device_ids[0] if output_device is None else output_device)
     return Placement(ids, output, source)
+
+
+def check_devices_exist(placement: Placement) -> None:
+    """Raise RuntimeError if a device of ``placement`` does not exist."""
+    output = as_target(placement.output_device, warns=False)
+    for device in (*map(as_device_or_current, placement.device_ids), output):
+        if not is_cpu(device):
+            check_exists(device)
 
 
 def check_balance(device_ids: Sequence[DeviceLike]) -> None:

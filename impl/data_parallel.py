@@ -19,7 +19,13 @@ from ._devices import DeviceLike, is_cuda
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
 from ._kept.wrapper import KeptReplicas
 from ._module_tree import check_source
-from ._placement import DeviceId, Placement, choose_devices, warn_of_ignored_devices
+from ._placement import (
+    DeviceId,
+    Placement,
+    check_devices_exist,
+    choose_devices,
+    warn_of_ignored_devices,
+)
 from ._placement import check_balance as _check_balance
 from ._torch_private import exclude_from_compilation
 from ._wrapper import Wrapper, move_output, scatter_to_one
@@ -95,8 +101,8 @@ class DataParallel(KeptReplicas[T]):
         TypeError: ``device_ids`` is not a sequence, an object names no device, or there are
             several devices and ``module`` has no ``parameters``. None is accepted: ``module`` may
             be assigned later.
-        RuntimeError: ``device_ids`` names the CPU, ``output_device`` an accelerator, and there is
-            none.
+        RuntimeError: A device does not exist, or ``output_device`` is on an accelerator, and there
+            is none.
 
     Warns:
         UserWarning: ``device_ids`` is ignored, because there is no accelerator with device
@@ -148,6 +154,7 @@ class DataParallel(KeptReplicas[T]):
             if device_ids is not None:
                 warn_of_ignored_devices()
             return
+        check_devices_exist(placement)
         self.dim = dim
         _, self.output_device, self.src_device_obj = placement
         if is_cuda(self.src_device_obj):

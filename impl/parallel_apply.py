@@ -203,6 +203,11 @@ def _explain(
             )
         elif "requires_grad flags of leaf variables" in text:
             note = f"{_COPIES} Freeze the parameters of the module outside of the forward."
+        elif "devices[0]" in text or "(device_ids[0])" in text:
+            note = (
+                f"Replica {index} and its tensors are on {device}. In its forward, wrappers and "
+                "replicate() must list this device first. Wrap a module only once."
+            )
         elif "same device" in text:
             note = device_note(module, device, arguments)
         if note is not None:

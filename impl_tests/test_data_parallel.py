@@ -223,6 +223,21 @@ def test_error_of_batch_norm_has_a_note_with_the_shape_of_the_chunk(in_turn):
     assert note not in str(caught.value)
 
 
+@pytest.mark.parametrize("call", ["wrapper", "replicate"])
+def test_a_replica_that_is_replicated_from_another_device_is_refused_with_a_note(topology, call):
+    devices = topology.take(2)
+    topology.require(distinct=2)
+
+    class Replicating(nn.Linear):
+        def forward(self, x):
+            return impl.replicate(self, devices)[0].extra_repr()
+
+    module = Replicating(2, 2) if call == "replicate" else DataParallel(nn.Linear(2, 2), devices)
+    with pytest.raises(RuntimeError, match="in replica 1 on device") as caught:
+        DataParallel(module.to(devices[0]), devices)(torch.ones(2, 2))
+    assert caught.value.__notes__[-1].startswith(f"Replica 1 and its tensors are on {devices[1]}.")
+
+
 def test_another_value_error_of_a_replica_has_no_note():
     wrapper = DataParallel(nn.BatchNorm1d(2), ["cpu", "cpu"])
     with pytest.raises(ValueError, match="expected 2D or 3D input") as caught:

@@ -100,3 +100,13 @@ def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
     with pytest.raises(RuntimeError, match="when none is available") as caught:
         DataParallel(nn.Linear(2, 1), ["cpu"] * count, output_device=output)
     assert caught.value.__notes__ == [f"Argument: output_device={output!r}"]
+
+
+@pytest.mark.parametrize("place", ["first", "last", "output"])
+def test_the_constructor_refuses_a_device_that_does_not_exist(topology, place):
+    count = torch.accelerator.device_count()
+    devices = {"first": [count, 0], "last": [0, count], "output": [0, 0]}[place]
+    output = count if place == "output" else None
+    missing = torch.device(topology.accelerator, count)
+    with pytest.raises(RuntimeError, match=f"no device {missing}: .* devices is {count}"):
+        DataParallel(nn.Linear(2, 1), devices, output)

@@ -52,6 +52,7 @@ def test_default_devices_are_of_the_type_of_the_parameters(second):
 
 
 def test_explicit_devices_precede_those_of_the_parameters(second):
+    torch.accelerator.device_count = lambda: 2
     module = nn.Linear(2, 2)
     assert impl.DataParallel(module, device_ids=[1, 0]).src_device_obj == torch.device("xpu", 1)
     device = second.device(0)
