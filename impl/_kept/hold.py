@@ -12,7 +12,7 @@ from threading import RLock
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .._devices import as_device_or_current
 from .._module_tree import Tree, collect_tree, is_script_module
@@ -20,9 +20,8 @@ from .._placement import DeviceId
 from .._settings import register_fork_handler
 from .._streams import current_stream_by_device
 from .._torch_private import call_with_inference_mode, has_modes_or_transforms
-from .buffers import Buffers
 from .changes import StepWatcher, find_comparable
-from .state import Attributes, CopiedTensors, join_names
+from .state import Attributes, CopiedTensors
 
 
 class ReplicaCache(StepWatcher):
@@ -44,7 +43,7 @@ class ReplicaCache(StepWatcher):
     def note_step(self, memory: set[object]) -> None:
         """Note that an optimizer has changed the tensors with this memory."""
         for kept in [*self._kept.values()]:
-            kept.note_step(memory)
+            kept.tensors.note_step(memory)
 
     def replicas(
         self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
@@ -68,7 +67,7 @@ class ReplicaCache(StepWatcher):
             self._forwards += 1
             kept = self._kept.get(key)
             if kept is not None and kept.is_current(module):
-                kept.prepare(self._forwards)
+                kept.tensors.sample()
                 return kept.replicas
             if kept is not None:
                 self._free(key, compares=False)
@@ -77,7 +76,7 @@ class ReplicaCache(StepWatcher):
             # Leave inference mode, because the next forward may run outside of inference mode and
             # could not use inference tensors.
             kept = call_with_inference_mode(
-                False, lambda: _HeldReplicas(module, build(), targets, self._forwards)
+                False, lambda: _HeldReplicas(module, build(), self._forwards)
             )
             self._kept[key] = kept
             return kept.replicas
@@ -90,65 +89,48 @@ class ReplicaCache(StepWatcher):
         return self._errors[0] if self._errors else None
 
     def _free(self, key: tuple[Any, ...], *, compares: bool) -> None:
-        self._errors += filter(None, [self._kept.pop(key).find_error(compares=compares)])
+        self._errors += filter(None, [self._kept.pop(key).tensors.find_error(compares=compares)])
 
 
 def _can_be_kept(tree: Tree) -> bool:
     """Return whether all changes of ``tree`` can be seen."""
-    return not any(map(_is_opaque, tree.modules)) and len(find_comparable(tree.parameters)) == len(
-        tree.parameters
+    tensors = [*tree.parameters, *tree.buffers]
+    return (
+        not any(map(_is_opaque, tree.modules))
+        and not any(buffer.is_inference() for buffer in tree.buffers)
+        and len(find_comparable(tensors)) == len(tensors)
     )
 
 
 def _is_opaque(module: nn.Module) -> bool:
-    """Return whether attributes of ``module`` are elsewhere, or set its buffers in its own way."""
-    own_buffers = module._buffers and type(module).__setattr__ is not nn.Module.__setattr__
-    return is_script_module(module) or bool(own_buffers)
+    """Return whether ``module`` has attributes elsewhere, or changes buffers without a version.
+
+    ``functional.batch_norm`` does so in training, with one-dimensional buffers.
+    """
+    buffers = [buffer for buffer in module._buffers.values() if buffer is not None]
+    return (
+        is_script_module(module)
+        or (bool(buffers) and type(module).__setattr__ is not nn.Module.__setattr__)
+        or (module.training and any(map(_may_be_statistic, buffers)))
+    )
+
+
+def _may_be_statistic(buffer: Tensor) -> bool:
+    return buffer.dim() == 1 and buffer.is_floating_point()
 
 
 class _HeldReplicas:
     """Replicas, and the state of the module when they were built."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        replicas: Sequence[Any],
-        targets: Sequence[torch.device],
-        forward: int,
-    ) -> None:
+    def __init__(self, module: nn.Module, replicas: Sequence[Any], forward: int) -> None:
         self.replicas = replicas
         named_modules = [*module.named_modules()]
-        self._parameters = CopiedTensors(
-            {
-                join_names(prefix, name): parameter
-                for prefix, each in named_modules
-                for name, parameter in each._parameters.items()
-                if parameter is not None
-            },
-            replicas,
-            forward,
-        )
-        self._attributes = Attributes(named_modules, self._parameters.sources, replicas)
-        self._buffers = Buffers(named_modules, replicas, targets, forward)
-
-    def note_step(self, memory: set[object]) -> None:
-        """Note that an optimizer has changed the tensors with this memory."""
-        self._parameters.note_step(memory)
+        self.tensors = CopiedTensors(named_modules, replicas, forward)
+        self._attributes = Attributes(named_modules, self.tensors.sources, replicas)
 
     def is_current(self, module: nn.Module) -> bool:
         """Return whether ``module`` has the state from which the replicas were built."""
-        return self._attributes.is_current(module) and self._parameters.is_current()
-
-    def prepare(self, forward: int) -> None:
-        """Copy the buffers that have changed, and sample all other tensors."""
-        self._parameters.sample()
-        self._buffers.update(forward)
-
-    def find_error(self, *, compares: bool) -> str | None:
-        """Return a text if a forward has used old values. ``compares``: compare all bits."""
-        return self._parameters.find_error(compares=compares) or self._buffers.find_error(
-            compares=compares
-        )
+        return self._attributes.is_current(module) and self.tensors.is_current()
 
 
 #: For the ``id`` of each wrapper with an active :class:`HoldBlock`: the wrapper's cache.

@@ -1,7 +1,7 @@
 """The state of a module and of its replicas, from which changes are seen before a forward."""
 
 from collections import OrderedDict, defaultdict, deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from operator import attrgetter, is_
 from typing import Any
@@ -18,9 +18,9 @@ _CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, dequ
 
 
 class Attributes:
-    """The modules of a tree, and the attributes of modules and parameters, by identity.
+    """The modules of a tree, and the attributes of modules and their tensors, by identity.
 
-    The parameters of the replicas are compared, too.
+    The parameters and buffers of the replicas are compared, too.
 
     The state refers to the attributes, so that no other object can get the same identity.
     """
@@ -28,20 +28,21 @@ class Attributes:
     def __init__(
         self,
         named_modules: NamedModules,
-        parameters: Sequence[Tensor],
+        tensors: Sequence[Tensor],
         replicas: Sequence[Any],
     ) -> None:
         self._modules = [module for _, module in named_modules]
-        found: dict[int, Collection[Any]] = {id(vars(each)): vars(each) for each in parameters}
+        found: dict[int, Collection[Any]] = {id(vars(each)): vars(each) for each in tensors}
         for name, module in named_modules:
-            twins = [getattr(find_module(each, name), "__dict__", {}) for each in replicas]
+            twins = [getattr(_find(each, name), "__dict__", {}) for each in replicas]
             for key, value in vars(module).items():
                 # Replicas see a change of a container that they share with the module.
-                if key != "_buffers" and any(twin.get(key) is not value for twin in twins):
+                if any(twin.get(key) is not value for twin in twins):
                     _add_containers(value, found)
-            # A forward may replace, add or delete parameters of its replica.
+            # A forward may replace, add or delete tensors of its replica.
             for twin in twins:
                 _add_containers(twin.get("_parameters"), found)
+                _add_containers(twin.get("_buffers"), found)
         # Most dictionaries of hooks are empty. They are compared separately, which is faster.
         self._empty = [each for each in found.values() if not each]
         filled = [each for each in found.values() if each]
@@ -50,21 +51,21 @@ class Attributes:
         self._contents = self._read()
 
     def is_current(self, root: nn.Module) -> bool:
-        """Return whether ``root`` has the same attributes as before, except buffers' values."""
+        """Return whether ``root`` has the same attributes as before."""
         if root is not self._modules[0] or any(self._empty):
             return False
-        *plain, objects = self._read()
-        *plain_before, objects_before = self._contents
-        return plain == plain_before and all(map(is_, objects, objects_before))
+        sizes, names, objects = self._read()
+        sizes_before, names_before, objects_before = self._contents
+        return (sizes, names) == (sizes_before, names_before) and all(
+            map(is_, objects, objects_before)
+        )
 
-    def _read(self) -> tuple[Any, ...]:
-        """Return the sizes, the names, whether each buffer is None, and the objects to compare."""
+    def _read(self) -> tuple[list[int], list[Any], list[Any]]:
+        """Return the sizes, the names of attributes, and the objects to compare by identity."""
         dicts = [*map(vars, self._modules), *self._dicts]
-        buffers = [module._buffers for module in self._modules if module._buffers]
         return (
-            [*map(len, dicts), *map(len, self._others), *map(len, buffers)],
-            [*chain.from_iterable(map(vars, self._modules)), *chain.from_iterable(buffers)],
-            [buffer is None for each in buffers for buffer in each.values()],
+            [*map(len, dicts), *map(len, self._others)],
+            [*chain.from_iterable(map(vars, self._modules))],
             [
                 *map(type, self._modules),
                 *chain.from_iterable(self._dicts),
@@ -83,13 +84,16 @@ def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:
 
 
 class CopiedTensors:
-    """Tensors of a module, and their copies in the replicas since the forward ``forward``."""
+    """The parameters and buffers of a module, and their copies since the forward ``forward``."""
 
-    def __init__(
-        self, tensors: Mapping[str, Tensor], replicas: Sequence[Any], forward: int
-    ) -> None:
+    def __init__(self, named_modules: NamedModules, replicas: Sequence[Any], forward: int) -> None:
         # A tensor with several names has one copy.
-        named = {id(tensor): (name, tensor) for name, tensor in tensors.items()}
+        named = {
+            id(tensor): (f"{prefix}.{name}" if prefix else name, tensor)
+            for prefix, module in named_modules
+            for name, tensor in chain(module._parameters.items(), module._buffers.items())
+            if tensor is not None
+        }
         self._names = [name for name, _ in named.values()]
         self.sources = [tensor for _, tensor in named.values()]
         self._copies = [[_find_tensor(each, name) for name in self._names] for each in replicas]
@@ -159,8 +163,8 @@ class CopiedTensors:
         return read_layouts(self.sources), version_counters(self._versioned)
 
 
-def find_module(root: Any, name: str) -> Any:
-    """Return the submodule ``name`` of ``root``; None if there is no submodule."""
+def _find(root: Any, name: str) -> Any:
+    """Return the member ``name`` of ``root``; None if there is none."""
     try:
         return attrgetter(name)(root) if name else root
     except AttributeError:
@@ -168,10 +172,5 @@ def find_module(root: Any, name: str) -> Any:
 
 
 def _find_tensor(root: Any, name: str) -> Tensor | None:
-    found = find_module(root, name)
+    found = _find(root, name)
     return found if isinstance(found, Tensor) else None
-
-
-def join_names(prefix: str, name: str) -> str:
-    """Return the name of a member of the module ``prefix``."""
-    return f"{prefix}.{name}" if prefix else name

@@ -78,17 +78,19 @@ class KeptReplicas(Wrapper[T]):
         undetected only if it increases no version, changes none of 16 elements of a tensor, and
         is undone in the block or followed by a detected change.
 
-        A forward detects changes of modules, their classes, attributes, hooks, parameters and
-        training modes, and steps of optimizers. Attributes that the replicas share with the
-        module, such as a dictionary of settings, need no new replicas. Buffers that have changed
-        are copied again, also those that a forward has changed. An attribute that a replica sets
-        in a forward remains on that replica until the replicas are built again.
+        A forward detects changes of modules, their classes, attributes, hooks, parameters, buffers
+        and training modes, and steps of optimizers, also changes that the last forward has made to
+        its replicas. Attributes that the replicas share with the module, such as a dictionary of
+        settings, need no new replicas. An attribute that a replica sets in a forward remains on
+        that replica until the replicas are built again.
 
         With one device, or none, the block has no effect. A tree is replicated in each forward if
-        it has a script module, a class with its own ``__setattr__`` and buffers, or a parameter
-        that cannot be compared (sparse, of a class with its own operators, with gaps in its
-        memory), and while a dispatch mode or a transform of ``torch.func`` is active. If other
-        streams are current in a later forward, that forward builds replicas for these streams.
+        it has a script module, a class with its own ``__setattr__`` and buffers, a module in
+        training mode with one-dimensional buffers (batch norm writes them without a new version),
+        a buffer that was created in inference mode, or a tensor that cannot be compared (sparse,
+        of a class with its own operators, with gaps in its memory), and while a dispatch mode or a
+        transform of ``torch.func`` is active. If other streams are current in a later forward,
+        that forward builds replicas for these streams.
         Blocks may be nested; the outermost one frees the replicas when it ends. Copies and pickles
         of the wrapper contain no replicas.
 

@@ -151,6 +151,11 @@ def register_late(net):
     net.module.register_parameter("late", nn.Parameter(net.module[0].bias.clone()))
 
 
+def replace_buffer(net):
+    norm = net.module[1][0]
+    norm.running_var = norm.running_var + 1
+
+
 def copy_module(net):
     net.module = copy.deepcopy(net.module)
 
@@ -167,6 +172,8 @@ def drop_device(net):
 CHANGES = {
     "parameter in place": lambda net: net.module[0].weight.add_(1),
     "parameter is None": lambda net: setattr(net.module[0], "bias", None),
+    "buffer in place": lambda net: net.module[1][0].running_mean.add_(1),
+    "another buffer": replace_buffer,
     "late parameter": register_late,
     "late buffer": lambda net: net.module[1].register_buffer("late", net.module[0].bias.clone()),
     "order of children": reorder_children,
@@ -191,25 +198,15 @@ def test_a_forward_after_a_change_builds_new_replicas(topology, change):
     assert len(created) == 2
 
 
-def change_buffers(module):
-    module[1][0].running_mean.add_(1)
-    module[1][0].running_var = module[1][0].running_var + 1
-
-
-def change_settings(module):
-    module.settings["new"] = 1.0
-    module.settings["scale"].append(2.0)
-
-
-@pytest.mark.parametrize("change", [change_buffers, change_settings])
-def test_a_forward_after_a_change_that_replicas_see_builds_no_replicas(topology, change):
+def test_a_forward_after_a_change_that_replicas_see_builds_no_replicas(topology):
     created = []
     net, x = wrapped(topology, created)
     net.module.settings = {"scale": [1.0]}
     with torch.no_grad(), net.hold():
         for _ in range(2):
             checks.same(net(x), net.module(x), tolerance=checks.LAYER)
-            change(net.module)
+            net.module.settings["new"] = 1.0
+            net.module.settings["scale"].append(2.0)
     assert len(created) == 1
 
 
@@ -269,7 +266,17 @@ def with_gaps():
     return module
 
 
-@pytest.mark.parametrize("build", [Opaque, scripted, sparse, with_gaps])
+def with_inference_buffer():
+    module = nn.BatchNorm1d(2).eval()
+    with torch.inference_mode():
+        module.running_mean = torch.ones(2)
+    return module
+
+
+BUILDS = [Opaque, scripted, sparse, with_gaps, with_inference_buffer]
+
+
+@pytest.mark.parametrize("build", BUILDS)
 def test_a_module_whose_changes_cannot_be_seen_is_replicated_in_each_forward(build):
     created = []
     net = recording_data_parallel(created)(build(), ["cpu"] * 2)
@@ -278,6 +285,18 @@ def test_a_module_whose_changes_cannot_be_seen_is_replicated_in_each_forward(bui
         for count in (1, 2):
             checks.same(net(x), net.module(x), tolerance=checks.LAYER)
             assert len(created) == count
+
+
+def test_batch_norm_in_training_is_replicated_in_each_forward(topology):
+    created = []
+    net, x = wrapped(topology, created, nn.BatchNorm1d(2))
+    original = copy.deepcopy(net.module)
+    with torch.no_grad(), net.hold():
+        for count in (1, 2):
+            net(x)
+            original(x[:2])  # The rows of the first replica.
+            assert len(created) == count
+    checks.same(net.module.running_mean, original.running_mean, tolerance=checks.LAYER)
 
 
 def test_a_dispatch_mode_gets_replicas_of_its_own():
@@ -384,7 +403,7 @@ def refuse(*_):
     raise AssertionError
 
 
-def test_update_of_a_buffer_on_another_device_raises(topology):
+def test_a_buffer_on_another_device_raises(topology):
     topology.require(distinct=2)
     first, second = dict.fromkeys(topology.devices[:2])
     net = impl.DataParallel(nn.BatchNorm1d(2).to(first).eval(), [first, second])
