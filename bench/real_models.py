@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from impl_tests import cuda_stubs
+from impl_tests.helpers import cuda_stubs
 from impl_tests.models.configurations import build_model
 from impl_tests.models.model import Model, draw_images, squared_error
 

@@ -12,7 +12,7 @@ from torch import nn
 
 import impl
 from impl._arguments import argument, as_int, as_tensors
-from impl_tests.cases import CASES
+from impl_tests.helpers.cases import CASES
 from spec_tests.harness.compare import surroundings
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from torch.autograd import forward_ad
 
 from impl import comm, functions, gather, replicate, scatter
-from impl_tests.samples import OperatorLog
+from impl_tests.helpers.modes import OperatorLog
 
 #: Calls that copy the tensor ``x`` to or from the device ``other``.
 CALLS = {

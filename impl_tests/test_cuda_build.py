@@ -23,7 +23,7 @@ def run(*args, count):
 
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_impl_places_replicas_and_outputs_like_torch(count):
-    process = run("impl_tests.cuda_placement", count=count)
+    process = run("impl_tests.helpers.cuda_placement", count=count)
     expected, found = json.loads(process.stdout)
     assert found == expected
     default, *_ = found

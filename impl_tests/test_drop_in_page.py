@@ -1,6 +1,6 @@
 """impl/drop-in.md shows the published results."""
 
-from impl_tests.drop_in_page import PAGE, count_results, with_tables
+from impl_tests.consumers.drop_in_page import PAGE, count_results, with_tables
 
 
 def test_the_tables_show_the_published_results():

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from impl import parallel_apply
-from impl_tests.samples import FunctionMode
+from impl_tests.helpers.modes import FunctionMode
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
 MODULE = importlib.import_module("impl.parallel_apply")

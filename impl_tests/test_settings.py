@@ -7,7 +7,7 @@ import pytest
 
 from impl import _settings
 from impl._settings import pause_gc, register_fork_handler
-from impl_tests.samples import call_in_thread
+from impl_tests.helpers.modes import call_in_thread
 
 
 @pytest.fixture(params=[True, False], ids="enabled={}".format)

@@ -14,7 +14,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 
 from impl import _thread_state
-from impl_tests.samples import FunctionMode, OperatorLog, call_in_thread
+from impl_tests.helpers.modes import FunctionMode, OperatorLog, call_in_thread
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import thread_states, visible_states
 

@@ -12,7 +12,7 @@ import torch
 from impl import _threads
 from impl._devices import CPU
 from impl._thread_state import SINGLE_USE_THREADS, call_in, thread_states
-from impl_tests.samples import FunctionMode
+from impl_tests.helpers.modes import FunctionMode
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.scripts import run_program

@@ -2,11 +2,11 @@
 
 import pytest
 
+from impl_tests.helpers.published import read_results
 from impl_tests.models import training
 from impl_tests.models.catalogue import MODELS
 from impl_tests.models.comparison import LOSS_TOLERANCE, find_bit_differences, find_differences
 from impl_tests.models.results import RESULTS, run_all, summarize
-from impl_tests.published import read_results
 
 #: Relative tolerance between published losses and those of this run. Processors round differently.
 PROCESSOR_TOLERANCE = 1e-3

@@ -1,0 +1,76 @@
+"""Write the tables of impl/drop-in.md: ``python -m impl_tests.consumers.drop_in_page --write``.
+
+The tables show the published results of ``tox -e consumers``. Writing them does not need the
+packages.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from impl_tests.helpers.published import read_results
+
+__all__ = ["PAGE", "count_results", "with_tables"]
+
+_HERE = Path(__file__).resolve().parents[1]
+PAGE = _HERE.parent / "impl" / "drop-in.md"
+#: The folder of the results of a table -> the beginning of the table.
+_TABLES = {"consumers": "| package | what is trained |", "models": "| model | package |"}
+
+
+def with_tables(page: str) -> str:
+    """Return the text of the page with the rows of the published results in its tables."""
+    for folder, header in _TABLES.items():
+        before, found, after = page.partition(header)
+        names, separator, *_ = (found + after).splitlines()
+        rest = after[after.index("\n\n") :]
+        row = _consumer_row if folder == "consumers" else _model_row
+        rows = [_format_row(row(name, each)) for name, each in _results(folder).items()]
+        page = before + "\n".join([names, separator, *rows]) + rest
+    return page
+
+
+def count_results() -> tuple[int, int, int]:
+    """Return the numbers of models, of models that impl trains correctly, and of packages."""
+    models = _results("models").values()
+    right = sum(result["impl"] == "right" for result in models)
+    return len(models), right, len(_results("consumers"))
+
+
+def _results(folder: str) -> dict[str, Any]:
+    return read_results(_HERE / folder / "results.json")
+
+
+def _consumer_row(_: str, result: dict[str, Any]) -> Iterator[str]:
+    yield from (result["package"], result["description"])
+    yield from map(_format_losses, (result["reference"], result["impl"]))
+    yield _format_difference(result["largest_difference"])
+
+
+def _model_row(name: str, result: dict[str, Any]) -> Iterator[str]:
+    losses = result["losses"]
+    yield from (name, result["package"], result["covers"], f"{losses['one device']:.7g}")
+    yield f"{losses['reference']:.7g}" if result["reference"] == "same" else "wrong"
+    yield f"{losses['impl']:.7g}" if result["impl"] == "right" else "wrong"
+    yield "" if result["deviation"] is None else f"{result['deviation']:.0e}"
+    yield result["wrong"]
+
+
+def _format_losses(losses: Sequence[float]) -> str:
+    first, last = losses
+    return f"{first:.7g} … {last:.7g}"
+
+
+def _format_difference(difference: float) -> str:
+    return "0" if difference == 0 else f"{difference:.0e}"
+
+
+def _format_row(cells: Iterator[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["--write"]:
+        raise SystemExit(__doc__)
+    PAGE.write_text(with_tables(PAGE.read_text()))

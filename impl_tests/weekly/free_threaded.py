@@ -1,0 +1,110 @@
+"""Run the suite, the tests of impl and the stress test on free-threaded Python.
+
+``tox -e free-threaded`` calls this script. The environment variable ``FREE_THREADED_PYTHON`` holds
+the path of the free-threaded interpreter. The script creates a virtual environment for that
+interpreter, because tox itself runs on a Python with the GIL. If PyTorch has no CPU build for
+the interpreter, the script installs PyTorch's CUDA build without CUDA's libraries.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+from reports.others.environments import install_torch, pip
+
+ROOT = Path(__file__).resolve().parents[2]
+#: The environment variable with the path of the interpreter.
+VARIABLE = "FREE_THREADED_PYTHON"
+#: The releases of PyTorch. ``free-threaded`` has the newest one for a version of Python, if it is
+#: not the default.
+RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
+#: A program that prints the version of an interpreter. It exits with status 1 if the interpreter
+#: has the GIL.
+PROBE = """
+import sys, sysconfig
+print(*sys.version_info[:2], sep=".")
+sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))
+"""
+#: A program that exits with status 1 if one of its imports enables the GIL.
+CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
+
+_PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
+_SUITE = ("spec_tests", "--accelerator", "sim")
+_TEST_FOLDERS = sorted(map(str, (ROOT / "spec_tests").rglob("tests")))
+#: For each part of the run: a module for ``python -m``, and the arguments of the module.
+PARTS = {
+    "suite": (*_PYTEST, *_SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl"),
+    "impl": (*_PYTEST, *_TEST_FOLDERS, "impl_tests"),
+    "stress": ("impl_tests.weekly.stress", "--minutes", "10", "--threads", "2-16"),
+}
+
+
+def main() -> int:
+    """Run the named parts, by default all; return 1 if one fails."""
+    parser = argparse.ArgumentParser(prog="tox -e free-threaded --", description=main.__doc__)
+    parser.add_argument("part", nargs="*", help=f"{', '.join(PARTS)} (default: all)")
+    parser.add_argument("--python", default=os.environ.get(VARIABLE), help=f"default: ${VARIABLE}")
+    parser.add_argument(
+        "--home", type=Path, required=True, help="folder of the virtual environment"
+    )
+    options = parser.parse_args()
+    if unknown := set(options.part) - set(PARTS):
+        parser.error(f"unknown part {min(unknown)}; the parts are {', '.join(PARTS)}")
+    if not options.python:
+        parser.error(f"set {VARIABLE} to a free-threaded Python: python3.13t or python3.14t")
+    python = create_environment(options.python, options.home.resolve())
+    failed = [part for part in options.part or PARTS if _run_module(python, PARTS[part])]
+    print(f"failed: {', '.join(failed)}" if failed else "all parts passed without the GIL")
+    return int(bool(failed))
+
+
+def create_environment(base_python: str, folder: Path) -> Path:
+    """Create a virtual environment with all requirements, if ``folder`` does not have one.
+
+    Args:
+        base_python: The interpreter from which the environment is created.
+        folder: The folder of the environment.
+
+    Returns:
+        The environment's interpreter.
+
+    Raises:
+        subprocess.CalledProcessError: The interpreter has the GIL, or cannot run the tests.
+    """
+    python = folder / "bin" / "python"
+    probe = subprocess.run([base_python, "-c", PROBE], check=True, capture_output=True, text=True)
+    version = probe.stdout.strip()
+    default = RELEASES["free-threaded"].get(version, RELEASES["gate"][0])
+    torch = os.environ.get("TORCH_VERSION") or default
+    stamp, contents = folder / "made.json", json.dumps([base_python, torch, _read_requirements()])
+    if not stamp.exists() or stamp.read_text() != contents:
+        print(f"creating {folder}: torch {torch}", flush=True)
+        subprocess.run([base_python, "-m", "venv", "--clear", folder], check=True)
+        install_torch(torch, python)
+        # An older release with a wheel for this Python is better than a build from source.
+        pip(python, "--prefer-binary", "--only-binary", "numpy", *_read_requirements())
+        subprocess.run([python, "-c", CHECK_GIL], check=True)
+        stamp.write_text(contents)
+    return python
+
+
+def _read_requirements() -> Sequence[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    groups = project["dependency-groups"]
+    report = [requirement for requirement in groups["report"] if isinstance(requirement, str)]
+    return [*groups["test"], *report]
+
+
+def _run_module(python: Path, command: Sequence[str]) -> int:
+    """Run ``python -m *command`` in the repository; return its exit status."""
+    print("$ python -m", *command, flush=True)
+    return subprocess.run([python, "-m", *command], cwd=ROOT, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main())

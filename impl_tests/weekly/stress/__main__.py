@@ -1,0 +1,204 @@
+"""Stress all parts of impl in many threads; fail at the first wrong result or growth."""
+
+import argparse
+import faulthandler
+import gc
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+
+from spec_tests import simulator
+from spec_tests.harness.environment import interpreter
+from spec_tests.harness.environment.topology import SIMULATED_DEVICES
+
+from .jobs import Jobs
+
+__all__ = ["MIN_ROUNDS", "WARM_UP", "Snapshot", "find_growth"]
+
+#: Seconds between two lines of printed progress.
+_PROGRESS_INTERVAL = 20
+#: Seconds that a round lasts. Most jobs take a few milliseconds.
+_ROUND = 1.0
+#: Seconds after which a round counts as hung and the process exits.
+_TIMEOUT = 60
+#: The number of rounds before growth is measured. In these rounds caches fill and threads start.
+WARM_UP = 3
+#: The minimum number of rounds in a third of the run. In shorter runs growth is not measured:
+#: single rounds differ at random, for example in the number of idle workers.
+MIN_ROUNDS = 3
+#: For each resource: the largest allowed ratio of the minimum in the last third of the rounds to
+#: the maximum in the first third.
+_MAX_GROWTH = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
+
+
+class Snapshot(NamedTuple):
+    """The resources that are in use between two rounds, after a garbage collection."""
+
+    threads: int
+    objects: int
+    device_bytes: int
+    resident_mib: float
+
+
+@dataclass
+class Results:
+    """The results of all rounds.
+
+    Attributes:
+        jobs: Name of a job -> number of calls that succeeded.
+        errors: The texts of all errors.
+        snapshots: The resources in use after each round.
+    """
+
+    jobs: Counter[str] = field(default_factory=Counter)
+    errors: list[str] = field(default_factory=list)
+    snapshots: list[Snapshot] = field(default_factory=list)
+
+
+def main() -> int:
+    """Run until the time is up; return 1 if a check failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m impl_tests.weekly.stress", description=__doc__
+    )
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--threads", type=_parse_range, default=range(2, 17), help="default: 2-16")
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args()
+    faulthandler.enable()
+    torch.set_num_threads(1)  # The threads of the test already use all cores.
+    simulator.enable(SIMULATED_DEVICES)
+    was_free_threaded = not interpreter.is_gil_enabled()
+    seed = random.getrandbits(32) if options.seed is None else options.seed
+    print(f"python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}")
+    start = printed = time.monotonic()
+    results = Results()
+    for results in _run_rounds(options.minutes * 60, options.threads, seed):
+        if time.monotonic() - printed > _PROGRESS_INTERVAL:
+            printed = time.monotonic()
+            done = f"{printed - start:6.0f} s  {results.jobs.total()} jobs"
+            print(f"{done}  {results.snapshots[-1]}", flush=True)
+    if was_free_threaded and interpreter.is_gil_enabled():
+        results.errors.append("the GIL was enabled during the run")
+    _print_summary(results, time.monotonic() - start)
+    return int(bool(results.errors))
+
+
+def _parse_range(text: str) -> range:
+    first, _, last = text.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _print_summary(results: Results, seconds: float) -> None:
+    for name, count in sorted(results.jobs.items()):
+        print(f"{count:8}  {name}")
+    print(f"{results.jobs.total()} jobs, {len(results.snapshots)} rounds, {seconds:.0f} s")
+    if results.snapshots:
+        print(f"first round: {results.snapshots[0]}\nlast round:  {results.snapshots[-1]}")
+    print("\n".join(results.errors) or "no wrong result, no cached replicas left, no growth")
+
+
+def _run_rounds(seconds: float, threads: range, seed: int) -> Iterator[Results]:
+    """Run rounds for ``seconds`` or until a check fails; yield the results after each round.
+
+    Args:
+        seconds: The duration of all rounds.
+        threads: The possible numbers of threads in a round.
+        seed: The seed of the random choices.
+    """
+    rng, results = random.Random(seed), Results()
+    jobs = Jobs([torch.device("sim", index) for index in range(SIMULATED_DEVICES)])
+    for job in jobs.values():
+        job(rng)  # The first call may import modules.
+    # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
+    # thread ends while tensors that it has created are freed (impl/decisions/shared-state.md).
+    pool = ThreadPoolExecutor(max(threads))
+    barrier = threading.Barrier(max(threads))
+    wait([pool.submit(barrier.wait) for _ in range(max(threads))])
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not results.errors:
+        faulthandler.dump_traceback_later(_TIMEOUT, exit=True)
+        try:
+            with jobs.run_round():
+                _run_round(jobs, rng, rng.choice(threads), results, pool)
+        except AssertionError as error:
+            results.errors.append(str(error))
+        results.snapshots.append(_take_snapshot())
+        faulthandler.cancel_dump_traceback_later()
+        yield results
+    results.errors += find_growth(results.snapshots)
+
+
+def _run_round(
+    jobs: Jobs, rng: random.Random, count: int, results: Results, pool: Executor
+) -> None:
+    """Run a round in ``count`` threads.
+
+    In the first half of the round all threads run the same job, to provoke data races.
+    """
+    barrier, start, common = threading.Barrier(count), time.monotonic(), rng.choice([*jobs])
+    outcomes: list[tuple[Counter[str], list[str]]] = []
+
+    def work(seed: int) -> None:
+        thread_rng, succeeded, errors = random.Random(seed), Counter[str](), list[str]()
+        barrier.wait()
+        while (passed := time.monotonic() - start) < _ROUND and not errors:
+            name = common if passed < _ROUND / 2 else thread_rng.choice([*jobs])
+            try:
+                jobs[name](thread_rng)
+            except BaseException:
+                errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
+            else:
+                succeeded[name] += 1
+        outcomes.append((succeeded, errors))
+
+    wait([pool.submit(work, rng.getrandbits(32)) for _ in range(count)])
+    for succeeded, errors in outcomes:
+        results.jobs += succeeded
+        results.errors += errors
+
+
+def _take_snapshot() -> Snapshot:
+    # A finalizer in the first collection may create garbage for the second collection.
+    gc.collect()
+    gc.collect()
+    return Snapshot(
+        threading.active_count(),
+        len(gc.get_objects()),
+        sum(map(torch.accelerator.memory_allocated, range(SIMULATED_DEVICES))),
+        _resident_mib(),
+    )
+
+
+def _resident_mib() -> float:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096 / 2**20
+    except OSError:  # Not Linux.
+        return 0.0
+
+
+def find_growth(snapshots: Sequence[Snapshot]) -> Iterator[str]:
+    """Yield an error text for each resource that has grown by more than ``_MAX_GROWTH``."""
+    measured = snapshots[WARM_UP:]
+    third = len(measured) // 3
+    for name, ratio in _MAX_GROWTH.items() if third >= MIN_ROUNDS else ():
+        first = max(getattr(snapshot, name) for snapshot in measured[:third])
+        last = min(getattr(snapshot, name) for snapshot in measured[-third:])
+        if last > first * ratio:
+            yield f"growth: {name} were at most {first} in the first rounds, at least {last} later"
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # Without ending threads: PyTorch may crash (see _run_rounds).

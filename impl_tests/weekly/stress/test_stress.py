@@ -1,0 +1,39 @@
+"""The stress test passes on impl, and detects inserted data races and growing resources."""
+
+import subprocess
+import sys
+
+import pytest
+
+from impl_tests.helpers.changed_copy import IMPL
+from impl_tests.weekly.stress.__main__ import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
+
+STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
+
+
+def run_stress(*arguments):
+    command = [sys.executable, "-m", "impl_tests.weekly.stress", *arguments]
+    return subprocess.run(command, cwd=IMPL.parent, capture_output=True, text=True, check=False)
+
+
+def test_a_short_run_passes():
+    run = run_stress("--minutes", "0.1", "--threads", "2-6")
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "no wrong result, no cached replicas left, no growth" in run.stdout
+
+
+@pytest.mark.parametrize("name", ["objects", "device_bytes", "threads", "resident_mib"])
+def test_find_growth_returns_the_resource_that_doubles(name):
+    snapshots = [STEADY] * (WARM_UP + 2 * MIN_ROUNDS)
+    snapshots += [STEADY._replace(**{name: getattr(STEADY, name) * 2})] * MIN_ROUNDS
+    assert [text.split()[1] for text in find_growth(snapshots)] == [name]
+
+
+def test_find_growth_ignores_a_peak_in_a_short_run():
+    peak = STEADY._replace(threads=20)
+    assert not [*find_growth([STEADY] * (WARM_UP + 2) + [peak])]
+
+
+def test_find_growth_ignores_values_that_alternate():
+    peak = STEADY._replace(objects=3000, resident_mib=900.0)
+    assert not [*find_growth([STEADY, peak] * 9)]

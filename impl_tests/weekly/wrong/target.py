@@ -1,0 +1,17 @@
+"""A target for the suite: ``impl`` with the wrapped functions that the environment names.
+
+Submodules of this module are those of ``impl``. A child process that imports them has the same
+perturbation.
+"""
+
+import importlib
+import sys
+
+from impl_tests.weekly.wrong import wrapping
+from spec_tests.harness.environment.target import PARTS
+
+wrapping.wrap_functions()
+_package = importlib.import_module(wrapping.TARGET)
+for _name in [name for names in PARTS.values() for name in names]:
+    sys.modules[f"{__name__}.{_name}"] = importlib.import_module(f"{wrapping.TARGET}.{_name}")
+sys.modules[__name__] = _package

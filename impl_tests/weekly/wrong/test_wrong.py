@@ -1,0 +1,76 @@
+"""The table of perturbations is complete, and the suite notices a sample."""
+
+import subprocess
+import sys
+
+import pytest
+
+from impl_tests.helpers.collected import ROOT
+from impl_tests.weekly.wrong import DEVICES, FAULT, Perturbation, load, wrapping
+from impl_tests.weekly.wrong.__main__ import main
+from impl_tests.weekly.wrong.kinds import KINDS
+from spec_tests import simulator
+from spec_tests.harness.conformance import clauses
+
+TABLE = load()
+#: The clauses whose perturbations each test run tries. ``impl_tests.weekly.wrong`` tries all.
+SAMPLE = (
+    "comm.scatter.own-device-views",
+    "comm.gather.keeps-channels-last",
+    "functions.scatter.cpu-input-is-ready",
+    "scatter_gather.scatter.named-tuples",
+    "devices.copies.layouts",
+)
+
+
+def run_wrong(*arguments):
+    # Start a new process: a process that has used simulated devices must not fork.
+    command = [sys.executable, "-m", "impl_tests.weekly.wrong", *arguments]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_every_clause_has_a_perturbation():
+    assert TABLE.keys() == clauses.load().keys()
+
+
+def test_function_kind_and_arguments_of_a_perturbation_exist():
+    assert [str(each) for each in TABLE.values() if not exists(each)] == []
+
+
+def exists(perturbation):
+    if perturbation.function == DEVICES:
+        return perturbation.kind.removeprefix(FAULT) in simulator.FAULTS
+    arguments = wrapping.signature_of(perturbation.function).parameters
+    named = {fact.partition(":")[0] for fact in perturbation.guard if ":" in fact}
+    return perturbation.kind.partition(":")[0] in KINDS and named <= arguments.keys()
+
+
+def test_a_line_of_two_words_is_refused():
+    with pytest.raises(ValueError, match="function kind guard"):
+        Perturbation.parse("comm.scatter cloned")
+
+
+def test_the_list_has_kinds_with_descriptions_and_facts(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["wrong", "--list"])
+    assert main() == 0
+    printed = capsys.readouterr().out
+    assert "\ncloned  Return clones.\n" in printed
+    assert " no-grad " in printed
+    assert " has-empty " in printed
+
+
+@pytest.mark.machinery
+def test_suite_notices_a_sample_of_perturbations():
+    run = run_wrong(*SAMPLE)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert f"{len(SAMPLE)} clauses" in run.stdout
+    assert "0 problems" in run.stdout
+
+
+@pytest.mark.machinery
+def test_a_perturbation_that_changes_nothing_is_a_problem(tmp_path):
+    table = tmp_path / "table.toml"
+    table.write_text('[clauses]\n"comm.scatter.slices" = "comm.scatter cloned dim:has-empty"\n')
+    run = run_wrong("--table", str(table), "comm.scatter.slices")
+    assert run.returncode == 1, run.stdout + run.stderr
+    assert "SURVIVED comm.scatter.slices" in run.stdout
