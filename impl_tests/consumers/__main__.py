@@ -23,10 +23,10 @@ from typing import Any, cast
 import torch
 
 import impl
+from impl_tests.consumers.drop_in_page import write_results
 from impl_tests.consumers.record import Record
 from impl_tests.helpers import cuda_stubs
 from impl_tests.helpers.aligned_copies import align_copies
-from impl_tests.helpers.published import write_results
 from spec_tests import cuda_stand_ins, simulator
 
 __all__ = ["LIBRARIES", "PROGRAMS", "RESULTS", "run", "summarize"]

@@ -1,22 +1,34 @@
-"""Write the tables of impl/drop-in.md: ``python -m impl_tests.consumers.drop_in_page --write``.
+"""Published results of ``tox -e consumers``, and the tables of impl/drop-in.md that show them.
 
-The tables show the published results of ``tox -e consumers``. Writing them does not need the
+``python -m impl_tests.consumers.drop_in_page --write`` writes the tables. It does not need the
 packages.
 """
 
+import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from impl_tests.helpers.published import read_results
+from spec_tests.site import documents
 
-__all__ = ["PAGE", "count_results", "with_tables"]
+__all__ = ["PAGE", "count_results", "read_results", "with_tables", "write_results"]
 
 _HERE = Path(__file__).resolve().parents[1]
 PAGE = _HERE.parent / "impl" / "drop-in.md"
 #: The folder of the results of a table -> the beginning of the table.
 _TABLES = {"consumers": "| package | what is trained |", "models": "| model | package |"}
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Return the results in a file, by name."""
+    results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return results
+
+
+def write_results(path: Path, results: Mapping[str, Any]) -> None:
+    """Replace the results in a file. It has one line for each result."""
+    path.write_text(f"{documents.dump_entries(results)}\n", encoding="utf-8")
 
 
 def with_tables(page: str) -> str:

@@ -6,9 +6,9 @@ import sys
 # Replicas run in new threads. torch.set_num_threads would not affect matrix products there.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+from impl_tests.consumers.drop_in_page import write_results
 from impl_tests.helpers import cuda_stubs
 from impl_tests.helpers.aligned_copies import align_copies
-from impl_tests.helpers.published import write_results
 from spec_tests import cuda_stand_ins, simulator
 
 

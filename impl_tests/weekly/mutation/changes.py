@@ -2,16 +2,18 @@
 
 import ast
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from impl_tests.helpers.changed_copy import IMPL, write_copy
+from impl_tests.helpers.collected import ROOT
 from impl_tests.weekly.mutation.operators import ORDERING, find_edits, replaced
 
-__all__ = ["Change", "find_changes", "list_sources"]
+__all__ = ["IMPL", "Change", "find_changes", "list_sources"]
 
+IMPL = ROOT / "impl"
 #: Classes of syntax-tree nodes that define a function or a class.
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: The operators of which all changes delete an order of work on the devices.
@@ -70,8 +72,10 @@ class Change:
         return is_call or self.operator in _ORDERING_OPERATORS
 
     def write(self, folder: Path) -> None:
-        """Write the changed impl into ``folder``."""
-        write_copy(folder / IMPL.name, self.file, self.text)
+        """Write a copy of impl with the change into ``folder``."""
+        package = folder / IMPL.name
+        shutil.copytree(IMPL, package, ignore=shutil.ignore_patterns("__pycache__"))
+        (package / self.file).write_text(self.text, encoding="utf-8")
 
 
 def find_changes(files: tuple[str, ...] = ()) -> dict[str, Change]:

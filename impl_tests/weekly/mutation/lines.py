@@ -20,8 +20,8 @@ from typing import Any
 from torch.autograd import Function
 
 from impl_tests.helpers import forks
-from impl_tests.helpers.changed_copy import IMPL
 from impl_tests.helpers.collected import ROOT, CollectedTests
+from impl_tests.weekly.mutation.changes import IMPL
 
 __all__ = ["ExecutedLines", "import_impl_from", "record_lines"]
 

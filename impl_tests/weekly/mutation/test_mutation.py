@@ -5,7 +5,6 @@ import re
 
 import pytest
 
-from impl_tests.helpers.changed_copy import IMPL
 from impl_tests.weekly.mutation import changes, operators
 from impl_tests.weekly.mutation.__main__ import order_tests
 from impl_tests.weekly.mutation.lines import ExecutedLines
@@ -82,7 +81,7 @@ def test_each_call_that_orders_work_has_a_change():
 
 
 def test_a_changed_file_compiles_and_differs_from_the_original():
-    original = ast.unparse(ast.parse((IMPL / "_containers.py").read_text()))
+    original = ast.unparse(ast.parse((changes.IMPL / "_containers.py").read_text()))
     for change in CHANGES.values():
         compile(change.text, change.file, "exec")
         assert change.text != original

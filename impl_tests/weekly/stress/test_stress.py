@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from impl_tests.helpers.changed_copy import IMPL
+from impl_tests.helpers.collected import ROOT
 from impl_tests.weekly.stress.__main__ import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
 
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
@@ -13,7 +13,7 @@ STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 
 def run_stress(*arguments):
     command = [sys.executable, "-m", "impl_tests.weekly.stress", *arguments]
-    return subprocess.run(command, cwd=IMPL.parent, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_a_short_run_passes():
