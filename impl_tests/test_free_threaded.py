@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from impl_tests.weekly.free_threaded import create_environment
+from impl_tests.weekly.free_threaded import prepare_environment
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.scripts import run_program
 from spec_tests.harness.environment.topology import not_run
@@ -16,7 +16,7 @@ def test_a_python_with_the_gil_is_refused(tmp_path):
     if interpreter.is_free_threaded():
         not_run("this Python is free-threaded")
     with pytest.raises(subprocess.CalledProcessError):
-        create_environment(sys.executable, tmp_path)
+        prepare_environment(sys.executable, tmp_path)
     assert not any(tmp_path.iterdir())
 
 

@@ -7,7 +7,6 @@ the interpreter, the script installs PyTorch's CUDA build without CUDA's librari
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -15,14 +14,11 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from reports.others.environments import install_torch, pip
+from reports.others.catalogue import RELEASES, ROOT
+from reports.others.environments import create_environment, install_torch, pip
 
-ROOT = Path(__file__).resolve().parents[2]
 #: The environment variable with the path of the interpreter.
 VARIABLE = "FREE_THREADED_PYTHON"
-#: The releases of PyTorch. ``free-threaded`` has the newest one for a version of Python, if it is
-#: not the default.
-RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
 #: A program that prints the version of an interpreter. It exits with status 1 if the interpreter
 #: has the GIL.
 PROBE = """
@@ -57,43 +53,33 @@ def main() -> int:
         parser.error(f"unknown part {min(unknown)}; the parts are {', '.join(PARTS)}")
     if not options.python:
         parser.error(f"set {VARIABLE} to a free-threaded Python: python3.13t or python3.14t")
-    python = create_environment(options.python, options.home.resolve())
+    python = prepare_environment(options.python, options.home.resolve())
     failed = [part for part in options.part or PARTS if _run_module(python, PARTS[part])]
     print(f"failed: {', '.join(failed)}" if failed else "all parts passed without the GIL")
     return int(bool(failed))
 
 
-def create_environment(base_python: str, folder: Path) -> Path:
-    """Create a virtual environment with all requirements, if ``folder`` does not have one.
-
-    Args:
-        base_python: The interpreter from which the environment is created.
-        folder: The folder of the environment.
-
-    Returns:
-        The environment's interpreter.
+def prepare_environment(base_python: str, folder: Path) -> Path:
+    """Create a virtual environment with all requirements, if it is missing; return its Python.
 
     Raises:
         subprocess.CalledProcessError: The interpreter has the GIL, or cannot run the tests.
     """
-    python = folder / "bin" / "python"
     probe = subprocess.run([base_python, "-c", PROBE], check=True, capture_output=True, text=True)
-    version = probe.stdout.strip()
-    default = RELEASES["free-threaded"].get(version, RELEASES["gate"][0])
+    default = RELEASES["free-threaded"].get(probe.stdout.strip(), RELEASES["gate"][0])
     torch = os.environ.get("TORCH_VERSION") or default
-    stamp, contents = folder / "made.json", json.dumps([base_python, torch, _read_requirements()])
-    if not stamp.exists() or stamp.read_text() != contents:
-        print(f"creating {folder}: torch {torch}", flush=True)
-        subprocess.run([base_python, "-m", "venv", "--clear", folder], check=True)
+    requirements = _read_requirements()
+
+    def install(python: Path) -> None:
         install_torch(torch, python)
         # An older release with a wheel for this Python is better than a build from source.
-        pip(python, "--prefer-binary", "--only-binary", "numpy", *_read_requirements())
+        pip(python, "--prefer-binary", "--only-binary", "numpy", *requirements)
         subprocess.run([python, "-c", CHECK_GIL], check=True)
-        stamp.write_text(contents)
-    return python
+
+    return create_environment(folder, [base_python, torch, requirements], install, base_python)
 
 
-def _read_requirements() -> Sequence[str]:
+def _read_requirements() -> list[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = project["dependency-groups"]
     report = [requirement for requirement in groups["report"] if isinstance(requirement, str)]

@@ -12,7 +12,8 @@ __all__ = ["HERE", "ROOT", "Implementation", "load"]
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 REFERENCE = "torch.nn.parallel"
-#: The supported releases of PyTorch. The first release of ``gate`` is the default.
+#: The supported releases of PyTorch. The first release of ``gate`` is the default. If a version of
+#: Python without the GIL needs another one, ``free-threaded`` has it.
 RELEASES = json.loads((ROOT / ".ci/releases.json").read_text(encoding="utf-8"))["torch"]
 
 

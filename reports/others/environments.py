@@ -1,4 +1,4 @@
-"""Create a virtual environment for each implementation."""
+"""Create virtual environments: for each implementation, or from another Python."""
 
 import json
 import os
@@ -6,43 +6,58 @@ import re
 import subprocess
 import sys
 import tomllib
-import venv
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 from reports.others.catalogue import ROOT, Implementation
 
-__all__ = ["install_torch", "pip", "prepare_environment"]
+__all__ = ["create_environment", "install_torch", "pip", "prepare_environment"]
 
 #: Matches the names of packages that a CUDA build needs only on a GPU: CUDA's libraries (2 GB) and
 #: Triton.
 CUDA = re.compile(r"cuda|nvidia|triton")
-#: File in a completely installed environment. It lists the requirements that were installed.
+#: File in a completely installed environment, with the contents of the environment.
 STAMP = "made.json"
 
 
 def prepare_environment(implementation: Implementation, environments_folder: Path) -> Path:
-    """Create the virtual environment if it is missing or outdated; return its Python."""
-    folder = environments_folder / implementation.name
-    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
-    contents = json.dumps(
-        [_environment_key(implementation), _suite_requirements()], sort_keys=True
-    )
-    stamp = folder / STAMP
-    if not stamp.exists() or stamp.read_text() != contents:
-        print(f"{implementation.name}: creating {folder}", flush=True)
-        venv.create(folder, clear=True, with_pip=True)
-        _install_requirements(implementation, python)
-        stamp.write_text(contents)
-    return python
-
-
-def _environment_key(implementation: Implementation) -> dict[str, Any]:
-    """Return the fields that determine what is installed. A change recreates the environment."""
+    """Create the virtual environment of an implementation, if it is missing; return its Python."""
     fields = asdict(implementation)
-    return {key: fields[key] for key in ("torch", "install", "build", "settings")}
+    installed = {key: fields[key] for key in ("torch", "install", "build", "settings")}
+    return create_environment(
+        environments_folder / implementation.name,
+        [installed, _suite_requirements()],
+        partial(_install_requirements, implementation),
+    )
+
+
+def create_environment(
+    folder: Path,
+    contents: object,
+    install: Callable[[Path], None],
+    base_python: str = sys.executable,
+) -> Path:
+    """Create a virtual environment, unless the folder has one with the same contents.
+
+    Args:
+        folder: The folder of the environment.
+        contents: Data, as for JSON, that determine what is installed.
+        install: A function that installs it. Its argument is the environment's Python.
+        base_python: The interpreter from which the environment is created.
+
+    Returns:
+        The environment's Python.
+    """
+    python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
+    stamp, text = folder / STAMP, json.dumps(contents, sort_keys=True)
+    if not stamp.exists() or stamp.read_text() != text:
+        print(f"creating {folder}", flush=True)
+        subprocess.run([base_python, "-m", "venv", "--clear", folder], check=True)
+        install(python)
+        stamp.write_text(text)
+    return python
 
 
 def _install_requirements(implementation: Implementation, python: Path) -> None:
