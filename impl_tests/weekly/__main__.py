@@ -4,25 +4,28 @@ Without PART, all parts run, one after the other. ARGUMENT is passed to the firs
 """
 
 import argparse
+import configparser
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spec_tests.simulator import FEATURES
 
-__all__ = ["PARTS", "main"]
+__all__ = ["PARTS", "PYTEST", "SUITE", "TEST_FOLDERS", "Command", "main", "run"]
 
+#: The module of a command, for ``python -m``, and the arguments of the module.
+Command = Sequence[str]
 _ROOT = Path(__file__).resolve().parents[2]
-_PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
-_SUITE = (*_PYTEST, "spec_tests", "--accelerator", "sim")
-_FEATURES = ("impl_tests/extras", "impl_tests/distributed")
-_TEST_FOLDERS = [
-    str(path.relative_to(_ROOT))
-    for top in ("reports", "spec_tests")
-    for path in sorted((_ROOT / top).rglob("tests"))
-]
+_TOX = configparser.RawConfigParser()
+_TOX.read(_ROOT / "tox.ini")
+#: The folders of tests that ``tox.ini`` lists.
+TEST_FOLDERS, _EXTRAS = (
+    _TOX["tests"][name].replace("\\", "").split() for name in ("folders", "extras")
+)
+PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
+SUITE = (*PYTEST, "spec_tests", "--accelerator", "sim")
 _BENCHMARKS = (
     "bench/bench_data_parallel.py",
     "bench/bench_distributed.py",
@@ -31,19 +34,19 @@ _BENCHMARKS = (
     "bench/bench_scatter_gather.py",
 )
 _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
-#: Name of a part -> its commands: each is a module for ``python -m``, and the module's arguments.
-PARTS: dict[str, Sequence[Sequence[str]]] = {
+#: Name of a part -> its commands.
+PARTS: dict[str, Sequence[Command]] = {
     # The slow tests of the command line, the plugin, the simulator and the fault harness.
-    "machinery": [(*_PYTEST, *_TEST_FOLDERS, "impl_tests", "-m", "machinery")],
+    "machinery": [(*PYTEST, *TEST_FOLDERS, "impl_tests", "-m", "machinery")],
     # The suite with more examples than in the gate, then on simulated devices that lack all
     # optional features, then one feature at a time.
     "profiles": [
-        (*_SUITE, *_FEATURES),
-        (*_SUITE, *_FEATURES, "--features", "lean"),
-        *((*_SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
+        (*SUITE, *_EXTRAS),
+        (*SUITE, *_EXTRAS, "--features", "lean"),
+        *((*SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
     ],
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.
-    "alone": [(*_SUITE, "--reference", "none")],
+    "alone": [(*SUITE, "--reference", "none")],
     # The suite on impl with the perturbation of each clause, one at a time; it must fail.
     "wrong": [("impl_tests.weekly.wrong",)],
     # The tests on impl with one small change at a time.
@@ -69,12 +72,19 @@ def main() -> int:
     parser.add_argument("part", nargs="?", choices=PARTS, help="default: all")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
     options = parser.parse_args()
+    if not options.part:
+        return run(PARTS)
+    first, *rest = PARTS[options.part]
+    return run({options.part: [(*first, *options.arguments), *rest]})
+
+
+def run(parts: Mapping[str, Sequence[Command]], python: str | Path = sys.executable) -> int:
+    """Run the commands of parts; print those that fail, and return 1 if there is one."""
     failed = []
-    for part in [options.part] if options.part else PARTS:
-        first, *rest = PARTS[part]
-        for command in [(*first, *options.arguments), *rest]:
+    for part, commands in parts.items():
+        for command in commands:
             print("$ python -m", *command, flush=True)
-            if subprocess.run([sys.executable, "-m", *command], cwd=_ROOT, check=False).returncode:
+            if subprocess.run([python, "-m", *command], cwd=_ROOT, check=False).returncode:
                 failed.append(f"{part}: python -m {' '.join(command)}")
     print(*(["failed:", *failed] if failed else ["all commands passed"]), sep="\n")
     return int(bool(failed))

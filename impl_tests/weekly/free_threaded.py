@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from impl_tests.weekly.__main__ import PYTEST, SUITE, TEST_FOLDERS, Command, run
 from reports.others.catalogue import RELEASES, ROOT
 from reports.others.environments import create_environment, install_torch, pip
 
@@ -28,15 +29,11 @@ sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))
 """
 #: A program that exits with status 1 if one of its imports enables the GIL.
 CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
-
-_PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
-_SUITE = ("spec_tests", "--accelerator", "sim")
-_TEST_FOLDERS = sorted(map(str, (ROOT / "spec_tests").rglob("tests")))
-#: For each part of the run: a module for ``python -m``, and the arguments of the module.
-PARTS = {
-    "suite": (*_PYTEST, *_SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl"),
-    "impl": (*_PYTEST, *_TEST_FOLDERS, "impl_tests"),
-    "stress": ("impl_tests.weekly.stress", "--minutes", "10", "--threads", "2-16"),
+#: Name of a part -> its commands.
+PARTS: dict[str, Sequence[Command]] = {
+    "suite": [(*SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl")],
+    "impl": [(*PYTEST, *TEST_FOLDERS, "impl_tests")],
+    "stress": [("impl_tests.weekly.stress", "--minutes", "10", "--threads", "2-16")],
 }
 
 
@@ -54,9 +51,7 @@ def main() -> int:
     if not options.python:
         parser.error(f"set {VARIABLE} to a free-threaded Python: python3.13t or python3.14t")
     python = prepare_environment(options.python, options.home.resolve())
-    failed = [part for part in options.part or PARTS if _run_module(python, PARTS[part])]
-    print(f"failed: {', '.join(failed)}" if failed else "all parts passed without the GIL")
-    return int(bool(failed))
+    return run({part: PARTS[part] for part in options.part or PARTS}, python)
 
 
 def prepare_environment(base_python: str, folder: Path) -> Path:
@@ -84,12 +79,6 @@ def _read_requirements() -> list[str]:
     groups = project["dependency-groups"]
     report = [requirement for requirement in groups["report"] if isinstance(requirement, str)]
     return [*groups["test"], *report]
-
-
-def _run_module(python: Path, command: Sequence[str]) -> int:
-    """Run ``python -m *command`` in the repository; return its exit status."""
-    print("$ python -m", *command, flush=True)
-    return subprocess.run([python, "-m", *command], cwd=ROOT, check=False).returncode
 
 
 if __name__ == "__main__":
