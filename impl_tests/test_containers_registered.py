@@ -214,14 +214,6 @@ def test_constants_and_containers_of_python_are_passed_by_reference(topology):
         assert all(chunk is value for (chunk,) in scatter([value], topology.take(2)))
 
 
-def test_an_object_in_itself_is_passed_by_reference_there(topology):
-    table = Table("cycle", x=torch.arange(2))
-    table.columns["inner"] = table
-    for index, chunk in enumerate(scatter(table, topology.take(2))):
-        assert chunk["x"].tolist() == [index]
-        assert chunk["inner"] is table
-
-
 def test_an_object_that_cannot_be_unflattened_is_refused_by_its_path(topology):
     inputs = [{"x": Fragile(torch.ones(2))}]
     with pytest.raises(TypeError, match=r"inputs\[0\]\['x'\]: a Fragile cannot be rebuilt"):
@@ -232,17 +224,12 @@ def test_an_object_that_cannot_be_unflattened_is_refused_by_its_path(topology):
     ("first", "second", "text"),
     [
         (Table("a", x=1), Table("b", x=1), "its context differs in replica 1"),
-        (Cache(), Cache([]), None),
         (Cache(), Table("a"), "replica 1 returned a Table"),
         (Table("a", x=1), Table("a", x=1, y=2), "it has 2 parts in replica 1"),
-        (Fragile(torch.ones(1)), Fragile(torch.ones(1)), "cannot be unflattened .*KeyError"),
     ],
-    ids=["contexts", "equal", "classes", "parts", "fragile"],
+    ids=["contexts", "classes", "parts"],
 )
 def test_objects_that_differ_become_a_list_with_a_warning(topology, first, second, text):
-    if text is None:
-        assert gather([first, second], topology.device(0)).keys == []
-        return
     with pytest.warns(UserWarning, match=text):
         found = gather([first, second], topology.device(0))
     assert found == [first, second]

@@ -96,14 +96,6 @@ class Scaled(nn.Module):
 )
 @example(
     devices=[0, 1],
-    rows=4,
-    given_batch_size=True,
-    has_batch_size=True,
-    has_device=False,
-    on_cpu=False,
-)
-@example(
-    devices=[0, 1],
     rows=3,
     given_batch_size=True,
     has_batch_size=True,

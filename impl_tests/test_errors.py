@@ -2,7 +2,6 @@
 
 import sys
 import weakref
-from contextlib import suppress
 
 import pytest
 
@@ -14,44 +13,11 @@ LOCATION = "in replica 2 on device 3"
 REPORT = "Caught {} in replica 2 on device 3.\nOriginal Traceback (most recent call last):\n"
 
 
-class FailingMessageType(type):
-    """The metaclass of FailingMessageError; its property ``message`` raises an error."""
-
-    @property
-    def message(cls):
-        raise RuntimeError("no message")
-
-
-class FailingMessageError(Exception, metaclass=FailingMessageType):
-    """An exception whose class raises an error if its attribute ``message`` is read."""
-
-    def __init__(self, *args, message=None):
-        super().__init__(*args)
-        self.received = message
-
-
 class UnprintableError(Exception):
     """An exception whose ``__str__`` raises an error."""
 
     def __str__(self):
         raise RuntimeError("unprintable")
-
-
-class NoNotesError(UnprintableError):
-    """An exception that cannot be printed and accepts no note."""
-
-    __notes__ = ()
-
-
-def refuse(*_):
-    raise LookupError("refused")
-
-
-class StubbornError(Exception):
-    """An exception whose traceback and causes can be neither read nor replaced."""
-
-    with_traceback = refuse
-    __traceback__ = __cause__ = __context__ = property(refuse, refuse)
 
 
 class GroupLikeError(Exception):
@@ -60,40 +26,6 @@ class GroupLikeError(Exception):
     def __init__(self, text, exceptions):
         super().__init__(text)
         self.exceptions = exceptions
-
-
-class FailingContextError(Exception):
-    """An exception whose ``__context__`` raises an error."""
-
-    @property
-    def __context__(self):
-        raise RuntimeError("no context")
-
-
-class NoNotesInterrupt(KeyboardInterrupt):
-    """An interrupt that accepts no note."""
-
-    __notes__ = ()
-
-
-class SingletonError(Exception):
-    """An exception class with one instance."""
-
-    instance = None
-
-    def __new__(cls, *args):
-        cls.instance = cls.instance or super().__new__(cls, *args)
-        return cls.instance
-
-
-class SecondInstanceError(Exception):
-    """An exception class whose constructor returns a ValueError from the second call on."""
-
-    count = 0
-
-    def __new__(cls, *args):
-        cls.count += 1
-        return super().__new__(cls, *args) if cls.count == 1 else ValueError(*args)
 
 
 def fail_with(error):
@@ -112,30 +44,12 @@ def reraised(error):
     return caught.value
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        NoNotesError("bad"),
-        GroupLikeError("bad", [ValueError("worse")]),
-        SingletonError("bad"),
-        SecondInstanceError("bad"),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-def test_error_that_cannot_be_rebuilt_from_a_text_becomes_a_runtime_error(error):
+def test_error_that_cannot_be_rebuilt_from_a_text_becomes_a_runtime_error():
+    error = GroupLikeError("bad", [ValueError("worse")])
     caught = reraised(error)
     assert type(caught) is RuntimeError
-    assert str(caught).startswith(REPORT.format(type(error).__name__))
+    assert str(caught).startswith(REPORT.format("GroupLikeError"))
     assert caught.__cause__ is error
-
-
-def test_capture_returns_an_exception_whose_context_cannot_be_read():
-    # If `capture` raised a RuntimeError, its context would be `error`, which pytest cannot report.
-    # Suppress the RuntimeError: the assertion then fails.
-    error, found = FailingContextError("bad"), []
-    with suppress(RuntimeError):
-        found.append(captured(error))
-    assert found == [error]
 
 
 @pytest.mark.parametrize("kind", [ValueError, UnprintableError])
@@ -153,27 +67,6 @@ def test_text_of_nested_calls_contains_the_innermost_frame_once(kind):
     assert text.count(f"Caught {kind.__name__} at depth") == 5
 
 
-def test_reraise_terminates_for_a_cycle_of_causes():
-    error = ValueError("bad")
-    error.__cause__ = KeyError("worse")
-    error.__cause__.__cause__ = error
-    assert "ValueError: bad" in str(reraised(error))
-
-
-def test_syntax_error_without_a_readable_line_is_reraised():
-    class FailingLineError(SyntaxError):
-        @property
-        def lineno(self):
-            raise RuntimeError("no line")
-
-    assert str(reraised(FailingLineError("bad"))).endswith("FailingLineError\n")
-
-
-def test_interrupt_that_accepts_no_note_is_reraised_as_the_same_object():
-    error = NoNotesInterrupt("stop")
-    assert reraised(error) is error
-
-
 def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
     error = captured(ValueError("bad"))
     try:
@@ -183,11 +76,6 @@ def test_exception_that_the_caller_handles_is_not_the_context_of_the_cause():
             reraise(error, LOCATION)
     assert caught.value.__cause__ is error
     assert error.__context__ is None
-
-
-def test_class_whose_message_attribute_fails_receives_its_text_by_position():
-    caught = reraised(FailingMessageError("bad"))
-    assert (caught.args, caught.received) == ((str(caught),), None)
 
 
 def test_error_of_another_process_is_raised_with_its_text():
@@ -214,17 +102,6 @@ class PrefixingError(Exception):
 def test_message_of_a_constructor_that_keeps_the_text_is_not_replaced():
     with pytest.raises(PrefixingError, match=r"^prefix: Caught PrefixingError"):
         reraise(PrefixingError("first"), LOCATION)
-
-
-def test_an_error_whose_traceback_cannot_be_read_is_captured_and_reported():
-    raised = None
-    # If `capture` raised a LookupError, its context would be the StubbornError, which pytest
-    # cannot report. Suppress the LookupError: the assertions then fail.
-    with suppress(LookupError):
-        captured = capture(fail_with, StubbornError("stubborn"))
-        raised = capture(reraise, captured.pop(), LOCATION).pop()
-    assert type(raised) is StubbornError
-    assert "Caught StubbornError in replica 2 on device 3." in str(raised)
 
 
 def test_an_error_with_more_causes_than_the_recursion_limit_is_reported():
@@ -329,23 +206,6 @@ def test_capture_does_not_close_a_suspended_generator_in_a_linked_traceback():
 
     capture(chained)
     assert next(generator) == "alive"
-
-
-class GroupWithoutMembers(ExceptionGroup):
-    """A group whose attribute ``exceptions`` raises an error."""
-
-    @property
-    def exceptions(self):
-        raise AttributeError("no members")
-
-
-def test_a_group_whose_members_cannot_be_read_is_raised():
-    member = ValueError("member")
-    error = capture(fail_with, GroupWithoutMembers("group", [member])).pop()
-    with pytest.raises(Exception, match="Caught GroupWithoutMembers") as caught:
-        reraise(error, "in replica 0")
-    assert caught.value.__cause__ is error
-    assert member.__traceback__ is None
 
 
 def test_a_text_with_the_mark_of_a_nested_error_needs_no_cause():

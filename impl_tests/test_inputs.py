@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections import UserDict
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -98,33 +97,6 @@ def test_out_of_memory_error_of_a_mapping_is_propagated(leaves):
         leaves.flatten(Failing(torch.OutOfMemoryError()), 0, "x")
 
 
-def test_mapping_that_contains_itself_keeps_the_inner_reference(leaves):
-    value = UserDict(x=torch.ones(2))
-    value["self"] = value
-    node = leaves.flatten(value, 0, "x")
-    (found,) = node.unflatten(1, {leaves.splits[0]: [None]})
-    assert dict(found) == {"x": None, "self": value}
-
-
-class Layers(nn.Module, Mapping):
-    """A module that is a mapping."""
-
-    def __getitem__(self, key):
-        return self._buffers[key]
-
-    def __iter__(self):
-        return iter(self._buffers)
-
-    def __len__(self):
-        return len(self._buffers)
-
-
-def test_module_that_is_a_mapping_is_a_constant(leaves):
-    module = Layers()
-    module.register_buffer("x", torch.ones(2))
-    assert isinstance(leaves.flatten(module, 0, "x"), Constant)
-
-
 @dataclasses.dataclass
 class SelfReferring:
     value: Any
@@ -170,20 +142,6 @@ def test_marker_attribute_cannot_be_assigned(make):
         make().value = None
 
 
-class UnprintableError(Exception):
-    """An exception whose ``__str__`` raises SystemExit."""
-
-    def __str__(self):
-        raise SystemExit("unprintable")
-
-
-class Uniterable(list):
-    """A list whose iteration raises an error that cannot be printed."""
-
-    def __iter__(self):
-        raise UnprintableError
-
-
 class OutOfMemory:
     """An iterable that raises ``error`` on iteration if it is empty, else when a copy is built."""
 
@@ -208,11 +166,3 @@ def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, pa
     with pytest.raises(type(error)) as caught:
         gather(values, "cpu")
     assert str(caught.value) == "m"
-
-
-def test_warning_has_the_type_of_an_error_that_cannot_be_printed():
-    outputs = [Uniterable(), Uniterable()]
-    with pytest.warns(
-        UserWarning, match=r"Uniterable .*UnprintableError: <exception str\(\) failed>"
-    ):
-        assert gather(outputs, "cpu") == outputs

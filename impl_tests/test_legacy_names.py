@@ -5,8 +5,8 @@ import inspect
 
 import pytest
 
-#: Module -> the private functions that other packages import from it.
-FUNCTIONS = {
+#: Module -> the private functions and the imported classes.
+NAMES = {
     "_functions": ["_get_stream"],
     "comm": ["_get_device_index", "_handle_complex"],
     "data_parallel": ["_check_balance", "_get_available_device_type"],
@@ -20,29 +20,18 @@ FUNCTIONS = {
         "_is_script_module",
         "_replicatable_module",
     ],
-    "scatter_gather": ["scatter_kwargs"],
-}
-#: Module -> the other names.
-OTHERS = {
-    "functions": ["_get_stream"],
-    "scatter_gather": ["Gather", "Scatter", "_is_namedtuple", "is_namedtuple"],
+    "scatter_gather": ["Gather", "Scatter", "_is_namedtuple", "is_namedtuple", "scatter_kwargs"],
 }
 
 
 def parameters(package, module, name):
-    function = getattr(importlib.import_module(f"{package}.{module}"), name)
-    found = inspect.signature(function).parameters.values()
+    member = getattr(importlib.import_module(f"{package}.{module}"), name)
+    found = inspect.signature(member).parameters.values() if inspect.isfunction(member) else ()
     return [(parameter.name, parameter.kind, parameter.default) for parameter in found]
 
 
-@pytest.mark.parametrize("module", FUNCTIONS)
-def test_private_functions_have_the_parameters_of_the_reference(module):
-    for name in FUNCTIONS[module]:
+@pytest.mark.parametrize("module", NAMES)
+def test_private_names_exist_with_the_parameters_of_the_reference(module):
+    for name in NAMES[module]:
         expected = parameters("torch.nn.parallel", module, name)
         assert parameters("impl", module, name)[: len(expected)] == expected
-
-
-def test_other_names_exist():
-    for module, names in OTHERS.items():
-        imported = importlib.import_module(f"impl.{module}")
-        assert [name for name in names if not callable(getattr(imported, name, None))] == []

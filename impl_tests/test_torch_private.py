@@ -1,7 +1,6 @@
 """impl._torch_private: modules with private names of PyTorch, and functions for the compiler."""
 
 import ast
-import inspect
 import pkgutil
 import re
 from functools import partial
@@ -21,14 +20,6 @@ TREES = {
 }
 PRIVATE_MODULES = ("_torch_private.py",)
 OTHERS = sorted(TREES.keys() - set(PRIVATE_MODULES))
-#: Name -> public function of the module.
-FUNCTIONS = {
-    name: value
-    for name, value in vars(_torch_private).items()
-    if inspect.isfunction(value)
-    and value.__module__ == _torch_private.__name__
-    and not name.startswith("_")
-}
 #: The private names of PyTorch that the module looks up when a function is called.
 PRIVATE_NAMES = sorted(
     {
@@ -92,12 +83,6 @@ def test_no_other_module_uses_private_names_of_pytorch(module):
 @pytest.mark.parametrize("name", PRIVATE_NAMES)
 def test_private_name_exists_in_torch(name):
     pkgutil.resolve_name(name)
-
-
-def test_every_function_with_a_private_name_is_used():
-    imports = [node for name in OTHERS for node in ast.walk(TREES[name])]
-    found = [n for n in imports if isinstance(n, ast.ImportFrom) and n.module == "_torch_private"]
-    assert {alias.name for node in found for alias in node.names} >= FUNCTIONS.keys()
 
 
 def compiled_operators(function):
