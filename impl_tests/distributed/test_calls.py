@@ -10,8 +10,8 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 import impl
 from impl import DataParallel, distributed
-from impl_tests.distributed.comparison import check_close, copy_to_cpu
 from impl_tests.distributed.probes import Scale, ScaleByRows, make_linear, make_rank_rows
+from impl_tests.distributed.results import check_close, copy_to_cpu
 
 #: Numbers of ranks. They are fixed, because a call on several processes is slow.
 SIZES = (2, 3, 4)

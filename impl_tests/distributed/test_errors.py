@@ -7,9 +7,9 @@ import pytest
 from torch import nn
 
 from impl import distributed
-from impl_tests.distributed.comparison import check_close, copy_to_cpu
 from impl_tests.distributed.pool import Raised
 from impl_tests.distributed.probes import make_linear, make_rank_rows
+from impl_tests.distributed.results import check_close, copy_to_cpu
 from impl_tests.distributed.test_refusals import check_same_error
 
 

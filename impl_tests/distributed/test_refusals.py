@@ -6,9 +6,9 @@ import torch.distributed as dist
 from torch import nn
 
 from impl import distributed
-from impl_tests.distributed.comparison import check_close, copy_to_cpu
 from impl_tests.distributed.pool import Raised
 from impl_tests.distributed.probes import make_linear, make_rank_rows
+from impl_tests.distributed.results import check_close, copy_to_cpu
 
 
 def check_same_error(found, kind, *parts):

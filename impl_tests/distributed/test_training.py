@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from impl import DataParallel, distributed
-from impl_tests.distributed.comparison import check_close, copy_to_cpu
+from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.harness.environment import example_count
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import ROW_WISE

@@ -6,7 +6,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from .comparison import find_bit_differences, find_differences, relative_error
+from .differences import find_bit_differences, find_differences, relative_error
 from .model import Model
 from .training import PLAIN_CPU, VARIANTS, Run, run
 

@@ -12,7 +12,7 @@ from torch.utils._pytree import tree_map_only
 
 import impl
 from impl_tests.models.catalogue import MODELS
-from impl_tests.models.comparison import find_differences, find_output_differences
+from impl_tests.models.differences import find_differences, find_output_differences
 from impl_tests.models.model import ROWS
 from impl_tests.models.results import try_run
 from impl_tests.models.tensors import collect_tensors

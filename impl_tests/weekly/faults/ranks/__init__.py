@@ -1,6 +1,6 @@
 """Ranks of impl.distributed that exit, are killed or stopped, raise errors, or stay away.
 
 * ``cases.py``: the ways to lose ranks, the places where they are lost, and random cases.
-* ``program.py``: one rank, which trains until its fault. ``processes.py``: all ranks of a case.
+* ``rank.py``: one rank, which trains until its fault. ``processes.py``: all ranks of a case.
 * ``__main__.py``: the trials, and the verdicts on the ends of the ranks.
 """

@@ -20,7 +20,7 @@ from impl_tests.weekly.faults.findings import Finding, report
 
 from .cases import Case, draw_case
 from .processes import Rank, run_case
-from .program import INJECTED
+from .rank import INJECTED
 
 __all__ = ["create_jobs", "prepare"]
 

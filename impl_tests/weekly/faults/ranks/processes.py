@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .cases import RETURNING, Case
-from .program import SETUP_LIMIT, make_store, run_rank
+from .rank import SETUP_LIMIT, make_store, run_rank
 
 __all__ = ["Rank", "run_case"]
 
