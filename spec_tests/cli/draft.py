@@ -1,20 +1,22 @@
-"""The command ``draft``: print a register with the failures of a run.
+"""The command ``draft``: print a register with the failures of runs.
 
 A record is for all tests that fail alike: with one error, or with one difference in equal
 statements.
 """
 
-import json
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
 from types import MappingProxyType
 
 import torch
 from packaging.version import Version
 
+from spec_tests.cli.register_text import format_toml, with_lacks, without_passing
 from spec_tests.data_parallel.life import violations
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import causes, clause_filter, clauses
+from spec_tests.harness.conformance import causes, clause_filter, clauses, known_failures, verdicts
 
 __all__ = ["draft"]
 
@@ -44,8 +46,9 @@ def draft(
     source: object = "the runs",
     kind: str = "target-bug",
     programs: Mapping[str, str] = MappingProxyType({}),
+    register: Path | None = None,
 ) -> str:
-    """Return the records for the failures of a run as TOML.
+    """Return the records for the failures of runs as TOML.
 
     The user then corrects the versions of each record and adds threads.
 
@@ -54,16 +57,23 @@ def draft(
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records without a program. The others have the kind back-end-bug.
         programs: Programs in plain PyTorch that show the causes of failures.
+        register: The register of the runs. The text begins with its records, without the tests
+            that pass.
 
     Raises:
-        input_files.RefusedError: The suite lacks the clause of a failed test.
+        input_files.RefusedError: The suite lacks the clause of a failed test, or the tests of a
+            record are not written as ``tests = […]``.
     """
     last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
     named = [test for test in last.values() if "::" in test["test"]]  # others are of a register
     failed: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    recorded: dict[bool, set[str]] = {True: set(), False: set()}  # whether a test passes
     for test in named:
-        if test["verdict"] == "fail":
+        passes = known_failures.PASSES in test.get("difference", "")
+        if test["verdict"] == "fail" and not passes:
             failed[test["clause"]].append(test)
+        if test["verdict"] in ("fail", "known"):
+            recorded[passes].add(test["test"].removeprefix("spec_tests/"))
     if unknown := failed.keys() - clauses.load():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     header = []
@@ -71,8 +81,17 @@ def draft(
         lives = [name for name in failed if name.startswith(_LIVES)]
         failed = {name: found for name, found in failed.items() if name not in lives}
         header += [_WITHOUT_LIVES] if lives else []
-    lacks = _shorten_lacks({test["clause"] for test in named if test["verdict"] == "not-offered"})
-    header += [f"lacks = {_format_toml(lacks)}\n"] if lacks else []
+    missing = [test for test in named if test["verdict"] == "not-offered"]
+    if register is None:
+        first = 1
+        lacks = _shorten_lacks({test["clause"] for test in missing})
+        header += [f"lacks = {format_toml(lacks)}\n"] if lacks else []
+    else:
+        lacks = _shorten_lacks({test["clause"] for test in missing if verdicts.is_error(test)})
+        old = without_passing(register, recorded[True], recorded[False])
+        numbers = re.findall(r'^id = "X-(\d+)"', input_files.read_text(register), re.MULTILINE)
+        first = 1 + max(map(int, numbers), default=0)
+        header += [with_lacks(old, lacks).rstrip() + "\n"]
     by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     by_difference: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     # A wrong value may have another cause in each test.
@@ -88,7 +107,7 @@ def draft(
     of_clauses = [(kind, found, "") for found in by_difference.values()]
     records = [
         _format_record(f"X-{number}", *each, named)
-        for number, each in enumerate([*of_causes, *of_clauses], start=1)
+        for number, each in enumerate([*of_causes, *of_clauses], first)
     ]
     return "\n".join([*header, *records])
 
@@ -146,7 +165,7 @@ def _format_record(
         "reason": "drafted, not examined",
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
-    texts = {key: _format_toml(value) for key, value in fields.items()}
+    texts = {key: format_toml(value) for key, value in fields.items()}
     # A program has no triple quotes: it has names, numbers and devices only.
     return _RECORD.format(**texts, program=f"program = '''\n{program}'''\n" if program else "")
 
@@ -172,10 +191,3 @@ def _without_parameters(node_id: str) -> str:
 
 def _deduplicate(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
-
-
-def _format_toml(value: str | Sequence[str]) -> str:
-    """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return "".join(["[\n", *(f"    {_format_toml(each)},\n" for each in value), "]"])

@@ -12,13 +12,15 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from spec_tests.cli import doctor
 from spec_tests.harness.shared_options import SHARED
 
 #: The exit status after Ctrl-C, and if a file is not valid.
 INTERRUPTED, REFUSED = 2, 4
+#: The least number of examples a test with which `draft` prints no warning.
+FEW_EXAMPLES = 10
 EXIT_STATUS = """\
 run passes arguments after -- to pytest: parallel-conformance run mypackage -- -n 2
 
@@ -126,6 +128,12 @@ def _make_parser() -> argparse.ArgumentParser:
         choices=("target-bug", "back-end-bug", "suite-bug"),
         default="target-bug",
         help="the kind of the records without a program in plain PyTorch (default: target-bug)",
+    )
+    draft.add_argument(
+        "--divergences",
+        type=Path,
+        metavar="REGISTER",
+        help="begin with the records of the runs' register, without the tests that pass",
     )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")
@@ -247,14 +255,30 @@ def _print_draft(options: argparse.Namespace) -> int:
             print(f"{file} contains no verdicts", file=sys.stderr)
             return REFUSED
         run, _ = verdicts.read_run(file)
-        if run.get("interrupted"):
-            text = f"{file}: the run was interrupted: tests that did not run have no record"
-            print(text, file=sys.stderr)
-            print(f"# {text}\n")
+        _warn_of_draft(file, run, found, has_register=options.divergences is not None)
         tests += found
         programs |= verdicts.read_programs(file)
-    print(draft(tests, ", ".join(map(str, options.file)), options.kind, programs))
+    sources = ", ".join(map(str, options.file))
+    print(draft(tests, sources, options.kind, programs, options.divergences))
     return 0
+
+
+def _warn_of_draft(
+    file: Path, run: Mapping[str, Any], tests: list[dict[str, str]], *, has_register: bool
+) -> None:
+    """Print, also into the draft, which failures of a run the draft may lack."""
+    known = sum(test["verdict"] == "known" for test in tests)
+    examples = run.get("examples") or FEW_EXAMPLES
+    warnings = []
+    if run.get("interrupted"):
+        warnings.append("the run was interrupted: tests that did not run have no record")
+    if examples < FEW_EXAMPLES:
+        warnings.append(f"{examples} examples a test: with more, a test may fail in another way")
+    if known and not has_register:
+        warnings.append(f"{known} known failures: --divergences REGISTER keeps their records")
+    for text in warnings:
+        print(f"{file}: {text}", file=sys.stderr)
+        print(f"# {file}: {text}\n")
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {

@@ -14,7 +14,13 @@ import pytest
 from spec_tests.cli import doctor, report
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import clauses, register, verdict_table, verdicts
+from spec_tests.harness.conformance import (
+    clauses,
+    known_failures,
+    register,
+    verdict_table,
+    verdicts,
+)
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.harness.tests.fixtures import ROOT
 
@@ -277,6 +283,51 @@ def test_a_draft_leaves_out_lives_that_leave_out_recorded_violations():
 def test_a_draft_has_no_record_for_a_stale_entry_of_a_register():
     stale = {"clause": "comm.scatter.slices", "test": "register", "verdict": "fail"}
     assert not draft([stale])
+
+
+OLD_REGISTER = """\
+# A remark.
+lacks = ["replicate.zoo"]
+
+[[divergence]]
+id = "X-4"
+kind = "target-bug"
+clause = "comm.scatter.slices"
+tests = ["a.py::one", "a.py::two"]
+differences = ["E: x"]
+observed = "x"  # as agreed
+
+[[divergence]]
+id = "X-5"
+kind = "target-bug"
+clause = "comm.scatter.slices"
+tests = ["a.py::three"]
+differences = ["E: x"]
+observed = "x"
+"""
+
+
+def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(tmp_path):
+    file = tmp_path / "old.toml"
+    file.write_text(OLD_REGISTER)
+    found = {"one[1]": "known", "one[2]": "passes", "two": "known", "three": "passes"}
+    found |= {"four": "fail"}
+    tests = [
+        {"clause": "comm.scatter.slices", "test": f"spec_tests/a.py::{name}"}
+        | {"verdict": "known" if verdict == "known" else "fail", "differs": "E: y"}
+        | {"difference": known_failures.PASSES if verdict == "passes" else verdict}
+        for name, verdict in found.items()
+    ]
+    lacking = {"clause": "comm.gather.joined", "test": "a.py::five", "verdict": "not-offered"}
+    text = draft([*tests, lacking], register=file)
+    assert "# A remark." in text
+    assert 'observed = "x"  # as agreed' in text
+    drafted = tomllib.loads(text)
+    assert drafted["lacks"] == ["replicate.zoo", "comm.gather.joined"]
+    kept, added = drafted["divergence"]
+    assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])
+    assert (added["id"], added["tests"]) == ("X-6", ["a.py::four"])
+    assert len(tomllib.loads(draft(tests))["divergence"]) == 1
 
 
 def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():

@@ -9,10 +9,12 @@ from spec_tests.harness.conformance import causes
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.environment.target import missing_name
 
-__all__ = ["ENDS_PROCESS", "PROCESS_ENDED", "judge", "mark", "stale_text"]
+__all__ = ["ENDS_PROCESS", "PASSES", "PROCESS_ENDED", "judge", "mark", "stale_text"]
 
 #: The class and the text of the failure of a test that ends its process.
 PROCESS_ENDED = ("ProcessEnded", "the test ends the process")
+#: The text about a test that passes although a record expects its failure.
+PASSES = "names this test, but the test passes"
 #: Key in the report of a test for the id of a record that expects this failure.
 ENDS_PROCESS = "ends-process"
 
@@ -97,7 +99,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
 def stale_text(item: pytest.Item) -> str:
     """Return the sentence about a test that passes although records expect its failure."""
     names = " and ".join(record.name for record in item.stash.get(_KNOWN, []))
-    return f"{names} names this test, but the test passes: remove the test from the record"
+    return f"{names} {PASSES}: remove the test from the record"
 
 
 def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
