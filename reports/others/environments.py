@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
+from impl_tests.helpers import cuda_stubs
 from reports.others.catalogue import ROOT, Implementation
 
 __all__ = ["create_environment", "install_torch", "pip", "prepare_environment"]
@@ -83,8 +84,7 @@ def install_torch(version: str, python: Path) -> None:
     pip(python, "--no-deps", f"torch=={version}")
     pip(python, *(line for line in _torch_requirements(python) if not CUDA.search(line)))
     library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
-    stub_libraries = ROOT / ".ci" / "without_cuda.py"
-    subprocess.run([sys.executable, stub_libraries, Path(library).parent / "lib"], check=True)
+    cuda_stubs.replace_cuda(Path(library).parent / "lib")
 
 
 def _torch_requirements(python: Path) -> Iterable[str]:
