@@ -127,14 +127,3 @@ def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(
         whole = gather(chunks, topology.device(0))
         tangents = [forward_ad.unpack_dual(dual).tangent.tolist() for dual in (*chunks, whole)]
     assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]
-
-
-def test_a_subclass_may_have_other_arguments(topology):
-    class WithOption(functions.Gather):
-        @staticmethod
-        def forward(ctx, target_device, dim, option, *inputs):
-            assert option == "option"
-            return functions.Gather.forward(ctx, target_device, dim, *inputs)
-
-    x = torch.ones(2, device=topology.device(0))
-    assert WithOption.apply("cpu", 0, "option", x, x).tolist() == [1] * 4

@@ -9,7 +9,6 @@ import torch
 from impl import _devices, comm
 from impl._devices import call_on_device
 from impl._placement import choose_devices
-from impl._settings import call_with_setting
 from impl._streams import call_on_stream, call_on_streams, current_stream_by_device
 
 
@@ -49,16 +48,15 @@ def test_the_largest_index_of_a_device_is_127(topology):
 
 
 class InterruptedSetter:
-    """A setter whose first call that sets ``value`` raises an error, without effect."""
+    """A setter whose first call that sets ``value`` is interrupted, without effect."""
 
-    def __init__(self, setter, value, error=KeyboardInterrupt):
-        self.setter, self.value, self.error = setter, value, error
-        self.is_interrupted = False
+    def __init__(self, setter, value):
+        self.setter, self.value, self.is_interrupted = setter, value, False
 
     def __call__(self, value):
         if value == self.value and not self.is_interrupted:
             self.is_interrupted = True
-            raise self.error
+            raise KeyboardInterrupt
         self.setter(value)
 
 
@@ -108,11 +106,3 @@ def test_an_interrupted_call_restores_settings(topology, monkeypatch, call):
     assert read(devices) == value
     assert current_stream_by_device(devices) == streams
     assert torch.accelerator.current_device_index() == device
-
-
-def test_a_signal_handler_that_ends_the_process_does_not_stop_the_restoration():
-    values = []
-    setter = InterruptedSetter(values.append, "before", SystemExit)
-    with pytest.raises(SystemExit):
-        call_with_setting(setter, "value", "before", int)
-    assert values == ["value", "before"]

@@ -29,11 +29,6 @@ def test_single_module_runs_in_the_calling_thread_while_a_mode_is_active(
         assert run_on_the_cpu(threading.get_ident, in_turn=in_turn) == [threading.get_ident()]
 
 
-def test_the_error_of_a_module_is_raised_if_the_inputs_have_no_order():
-    with pytest.raises(ZeroDivisionError, match="in replica 0"):
-        MODULE.parallel_apply([divmod] * 2, {(1, 0): 0, (2, 0): 0}.keys(), devices=["cpu"] * 2)
-
-
 @pytest.mark.filterwarnings("ignore:`torch.jit")
 def test_a_trace_may_record_one_module(topology):
     device = topology.device(0)

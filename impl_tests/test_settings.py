@@ -1,12 +1,11 @@
-"""impl._settings and forks: pauses of the garbage collector, and forked processes."""
+"""impl._settings: pauses of the garbage collector, also in forked processes."""
 
 import gc
-import os
 
 import pytest
 
 from impl import _settings
-from impl._settings import pause_gc, register_fork_handler
+from impl._settings import pause_gc
 from impl_tests.helpers.modes import call_in_thread
 
 
@@ -28,12 +27,6 @@ def test_collector_state_is_restored_when_the_last_overlapping_block_ends(enable
         block.__exit__(None, None, None)
         seen.append(gc.isenabled())
     assert seen == [False, False, False, enabled]
-
-
-def test_pause_gc_restores_the_collector_state_after_an_error(enabled):
-    with pytest.raises(LookupError), pause_gc():
-        raise LookupError
-    assert gc.isenabled() == enabled
 
 
 @pytest.fixture
@@ -113,26 +106,3 @@ def test_an_interrupt_of_a_pause_leaves_the_collector_enabled(monkeypatch, holde
         pass
     assert gc.isenabled()
     assert not _settings._pauses._active
-
-
-#: The exit status of the child process, set by the handler.
-CHILD_STATUS = 7
-
-
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_fork_handler_runs_only_in_the_child_process():
-    parent, seen = os.getpid(), []
-
-    def end_child():
-        seen.append(os.getpid())
-        if os.getpid() != parent and armed:
-            os._exit(CHILD_STATUS)
-
-    armed = True
-    register_fork_handler(end_child)
-    child = os.fork()
-    if child == 0:
-        os._exit(0)
-    armed = False
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == CHILD_STATUS
-    assert seen == []

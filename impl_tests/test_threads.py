@@ -135,11 +135,6 @@ def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
     assert os.getpid() == pool.start(os.getpid).wait()
 
 
-def test_a_worker_is_a_daemon_thread_with_a_name():
-    thread = _threads.start(threading.current_thread).wait()
-    assert (thread.name, thread.daemon) == ("parallel_apply", True)
-
-
 REUSES_WORKERS = pytest.mark.skipif(
     SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"
 )

@@ -1,8 +1,6 @@
 """impl._kept.hold: steps of optimizers, interrupts, signals and forks in a block."""
 
-import copy
 import os
-import pickle
 import threading
 
 import pytest
@@ -31,19 +29,8 @@ def step_in_another_thread(optimizer):
     thread.join()
 
 
-def step_of_a_copy(optimizer, duplicate):
-    copied = duplicate(optimizer)
-    # The copy has parameters of its own.
-    copied.param_groups[0]["params"] = optimizer.param_groups[0]["params"]
-    copied.step()
-
-
 WAYS = {
     "thread": step_in_another_thread,
-    "deepcopy": lambda optimizer: step_of_a_copy(optimizer, copy.deepcopy),
-    "pickle": lambda optimizer: step_of_a_copy(
-        optimizer, lambda each: pickle.loads(pickle.dumps(each))
-    ),
     "compiled": lambda optimizer: torch.compile(optimizer.step, backend="eager")(),
 }
 

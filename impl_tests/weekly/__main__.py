@@ -40,7 +40,7 @@ PARTS: dict[str, Sequence[Command]] = {
     "machinery": [(*PYTEST, *TEST_FOLDERS, "impl_tests", "-m", "machinery")],
     # The suite with more examples than in the gate, then on simulated devices that lack all
     # optional features, then one feature at a time.
-    "profiles": [
+    "suite": [
         (*SUITE, *_EXTRAS),
         (*SUITE, *_EXTRAS, "--features", "lean"),
         *((*SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),

@@ -5,7 +5,6 @@ import importlib
 import os
 import random
 import sys
-import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -45,7 +44,7 @@ def _find_detected_changes(
     tests: CollectedTests, selected: Sequence[Change], options: argparse.Namespace
 ) -> Iterator[Change]:
     """Try the selected changes and print each result; yield the changes that a test detects."""
-    lines = record_lines(tests, processes=options.processes, folder=options.lines)
+    lines = record_lines(tests, processes=options.processes)
     print(f"{len(lines.seconds)} tests", flush=True)
     jobs = (
         forks.Job(change, partial(_find_killer, tests, change, order_tests(change, lines)))
@@ -114,13 +113,6 @@ def _parse_options() -> argparse.Namespace:
         default=os.cpu_count() or 1,
         metavar="N",
         help="try N changes at a time (default: the number of cores)",
-    )
-    parser.add_argument(
-        "--lines",
-        type=Path,
-        default=Path(tempfile.gettempdir()) / "torch-parallel-spec-lines",
-        metavar="FOLDER",
-        help="cache of the lines that each test executes (default: %(default)s)",
     )
     return parser.parse_args()
 

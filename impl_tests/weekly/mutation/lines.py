@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import sys
+import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Mapping
@@ -30,6 +31,8 @@ __all__ = ["ExecutedLines", "import_impl_from", "record_lines"]
 _PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
 #: Test files that do not run impl in this process: they read its source.
 _EXCLUDED = ("test_source_rules.py",)
+#: The folder for cached records. A record is valid until impl or the test file changes.
+_CACHE = Path(tempfile.gettempdir()) / "torch-parallel-spec-lines"
 #: A test's duration in ``seconds``, and the ``lines`` that it executes in each file.
 Record = dict[str, Any]
 
@@ -67,20 +70,18 @@ class ExecutedLines:
         return tests | self.unrecorded if tests else set(self.seconds)
 
 
-def record_lines(tests: CollectedTests, *, processes: int, folder: Path) -> ExecutedLines:
+def record_lines(tests: CollectedTests, *, processes: int) -> ExecutedLines:
     """Record the lines that each test executes.
 
     Args:
         tests: The tests.
         processes: The number of test files that run at the same time.
-        folder: The folder for cached records. A record is valid until impl or the test file
-            changes.
 
     Raises:
         RuntimeError: The tests of a file hung or crashed.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = {file: folder / f"{_hash_files(file)}.json" for file in _list_files(tests)}
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    paths = {file: _CACHE / f"{_hash_files(file)}.json" for file in _list_files(tests)}
     missing = [file for file, path in paths.items() if not path.exists()]
     jobs = (
         forks.Job(file, functools.partial(_trace_tests_of_file, tests, file)) for file in missing

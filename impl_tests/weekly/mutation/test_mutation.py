@@ -1,4 +1,4 @@
-"""impl_tests.weekly.mutation: changes to impl, and the order of tests."""
+"""impl_tests.weekly.mutation: changes to impl."""
 
 import ast
 import re
@@ -6,8 +6,6 @@ import re
 import pytest
 
 from impl_tests.weekly.mutation import changes, operators
-from impl_tests.weekly.mutation.__main__ import order_tests
-from impl_tests.weekly.mutation.lines import ExecutedLines
 
 CHANGES = changes.find_changes(("_containers.py",))
 #: Functions whose names match this pattern usually order work on devices.
@@ -51,11 +49,6 @@ CHANGED_CODES = {
 }
 
 
-def record(lines=(), file="_chunks.py"):
-    """Return the record of a passed test that executes ``lines`` of ``file``."""
-    return {"seconds": 1, "lines": {file: lines} if lines else {}}
-
-
 @pytest.mark.parametrize(("operator", "code"), CHANGED_CODES)
 def test_each_operator_makes_its_changes(operator, code):
     tree, found = ast.parse(code), []
@@ -85,24 +78,3 @@ def test_a_changed_file_compiles_and_differs_from_the_original():
     for change in CHANGES.values():
         compile(change.text, change.file, "exec")
         assert change.text != original
-
-
-@pytest.mark.parametrize(
-    ("records", "expected"),
-    [
-        ({"here": record([7]), "near": record([8])}, {"here"}),
-        ({"far": record([1]), "elsewhere": record([7], "comm.py")}, {"far"}),
-        ({"here": record([7]), "far": record([1]), "none": record()}, {"here", "none"}),
-        ({"elsewhere": record([7], "comm.py"), "none": record()}, {"elsewhere", "none"}),
-    ],
-    ids=["the line", "the file", "tests without lines are added", "all"],
-)
-def test_find_tests_returns_tests_of_the_line_or_of_the_file(records, expected):
-    assert ExecutedLines(records).find_tests("_chunks.py", 7) == expected
-
-
-def test_tests_of_the_changed_module_come_first():
-    change = next(iter(CHANGES.values()))
-    own = f"impl_tests/test_{change.file.removeprefix('_')}::slow"
-    lines = ExecutedLines({own: record([1]), "a": record([1])})
-    assert order_tests(change, lines) == [own, "a"]

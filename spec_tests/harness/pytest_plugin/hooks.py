@@ -52,7 +52,7 @@ _COMMON = settings(
 # Each run draws the same examples, so its verdicts repeat. The profile "fuzz" draws others.
 settings.register_profile("quick", _COMMON, max_examples=25, derandomize=True)
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
-# The examples of the gate. `tox -e weekly -- profiles` runs those of "quick".
+# The examples of the gate. `tox -e weekly -- suite` runs those of "quick".
 settings.register_profile("gate", _COMMON, max_examples=10, derandomize=True)
 # Few examples for a first overview, and for devices on which tests are slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
