@@ -8,7 +8,7 @@ import pytest
 
 from spec_tests.cli.programs import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
-from spec_tests.harness.plain_programs.search import Question
+from spec_tests.harness.plain_programs.search import FirstFailure
 from spec_tests.harness.pytest_plugin.program import PROGRAM
 
 __all__ = ["Failures"]
@@ -28,15 +28,13 @@ class Cause:
     """The tests that fail for one reason.
 
     Args:
-        text: The text of the first failure.
-        test: The name of the function of its test.
+        first: The first failure.
         count: The number of tests.
         commands: For each clause, the command that repeats its first failure.
         program: A program in plain PyTorch that shows the cause.
     """
 
-    text: str
-    test: str
+    first: FirstFailure
     count: int = 0
     program: str = ""
     commands: dict[str, str] = field(default_factory=dict)
@@ -72,7 +70,7 @@ class Failures:
         function = report.nodeid.partition("[")[0]
         key = causes.group_key(name, text)
         test = function.rpartition("::")[2]
-        cause = self._found.setdefault(key, Cause(text, test))
+        cause = self._found.setdefault(key, Cause(FirstFailure(text, name, test)))
         cause.count += 1
         if name in cause.commands:
             return []
@@ -95,26 +93,24 @@ class Failures:
         """Return the causes, that of the most clauses first."""
         return sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
 
-    def questions(self) -> list[Question]:
-        """Return what a search for programs in plain PyTorch needs, for each cause."""
-        return [
-            Question(each.text, next(iter(each.commands)), each.test) for each in self._sorted()
-        ]
+    def first_failures(self) -> list[FirstFailure]:
+        """Return the first failure of each cause, for a search for programs in plain PyTorch."""
+        return [each.first for each in self._sorted()]
 
     def add_programs(self, programs: Mapping[str, str]) -> None:
         """Store the program of each cause, by its text."""
         for cause in self._found.values():
-            cause.program = programs.get(cause.text, "")
+            cause.program = programs.get(cause.first.cause, "")
 
     def summary(self) -> list[str]:
         """Return the lines about each cause."""
         lines = []
         for cause in self._sorted():
             counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
-            text = _shorten(_ADDRESS.sub("…", cause.text), SUMMARY_LENGTH)
+            text = _shorten(_ADDRESS.sub("…", cause.first.cause), SUMMARY_LENGTH)
             lines.append(f"FAIL {', '.join(counts)}: {text}")
             names = sorted(cause.commands)
-            if causes.says_nothing(cause.text):
+            if causes.says_nothing(cause.first.cause):
                 lines.append(f"  {self._statements.get(names[0], '')}")
             lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
             if more := len(names[MAX_CLAUSES:]):

@@ -20,7 +20,7 @@ import pytest
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.programs import Programs
 from spec_tests.harness.conformance import verdicts
-from spec_tests.harness.plain_programs.search import Question
+from spec_tests.harness.plain_programs.search import FirstFailure
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
@@ -104,7 +104,7 @@ class Progress(VerdictCollector):
     def __init__(
         self,
         format_repeat_command: Callable[[str, str], str],
-        find_programs: Callable[[list[Question]], Mapping[str, str]] | None = None,
+        find_programs: Callable[[list[FirstFailure]], Mapping[str, str]] | None = None,
         *,
         resumes: bool = False,
     ) -> None:
@@ -213,10 +213,10 @@ class Progress(VerdictCollector):
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause."""
         super().pytest_sessionfinish(session)
-        questions = self._failures.questions()
-        if questions and self._find_programs is not None:
+        failures = self._failures.first_failures()
+        if failures and self._find_programs is not None:
             self._print_lines(["looking for programs that show the causes without the target ..."])
-            programs = self._find_programs(questions)
+            programs = self._find_programs(failures)
             self._failures.add_programs(programs)
             if self._log is not None:
                 self._log.add_programs(programs)

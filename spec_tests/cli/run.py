@@ -101,7 +101,7 @@ def _clause_options(options: argparse.Namespace) -> list[str]:
 
 
 def _find_programs(
-    options: argparse.Namespace, questions: Sequence[search.Question]
+    options: argparse.Namespace, failures: Sequence[search.FirstFailure]
 ) -> dict[str, str]:
     """Return a program in plain PyTorch for each cause, by its text."""
 
@@ -110,7 +110,7 @@ def _find_programs(
         command = [sys.executable, "-m", "spec_tests.cli", *_repeat_arguments(options, names)]
         return [*command[:4], "--verbose", *command[4:]]
 
-    return search.find(questions, format_command, options.modules)
+    return search.find(failures, format_command, options.modules)
 
 
 def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) -> str:

@@ -1,13 +1,17 @@
 """Runs programs in a process of their own, because their calls may end the process or hang."""
 
 import atexit
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 
 from spec_tests.harness.environment.fork_server import ForkServer
 from spec_tests.harness.environment.target import Target
@@ -82,14 +86,7 @@ def run_script(
     if topology.accelerator == "sim":
         return run_program(script)
     # The import of torch may use a device, which then fails in a forked process.
-    return subprocess.run(
-        [sys.executable, "-c", script],
-        env=_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIME_LIMIT,
-    )
+    return run_command([sys.executable, "-c", script], seconds=TIME_LIMIT)
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
@@ -115,6 +112,43 @@ def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
             env={**_environment(), **_HIDDEN},
             seconds=TIME_LIMIT,
         )
+
+
+def run_command(
+    command: Sequence[str],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    *,
+    seconds: int,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in a process group of its own; return its exit status and output.
+
+    At the end all processes of the group are killed.
+
+    Args:
+        command: The program and its arguments. Python finds the modules that this process finds.
+        environment: Further environment variables.
+        seconds: The time limit.
+
+    Raises:
+        subprocess.TimeoutExpired: The command runs longer.
+    """
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        process = subprocess.Popen(
+            command,
+            env={**_environment(), **environment},
+            stdout=stdout,
+            stderr=stderr,
+            start_new_session=True,
+        )
+        try:
+            status = process.wait(seconds)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        stdout.seek(0)
+        stderr.seek(0)
+        return subprocess.CompletedProcess(command, status, stdout.read(), stderr.read())
 
 
 @cache

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,42 +13,34 @@ from spec_tests.harness.expressions import Expressions, NoExpressionError
 
 __all__ = ["OperatorCall"]
 
-_RAISES = """\
-{imports}
-{strict}{current}{tensors}
-{call}
-"""
+#: The names of devices and tensors in the code.
+_DEVICES = ("device", "other_device", "third_device", "fourth_device")
+_TENSORS = "abcdefghijklmnopqrstuvwxyz"
 _COMPARES = """\
-{imports}
-{current}
-
-def call({parameters}):
-    {body}
-    return {returned}
-
-
-expected = call({cpus})
-actual = call({devices})
-torch.testing.assert_close(actual, expected, check_device=False, equal_nan=True)
+results = []
+for {names} in {places}:
+    {lines}
+    results.append([each for each in ({members}) if each is not None])
+torch.testing.assert_close(*results, check_device=False, equal_nan=True)
 """
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class OperatorCall:
-    """A call of an operator. ``{0}`` in an expression stands for the first of ``devices``.
+    """A call of an operator. Its code has names in place of the devices.
 
     Args:
         operator: The operator, such as ``aten.add.Tensor``.
-        arguments: The expressions of the arguments.
-        tensors: The expressions of the tensors, which are named ``a``, ``b``, ...
+        tensors: The expression of each tensor.
+        call: The expression of the call.
         devices: The devices, such as ``cuda:0``.
         current: The ordinal of the current device.
         comparable: Whether the result is equal in each call, and known before the call.
     """
 
     operator: str
-    arguments: tuple[str, ...]
     tensors: tuple[str, ...]
+    call: str
     devices: tuple[str, ...]
     current: int
     comparable: bool
@@ -68,65 +60,59 @@ class OperatorCall:
         Raises:
             NoExpressionError: No expression makes an argument, such as a sparse tensor.
         """
-        writer = _Writer()
+        writer, name = _Writer(), str(function)
         arguments = [writer.of(each) for each in args]
-        arguments += [f"{name}={writer.of(each)}" for name, each in kwargs.items()]
+        arguments += [f"{key}={writer.of(each)}" for key, each in kwargs.items()]
         if not writer.devices:
             return None
         is_random = torch.Tag.nondeterministic_seeded in function.tags
-        comparable = (
-            not is_random and "empty" not in str(function) and "resize" not in str(function)
-        )
-        tensors = tuple(writer.tensors)
-        return cls(
-            str(function), tuple(arguments), tensors, tuple(writer.devices), current, comparable
-        )
+        comparable = not is_random and "empty" not in name and "resize" not in name
+        call = f"torch.ops.{name}({', '.join(arguments)})"
+        return cls(name, tuple(writer.tensors), call, tuple(writer.devices), current, comparable)
 
     @property
     def refused(self) -> bool:
         """Whether PyTorch refuses the call on all back ends: only copies accept two devices."""
         return len(self.devices) > 1 and "copy" not in self.operator
 
-    def on_cpu(self) -> OperatorCall:
-        """Return the call on the CPU."""
-        return dataclasses.replace(self, devices=("cpu",) * len(self.devices), current=0)
+    def raising_program(self, modules: tuple[str, ...], *, strict: bool, on_cpu: bool) -> str:
+        """Return a program that makes the call.
 
-    def raising_program(self, modules: tuple[str, ...], *, strict: bool) -> str:
-        """Return a program that makes the call. ``strict``: warnings are errors."""
-        devices = [f'"{each}"' for each in self.devices]
-        lines = [line.format(*devices) for line in self._tensor_lines()]
-        return _RAISES.format(
-            imports=_imports("warnings", *modules) if strict else _imports(*modules),
-            strict='\nwarnings.simplefilter("error")' if strict else "",
-            current=self._current_line(),
-            tensors="".join(f"\n{line}" for line in lines),
-            call=self._call().format(*devices),
-        )
+        Args:
+            modules: The modules to import.
+            strict: Whether warnings are errors.
+            on_cpu: Whether the CPU replaces all devices.
+        """
+        places = _on_cpu(self.devices) if on_cpu else self.devices
+        lines = self._first_lines("warnings", *modules) if strict else self._first_lines(*modules)
+        lines += ['warnings.simplefilter("error")'] if strict else []
+        lines += [f'{name} = "{each}"' for name, each in zip(_DEVICES, places, strict=False)]
+        return "\n".join([*lines, *self._tensor_lines(), self.call, ""])
 
     def comparing_program(self, modules: tuple[str, ...]) -> str:
         """Return a program that fails if the result differs from that on the CPU."""
-        names = ["device", "other_device", "third_device", "fourth_device"][: len(self.devices)]
-        lines = [*self._tensor_lines(), f"result = {self._call()}"]
-        returned = ", ".join(["result", *_names(len(self.tensors))])
-        return _COMPARES.format(
-            imports=_imports(*modules),
-            current=self._current_line(),
-            parameters=", ".join(names),
-            body="\n    ".join(lines).format(*names),
-            returned=f"[each for each in ({returned}) if each is not None]",
-            cpus=", ".join(['"cpu"'] * len(names)),
-            devices=", ".join(f'"{each}"' for each in self.devices),
+        places = [self.devices, _on_cpu(self.devices)]
+        body = _COMPARES.format(
+            names=", ".join(_DEVICES[: len(self.devices)]),
+            places=", ".join(f'"{each[0]}"' if len(each) == 1 else f"{each}" for each in places),
+            lines="\n    ".join([*self._tensor_lines(), f"result = {self.call}"]),
+            members=", ".join(["result", *_TENSORS[: len(self.tensors)]]),
         )
+        return "\n".join([*self._first_lines(*modules), body])
+
+    def _first_lines(self, *modules: str) -> list[str]:
+        """Return the lines that import modules and select the current device."""
+        imports = [f"import {each}" for each in sorted({"torch", *modules})]
+        device = [f"torch.accelerator.set_device_index({self.current})"] if self.current else []
+        return [*imports, "", *device]
 
     def _tensor_lines(self) -> list[str]:
-        pairs = zip(_names(len(self.tensors)), self.tensors, strict=True)
+        pairs = zip(_TENSORS, self.tensors, strict=False)
         return [f"{name} = {expression}" for name, expression in pairs]
 
-    def _call(self) -> str:
-        return f"torch.ops.{self.operator}({', '.join(self.arguments)})"
 
-    def _current_line(self) -> str:
-        return f"\ntorch.accelerator.set_device_index({self.current})" if self.current else ""
+def _on_cpu(devices: tuple[str, ...]) -> tuple[str, ...]:
+    return ("cpu",) * len(devices)
 
 
 class _Writer(Expressions):
@@ -145,29 +131,29 @@ class _Writer(Expressions):
             return self._device(value)
         if isinstance(value, list | tuple):
             return f"[{', '.join(map(self.of, value))}]"
-        # Braces stand for devices.
-        return super().of(value).replace("{", "{{").replace("}", "}}")
+        return super().of(value)
 
     def _device(self, device: torch.device) -> str:
+        name = str(device)
         if device.type in ("cpu", "meta"):
-            return f'"{device}"'
-        if device.index is None:
-            raise NoExpressionError(device)
-        if str(device) not in self.devices:
-            self.devices.append(str(device))
-        return f"{{{self.devices.index(str(device))}}}"
+            return f'"{name}"'
+        if name not in self.devices:
+            self.devices.append(name)
+        if device.index is None or len(self.devices) > len(_DEVICES):
+            raise NoExpressionError(name)
+        return _DEVICES[self.devices.index(name)]
 
     def _tensor(self, tensor: Tensor) -> str:
         if id(tensor) not in self._known:
             expression = self._new_tensor(tensor)
+            self._known[id(tensor)] = _TENSORS[len(self.tensors)]
             self.tensors.append(expression)
-            self._known[id(tensor)] = _names(len(self.tensors))[-1]
         return self._known[id(tensor)]
 
     def _new_tensor(self, tensor: Tensor) -> str:
         if tensor.layout is not torch.strided or tensor.is_conj() or tensor.is_neg():
             raise NoExpressionError("a sparse, conjugate or negative tensor")
-        if len(self.tensors) >= len(_LETTERS):
+        if len(self.tensors) >= len(_TENSORS):
             raise NoExpressionError("many tensors")
         device = "" if tensor.device.type == "cpu" else f".to({self._device(tensor.device)})"
         dtype = "" if tensor.dtype is torch.int64 else f".to({tensor.dtype})"
@@ -177,14 +163,3 @@ class _Writer(Expressions):
         extents = zip(shape, strides, strict=True)
         size = 1 + sum((extent - 1) * stride for extent, stride in extents)
         return f"torch.arange({size}){dtype}{device}.as_strided({shape}, {strides})"
-
-
-_LETTERS = "abcdefghijklmnopqrstuvwxyz"
-
-
-def _names(count: int) -> list[str]:
-    return [*_LETTERS[:count]]
-
-
-def _imports(*modules: str) -> str:
-    return "\n".join(f"import {each}" for each in sorted({"torch", *modules}))

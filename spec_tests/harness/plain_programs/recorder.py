@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import threading
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,11 +116,6 @@ def _parse(lines: list[dict[str, Any]]) -> Iterator[RecordedCall]:
         elif "started" in line:
             number = line["started"]
             test = tests.get(line["process"], "")
-            yield RecordedCall(test, _call(line["call"]), errors.get(number, ""), number in errors)
-
-
-def _call(table: Mapping[str, Any]) -> OperatorCall:
-    values: dict[str, Any] = {
-        key: tuple(value) if isinstance(value, list) else value for key, value in table.items()
-    }
-    return OperatorCall(**values)
+            lists = {key: tuple(line["call"][key]) for key in ("tensors", "devices")}
+            call = OperatorCall(**{**line["call"], **lists})
+            yield RecordedCall(test, call, errors.get(number, ""), number in errors)

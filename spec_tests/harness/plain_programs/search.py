@@ -1,23 +1,22 @@
 """Find a program in plain PyTorch for each cause of failures."""
 
-import contextlib
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 from spec_tests.harness.conformance import causes
 from spec_tests.harness.environment import probes
+from spec_tests.harness.environment.scripts import run_command
 from spec_tests.harness.plain_programs import recorder
 from spec_tests.harness.plain_programs.recorder import RecordedCall
 
-__all__ = ["Question", "find"]
+__all__ = ["FirstFailure", "find"]
 
 #: Seconds after which the tests that run again, and then a program, are killed.
 TESTS_LIMIT, PROGRAM_LIMIT = 300, 60
@@ -27,37 +26,48 @@ MAX_CAUSES = 10
 MAX_COMPARED = 200
 #: The greatest number of programs that are tried for one cause.
 MAX_TRIED = 2
+#: Prints the number of the first of several programs that raises an AssertionError.
+_FIND_FAILING = """
+import json, sys
+for number, program in enumerate(json.load(open(sys.argv[1], encoding="utf-8"))):
+    try:
+        exec(program, {})
+    except AssertionError:
+        sys.exit(str(number))
+    except Exception:  # no fault: the CPU may refuse these values, too
+        pass
+"""
 
 
 @dataclass(frozen=True)
-class Question:
-    """A cause of failures.
+class FirstFailure:
+    """The first failure that has a cause.
 
     Args:
-        text: The text of the first failure, see `causes.find_cause`.
-        clause: The clause of this failure.
+        cause: The text of the cause, see `causes.find_cause`.
+        clause: The clause that the test checks.
         test: The name of the test's function.
     """
 
-    text: str
+    cause: str
     clause: str
     test: str
 
 
 def find(
-    questions: Sequence[Question],
+    failures: Sequence[FirstFailure],
     format_command: Callable[[Sequence[str]], Sequence[str]],
     modules: Sequence[str],
 ) -> dict[str, str]:
     """Return a program for each cause, by its text, for which one can be found.
 
     Args:
-        questions: The causes.
+        failures: The first failure of each cause.
         format_command: Returns the command that runs the tests of clauses, given their ids. The
             arguments at its end are for pytest.
         modules: The modules that register the back end.
     """
-    asked = questions[:MAX_CAUSES]
+    asked = failures[:MAX_CAUSES]
     clauses = [*dict.fromkeys(each.clause for each in asked)]
     # One run of the first failing test of each cause records the operators.
     tests = " or ".join(dict.fromkeys(each.test for each in asked))
@@ -67,16 +77,16 @@ def find(
         probes.save(findings)  # The run need not try the back end again.
         _run(command, TESTS_LIMIT, {recorder.FILE: str(file), probes.FILE: str(findings)})
         found = recorder.read(file)
-    programs = {each.text: _find_one(each, found, tuple(modules)) for each in asked}
-    return {text: program for text, program in programs.items() if program is not None}
+    programs = {each.cause: _find_one(each, found, tuple(modules)) for each in asked}
+    return {cause: program for cause, program in programs.items() if program is not None}
 
 
 def _find_one(
-    question: Question, found: Sequence[RecordedCall], modules: tuple[str, ...]
+    failure: FirstFailure, found: Sequence[RecordedCall], modules: tuple[str, ...]
 ) -> str | None:
-    own = [each for each in found if f"::{question.test}" in each.test and not each.call.refused]
-    if causes.is_error(question.text):
-        return _find_error(question.text, own, modules)
+    own = [each for each in found if f"::{failure.test}" in each.test and not each.call.refused]
+    if causes.is_error(failure.cause):
+        return _find_error(failure.cause, own, modules)
     # The test may have got the result of an error of an operator.
     errors = dict.fromkeys(causes.find_cause(each.error) for each in own if each.error)
     programs = (_find_error(text, own, modules) for text in [*errors][:MAX_TRIED])
@@ -87,10 +97,10 @@ def _find_error(text: str, found: Sequence[RecordedCall], modules: tuple[str, ..
     """Return a program that raises the error of a cause on the devices only."""
     strict = text.partition(":")[0].endswith("Warning")
     calls = [each.call for each in found if _has_cause(each, text)]
-    programs = {each.raising_program(modules, strict=strict): each for each in calls}
+    programs = {each.raising_program(modules, strict=strict, on_cpu=False): each for each in calls}
     # The shortest programs are the smallest calls.
     for program in sorted(programs, key=len)[:MAX_TRIED]:
-        on_cpu = programs[program].on_cpu().raising_program((), strict=strict)
+        on_cpu = programs[program].raising_program((), strict=strict, on_cpu=True)
         # An error that the CPU raises, too, is a fault of the arguments.
         if _shows(program, text) and not _shows(on_cpu, text):
             return program
@@ -130,8 +140,7 @@ def _find_wrong_value(found: Sequence[RecordedCall], modules: tuple[str, ...]) -
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "programs.json")
         file.write_text(json.dumps(programs), encoding="utf-8")
-        command = [sys.executable, "-m", "spec_tests.harness.plain_programs.comparison", str(file)]
-        _, output = _run(command, TESTS_LIMIT)
+        _, output = _run([sys.executable, "-c", _FIND_FAILING, str(file)], TESTS_LIMIT)
     number = next((int(line) for line in output.splitlines() if line.isdigit()), None)
     if number is None:
         return None
@@ -140,31 +149,11 @@ def _find_wrong_value(found: Sequence[RecordedCall], modules: tuple[str, ...]) -
 
 
 def _run(
-    command: Sequence[str], limit: int, environment: dict[str, str] | None = None
+    command: Sequence[str], seconds: int, environment: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[int | None, str]:
-    """Run a command; return status and output. The status is None after ``limit`` seconds."""
-    # The module of a back end may be in the current folder.
-    places = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    with tempfile.TemporaryFile("w+") as output:
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **places, **(environment or {})},
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            status: int | None = process.wait(limit)
-        except subprocess.TimeoutExpired:
-            status = None
-        finally:
-            _kill_group(process)
-        output.seek(0)
-        return status, output.read()
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process and all processes that it has started and that still run."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+    """Run a command; return status and output. The status is None after some seconds."""
+    try:
+        done = run_command(command, environment, seconds=seconds)
+    except subprocess.TimeoutExpired:
+        return None, ""
+    return done.returncode, done.stdout + done.stderr

@@ -8,7 +8,7 @@ import torch
 
 from spec_tests.harness.expressions import NoExpressionError
 from spec_tests.harness.plain_programs.operator_call import OperatorCall
-from spec_tests.harness.plain_programs.search import Question, find
+from spec_tests.harness.plain_programs.search import FirstFailure, find
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
@@ -81,7 +81,7 @@ def test_warning():
 def test_end():
     torch.triu(torch.ones(1, 2, device="sim:0"))
 """
-QUESTIONS = {
+CAUSES = {
     "test_error_in_a_thread": "RuntimeError: abs has no kernel for torch.int64 with 6 elements",
     "test_error_of_arguments": "RuntimeError: inconsistent tensor size, expected tensor [2] and "
     "src [3] to have the same number of elements, but got 2 and 3 elements respectively",
@@ -108,9 +108,9 @@ def test_a_program_shows_each_fault_of_the_back_end_without_the_target(folder):
         assert clauses == ["a.b"]
         return [sys.executable, "-m", "pytest", str(folder), "-p", "backend", "-n0"]
 
-    questions = [Question(text, "a.b", test) for test, text in QUESTIONS.items()]
-    found = find(questions, command, ["backend"])
-    programs = {test: found[text] for test, text in QUESTIONS.items() if text in found}
+    failures = [FirstFailure(text, "a.b", test) for test, text in CAUSES.items()]
+    found = find(failures, command, ["backend"])
+    programs = {test: found[text] for test, text in CAUSES.items() if text in found}
     assert set(programs) == {
         "test_error_in_a_thread",
         "test_wrong_value",
@@ -121,7 +121,8 @@ def test_a_program_shows_each_fault_of_the_back_end_without_the_target(folder):
         "import backend",
         "import torch",
         "",
-        'a = torch.arange(6).reshape((3, 2)).to("sim:1")',
+        'device = "sim:1"',
+        "a = torch.arange(6).reshape((3, 2)).to(device)",
         "torch.ops.aten.abs.default(a)",
     ]
     assert ".as_strided((3, 2), (1, 3))" in programs["test_wrong_value"]
