@@ -23,22 +23,19 @@ def commands_of(section):
 
 
 @pytest.fixture
-def run_command(fork_server, tmp_path):
+def run_command(run_module, write_package, monkeypatch):
     """Return a function that runs a command in a folder with a package `mine`."""
-    package = tmp_path / "mine"
-    package.mkdir()
-    package.joinpath("__init__.py").touch()
     text = "from impl.parallel_apply import parallel_apply as parallel_apply\n"
-    package.joinpath("parallel_apply.py").write_text(text)
+    write_package("mine", parallel_apply=text)
     # In a worker of xdist, pytest-benchmark times nothing.
-    environment = {name: value for name, value in os.environ.items() if "XDIST" not in name}
-    environment["PYTHONPATH"] = str(ROOT)
+    for name in [each for each in os.environ if "XDIST" in each]:
+        monkeypatch.delenv(name)
 
     def run(program, *arguments, statuses=(0,)):
         command = arguments[1:] if program == "python" else [program.replace("-", "_"), *arguments]
         if command[0] == "pytest":
             command = [BENCHMARK if each == "bench" else each for each in command] + SHORT
-        done = fork_server.run(*command, cwd=tmp_path, env=environment)
+        done = run_module(*command)
         assert done.returncode in statuses, done.stdout + done.stderr
         return done.stdout
 

@@ -41,12 +41,9 @@ def scatter(*args, **kwargs):
 
 
 @pytest.fixture
-def command(tmp_path, run_command):
+def command(write_package, run_command):
     """Return a function that runs the command in a folder with only the package ``wrong``."""
-    package = tmp_path / "wrong"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "comm.py").write_text(WRONG_COMM)
+    write_package("wrong", comm=WRONG_COMM)
     return run_command
 
 

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from spec_tests.harness.environment.target import PARTS
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
@@ -27,32 +28,21 @@ def __getattr__(name):
         raise AttributeError(name)
     return Broken
 """
-PARTS = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
 #: Tests with drawn arguments.
 DRAWN = "(hypothesis or test_life) and not compiled"
 
 
 @pytest.fixture
-def folder(tmp_path):
+def folder(tmp_path, write_package):
     """Return a folder with the package ``broken``."""
-    package = tmp_path / "broken"
-    package.mkdir()
-    (package / "__init__.py").write_text(BROKEN)
-    for part in PARTS:
-        (package / f"{part}.py").write_text("from broken import Broken, __getattr__")
+    parts = dict.fromkeys(PARTS, "from broken import Broken, __getattr__")
+    write_package("broken", __init__=BROKEN, **parts)
     return tmp_path
 
 
-@pytest.fixture
-def run(folder, fork_server):
-    """Return a function that runs ``python -m MODULE ...`` in the folder."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return lambda *command: fork_server.run(*command, cwd=folder, env=env)
-
-
-def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run, folder):
+def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run_module, folder):
     command = ["spec_tests.cli.main", "run", "broken", "--accelerator=sim", "--", "-k", DRAWN]
-    done = run(*command, "--hypothesis-profile=perturbations")
+    done = run_module(*command, "--hypothesis-profile=perturbations")
     assert done.returncode == 1, done.stdout + done.stderr
     programs = [path.name for path in (folder / "repro").glob("*.py")]
     assert len(programs) > 200
@@ -63,7 +53,7 @@ def test_programs_of_all_drawn_calls_fail_as_the_tests_do(run, folder):
     # One process runs all programs.
     options = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-o", "python_files=*.py"]
     options += ["--target=broken", "--accelerator=sim", "--import-mode=importlib", "--tb=line"]
-    repeated = run("pytest", "repro", *options, "-q", "-p", "no:cacheprovider")
+    repeated = run_module("pytest", "repro", *options, "-q", "-p", "no:cacheprovider")
     last_line = repeated.stdout.splitlines()[-1]
     counts = re.fullmatch(r"=* ?(\d+) failed(?:, \d+ warnings?)? in .*", last_line)
     assert counts, repeated.stdout[-3000:]

@@ -17,8 +17,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 #: Modules that the server imports. The first call of torch.autograd.grad needs symbolic_shapes.
 _IMPORTED = ("torch", "torch.fx.experimental.symbolic_shapes", "numpy", "hypothesis")
 
@@ -53,12 +51,6 @@ class ForkServer:
             status = self._send(request)
             texts = [path.read_text(encoding="utf-8", errors="replace") for path in outputs]
         return subprocess.CompletedProcess(command, status, *texts)
-
-    def run_pytest(self, *arguments: str, cwd: Path, env: Mapping[str, str]) -> pytest.RunResult:
-        """Run ``python -m pytest *arguments``; return the result as pytester does."""
-        done = self.run("pytest", *arguments, cwd=cwd, env=env)
-        lines = done.stdout.splitlines(), done.stderr.splitlines()
-        return pytest.RunResult(done.returncode, *lines, duration=0)
 
     def close(self) -> None:
         """End the server."""

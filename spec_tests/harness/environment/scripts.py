@@ -86,7 +86,7 @@ def run_script(
     if topology.accelerator == "sim":
         return run_program(script)
     # The import of torch may use a device, which then fails in a forked process.
-    return run_command([sys.executable, "-c", script], seconds=TIME_LIMIT)
+    return run_process([sys.executable, "-c", script], seconds=TIME_LIMIT)
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
@@ -114,7 +114,7 @@ def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-def run_command(
+def run_process(
     command: Sequence[str],
     environment: Mapping[str, str] = MappingProxyType({}),
     *,

@@ -123,7 +123,7 @@ class Target:
     def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.mapping = dict(mapping or {})
-        self.package = Part(name, target_map.import_module(name))
+        target_map.import_module(name)
         for part, candidates in PARTS.items():
             module = self._mapped_module(part) or _import_first(name, candidates)
             setattr(self, part, Part(part, module, self._mapped_names(part)))

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from spec_tests.harness.conformance import causes
 from spec_tests.harness.environment import probes
-from spec_tests.harness.environment.scripts import run_command
+from spec_tests.harness.environment.scripts import run_process
 from spec_tests.harness.plain_programs import recorder
 from spec_tests.harness.plain_programs.recorder import RecordedCall
 
@@ -153,7 +153,7 @@ def _run(
 ) -> tuple[int | None, str]:
     """Run a command; return status and output. The status is None after some seconds."""
     try:
-        done = run_command(command, environment, seconds=seconds)
+        done = run_process(command, environment, seconds=seconds)
     except subprocess.TimeoutExpired:
         return None, ""
     return done.returncode, done.stdout + done.stderr

@@ -33,12 +33,9 @@ VERDICTS = {
 
 
 @pytest.fixture
-def vendor(tmp_path, monkeypatch):
+def vendor(tmp_path, write_package, monkeypatch):
     """Write a package with the module ``VENDOR``, and ``map.toml``; return their folder."""
-    package = tmp_path / "vendor"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (package / "functions.py").write_text(VENDOR)
+    write_package("vendor", functions=VENDOR)
     (tmp_path / "map.toml").write_text(MAP)
     monkeypatch.syspath_prepend(tmp_path)
     return tmp_path
@@ -111,13 +108,11 @@ def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):
 
 
 @pytest.fixture
-def run_package(tmp_path, run_command):
+def run_package(write_package, run_command):
     """Return a function that writes the modules of a package ``mine`` and runs a clause on it."""
 
     def call(files, *options, target="mine"):
-        (tmp_path / "mine").mkdir()
-        for name, text in files.items():
-            (tmp_path / "mine" / f"{name}.py").write_text(text)
+        write_package("mine", **files)
         clause = "--clause=comm.scatter.slices"
         return run_command("run", target, "--accelerator=sim", clause, *options)
 

@@ -1,8 +1,6 @@
 """The pytest plugin for the race detector: a test that races fails, except with --no-races."""
 
-import os
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -12,7 +10,6 @@ from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
-USER_HOME = Path.home()
 
 CONFTEST = """
 from spec_tests import simulator
@@ -45,16 +42,11 @@ def test_it():
 
 
 @pytest.fixture
-def run(pytester, monkeypatch, fork_server):
+def run(pytester, run_pytest):
     """Return a function that runs ``TEST`` in a new process."""
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    # pytester changes HOME. The simulator's cache is in the real home folder.
-    monkeypatch.setenv("HOME", str(USER_HOME))
     pytester.makeconftest(CONFTEST)
     pytester.makepyfile(TEST)
-    return lambda *options: fork_server.run_pytest(
-        "-p", "no:cacheprovider", *options, cwd=pytester.path, env=os.environ
-    )
+    return run_pytest
 
 
 def test_race_fails_test_and_is_reported(run):
