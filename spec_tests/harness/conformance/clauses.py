@@ -1,9 +1,8 @@
-"""Reads the clauses of the specification, and formats them as text and as Markdown."""
+"""Reads the clauses of the specification, and formats them as text."""
 
 import hashlib
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -53,49 +52,6 @@ _FIELDS = {
     "users?": str,
     "seen?": [str],
 }
-_INTRODUCTION = """\
-# The specification of torch.nn.parallel
-
-Suite {version}, {count} clauses. A *clause* is one statement about torch.nn.parallel that tests
-check. The **basis** of a clause is the evidence for it. For an observed clause, *source* links a
-public thread, if there is one.
-
-{bases}
-
-## Terms
-
-* The **reference** is torch.nn.parallel of the installed PyTorch.
-* The **target** is the implementation that the suite checks: `impl`, your package, or the
-  reference itself.
-* A **divergence** is a recorded violation of a clause by a target. Ids that begin with
-  `divergences` are those of clauses that the reference violates;
-  [DIVERGENCES.md](../DIVERGENCES.md) describes them.
-* `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
-* A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
-  one device.
-* The chapter `devices` is about the devices, not the target: it states what programs over several
-  devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
-  a name for optional clauses.
-* A call is **refused** if it raises an exception and does not change its arguments. The class and
-  the text of an error are those of torch.nn.parallel, because programs match them. This holds
-  also if the clause names only the class or a part of the text. There are two exceptions. If the
-  clause says that the text *contains* something, every text with this part is accepted. If the
-  reference violates the clause, every text with the part that the clause names is accepted.
-
-## How to read a clause
-
-Cite a clause by its id: `comm.scatter.slices`. The id does not change if the clause gets another
-chapter.
-`parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`,
-and `parallel-conformance clauses comm` those of the chapter `comm`;
-`parallel-conformance run TARGET --clause comm.scatter.slices` runs the tests of one clause.
-
-A test compares the result of the target with the result of the reference, with the result of the
-*oracle* (a simple implementation in `oracle/`), with the result that a law requires, or with a
-value or error text in the test.
-
-Generated from the files `clauses.toml` of the chapters by
-`python -m spec_tests.harness.conformance.pages --write`."""
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
@@ -140,11 +96,6 @@ class Clause:
         notes = [f"feature `{self.feature}`"] if self.feature else []
         notes += [f"used by {self.users}"] if self.users else []
         return f"{self.says} ({'; '.join(notes)})" if notes else self.says
-
-    @property
-    def evidence(self) -> str:
-        """The source and the violations seen, as the pages show them."""
-        return ", ".join(filter(None, [self.source, *self.seen]))
 
     def has_prefix(self, prefix: str) -> bool:
         """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
@@ -237,35 +188,3 @@ def as_text(clauses: dict[str, Clause]) -> str:
         lines += [f"{each.id}\n    {each.statement}  [{each.basis}]" for each in members]
     noun = "clause" if len(clauses) == 1 else "clauses"
     return "\n".join([*lines, f"\n{len(clauses)} {noun}"])
-
-
-def as_markdown(clauses: dict[str, Clause]) -> str:
-    """Return the text of SPECIFICATION.md: a table for each chapter."""
-    lines = [
-        _INTRODUCTION.format(
-            version=VERSION, count=len(clauses), bases=_table_of_bases(clauses.values())
-        ),
-    ]
-    for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
-        lines += [
-            "",
-            f"## {chapter}",
-            "",
-            "| clause | statement | basis | source |",
-            "|---|---|---|---|",
-        ]
-        lines += [
-            f"| `{each.id}` | {_escape_cell(each.statement)} | {each.basis} | {each.evidence} |"
-            for each in members
-        ]
-    return "\n".join([*lines, ""])
-
-
-def _table_of_bases(clauses: Iterable[Clause]) -> str:
-    counts = Counter(each.basis for each in clauses)
-    rows = [f"| {basis} | {counts[basis]} | {text} |" for basis, text in BASES.items()]
-    return "\n".join(["| basis | clauses | evidence |", "|---|---|---|", *rows])
-
-
-def _escape_cell(text: str) -> str:
-    return text.replace("|", "\\|")

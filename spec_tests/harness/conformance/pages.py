@@ -6,7 +6,9 @@ exits with 1 if there are any; ``--write`` writes them.
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from pathlib import Path
 
 from spec_tests.harness.conformance import clauses, register
@@ -15,7 +17,7 @@ __all__ = ["PAGES", "stale"]
 
 ROOT = Path(__file__).resolve().parents[3]
 REGISTER = register.FOLDER / "torch.nn.parallel.toml"
-_INTRODUCTION = """\
+_ABOUT_DIVERGENCES = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
@@ -35,6 +37,49 @@ repository.
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 `python -m spec_tests.harness.conformance.pages --write`.
 """
+_ABOUT_CLAUSES = """\
+# The specification of torch.nn.parallel
+
+Suite {version}, {count} clauses. A *clause* is one statement about torch.nn.parallel that tests
+check. The **basis** of a clause is the evidence for it. For an observed clause, *source* links a
+public thread, if there is one.
+
+{bases}
+
+## Terms
+
+* The **reference** is torch.nn.parallel of the installed PyTorch.
+* The **target** is the implementation that the suite checks: `impl`, your package, or the
+  reference itself.
+* A **divergence** is a recorded violation of a clause by a target. Ids that begin with
+  `divergences` are those of clauses that the reference violates;
+  [DIVERGENCES.md](../DIVERGENCES.md) describes them.
+* `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
+* A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
+  one device.
+* The chapter `devices` is about the devices, not the target: it states what programs over several
+  devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
+  a name for optional clauses.
+* A call is **refused** if it raises an exception and does not change its arguments. The class and
+  the text of an error are those of torch.nn.parallel, because programs match them. This holds
+  also if the clause names only the class or a part of the text. There are two exceptions. If the
+  clause says that the text *contains* something, every text with this part is accepted. If the
+  reference violates the clause, every text with the part that the clause names is accepted.
+
+## How to read a clause
+
+Cite a clause by its id: `comm.scatter.slices`. The id does not change if the clause gets another
+chapter.
+`parallel-conformance clauses comm.scatter` prints the clauses whose ids begin with `comm.scatter`,
+and `parallel-conformance clauses comm` those of the chapter `comm`;
+`parallel-conformance run TARGET --clause comm.scatter.slices` runs the tests of one clause.
+
+A test compares the result of the target with the result of the reference, with the result of the
+*oracle* (a simple implementation in `oracle/`), with the result that a law requires, or with a
+value or error text in the test.
+
+Generated from the files `clauses.toml` of the chapters by
+`python -m spec_tests.harness.conformance.pages --write`."""
 _WITHOUT_CLAUSE = """
 ## Divergences without a clause
 
@@ -68,7 +113,14 @@ def divergences() -> str:
     contents = [f"| [{name}](#{name.lower()}) | {titles[name]} |" for name in found]
     sections = [_section(name, titles[name], each) for name, each in found.items()]
     return "\n".join(
-        [_INTRODUCTION, "| id | subject |", "|---|---|", *contents, *sections, _WITHOUT_CLAUSE]
+        [
+            _ABOUT_DIVERGENCES,
+            "| id | subject |",
+            "|---|---|",
+            *contents,
+            *sections,
+            _WITHOUT_CLAUSE,
+        ]
     )
 
 
@@ -112,8 +164,26 @@ def _thread_link(url: str) -> str:
 
 
 def specification() -> str:
-    """Return the text of SPECIFICATION.md."""
-    return clauses.as_markdown(clauses.load())
+    """Return the text of SPECIFICATION.md: a table for each chapter."""
+    known = clauses.load()
+    bases = _table_of_bases(known.values())
+    lines = [_ABOUT_CLAUSES.format(version=clauses.VERSION, count=len(known), bases=bases)]
+    for chapter, members in groupby(known.values(), key=lambda each: each.chapter):
+        lines += ["", f"## {chapter}", "", "| clause | statement | basis | source |"]
+        lines += ["|---|---|---|---|", *map(_clause_row, members)]
+    return "\n".join([*lines, ""])
+
+
+def _table_of_bases(known_clauses: Iterable[clauses.Clause]) -> str:
+    counts = Counter(each.basis for each in known_clauses)
+    rows = [f"| {basis} | {counts[basis]} | {text} |" for basis, text in clauses.BASES.items()]
+    return "\n".join(["| basis | clauses | evidence |", "|---|---|---|", *rows])
+
+
+def _clause_row(clause: clauses.Clause) -> str:
+    statement = clause.statement.replace("|", "\\|")
+    sources = ", ".join(filter(None, [clause.source, *clause.seen]))
+    return f"| `{clause.id}` | {statement} | {clause.basis} | {sources} |"
 
 
 #: For each generated page: the function that returns its text.
