@@ -10,11 +10,11 @@ from torch import nn
 
 import impl
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment import capabilities, example_count
-from spec_tests.harness.traverse import tensors
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build

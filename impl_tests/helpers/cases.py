@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import impl
 from impl._copies import without_grad
-from spec_tests.harness import traverse
+from spec_tests.harness.compare import nested_values
 
 __all__ = ["CASES", "ORDINALS", "Call", "Case", "Net", "are_equal", "create_tensor"]
 
@@ -441,7 +441,7 @@ class Call:
 
 
 def _tensors_in(value: object) -> list[Tensor]:
-    return [tensor for _, tensor in traverse.tensors(value, "")]
+    return [tensor for _, tensor in nested_values.tensors(value, "")]
 
 
 def are_equal(found: Result, expected: Result) -> bool:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from spec_tests.cli.programs import Programs
+from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
-from spec_tests.harness.plain_programs.search import FirstFailure
-from spec_tests.harness.pytest_plugin.program import PROGRAM
+from spec_tests.harness.programs.failed_test import PROGRAM
+from spec_tests.harness.programs.search import FirstFailure
 
 __all__ = ["Failures"]
 

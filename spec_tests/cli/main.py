@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from spec_tests.cli import doctor
-from spec_tests.harness.shared_options import SHARED
+from spec_tests.harness.pytest_plugin.shared_options import SHARED
 
 #: The exit status after Ctrl-C, and if a file is not valid.
 INTERRUPTED, REFUSED = 2, 4

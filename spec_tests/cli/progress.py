@@ -18,9 +18,9 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures
-from spec_tests.cli.programs import Programs
+from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import verdicts
-from spec_tests.harness.plain_programs.search import FirstFailure
+from spec_tests.harness.programs.search import FirstFailure
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 

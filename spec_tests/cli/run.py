@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from spec_tests.cli.progress import Progress, VerdictCollector
-from spec_tests.harness.plain_programs import search
+from spec_tests.harness.programs import search
 from spec_tests.harness.pytest_plugin.options import PLUGIN
-from spec_tests.harness.shared_options import SHARED
+from spec_tests.harness.pytest_plugin.shared_options import SHARED
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")

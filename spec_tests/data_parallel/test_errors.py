@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import forward_ad
 
+from spec_tests.data_parallel import gradient_penalty
 from spec_tests.data_parallel.imbalance import ImbalanceCall
-from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule

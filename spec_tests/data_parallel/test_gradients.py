@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.data_parallel import gradient_penalty
+from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.numerical_gradients import (
     call_with_tensors,
     pass_gradcheck,

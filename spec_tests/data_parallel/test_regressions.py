@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks, gradient_penalty
+from spec_tests.data_parallel import gradient_penalty
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.traverse import tensors
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, DistinctDevices
 from spec_tests.strategies.tensors import TensorSpec
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.traverse import tensors
 
 
 def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:

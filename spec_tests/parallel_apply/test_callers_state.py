@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
+from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.probe_modules import CurrentDevice
 from spec_tests.strategies.thread_state import (
     CURRENT_DEVICE,

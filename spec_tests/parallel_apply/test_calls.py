@@ -10,9 +10,9 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.calls import PublicCall, device_lists
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest

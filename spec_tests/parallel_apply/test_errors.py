@@ -7,9 +7,9 @@ from hypothesis import example, given
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.exceptions import (
     PRINTS,
     ExceptionSpec,

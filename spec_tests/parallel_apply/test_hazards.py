@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.harness.environment.topology import not_run
+from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.modules import row_wise_specs
 
 #: A program that calls a layer that is wrapped twice, each time for the same two devices.

@@ -15,8 +15,8 @@ from spec_tests.harness.concurrency.leaks import (
     silence_thread_errors,
     wait_for_thread_count,
 )
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
 from spec_tests.strategies.failing_modules import error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.parallel_apply.run_modules import run
 
 VALUES_CLAUSE = clause("divergences.PA-10.replicas-compute-with-the-same-values")
 

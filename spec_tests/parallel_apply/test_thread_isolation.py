@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.parallel_apply.run_modules import run
 
 #: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)

@@ -11,9 +11,9 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.run_modules import run
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
+from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.thread_state import (
     CHANGES,
     Autocast,

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.nested_values import walk
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.traverse import walk
 from spec_tests.strategies.containers import NoFields, Pair
 from spec_tests.strategies.stateful_containers import (
     MAPPINGS,

@@ -5,10 +5,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.traverse import tensors
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.containers import EMPTY, NewObject

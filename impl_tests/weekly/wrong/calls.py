@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from spec_tests.harness import traverse
+from spec_tests.harness.compare import nested_values
 
 __all__ = ["Call", "map_tensors", "members", "modules_in", "tensors_in"]
 
@@ -73,7 +73,7 @@ def modules_in(value: object) -> list[nn.Module]:
 def members(value: object) -> Iterator[object]:
     """Yield a value and its members at all levels."""
     try:
-        yield from [member for _, member in traverse.walk(value, "")]
+        yield from [member for _, member in nested_values.walk(value, "")]
     except Exception:  # an argument may be a container that raises
         return
 

@@ -13,9 +13,9 @@ import pytest
 from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
-from spec_tests.cli.programs import Programs
+from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
-from spec_tests.harness.pytest_plugin.program import PROGRAM
+from spec_tests.harness.programs.failed_test import PROGRAM
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery

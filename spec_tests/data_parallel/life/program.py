@@ -7,7 +7,7 @@ from typing import Any
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology, make_topology
-from spec_tests.harness.expressions import Expressions
+from spec_tests.harness.programs.expressions import Expressions
 
 
 class LifeError(AssertionError):

@@ -1,5 +1,5 @@
 """Comparison of calls: snapshots of values, outcomes, errors and replicas.
 
 Of the other packages of the harness, its modules import only ``environment`` and ``concurrency``.
-They also import the module ``traverse`` and ``cuda_stand_ins``.
+They also import ``cuda_stand_ins``.
 """

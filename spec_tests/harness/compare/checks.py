@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.outcome import Call, Failure, Outcome, observe
 from spec_tests.harness.compare.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import tensors
 
 #: The tolerance for copies and for sums of small whole numbers. Both are equal bit by bit.
 EXACT = 0.0

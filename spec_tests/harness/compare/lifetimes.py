@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from torch import Tensor, nn
 
+from spec_tests.harness.compare.nested_values import tensors, walk
 from spec_tests.harness.compare.outcome import Call
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import tensors, walk
 
 _References = dict[str, weakref.ref[Any]]
 

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.traverse import tensors
 
 __all__ = ["call_with_tensors", "pass_gradcheck", "pass_gradgradcheck"]
 

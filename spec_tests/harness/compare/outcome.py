@@ -12,10 +12,10 @@ from torch import Tensor
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness.compare import surroundings
+from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.traverse import tensors
 
 #: Warnings that contain one of these texts are ignored: they depend on the build of PyTorch, or on
 #: the operators that a back end runs on the CPU.

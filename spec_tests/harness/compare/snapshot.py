@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.harness.traverse import members, storage_id, tensors, walk
+from spec_tests.harness.compare.nested_values import members, storage_id, tensors, walk
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from spec_tests.harness.pytest_plugin.options import (
     target_of,
 )
 from spec_tests.harness.pytest_plugin.run_metadata import run_metadata
+from spec_tests.harness.pytest_plugin.shared_options import NO_REFERENCE
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
-from spec_tests.harness.shared_options import NO_REFERENCE
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()

@@ -10,7 +10,8 @@ from spec_tests.harness.conformance import (
     known_failures,
     missing_features,
 )
-from spec_tests.harness.pytest_plugin import containment, program
+from spec_tests.harness.programs import failed_test
+from spec_tests.harness.pytest_plugin import containment, run_metadata
 from spec_tests.harness.pytest_plugin.options import target_of
 
 __all__ = ["pytest_runtest_makereport"]
@@ -38,4 +39,6 @@ def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRe
     ):
         failure_report.fail_not_offered(item, call, report)
         known_failures.judge(item, call, report)
-        program.describe(item, call, report)
+        if report.failed or hasattr(report, "wasxfail"):
+            report.user_properties.extend(failure_report.describe(item, call))
+            failed_test.add_program(item, call, report, run_metadata.options(item.config))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.shared_options import NO_REFERENCE, SHARED
+from spec_tests.harness.pytest_plugin.shared_options import NO_REFERENCE, SHARED
 
 #: The module with all other hooks. It is loaded only if ``--target`` is given.
 PLUGIN = "spec_tests.harness.pytest_plugin.hooks"

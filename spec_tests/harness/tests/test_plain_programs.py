@@ -6,9 +6,9 @@ import threading
 import pytest
 import torch
 
-from spec_tests.harness.expressions import NoExpressionError
-from spec_tests.harness.plain_programs.operator_call import OperatorCall
-from spec_tests.harness.plain_programs.search import FirstFailure, find
+from spec_tests.harness.programs.expressions import NoExpressionError
+from spec_tests.harness.programs.operator_call import OperatorCall
+from spec_tests.harness.programs.search import FirstFailure, find
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery

@@ -14,7 +14,7 @@ from spec_tests import strategies
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import failure_of
 from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.expressions import Expressions, NoExpressionError
+from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
 from spec_tests.strategies import (
     comm,
     containers,

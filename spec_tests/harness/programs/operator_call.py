@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spec_tests.harness.expressions import Expressions, NoExpressionError
+from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
 
 __all__ = ["OperatorCall"]
 

@@ -1,6 +1,6 @@
-"""A program that repeats a failed test with the values of the smallest failing call.
+"""The program that repeats a failed test with the values of the smallest failing call.
 
-The program is a test file that runs itself: the body of the test, with its arguments as constants.
+It is a test file that runs itself: the body of the test, with its arguments as constants.
 """
 
 import ast
@@ -16,10 +16,9 @@ import pytest
 
 from spec_tests.harness.conformance import clauses, failure_report, verdicts
 from spec_tests.harness.conformance.profiles import FORWARD
-from spec_tests.harness.expressions import Expressions, NoExpressionError
-from spec_tests.harness.pytest_plugin.run_metadata import options
+from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
 
-__all__ = ["PROGRAM", "describe"]
+__all__ = ["PROGRAM", "add_program"]
 
 #: The key of the text of the program in the report of a test.
 PROGRAM = "program"
@@ -38,18 +37,28 @@ if __name__ == "__main__":
 _PLUGINS = ("spec_tests.conftest", "spec_tests.harness.pytest_plugin.")
 
 
-def describe(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
-    """Add the description of a failure to its report, and the program if a clause fails."""
-    if not report.failed and not hasattr(report, "wasxfail"):
-        return
-    report.user_properties.extend(failure_report.describe(item, call))
+def add_program(
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+    report: pytest.TestReport,
+    options: Sequence[str],
+) -> None:
+    """Add the program to the report of a test of a clause that fails.
+
+    Args:
+        item: The test.
+        call: Its call.
+        report: The report, which has the description of the failure.
+        options: The options of pytest that run the test with the target and devices of this run.
+    """
     names = clauses.clauses_of_test(item)
     if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":
         difference = verdicts.failure_details(report)["difference"]
         about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{difference}"
         drawn = failure_report.drawn_arguments(item, call.excinfo)
         statements = getattr(call.excinfo.value, "statements", None)
-        report.user_properties.append((PROGRAM, _text(item, drawn, about, statements)))
+        text = _text(item, drawn, about, statements, options)
+        report.user_properties.append((PROGRAM, text))
 
 
 def _text(
@@ -57,6 +66,7 @@ def _text(
     drawn: Mapping[str, Any],
     about: str,
     statements: Callable[[Expressions], list[str]] | None,
+    options: Sequence[str],
 ) -> str:
     """Return the program. The error of a life has the ``statements`` of its test."""
     expressions, selection = Expressions(), ""
@@ -80,7 +90,7 @@ def _text(
         imports=expressions.imports,
         test=test,
         selection=selection,
-        options=", ".join(map(repr, options(item.config))),
+        options=", ".join(map(repr, options)),
     )
 
 

@@ -17,8 +17,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from spec_tests.harness.expressions import NoExpressionError
-from spec_tests.harness.plain_programs.operator_call import OperatorCall
+from spec_tests.harness.programs.expressions import NoExpressionError
+from spec_tests.harness.programs.operator_call import OperatorCall
 
 __all__ = ["FILE", "RecordedCall", "read"]
 

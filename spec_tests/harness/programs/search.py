@@ -13,8 +13,8 @@ from types import MappingProxyType
 from spec_tests.harness.conformance import causes
 from spec_tests.harness.environment import probes
 from spec_tests.harness.environment.scripts import run_process
-from spec_tests.harness.plain_programs import recorder
-from spec_tests.harness.plain_programs.recorder import RecordedCall
+from spec_tests.harness.programs import recorder
+from spec_tests.harness.programs.recorder import RecordedCall
 
 __all__ = ["FirstFailure", "find"]
 
