@@ -20,6 +20,7 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import (
     preflight,
     selection,
+    time_limit,
     worker_errors,
 )
 from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
@@ -41,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the suite's plugins, the selected clauses, and the register's entries ``lacks``."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(preflight, preflight.__name__)
+    config.pluginmanager.register(time_limit, time_limit.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     probes.load(getattr(config, "workerinput", {}).get("found"))
     path = _register_path(config)

@@ -247,8 +247,10 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     process = start_command(
         [*run, "--verdicts=a.jsonl", "--", "--timeout=20"], tmp_path, str(ROOT)
     )
-    process.communicate(timeout=200)
+    output, _ = process.communicate(timeout=200)
     assert process.returncode == 1
+    assert "it has not ended in 20 s" in output
+    assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
     assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",

@@ -27,7 +27,11 @@ __all__ = [
 _CONTROL = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)
 #: The modules that may end the process: the time limit of tests, and the handler of Ctrl-C.
-_ENDS_PROCESS = ("pytest_timeout", "spec_tests.cli.progress")
+_ENDS_PROCESS = (
+    "pytest_timeout",
+    "spec_tests.harness.pytest_plugin.time_limit",
+    "spec_tests.cli.progress",
+)
 #: Seconds that a process has to end by itself.
 _END_LIMIT = 5
 

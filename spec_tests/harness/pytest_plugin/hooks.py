@@ -93,12 +93,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "clause(id): the clause of clauses.toml that the test checks"
     )
+    # pytest-timeout reads the option later; see `time_limit`.
+    config.option.timeout_method = config.option.timeout_method or "thread"
     if hasattr(config, "workerinput"):
         # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-        # The time limit of a test ends its worker, too. Hypothesis would catch an exception of the
-        # time limit and make the hanging call again; a thread that waits in C++ handles no signal.
-        config.option.timeout_method = config.option.timeout_method or "thread"
     else:
         with input_files.usage_errors():
             verdicts = VerdictLog(

@@ -20,7 +20,7 @@ import pytest
 from pluggy import PluggyTeardownRaisedWarning
 
 from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
-from spec_tests.harness.pytest_plugin import containment
+from spec_tests.harness.pytest_plugin import containment, time_limit
 
 __all__ = ["sent_to_controller"]
 
@@ -30,6 +30,8 @@ _ERROR = pytest.StashKey[str]()
 _properties: dict[str, list[tuple[str, object]]] = {}
 #: The workers that have collected tests.
 _started: set[str] = set()
+#: The id of the run, of which the workers know.
+_run: list[str] = []
 
 
 @contextmanager
@@ -57,6 +59,7 @@ def pytest_testnodedown(node: Any, error: object | None) -> None:
 
     pytest-xdist would replace the worker again and again.
     """
+    _run[:] = [node.workerinput["testrunuid"]]
     usage_error = getattr(node, "workeroutput", {}).get(_KEY)
     if usage_error is not None:
         node.config.stash[_ERROR] = usage_error
@@ -84,7 +87,9 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
     If a record of the register expects the failure, the report is that of an expected failure.
     """
     found = _properties.get(crashitem, [])
-    _, report.longrepr = PROCESS_ENDED
+    _, text = PROCESS_ENDED
+    stack = time_limit.pop_stack(_run[0], crashitem)
+    report.longrepr = f"{text}: {stack}" if stack else text
     report.user_properties += [
         *found,
         ("difference", report.longrepr),
