@@ -166,13 +166,14 @@ def test_a_fact_that_differs_at_several_indices_is_described_once():
             "result[0] has shape (1, 2), expected (2, 2)",
             "result['a'][1] has shape (3, 4), expected (4, 4)",
         ),
+        ("module.1 has members []", "module.0.inner.1 has members []"),
         ("Traceback ...\nUserWarning: on 'a:0'\n", "UserWarning: on 'a:1'\nmore"),
         (
             f"text is 'a', expected 'ValueError {'v' * 200}'",
             f"text is 'a', expected 'K {'k' * 200}'",
         ),
     ],
-    ids=["indices", "traceback", "long text"],
+    ids=["indices", "submodules", "traceback", "long text"],
 )
 def test_texts_that_differ_in_values_have_one_cause(first, second):
     failures = Failures("{} {}".format, Programs())

@@ -17,10 +17,11 @@ __all__ = [
     "says_nothing",
 ]
 
-#: Matches the values in a text: indices of a path, containers, numbers, addresses, and texts in
-#: quotes.
+#: Matches the values in a text: indices of a path, names such as ``module.0.inner.1``,
+#: containers, numbers, addresses, and texts in quotes.
 _VALUES = re.compile(
-    r"(?:\[[\w'\"-]+\])+(?= )|[{\[].*[}\]]|0x[0-9a-f]+|\d[\d.]*|'[^']*'|\"[^\"]*\""
+    r"(?:\[[\w'\"-]+\])+(?= )|[a-z_]\w*(?:\.\w+)*\.\d+\b(?:\.\w+)*|"
+    r"[{\[].*[}\]]|0x[0-9a-f]+|\d[\d.]*|'[^']*'|\"[^\"]*\""
 )
 #: Matches a container or a text in quotes without its end, which `find_cause` has cut off.
 _CUT = re.compile(r"[{\['\"].*$")

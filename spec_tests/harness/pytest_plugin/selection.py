@@ -20,6 +20,10 @@ __all__ = [
 ]
 
 
+#: The files whose tests compile modules or start processes, which takes seconds.
+_SLOW = ("test_compiled", "test_hazards")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Collect the tests without the garbage collector, which then ignores what was imported.
@@ -74,14 +78,17 @@ def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pyt
 def interleave(items: list[pytest.Item]) -> None:
     """Order tests: the first file of each folder, then the second one of each, and so on.
 
-    So the first minute of a run shows failures of every chapter.
+    So the first minute of a run shows failures of every chapter. Files of `_SLOW` come last.
     """
     ranks: dict[Path, dict[Path, int]] = {}
     for item in items:
         files = ranks.setdefault(item.path.parent, {})
         files.setdefault(item.path, len(files))
 
-    items.sort(key=lambda item: ranks[item.path.parent][item.path])
+    def key(item: pytest.Item) -> tuple[bool, int]:
+        return item.path.stem in _SLOW, ranks[item.path.parent][item.path]
+
+    items.sort(key=key)
 
 
 def needs_reference(item: pytest.Item) -> bool:
