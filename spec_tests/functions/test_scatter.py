@@ -168,24 +168,23 @@ def test_invalid_chunk_sizes_and_dims_are_refused(target, topology, sizes, dim, 
 def test_get_stream_returns_one_side_stream_per_device(target, topology):
     capabilities.require("distinct-streams")
     capabilities.require("record-stream")  # without it, impl uses no side stream
-    module = target.submodule("_functions")
+    get_stream = target.functions.private("_get_stream")
     for device in topology.devices:
-        stream = module._get_stream(device)
-        assert stream is module._get_stream(device)
+        stream = get_stream(device)
+        assert stream is get_stream(device)
         assert stream.device == device
         assert stream != torch.accelerator.current_stream(device)
 
 
 @clause("functions.get-stream")
 def test_get_stream_returns_none_for_the_cpu(target):
-    module = target.submodule("_functions")
-    assert module._get_stream(torch.device("cpu")) is None
+    assert target.functions.private("_get_stream")(torch.device("cpu")) is None
 
 
 @clause("functions.get-stream")
 def test_get_stream_refuses_a_device_of_another_type(target, topology):
-    module = target.submodule("_functions")
+    get_stream = target.functions.private("_get_stream")
     accelerator = topology.accelerator
     text = f"^Expected current accelerator type {accelerator} to match device type meta$"
     with pytest.raises(AssertionError, match=text):
-        module._get_stream(torch.device("meta"))
+        get_stream(torch.device("meta"))

@@ -26,7 +26,6 @@ from spec_tests.strategies.exceptions import (
 from spec_tests.strategies.failing_modules import FailingCall, error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 
-KEYBOARD_INTERRUPT = FailingCall({1: ExceptionSpec(KeyboardInterrupt)}, (0, 1), (0, 1))
 EXCEPTION_GROUP = FailingCall({0: ExceptionSpec(ExceptionGroup)}, (0,), (0,))
 WITH_MESSAGE = FailingCall({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,), (0,))
 STR_RAISES = FailingCall({0: ExceptionSpec(Exception, "inherited", prints="raises")}, (0,), (0,))
@@ -70,13 +69,22 @@ def references_after_failure(target, topology, errors):
 
 
 @clause("divergences.PA-3.base-exceptions-reach-the-caller")
-@example(call=KEYBOARD_INTERRUPT)
 @given(call=failing_calls(BASE_EXCEPTIONS))
 def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
     with silence_thread_errors():
         found, modules = error_and_modules(call, target, topology)
     assert found is modules[min(call.errors)].raised
     assert modules[0].order.passed == len(modules)
+
+
+# A register that records the wrong one of two errors must not hide an error that is lost.
+@clause("divergences.PA-3.base-exceptions-reach-the-caller")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])
+def test_the_base_exception_of_one_module_is_raised(target, topology, kind):
+    call = FailingCall({1: ExceptionSpec(kind)}, (0, 1), (0, 1))
+    with silence_thread_errors():
+        found, modules = error_and_modules(call, target, topology)
+    assert found is modules[1].raised
 
 
 @clause("divergences.PA-4.no-error-is-lost")

@@ -81,6 +81,8 @@ def assert_replicas_compute_as_the_module(target, topology, name, mode):
     if isinstance(expected, RuntimeError):
         assert str(expected) in str(found)
         return
+    if isinstance(found, RuntimeError):
+        raise found
     assert [each is None for each in found] == [each is None for each in expected]
     for result, right in zip(found, expected, strict=True):
         if right is not None:
