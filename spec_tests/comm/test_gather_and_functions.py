@@ -42,10 +42,14 @@ def _function_gather(*chunks, destination=DEVICE, dim=0):
     ],
 )
 @pytest.mark.parametrize("count", [1, 2], ids="chunks={}".format)
-def test_result_shares_no_memory_with_the_chunks(target, topology, gather, requires_grad, count):
+def test_result_shares_no_memory_with_chunks_or_the_next_result(
+    target, topology, gather, requires_grad, count
+):
     call = gather(*[dense((2, 2), requires_grad=requires_grad)] * count)
     inputs = call.inputs(topology)
-    call.run(target, inputs).detach().fill_(-1)
+    result = call.run(target, inputs).detach().fill_(-1)
+    call.run(target, inputs)
+    assert bool((result == -1).all())
     assert [chunk.tolist() for chunk in inputs["tensors"]] == [[[0, 1], [2, 3]]] * count
 
 

@@ -35,7 +35,7 @@ KINDS = (
 #: Orders of forwards (``f``, or ``n`` without grad mode) and of backwards of the last result
 #: (``l``), the oldest (``o``) or all (``a``). Capital letters pass a keyword tensor, or retain the
 #: graph.
-ORDERS = ("fan", "FaN", "fflo", "FFol", "fAa", "FfLaN")
+ORDERS = ("fan", "FaN", "fflo", "FFol", "fAa", "FfLaN", "nnn")
 _RESULTS = {"l": (-1, None), "o": (0, 1), "a": (0, None)}
 #: The tolerance for each dtype of a network, whose gradients may be summed in another order. Terms
 #: of gradients are up to about 100, which float16 rounds by 2**-11 of their size.
@@ -230,15 +230,21 @@ class Life(RuleBasedStateMachine):
                 return side.forward(x, given, functional=functional)
 
         self.each(call)
+        self.each(Side.results)
 
     def kept(self, side: Side, rows: int, device: torch.device) -> dict[str, Tensor]:
         """Return a keyword tensor for a batch: the same one in each call."""
         weight = self.batch(rows).to(device)
         return {"weight": side.kept.setdefault((rows, self.dtype, device), weight)}
 
-    def batch(self, rows: int) -> Tensor:
+    def batch(self, rows: int, place: int = 0) -> Tensor:
         """Return new rows along the dimension of the life. Row ``i`` begins with ``i``."""
-        x = torch.arange(float(rows * WIDTH)).add(len(self.steps)).sin().reshape(rows, WIDTH)
+        x = (
+            torch.arange(float(rows * WIDTH))
+            .add(len(self.steps) + place)
+            .sin()
+            .reshape(rows, WIDTH)
+        )
         x[:, 0] = torch.arange(rows)
         return x.movedim(0, self.dim).to(self.dtype)
 
@@ -280,10 +286,11 @@ class Life(RuleBasedStateMachine):
     def train(self, order: str) -> None:
         """Drop earlier results, and run forwards and backwards in one of `ORDERS`."""
         for place, letter in enumerate(order):
-            if place == 0 or letter in "nN":
+            if place == 0 or (letter in "nN" and order[place - 1] not in "nN"):
                 self.drop()
             self.each(functools.partial(self.train_side, letter=letter, place=place))
         if order:
+            self.each(Side.results)
             self.drop()
 
     def train_side(self, side: Side, *, letter: str, place: int) -> Any:
@@ -293,7 +300,7 @@ class Life(RuleBasedStateMachine):
         rows = 2 * len(self.devices) - place % 2
         given = self.kept(side, rows, torch.device("cpu")) if letter.isupper() else {}
         with torch.set_grad_enabled(letter not in "nN"):
-            return side.forward(self.batch(rows), given, functional=False)
+            return side.forward(self.batch(rows, place), given, functional=False)
 
 
 def _changes_buffers(net: ModuleSpec) -> bool:

@@ -82,6 +82,10 @@ class Side:
             torch.autograd.backward(outputs, list(map(cotangent, outputs)), retain)
         return [x.grad for x, _ in results]
 
+    def results(self) -> list[Any]:
+        """Return the outputs of all forwards whose results the caller holds."""
+        return [outputs for _, outputs in self.pending]
+
     def drop(self) -> None:
         """Drop the results, and change the keyword tensors in place, which no graph needs now."""
         self.pending.clear()
