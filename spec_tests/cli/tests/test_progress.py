@@ -142,7 +142,9 @@ def test_the_description_of_a_failure_does_not_depend_on_paths():
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("assert [1, 2] == (None, None, None)", "assert … == (None)"),
+        ("assert [1, 2] == (None, None, None)", "assert … == …"),
+        ("assert not [None, None...", "assert not …"),
+        ("assert KeyError(1) is not None", "assert KeyError… is not None"),
         ("maximum recursion depth exceeded while calling", "maximum recursion depth exceeded"),
     ],
 )

@@ -48,6 +48,8 @@ _RECURSION = re.compile(r"(?<=maximum recursion depth exceeded) .*")
 #: Matches a text in quotes. pytest shortens a long one in the middle, at a place that depends on
 #: the whole text, such as the paths in it.
 _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
+#: Matches the operator of a comparison in an assert statement.
+_OPERATOR = re.compile(r" (==|!=|is not|is|not in|in|<=|>=|<|>)(?: |$)")
 #: The beginnings of the causes of tests that end their process, or do not end.
 ENDED = ("the test ends the process", "Timeout")
 #: The length in characters to which a cause is cut.
@@ -122,7 +124,19 @@ def describe_difference(kind: str, text: str) -> str:
     # A larger call may show the same fact at several indices.
     names = {name for name in names if not _names_fact_of(name, parts[0])}
     also = f"; also {', '.join(sorted(names))}" if names - {"..."} else ""
-    return f"{kind}: {_cut(', expected '.join(parts))}{also}"
+    described = _without_containers(", expected ".join(parts))
+    return f"{kind}: {_cut(described)}{also}"
+
+
+def _without_containers(text: str) -> str:
+    """Return the text of an assert statement without containers, which pytest may shorten."""
+    found = re.match(r"(?:AssertionError: )*assert (?:not )?", text)
+    if found is None:
+        return text
+    parts = _OPERATOR.split(text[found.end() :])
+    # Operands alternate with operators.
+    parts[::2] = ["…" if re.match(r"[\[({]|$", each) else each for each in parts[::2]]
+    return f"{found[0]}{' '.join(parts)}"
 
 
 def _names_fact_of(name: str, described: str) -> bool:
