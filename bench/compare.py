@@ -2,7 +2,8 @@
 
 ``python -m bench.compare FILE`` reads JSON of pytest-benchmark. The ratio of a row is the median
 of the ratios of single turns: the time of torch.nn.parallel divided by that of the target. The
-exit status is 1 if a row is below its floor. A row without a floor is not judged. If no row is
+exit status is 1 if a row is below its floor. A row without a floor is not judged, and neither is a
+row whose quartiles lie on both sides of its floor: measure again on an idle machine. If no row is
 judged, the exit status is 3.
 
 With ``--before OLD`` the floors are 85 % of the ratios in another saved run, for any target.
@@ -28,7 +29,7 @@ KEPT = 0.85
 #: The exit status if no row is judged.
 NOTHING_JUDGED = 3
 #: The verdicts on a row.
-OK, BELOW, FREE = "ok", "BELOW", "-"
+OK, BELOW, UNSURE, FREE = "ok", "BELOW", "unsure", "-"
 
 
 def print_table(run: Mapping[str, Any], floor_of: Mapping[str, float]) -> dict[str, str]:
@@ -52,7 +53,9 @@ def print_table(run: Mapping[str, Any], floor_of: Mapping[str, float]) -> dict[s
 def _judge(ratio: Ratio) -> str:
     if ratio.floor is None:
         return FREE
-    return OK if ratio.value >= ratio.floor else BELOW
+    if ratio.value >= ratio.floor:
+        return OK
+    return UNSURE if ratio.high >= ratio.floor else BELOW
 
 
 def _find_floors(run: Mapping[str, Any], before: Path | None) -> Mapping[str, float]:
@@ -103,6 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if counts[FREE]:
         print(
             f"without a floor: {counts[FREE]} row(s); --before OLD takes floors from another run"
+        )
+    if counts[UNSURE]:
+        print(
+            f"unsure: {counts[UNSURE]} row(s) with quartiles on both sides of the floor; "
+            "measure again on an idle machine"
         )
     if counts[BELOW]:
         below = ", ".join(row for row, verdict in verdicts.items() if verdict == BELOW)

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from bench import compare
-from bench.compare import BELOW, FREE, OK, print_table
+from bench.compare import BELOW, FREE, OK, UNSURE, print_table
+from bench.ratios import Ratio
 from reports.tests.samples import make_benchmark_run
 
 
@@ -19,6 +20,11 @@ def test_rows_are_judged_by_their_floors():
             )
     floors = {"slow": 2.0, "fast": 2.0, "fast (bytes)": 1.5}
     assert print_table(run, floors) == {"slow": BELOW, "fast": OK, "fast (bytes)": OK, "new": FREE}
+
+
+@pytest.mark.parametrize(("upper", "verdict"), [(1.4, BELOW), (1.6, UNSURE)])
+def test_a_row_is_below_its_floor_only_if_its_upper_quartile_is(upper, verdict):
+    assert compare._judge(Ratio("work", value=1.2, low=1.0, high=upper, floor=1.5)) == verdict
 
 
 def test_run_without_both_libraries_raises():
