@@ -24,7 +24,8 @@ def diff(options: argparse.Namespace) -> int:
     old = runs.load_file(options.old)
     new = runs.load_file(options.new, [old.name])
     rows = changes(old.verdicts, new.verdicts)
-    print(f"old: {old.label}\nnew: {new.label}")
+    for title, run in (("old", old), ("new", new)):
+        print(f"{title}: {run.label}{' (interrupted)' if run.about.get('interrupted') else ''}")
     for kind, name, before, after in rows:
         if kind != GONE:
             print(f"{kind:<12} {before:>11} -> {after:<11} {name}")

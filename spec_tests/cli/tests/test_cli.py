@@ -227,6 +227,7 @@ def saved_runs(tmp_path, monkeypatch):
         for clause, found in verdicts_of.items():
             if found[place]:
                 lines.append({"test": "t", "clause": clause, "verdict": found[place]})
+        lines += [verdicts.INTERRUPTED] * place
         Path(name).write_text("\n".join(map(json.dumps, lines)))
     return "old.jsonl", "new.jsonl"
 
@@ -235,7 +236,8 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     old, _ = saved_runs
     assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
     first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
-    assert [first, second] == ["old: x · torch x · x · old", "new: x · torch x · x · new"]
+    assert first == "old: x · torch x · x · old"
+    assert second == "new: x · torch x · x · new (interrupted)"
     assert [line.split() for line in lines] == [
         ["regression", "pass", "->", "known", "a.hidden"],
         ["regression", "pass", "->", "fail", "a.worse"],
