@@ -25,6 +25,7 @@ from typing import Any, TypeGuard, TypeVar
 import torch
 from torch import Tensor
 
+from ._arguments import argument
 from ._settings import call_with_setting
 
 DeviceLike = int | str | torch.device
@@ -133,13 +134,19 @@ def _second_runtime(kind: str) -> SimpleNamespace:
     )
 
 
+def _parse(text: str) -> torch.device:
+    """Return the device with a name. A note adds the name to the RuntimeError of a wrong one."""
+    with argument(f"device {text!r}"):
+        return torch.device(text)
+
+
 def type_to_use(device: DeviceLike | None) -> str | None:
     """Return the type of ``device`` if it can be used, else the type of the accelerator.
 
     The CPU counts as a type that cannot be used. The result is None if there is no accelerator.
     """
     if isinstance(device, str):
-        device = torch.device(device)
+        device = _parse(device)
     if isinstance(device, torch.device) and _is_usable(device.type):
         return device.type
     return accelerator_type()
@@ -160,7 +167,7 @@ def accelerator_in_use() -> str | None:
 def is_cpu(device: DeviceLike | None) -> bool:
     """Return whether ``device`` is the CPU (``"cpu"``, ``"cpu:0"``, a ``torch.device``)."""
     if isinstance(device, str):
-        device = torch.device(device)
+        device = _parse(device)
     return type(device) is torch.device and device.type == "cpu"
 
 
@@ -217,7 +224,7 @@ def device_index(
     if is_ordinal(device) and not optional:
         return int(device)
     if isinstance(device, str):
-        device = torch.device(device)
+        device = _parse(device)
     if is_cpu(device):
         if allow_cpu:
             return -1
@@ -265,7 +272,7 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
     ):
         return device  # This is the usual case, and the checks below take longer.
     if isinstance(device, str):
-        device = torch.device(device)
+        device = _parse(device)
     if is_ordinal(device):
         return device_at(int(device))
     if is_cpu(device):

@@ -37,6 +37,9 @@ _IMBALANCE = """
     the device_ids argument to DataParallel, or by setting the CUDA_VISIBLE_DEVICES
     environment variable."""
 
+#: The note of an error of ``device_ids`` that name the CPU and other devices.
+_MIXED = "device_ids, which mixes the CPU with other devices"
+
 #: An ordinal of the accelerator, a device of a second accelerator, or the CPU. The device need not
 #: exist.
 DeviceId = int | torch.device
@@ -88,12 +91,13 @@ def choose_devices(
     else:
         kind = type_to_use(device_ids[0] if device_ids else None)
     if kind is None or not has_indices(kind):
-        for device in filter(is_cpu, device_ids or ()):
-            device_index(device)  # Raises ValueError.
+        with argument(_MIXED):
+            for device in filter(is_cpu, device_ids or ()):
+                device_index(device)  # Raises ValueError.
         return None
     if device_ids is None:
         device_ids = [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
-    with argument("device_ids"):
+    with argument(_MIXED if any(map(is_cpu, device_ids)) else "device_ids"):
         ids = [*map(_as_device_id, device_ids)]
         ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
         source = device_at(ordinals[0], kind)
