@@ -4,25 +4,12 @@ import inspect
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Never
 
 #: Flags of the code objects whose frames may be suspended: generators and coroutines.
 _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 #: The words before the traceback in the text of :func:`format_error`.
 _MARK = "\nOriginal "
-
-# Read these attributes by the functions of the base class: a class may override them by
-# properties that raise an error.
-_traceback_of: Callable[[BaseException], TracebackType | None]
-_traceback_of = vars(BaseException)["__traceback__"].__get__
-_cause_of: Callable[[BaseException], BaseException | None]
-_cause_of = vars(BaseException)["__cause__"].__get__
-_context_of: Callable[[BaseException], BaseException | None]
-_context_of = vars(BaseException)["__context__"].__get__
-_members_of: Callable[[BaseExceptionGroup], tuple[BaseException, ...]]
-_members_of = vars(BaseExceptionGroup)["exceptions"].__get__
-
 
 #: The attribute of an error that another module has caused.
 _CONSEQUENCE = "_is_consequence"
@@ -83,11 +70,11 @@ def capture(function: Callable[..., Any], /, *args: Any) -> Any:
 
 
 def _capture_error(error: BaseException) -> CapturedError:
-    trace = _traceback_of(error)
+    trace = error.__traceback__
     for each in _chained_errors(error):
         _clear_frames(each)
     # Remove the first frame, which is the frame of `capture`.
-    return CapturedError(BaseException.with_traceback(error, trace and trace.tb_next))
+    return CapturedError(error.with_traceback(trace and trace.tb_next))
 
 
 def reraise(error: BaseException, location: str) -> Never:
@@ -107,8 +94,7 @@ def reraise(error: BaseException, location: str) -> Never:
     try:
         if isinstance(error, Exception):
             raise _rebuild(error, format_error(error, location)) from _without_traceback(error)
-        with suppress(Exception):
-            error.add_note(f"Raised {location}.")
+        error.add_note(f"Raised {location}.")
         raise error
     finally:
         # The traceback of `error` refers to this frame, so `error` would be in a reference cycle.
@@ -137,30 +123,26 @@ def _format_traceback(error: BaseException, *outer: BaseException) -> str:
     appended, the text would double at each level of nesting. ``outer`` are the errors of which
     ``error`` is the direct or indirect cause.
     """
-    cause, seen = _cause_of(error), (*outer, error)
+    cause, seen = error.__cause__, (*outer, error)
     has_cause_text = False
     # A chain of causes may be longer than the recursion limit. Only the errors of nested calls are
     # followed.
     if cause is not None and all(cause is not other for other in seen) and _has_text(error, _MARK):
         has_cause_text = _has_text(error, _format_traceback(cause, *seen))
-    with suppress(Exception):
-        return "".join(traceback.format_exception(error, chain=not has_cause_text))
-    lines = "".join(traceback.format_tb(_traceback_of(error)))
-    return f"Traceback (most recent call last):\n{lines}{type(error).__name__}\n"
+    return "".join(traceback.format_exception(error, chain=not has_cause_text))
 
 
 def _rebuild(error: Exception, text: str) -> Exception:
     """Return an exception of the type of ``error`` with ``text``, or else a RuntimeError."""
-    without_text = []
+    without_text: list[Exception] = []
     for candidate in _build_candidates(error, text):
         if _has_text(candidate, text):
             return candidate
         without_text.append(candidate)
-    for candidate in without_text:
-        with suppress(Exception):
-            candidate.add_note(text)
-            return candidate
-    return RuntimeError(text)
+    if not without_text:
+        return RuntimeError(text)
+    without_text[0].add_note(text)
+    return without_text[0]
 
 
 def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
@@ -181,17 +163,11 @@ def _build_candidates(error: Exception, text: str) -> Iterator[Exception]:
 def _find_constructors(error: Exception) -> Iterator[Callable[[str], object]]:
     """Yield functions that may create an exception of the type of ``error`` from a text."""
     error_class: Any = type(error)
-    if _has_message_attribute(error_class):
+    if getattr(error_class, "message", None):
         yield lambda text: error_class(message=text)
     yield error_class
     if isinstance(error, ExceptionGroup):
         yield lambda text: error_class(text, error.exceptions)
-
-
-def _has_message_attribute(error_class: type[Exception]) -> bool:
-    with suppress(Exception):
-        return bool(getattr(error_class, "message", None))
-    return False
 
 
 def _has_text(error: BaseException, text: str) -> bool:
@@ -212,7 +188,7 @@ def _without_traceback(error: Exception) -> Exception:
     traceback would complete a reference cycle.
     """
     for each in _chained_errors(error):
-        BaseException.with_traceback(each, None)
+        each.with_traceback(None)
     return error
 
 
@@ -226,14 +202,14 @@ def _chained_errors(error: BaseException) -> Iterator[BaseException]:
             continue
         seen.add(id(current))
         yield current
-        waiting += [_cause_of(current), _context_of(current)]
+        waiting += [current.__cause__, current.__context__]
         if isinstance(current, BaseExceptionGroup):
-            waiting += _members_of(current)
+            waiting += current.exceptions
 
 
 def _clear_frames(error: BaseException) -> None:
     """Clear the local variables of the frames in the traceback of ``error``."""
-    for frame, _ in traceback.walk_tb(_traceback_of(error)):
+    for frame, _ in traceback.walk_tb(error.__traceback__):
         # Clearing the frame of a suspended generator would close the generator.
         if not frame.f_code.co_flags & _SUSPENDABLE:
             with suppress(RuntimeError):  # The frame is still running.

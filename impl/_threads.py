@@ -17,7 +17,7 @@ from functools import cache
 from queue import SimpleQueue
 from typing import Any
 
-from ._errors import capture
+from ._errors import CapturedError, capture
 from ._settings import register_fork_handler
 from ._thread_state import SINGLE_USE_THREADS, count_locals, install_thread_hooks, is_pristine
 
@@ -46,7 +46,10 @@ class PendingCall:
         # A thread that waits for the outcome must not keep the function alive.
         function, self._function = self._function, None
         assert function is not None
-        self.outcome = capture(function)
+        try:
+            self.outcome = capture(function)
+        except BaseException as error:  # For example, of a class whose causes cannot be read.
+            self.outcome = CapturedError(error)
 
     def set_done(self) -> None:
         self._done_lock.release()
