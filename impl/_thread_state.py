@@ -133,8 +133,18 @@ def call_in(
     _set_num_threads(state.num_threads)
     if state.is_on_cpu and state.num_threads > 1:
         _facts_of_thread().has_openmp_pool = True
-    with _UseFlags(state):
+    wanted, scope = state.flags, state.scope
+    # In the caller's own thread the flags are already set.
+    before = wanted if state.thread == get_ident() else _baseline_flags(scope)
+    contexts: ExitStack | None = None
+    try:
+        if before != wanted:
+            # Enter contexts before the flags are written: inference mode also sets the grad mode.
+            contexts = _enter_contexts(before, wanted)
+            _write_flags(wanted, scope)
         return call_on_device(state.device, function, *args, **kwargs)
+    finally:
+        _restore_flags(before, wanted, scope, contexts)
 
 
 def clear_old_casts() -> None:
@@ -246,35 +256,20 @@ def _baseline_flags(scope: _Scope) -> _Flags:
     return facts.baseline[1]
 
 
-class _UseFlags:
-    """A context manager that sets the caller's flags in this thread."""
-
-    __slots__ = ("_before", "_entered", "_scope", "_wanted")
-
-    def __init__(self, state: ThreadState) -> None:
-        self._wanted, self._scope = state.flags, state.scope
-        # In the caller's own thread the flags are already set.
-        is_caller = state.thread == get_ident()
-        self._before = self._wanted if is_caller else _baseline_flags(self._scope)
-        self._entered: ExitStack | None = None
-
-    def __enter__(self) -> None:
-        if self._before != self._wanted:
-            # Enter contexts before the flags are written: inference mode also sets the grad mode.
-            self._entered = _enter_contexts(self._before, self._wanted)
-            _write_flags(self._wanted, self._scope)
-
-    def __exit__(self, *_: object) -> None:
-        # Read all flags again, because the replica may have changed any of them.
-        now = _read_flags(self._scope)
-        if now == self._before and self._entered is None:
-            return
-        if now.default_device != self._wanted.default_device:
-            _restore_default_device(self._wanted.default_device)
-        if self._entered is not None:
-            self._entered.close()
-        # Write the flags after the contexts are left: leaving inference mode sets the grad mode.
-        _write_flags(self._before, self._scope)
+def _restore_flags(
+    before: _Flags, wanted: _Flags, scope: _Scope, contexts: ExitStack | None
+) -> None:
+    """Set the flags ``before``. The thread had the flags ``wanted``, and is in ``contexts``."""
+    # Read all flags again, because the replica may have changed any of them.
+    now = _read_flags(scope)
+    if now == before and contexts is None:
+        return
+    if now.default_device != wanted.default_device:
+        _restore_default_device(wanted.default_device)
+    if contexts is not None:
+        contexts.close()
+    # Write the flags after the contexts are left: leaving inference mode sets the grad mode.
+    _write_flags(before, scope)
 
 
 def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
@@ -329,26 +324,13 @@ def count_locals() -> int:
     if sys.version_info >= (3, 13):
         # Each `threading.local` with a value of this thread refers to the key of this thread.
         return sys.getrefcount(_thread_key.key)
-    return sum(type(entry) is _Entry for entry in _thread_dict().copy().values())
+    return len(_object_at(_dict_address()))
 
 
 # The C function returns a borrowed reference. Declare it as an address: if it were declared as an
 # object, ctypes would release a reference that it does not own.
 _dict_address = ctypes.PYFUNCTYPE(ctypes.c_void_p)(("PyThreadState_GetDict", ctypes.pythonapi))
 _object_at = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p)(("Py_NewRef", ctypes.pythonapi))
-
-
-def _thread_dict() -> dict[Any, Any]:
-    found: dict[Any, Any] = _object_at(_dict_address())
-    return found
-
-
-def _find_entry_type() -> type | None:
-    """Return the type of a thread's entry for a ``threading.local``; None without such entries."""
-    before = _thread_dict().copy()
-    _local = threading.local()  # This thread gets an entry at once.
-    new = [entry for key, entry in _thread_dict().items() if key not in before]
-    return type(new[0]) if new else None
 
 
 class _ThreadKey(threading.local):
@@ -372,5 +354,4 @@ def _find_key(local: threading.local) -> object:
     return None
 
 
-_Entry = _find_entry_type()
 _thread_key = _ThreadKey()
