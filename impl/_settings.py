@@ -4,7 +4,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import RLock, get_ident
+from threading import RLock
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -76,8 +76,7 @@ class _Pauses:
     def __init__(self) -> None:
         # A signal handler or `__del__` may begin a pause in a thread that holds the lock.
         self._lock = RLock()
-        #: For each active block: the identifier of the thread that entered it.
-        self._active: dict[object, int] = {}
+        self._active: set[object] = set()
         self._was_enabled = False
 
     def begin(self, pause: object) -> None:
@@ -87,24 +86,22 @@ class _Pauses:
             if not self._active:
                 self._was_enabled = gc.isenabled()
             # Add before the collector is disabled, so that `end` undoes an interrupted `begin`.
-            self._active[pause] = get_ident()
+            self._active.add(pause)
             gc.disable()
 
     def end(self, pause: object) -> None:
         """End a pause. A second call, after an interrupt of the first one, completes it."""
         with self._lock:
-            self._active.pop(pause, None)
+            self._active.discard(pause)
             if not self._active and self._was_enabled:
                 gc.enable()
                 self._was_enabled = False
 
     def reset_after_fork(self) -> None:
-        """Remove the blocks of the parent's other threads, in a forked child."""
+        """End all blocks in a forked child, which has only one of the parent's threads."""
         self._lock = RLock()  # A thread of the parent process may have held the old lock.
-        was_paused = bool(self._active)
-        self._active = {key: each for key, each in self._active.items() if each == get_ident()}
-        if was_paused and not self._active and self._was_enabled:
-            gc.enable()
+        for pause in [*self._active]:
+            self.end(pause)
 
 
 _pauses = _Pauses()
