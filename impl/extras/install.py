@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -113,14 +112,15 @@ def uninstall() -> None:
     imported a name from ``impl`` during the installation keeps the object of ``impl``. Without an
     installation this function does nothing.
     """
-    _set_changes(())
+    _undo()
 
 
 @contextmanager
 def installed(*, rebind: bool = False) -> Iterator[None]:
-    """Return a context manager that installs this package and then restores the earlier state.
+    """Return a context manager that installs this package, and undoes this at the end.
 
     Blocks may be nested. They change the whole process, so blocks of two threads must not overlap.
+    An :func:`uninstall` in a block also undoes earlier installations.
 
     Args:
         rebind: As for :func:`install`.
@@ -128,13 +128,12 @@ def installed(*, rebind: bool = False) -> Iterator[None]:
     Raises:
         ImportError: There is no ``torch.nn.parallel``.
     """
-    with _lock:
-        before = tuple(_changes)
+    count = len(_changes)
     try:
         _install(rebind=rebind, stacklevel=4)  # contextlib adds a frame.
         yield
     finally:
-        _set_changes(before)
+        _undo(count)
 
 
 def _install(*, rebind: bool, stacklevel: int) -> None:
@@ -155,18 +154,12 @@ def _install(*, rebind: bool, stacklevel: int) -> None:
         _changes.extend(new)
 
 
-def _set_changes(changes: Sequence[_Change]) -> None:
-    """Make ``changes`` the active changes."""
+def _undo(count: int = 0) -> None:
+    """Undo all changes after the first ``count`` ones."""
     with _lock:
-        unchanged = takewhile(
-            lambda pair: pair[0] is pair[1], zip(_changes, changes, strict=False)
-        )
-        shared = len(list(unchanged))
-        for change in reversed(_changes[shared:]):
+        for change in reversed(_changes[count:]):
             change.undo()
-        for change in changes[shared:]:
-            change.apply()
-        _changes[:] = changes
+        del _changes[count:]
 
 
 def _list_changes() -> Iterator[_Change]:
