@@ -12,7 +12,7 @@ from ._arguments import as_int
 from ._devices import accelerator_type, device_at, is_cpu, is_of_type
 from ._settings import call_with_setting
 from ._streams import call_on_stream, is_stream
-from ._torch_private import use_plain_operators
+from ._torch_private import PARAMETER_MARK, use_plain_operators
 
 # Whether gradients are needed, and a decorator for functions that run while grad mode is off.
 
@@ -171,16 +171,6 @@ def _is_channels_last(tensor: Tensor) -> bool:
 PLAIN_CLASSES = frozenset((Tensor, nn.Parameter))
 
 
-class _Subclass(Tensor):
-    """A subclass of Tensor without operators of its own."""
-
-
-#: The attributes that mark a tensor of a subclass as a Parameter.
-_PARAMETER_MARKS = frozenset(
-    nn.Parameter(torch.empty(0, device="cpu").as_subclass(_Subclass)).__dict__
-)
-
-
 def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
     """Return ``copy`` with the class of ``source``, and with the attributes that it lacks.
 
@@ -212,7 +202,7 @@ def copy_attributes(source: Tensor, copy: Tensor) -> None:
     """Copy the attributes of ``source`` to ``copy``, except those that ``copy`` already has."""
     attributes: dict[str, Any] = copy.__dict__
     for name, value in source.__dict__.items():
-        if name not in _PARAMETER_MARKS:
+        if name != PARAMETER_MARK:
             attributes.setdefault(name, value)
 
 

@@ -34,6 +34,10 @@ BatchNorm = _BatchNorm
 #: Without it: replicas on one device, such as the CPU, cause a warning about such a hook.
 StateDictHook = _WrappedHook
 
+#: The attribute that marks a tensor of a subclass as a Parameter.
+#: Without it: the copies of a Parameter of a subclass would be Parameters that are no leaves.
+PARAMETER_MARK = "_is_param"
+
 #: The largest sequence number. PyTorch numbers the autograd nodes of each thread from 0, and
 #: backward runs the ready node with the largest number first.
 _MAX_SEQUENCE_NR = 2**63 - 1

@@ -156,30 +156,19 @@ def _copy(tensors: Sequence[Tensor], source: torch.device, target: torch.device)
 #: For each wrapper that has kept copies of frozen parameters: the copies. They are no attribute of
 #: the wrapper, because copies and pickles of the wrapper would inherit it.
 _copies: WeakKeyDictionary[nn.Module, FrozenCopies] = WeakKeyDictionary()
-_lock = RLock()
 
 
 def find_frozen_copies(wrapper: nn.Module) -> FrozenCopies:
     """Return the copies of frozen parameters that ``wrapper`` keeps until it is freed."""
     found = _copies.get(wrapper)
-    if found is None:
-        with _lock:
-            found = _copies.setdefault(wrapper, FrozenCopies())
-    return found
+    # If two threads both make an object, `setdefault` returns the same one to both.
+    return _copies.setdefault(wrapper, FrozenCopies()) if found is None else found
 
 
 def free_frozen_copies(wrapper: nn.Module) -> None:
     """Free the copies of frozen parameters that ``wrapper`` keeps, if there are any."""
-    if wrapper in _copies:
-        with _lock:
-            _copies.pop(wrapper, None)
+    _copies.pop(wrapper, None)
 
 
-def _reset_after_fork() -> None:
-    """Forget all copies in a forked child, which has only one of the parent's threads."""
-    global _copies, _lock
-    _lock = RLock()  # Another thread of the parent may have held the old lock.
-    _copies = WeakKeyDictionary()
-
-
-register_fork_handler(_reset_after_fork)
+# A forked child has only one of the parent's threads. Another one may have held a lock of copies.
+register_fork_handler(_copies.clear)
