@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import BackwardCFunction
 
-from ._inputs import InputLeaves
+from ._inputs import find_tensors
 from ._torch_private import (
     compiled_module,
     compiler_of_module,
@@ -177,9 +177,7 @@ def _separate_backward_contexts(output: Any, first: int) -> None:
     time. The nodes are found from the tensors in ``output``. Their sequence numbers are ``first``
     or larger.
     """
-    leaves = InputLeaves()
-    leaves.flatten(output, None, "output")
-    pending = [leaf.tensor.grad_fn for leaf in leaves.copied]
+    pending = [tensor.grad_fn for tensor in find_tensors(output, "output")]
     seen = {None}
     while pending:
         node: Any = pending.pop()

@@ -245,6 +245,13 @@ def _check_layout(tensor: Tensor, dim: int, path: KeyPath) -> None:
         )
 
 
+def find_tensors(value: Any, name: str) -> list[Any]:
+    """Return the tensors in ``value``, also packed sequences and TensorDicts in ``SplitAlong``."""
+    leaves = InputLeaves()
+    leaves.flatten(value, None, name)
+    return [*(leaf.tensor for leaf in leaves.copied), *(leaf.value for leaf in leaves.splits)]
+
+
 def remove_markers(value: Any) -> Any:
     """Return ``value`` with each marker replaced by the value in the marker.
 

@@ -132,10 +132,7 @@ class _Pool:
 
     def _pop_idle(self) -> _Worker | None:
         with self._lock:
-            try:
-                return self._idle.pop()
-            except IndexError:
-                return None
+            return self._idle.pop() if self._idle else None
 
     def add_idle(self, worker: _Worker) -> bool:
         """Add ``worker`` to the idle workers. Return False if the pool is full or closed."""

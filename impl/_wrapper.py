@@ -20,7 +20,7 @@ from torch.autograd.profiler import record_function
 from ._containers import Leaf
 from ._copies import to_device
 from ._devices import DeviceLike, as_target
-from ._inputs import InputLeaves, remove_markers
+from ._inputs import InputLeaves, find_tensors, remove_markers
 from ._module_tree import check_source
 from ._placement import DeviceId
 from ._recording import (
@@ -193,9 +193,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
 
 def _check_no_tangents(module: nn.Module, arguments: Any) -> None:
     """Raise NotImplementedError if an argument, a parameter or a buffer has a tangent."""
-    leaves = InputLeaves()
-    leaves.flatten(arguments, None, "arguments")
-    inputs = [*(leaf.tensor for leaf in leaves.copied), *(leaf.value for leaf in leaves.splits)]
+    inputs = find_tensors(arguments, "arguments")
     for tensor in chain(inputs, module.parameters(), module.buffers()):
         if isinstance(tensor, Tensor) and unpack_dual(tensor).tangent is not None:  # type: ignore[no-untyped-call] # in torch
             raise NotImplementedError(

@@ -13,7 +13,7 @@ from torch.nn import functional
 from .._arguments import argument, as_int
 from .._containers import SplitAlong, format_path
 from .._devices import DeviceLike
-from .._inputs import InputLeaves
+from .._inputs import InputLeaves, find_tensors
 from .._torch_private import compiled_module, exclude_from_compilation, module_has_hooks
 from ..data_parallel import DataParallel
 from ..scatter_gather import gather, has_one_row_per_device
@@ -337,9 +337,7 @@ def _sum_over_targets(criterion: Any, output: Any, target: Tensor) -> _Part:
 
 def _sizes(value: Any) -> tuple[int, ...]:
     """Return the number of elements of each tensor in a nested value."""
-    leaves = InputLeaves()
-    leaves.flatten(value, None, "value")
-    return tuple(leaf.tensor.numel() for leaf in leaves.copied)
+    return tuple(tensor.numel() for tensor in find_tensors(value, "value"))
 
 
 def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
