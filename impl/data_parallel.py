@@ -74,8 +74,8 @@ class DataParallel(KeptReplicas[T]):
             ``module``: ``wrapper.config`` is then ``module.config``. A method that is read in this
             way runs on ``module`` alone, not on the replicas. Assignments stay on the wrapper.
         cache_frozen_parameters: Whether the copies of parameters that do not require grad are
-            kept between the forwards, for fine-tuning: a copy is made again only if its parameter
-            has changed. The documentation of :meth:`replicate` has the rules.
+            kept between the forwards, for fine-tuning: they are made again only if one of these
+            parameters has changed. The documentation of :meth:`replicate` has the rules.
 
     Attributes:
         module: The wrapped module.

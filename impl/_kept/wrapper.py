@@ -32,15 +32,15 @@ class KeptReplicas(Wrapper[T]):
         :func:`replicate`.
 
         With ``cache_frozen_parameters``, copies of parameters that do not require grad are kept,
-        one on each device after the first, and the replicas share their memory. A parameter is
-        copied again after each change of it that can be seen before the forward: of its version,
+        one on each device after the first, and the replicas share their memory. All are copied
+        again after each change of one of them that can be seen before the forward: of its version,
         memory or shape, of one of 16 elements that are spread over it, or by a step of an
         optimizer. Old copies stay in use after a change that increases no version,
         changes none of these elements, and is no step of an optimizer.
 
-        A forward waits for the first device, to compare the elements. A parameter is also copied
-        again after a replica has changed the copy in place, and if another stream is current. A
-        step counts for parameters of the optimizer that require grad, or have a gradient before
+        A forward waits for the first device, to compare the elements. The parameters are also
+        copied again after a replica has changed a copy in place, and if another stream is current.
+        A step counts for parameters of the optimizer that require grad, or have a gradient before
         or after it. Parameters without comparable elements (sparse, of a class with its own
         operators, with gaps in their memory, on the meta device), those created in inference mode,
         and all buffers are copied in each forward, and so are all parameters while a dispatch mode
