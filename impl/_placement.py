@@ -85,11 +85,10 @@ def choose_devices(
                 output = _as_device_id(CPU if output_device is None else output_device)
                 as_target(output, warns=False)  # Raises RuntimeError without an accelerator.
             return Placement([CPU] * len(device_ids), output, CPU)
-    if device_ids is None:
-        parameter = next(module.parameters(), None) if isinstance(module, nn.Module) else None
-        kind = type_to_use(None if parameter is None else parameter.device)
-    else:
-        kind = type_to_use(device_ids[0] if device_ids else None)
+    first = next(iter(device_ids or ()), None)
+    if device_ids is None and isinstance(module, nn.Module):
+        first = next((parameter.device for parameter in module.parameters()), None)
+    kind = type_to_use(first)
     if kind is None or not has_indices(kind):
         with argument(_MIXED):
             for device in filter(is_cpu, device_ids or ()):

@@ -149,9 +149,8 @@ class Wrapper(ModuleAttributes, Generic[T]):
             return self._network()(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is Wrapper.scatter and "scatter" not in self.__dict__:
-            args, kwargs = scatter_to_one(inputs, kwargs, source, self.dim)
-        else:
-            args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
+            return call_on_one(self._network(), inputs, kwargs, source, output, self.dim)
+        args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
         return move_output(self._network()(*args, **kwargs), source, output)
 
     @exclude_from_compilation
@@ -202,7 +201,24 @@ def _check_no_tangents(module: nn.Module, arguments: Any) -> None:
             )
 
 
-# The arguments and the outputs of a module that computes on one device, without replicas.
+# The call of a module that computes a whole batch on one device.
+
+
+@compile_only_inlined
+def call_on_one(
+    module: nn.Module,
+    inputs: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    source: torch.device,
+    target: DeviceId,
+    dim: int,
+) -> Any:
+    """Return the outputs of ``module``, which is on ``source``, with tensors moved to ``target``.
+
+    The arguments are moved to ``source``. Their tensors must have the dimension ``dim``.
+    """
+    args, kwargs = scatter_to_one(inputs, kwargs, source, dim)
+    return move_output(module(*args, **kwargs), source, target)
 
 
 @compile_only_inlined

@@ -28,7 +28,7 @@ from ._placement import (
 )
 from ._placement import check_balance as _check_balance
 from ._torch_private import exclude_from_compilation
-from ._wrapper import Wrapper, move_output, scatter_to_one
+from ._wrapper import Wrapper, call_on_one
 from .replicate import replicate
 
 __all__ = ["DataParallel", "data_parallel"]
@@ -227,8 +227,7 @@ def data_parallel(
         return _DataParallelCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
-    args, kwargs = scatter_to_one(inputs, module_kwargs or {}, source, dim)
-    return move_output(module(*args, **kwargs), source, output)
+    return call_on_one(module, inputs, module_kwargs or {}, source, output, dim)
 
 
 def _check_has_parameters(module: Any) -> None:

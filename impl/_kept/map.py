@@ -13,7 +13,7 @@ from .._placement import DeviceId
 from .._streams import current_stream_by_device
 from .._thread_state import call_in, clear_old_casts, thread_states
 from .._threads import ModuleCall, PendingCall, start
-from .._wrapper import move_output, scatter_to_one
+from .._wrapper import call_on_one
 
 
 class ReplicaPool:
@@ -65,8 +65,7 @@ class ReplicaPool:
 
     def _compute(self, replica: Any, index: int, batch: Any) -> Any:
         device = self._devices[index]
-        args, kwargs = scatter_to_one(*_arguments(batch), device, 0)
-        output = move_output(replica(*args, **kwargs), device, self._output_device)
+        output = call_on_one(replica, *_arguments(batch), device, self._output_device, 0)
         if not self._in_turn:
             # A replica is free when its device has computed, so a faster one gets more batches.
             for stream in current_stream_by_device([device]).values():
