@@ -294,3 +294,11 @@ print(max(peaks) > before, count_openmp_threads() - before)
 """
     )
     assert (completed.stdout, completed.stderr) == ("True 0\n", "")
+
+
+def test_an_error_that_cannot_be_captured_does_not_block_the_caller(monkeypatch):
+    def refuse(_):
+        raise LookupError("refused")
+
+    monkeypatch.setattr(_threads, "capture", refuse)
+    assert type(_threads.start(int).wait().pop()) is LookupError
