@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from ._arguments import argument, as_bool
+from ._arguments import as_bool
 from ._chunks import check_weights
 from ._devices import DeviceLike, is_cuda
 
@@ -96,8 +96,7 @@ class DataParallel(KeptReplicas[T]):
     Raises:
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
-            ``k`` entries, has a negative or infinite one, or only zeros;
-            ``cache_frozen_parameters`` is no bool.
+            ``k`` entries, has a negative or infinite one, or only zeros.
         TypeError: ``device_ids`` is not a sequence, an object names no device, or there are
             several devices and ``module`` has no ``parameters``. None is accepted: ``module`` may
             be assigned later.
@@ -166,9 +165,6 @@ class DataParallel(KeptReplicas[T]):
         """Set those of ``_OPTIONS`` that are not the defaults."""
         for (name, default), value in zip(_OPTIONS.items(), values, strict=True):
             is_set = as_bool(name, value)
-            if name == "cache_frozen_parameters" and value != is_set:
-                with argument(name):  # The object may have no repr.
-                    raise ValueError(f"{name} must be a bool, not {value!r}")
             if is_set != default:
                 setattr(self, name, is_set)
 
