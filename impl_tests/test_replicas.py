@@ -1,7 +1,6 @@
 """impl.replicate and impl._replicas: members, construction and copies of replicas."""
 
 import copy
-import gc
 
 import pytest
 import torch
@@ -116,18 +115,6 @@ def test_a_replica_may_be_a_shallow_copy_of_its_module(topology):
     replicas = replicate(module, topology.take(2))
     assert [type(replica.weight) for replica in replicas] == [Tensor] * 2
     assert [*module._parameters] == ["weight", "bias"]
-
-
-def test_garbage_collector_is_paused_while_replicas_are_built():
-    enabled = []
-
-    class Recording(nn.Module):
-        def _replicate_for_data_parallel(self):
-            enabled.append(gc.isenabled())
-            return super()._replicate_for_data_parallel()
-
-    replicate(Recording(), ["cpu"])
-    assert enabled == [False]
 
 
 def test_the_first_copy_of_a_wrapper_parameter_is_no_parameter(topology):

@@ -13,6 +13,7 @@ from torch import nn
 
 import impl
 from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.leaks import wait_until
 
 TIMEOUT = 20
 
@@ -130,7 +131,7 @@ def test_a_slow_batch_delays_no_other_batch(topology):
 
     def batches():
         yield from batches_of(rows, topology.device(0))
-        wait_until(lambda: len(COMPUTED) >= 3)
+        assert wait_until(lambda: len(COMPUTED) >= 3)
         RELEASED.set()
 
     with torch.no_grad():
@@ -138,13 +139,6 @@ def test_a_slow_batch_delays_no_other_batch(topology):
     assert [len(output) for output in outputs] == rows
     # The other device has computed all batches that began before the slow one was released.
     assert COMPUTED[:3] == [2, 3, 4]
-
-
-def wait_until(condition):
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 @pytest.mark.parametrize("devices", [2, 3])
