@@ -5,8 +5,8 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused, refused_with_texts
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import address_ranges, find_overlaps
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import (
@@ -68,36 +68,6 @@ def test_gradients_of_the_copies_reach_the_input(target, baselines, topology, ca
     checks.agree(call, target, baselines, topology)
 
 
-@clause("comm.broadcast.refuses-negative-ordinal")
-def test_broadcast_refuses_a_negative_ordinal(target, topology):
-    call = PublicCall("comm.broadcast", {"tensor": dense(), "devices": [DeviceAt(0), -1]})
-    text = "Expected non-negative device index, but got -1"
-    refused(call, target, topology, RuntimeError, text)
-
-
-@clause("comm.broadcast.refuses-both-or-neither")
-@pytest.mark.parametrize(
-    "arguments", [{}, {"devices": [0], "out": []}, {"devices": [], "out": []}], ids=str
-)
-def test_both_or_neither_of_devices_and_out_are_refused(target, topology, arguments):
-    call = PublicCall("comm.broadcast", {"tensor": dense(), **arguments})
-    text = (
-        "Exactly one of 'devices' and 'out' must be specified, "
-        f"but got devices={arguments.get('devices')} and out={arguments.get('out')}"
-    )
-    refused(call, target, topology, RuntimeError, text)
-
-
-SHAPE_TEXT = (
-    "Expected all output tensors to have same shape as the source tensor [4, 3], "
-    "but output tensor at index {} has shape {}"
-)
-
-
-def _broadcast(*out):
-    return PublicCall("comm.broadcast", {"tensor": dense(), "out": list(out)})
-
-
 @clause("comm.broadcast.out-filled")
 @given(call=broadcast_out_calls())
 def test_broadcast_fills_and_returns_the_outputs(target, baselines, topology, call):
@@ -139,29 +109,50 @@ def test_broadcast_increases_each_output_version_by_one(target, topology):
     assert [out._version for out in outs] == [version + 1 for version in before]
 
 
-@clause("comm.broadcast.out-refuses-cpu")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_broadcast_refuses_an_output_on_the_cpu(target, topology, index):
-    out = [dense(), dense()]
-    out[index] = dense(slot=None)
-    refused_with_texts(_broadcast(*out), target, topology, RuntimeError, [f"index {index}"])
+def _broadcast(**arguments):
+    return PublicCall("comm.broadcast", {"tensor": dense(), **arguments})
 
 
-@clause("comm.broadcast.out-refuses-other-shapes")
-@pytest.mark.parametrize("shape", [(1, 4, 3), (4, 1), (3,)], ids=str)
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_broadcast_refuses_an_output_with_another_shape(target, topology, shape, index):
-    out = [dense(), dense()]
-    out[index] = dense(shape)
-    refused(
-        _broadcast(*out), target, topology, RuntimeError, SHAPE_TEXT.format(index, list(shape))
-    )
+SHAPE_TEXT = (
+    "Expected all output tensors to have same shape as the source tensor [4, 3], "
+    "but output tensor at index {} has shape {}"
+)
+CHOICE_TEXT = "Exactly one of 'devices' and 'out' must be specified, but got devices={} and out={}"
+LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
+NEGATIVE_TEXT = "Expected non-negative device index, but got -1"
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "comm.broadcast.refuses-negative-ordinal": [
+        (_broadcast(devices=[DeviceAt(0), -1]), RuntimeError, NEGATIVE_TEXT)
+    ],
+    "comm.broadcast.refuses-both-or-neither": [
+        (_broadcast(), RuntimeError, CHOICE_TEXT.format(None, None)),
+        (_broadcast(devices=[0], out=[]), RuntimeError, CHOICE_TEXT.format([0], [])),
+        (_broadcast(devices=[], out=[]), RuntimeError, CHOICE_TEXT.format([], [])),
+    ],
+    "comm.broadcast.out-refuses-cpu": [
+        (_broadcast(out=[dense(slot=None), dense()]), RuntimeError, ["index 0"]),
+        (_broadcast(out=[dense(), dense(slot=None)]), RuntimeError, ["index 1"]),
+    ],
+    "comm.broadcast.out-refuses-other-shapes": [
+        (
+            _broadcast(out=[dense(shape), dense()][:: 1 - 2 * index]),
+            RuntimeError,
+            SHAPE_TEXT.format(index, list(shape)),
+        )
+        for index in (0, 1)
+        for shape in ((1, 4, 3), (4, 1), (3,))
+    ],
+}
+
+
+@cases("call, error, text", REFUSED)
+def test_broadcast_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("comm.broadcast.out-refuses-leaves")
 def test_broadcast_refuses_a_leaf_output_that_requires_grad(target, topology):
     topology.require_copies()
-    arguments = {"tensor": dense(requires_grad=True), "out": [dense(requires_grad=True)]}
-    text = "a leaf Variable that requires grad is being used in an in-place operation."
-    call = PublicCall("comm.broadcast", arguments)
-    refused(call, target, topology, RuntimeError, text)
+    call = _broadcast(tensor=dense(requires_grad=True), out=[dense(requires_grad=True)])
+    refused(call, target, topology, RuntimeError, LEAF_TEXT)

@@ -14,42 +14,33 @@ from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.tensors import counting
 
-NO_DEVICES = PublicCall("comm.broadcast_coalesced", {"tensors": [dense()], "devices": []})
-NO_INPUT = PublicCall("comm.reduce_add", {"inputs": []})
 SCALARS = [dense(()), dense((), slot=1)]
-NO_DIMENSION = {
-    "gather": PublicCall("comm.gather", {"tensors": SCALARS}),
-    "gather-out": PublicCall("comm.gather", {"tensors": SCALARS, "out": dense((2,))}),
-    "scatter-out": PublicCall("comm.scatter", {"tensor": dense(()), "out": [dense(())]}),
+DIMENSION_TEXT = "at least one dimension"
+#: Name of a call -> its function, its arguments, and a part of the text of the error.
+EMPTY = {
+    "broadcast_coalesced": (
+        "broadcast_coalesced",
+        {"tensors": [dense()], "devices": []},
+        "at least one device",
+    ),
+    "reduce_add": ("reduce_add", {"inputs": []}, "at least one tensor"),
+    "gather": ("gather", {"tensors": SCALARS}, DIMENSION_TEXT),
+    "gather-out": ("gather", {"tensors": SCALARS, "out": dense((2,))}, DIMENSION_TEXT),
+    "scatter-out": ("scatter", {"tensor": dense(()), "out": [dense(())]}, DIMENSION_TEXT),
 }
 #: Calls for which the reference raises no error on CUDA: it reads past the end of an empty list.
 UNDEFINED = ("broadcast_coalesced", "scatter-out")
 
 
-def _require_defined(target, topology, name):
+@clause("divergences.CO-3.nothing-given")
+@pytest.mark.parametrize("name", EMPTY)
+def test_calls_without_devices_tensors_or_dimensions_raise_value_errors(target, topology, name):
     if name in UNDEFINED and (target.name, topology.accelerator) == ("torch.nn.parallel", "cuda"):
         not_run("undefined behaviour of the reference, which may crash the run")
-
-
-@clause("divergences.CO-3.nothing-given")
-def test_empty_device_list_raises_value_error(target, topology):
-    _require_defined(target, topology, "broadcast_coalesced")
-    with pytest.raises(ValueError, match="at least one device"):
-        NO_DEVICES.run(target, NO_DEVICES.inputs(topology))
-
-
-@clause("divergences.CO-3.nothing-given")
-def test_empty_input_list_raises_value_error(target, topology):
-    with pytest.raises(ValueError, match="at least one tensor"):
-        NO_INPUT.run(target, NO_INPUT.inputs(topology))
-
-
-@clause("divergences.CO-3.nothing-given")
-@pytest.mark.parametrize("name", NO_DIMENSION)
-def test_tensors_without_dimensions_raise_value_error(target, topology, name):
-    _require_defined(target, topology, name)
-    with pytest.raises(ValueError, match="at least one dimension"):
-        NO_DIMENSION[name].run(target, NO_DIMENSION[name].inputs(topology))
+    function, arguments, text = EMPTY[name]
+    call = PublicCall(f"comm.{function}", arguments)
+    with pytest.raises(ValueError, match=text):
+        call.run(target, call.inputs(topology))
 
 
 def _copies(target, topology, count, buffer_size):

@@ -5,16 +5,11 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused, refused_with_texts
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
 from spec_tests.strategies.tensors import TensorSpec, counting
-
-CPU_CHUNK_TEXT = (
-    "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device "
-)
-SHAPE_TEXT = "Input tensor at index {} has invalid shape {}, but expected {}"
 
 
 def _gather(*tensors, **options):
@@ -89,36 +84,6 @@ def test_gather_without_grad_mode_returns_a_tensor_that_requires_no_grad(target,
     assert joined.tolist() == chunks[0].tolist() * 2
 
 
-@clause("comm.gather.refuses-none")
-@pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
-def test_gather_refuses_an_empty_list_of_chunks(target, topology, dim):
-    text = "Expected at least one tensor to gather from"
-    refused(_gather(dim=dim), target, topology, RuntimeError, text)
-
-
-@clause("comm.gather.refuses-missing-dimension")
-@pytest.mark.parametrize("dim", [2, -3])
-def test_gather_refuses_a_dim_out_of_range_of_the_first_chunk(target, topology, dim):
-    text = f"Dimension out of range (expected to be in range of [-2, 1], but got {dim})"
-    call = _gather(dense(slot=None), dense((1, 1, 1)), dim=dim)
-    refused(call, target, topology, IndexError, text)
-
-
-@clause("comm.gather.refuses-cpu")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_gather_refuses_a_chunk_on_the_cpu(target, topology, index):
-    chunks = [dense(), dense()]
-    chunks[index] = dense(slot=None)
-    facts = [CPU_CHUNK_TEXT.format(index), "cpu"]
-    refused_with_texts(_gather(*chunks), target, topology, RuntimeError, facts)
-
-
-@clause("comm.gather.looks-at-each-in-turn")
-def test_error_names_the_first_of_several_invalid_chunks(target, topology):
-    call = _gather(dense(), dense((2, 5)), dense(slot=None))
-    refused(call, target, topology, RuntimeError, SHAPE_TEXT.format(1, [2, 5], [2, 3]))
-
-
 @clause("comm.gather.refuses-sparse")
 def test_sparse_chunks_are_refused(target, topology):
     call = _gather(SPARSE, SPARSE)
@@ -152,45 +117,6 @@ def test_gather_increases_the_output_version_by_one_per_chunk(target, topology, 
     assert out._version == version + count
 
 
-@clause("comm.gather.out-refuses-destination")
-@pytest.mark.parametrize("destination", ["cpu", 0, -1, torch.device("cpu")], ids=repr)
-def test_destination_together_with_out_is_refused(target, topology, destination):
-    call = _gather_to_out(dense(), dense(), destination=destination)
-    text = (
-        "'destination' must not be specified when 'out' is specified, "
-        f"but got destination={destination}"
-    )
-    refused(call, target, topology, RuntimeError, text)
-
-
-@clause("comm.gather.out-refuses-none")
-def test_gather_with_out_refuses_an_empty_list_of_chunks(target, topology):
-    text = "Expected at least one tensor to gather from"
-    refused(_gather_to_out(dim=7), target, topology, RuntimeError, text)
-
-
-@clause("comm.gather.out-refuses-missing-dimension")
-def test_gather_with_out_refuses_a_dim_out_of_range_of_the_first_chunk(target, topology):
-    text = "Dimension out of range (expected to be in range of [-2, 1], but got 2)"
-    refused(_gather_to_out(dense(), dense(), dim=2), target, topology, IndexError, text)
-
-
-@clause("comm.gather.out-refuses-cpu-chunks")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_gather_with_out_refuses_a_chunk_on_the_cpu(target, topology, index):
-    chunks = [dense(), dense()]
-    chunks[index] = dense(slot=None)
-    refused_with_texts(_gather_to_out(*chunks), target, topology, RuntimeError, [f"index {index}"])
-
-
-@clause("comm.gather.out-refuses-other-shapes")
-@pytest.mark.parametrize("shape", [(7, 3), (8, 1), (24,), (1, 8, 3)], ids=str)
-def test_gather_refuses_an_output_with_another_shape(target, topology, shape):
-    call = _gather_to_out(dense(), dense(), out=dense(shape))
-    text = f"Expected out tensor to have shape [8, 3], but got {list(shape)}"
-    refused(call, target, topology, RuntimeError, text)
-
-
 GRADIENT_SOURCES = pytest.mark.parametrize("source", ["chunk", "out"])
 
 
@@ -211,3 +137,60 @@ def test_chunk_or_output_that_requires_grad_is_refused_in_grad_mode(target, topo
 @GRADIENT_SOURCES
 def test_error_for_gradients_with_out_equals_the_reference(target, reference, topology, source):
     checks.agree(_gather_with_gradient(source), target, reference, topology)
+
+
+SHAPE_TEXT = "Input tensor at index 1 has invalid shape [2, 5], but expected [2, 3]"
+RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
+NONE_TEXT = "Expected at least one tensor to gather from"
+CPU_TEXT = "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device "
+#: Pairs of chunks. Another one of each pair is on the CPU.
+CHUNKS = [(dense(slot=None), dense()), (dense(), dense(slot=None))]
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "comm.gather.refuses-none": [(_gather(dim=dim), RuntimeError, NONE_TEXT) for dim in (0, 7)],
+    "comm.gather.refuses-missing-dimension": [
+        (
+            _gather(dense(slot=None), dense((1, 1, 1)), dim=dim),
+            IndexError,
+            RANGE_TEXT.format(dim),
+        )
+        for dim in (2, -3)
+    ],
+    "comm.gather.refuses-cpu": [
+        (_gather(*chunks), RuntimeError, [CPU_TEXT.format(index), "cpu"])
+        for index, chunks in enumerate(CHUNKS)
+    ],
+    "comm.gather.looks-at-each-in-turn": [
+        (_gather(dense(), dense((2, 5)), dense(slot=None)), RuntimeError, SHAPE_TEXT)
+    ],
+    "comm.gather.out-refuses-destination": [
+        (
+            _gather_to_out(dense(), dense(), destination=destination),
+            RuntimeError,
+            "'destination' must not be specified when 'out' is specified, "
+            f"but got destination={destination}",
+        )
+        for destination in ("cpu", 0, -1, torch.device("cpu"))
+    ],
+    "comm.gather.out-refuses-none": [(_gather_to_out(dim=7), RuntimeError, NONE_TEXT)],
+    "comm.gather.out-refuses-missing-dimension": [
+        (_gather_to_out(dense(), dense(), dim=2), IndexError, RANGE_TEXT.format(2))
+    ],
+    "comm.gather.out-refuses-cpu-chunks": [
+        (_gather_to_out(*chunks), RuntimeError, [f"index {index}"])
+        for index, chunks in enumerate(CHUNKS)
+    ],
+    "comm.gather.out-refuses-other-shapes": [
+        (
+            _gather_to_out(dense(), dense(), out=dense(shape)),
+            RuntimeError,
+            f"Expected out tensor to have shape [8, 3], but got {list(shape)}",
+        )
+        for shape in ((7, 3), (8, 1), (24,), (1, 8, 3))
+    ],
+}
+
+
+@cases("call, error, text", REFUSED)
+def test_gather_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)

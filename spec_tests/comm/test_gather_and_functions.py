@@ -4,7 +4,7 @@ import pytest
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import TensorSpec
@@ -26,20 +26,12 @@ def _function_gather(*chunks, destination=DEVICE, dim=0):
     return ApplyCall("Gather", (destination, dim), chunks)
 
 
-@pytest.mark.parametrize(
-    ("gather", "requires_grad"),
-    [
-        pytest.param(_comm_gather, False, marks=clause("comm.gather.always-new"), id="comm"),
-        pytest.param(
-            _function_gather, False, marks=clause("functions.gather.always-new"), id="functions"
-        ),
-        pytest.param(
-            _function_gather,
-            True,
-            marks=clause("functions.gather.always-new"),
-            id="functions-requires-grad",
-        ),
-    ],
+@cases(
+    "gather, requires_grad",
+    {
+        "comm.gather.always-new": [(_comm_gather, False)],
+        "functions.gather.always-new": [(_function_gather, False), (_function_gather, True)],
+    },
 )
 @pytest.mark.parametrize("count", [1, 2], ids="chunks={}".format)
 def test_result_shares_no_memory_with_chunks_or_the_next_result(
@@ -53,19 +45,12 @@ def test_result_shares_no_memory_with_chunks_or_the_next_result(
     assert [chunk.tolist() for chunk in inputs["tensors"]] == [[[0, 1], [2, 3]]] * count
 
 
-@pytest.mark.parametrize(
-    ("gather", "requires_grad"),
-    [
-        pytest.param(
-            _comm_gather, False, marks=clause("comm.gather.keeps-channels-last"), id="comm"
-        ),
-        pytest.param(
-            _function_gather,
-            True,
-            marks=clause("functions.gather.keeps-channels-last"),
-            id="functions",
-        ),
-    ],
+@cases(
+    "gather, requires_grad",
+    {
+        "comm.gather.keeps-channels-last": [(_comm_gather, False)],
+        "functions.gather.keeps-channels-last": [(_function_gather, True)],
+    },
 )
 @pytest.mark.parametrize("shape", [(2, 3, 2, 2), (2, 3, 2, 2, 2)], ids=["images", "volumes"])
 @pytest.mark.parametrize("dim", [0, 1, -1], ids="dim={}".format)
@@ -79,14 +64,12 @@ def test_channels_last_chunks_make_a_channels_last_result(
     checks.agree(gather(*chunks, dim=dim), target, baselines, topology)
 
 
-@pytest.mark.parametrize(
+@cases(
     "gather",
-    [
-        pytest.param(_comm_gather, marks=clause("comm.gather.minus-one-is-the-cpu"), id="comm"),
-        pytest.param(
-            _function_gather, marks=clause("functions.gather.minus-one-is-the-cpu"), id="functions"
-        ),
-    ],
+    {
+        "comm.gather.minus-one-is-the-cpu": [_comm_gather],
+        "functions.gather.minus-one-is-the-cpu": [_function_gather],
+    },
 )
 def test_destination_minus_one_is_the_cpu_with_a_warning(target, baselines, topology, gather):
     call = gather(dense(), dense(), destination=-1)
@@ -96,17 +79,13 @@ def test_destination_minus_one_is_the_cpu_with_a_warning(target, baselines, topo
     assert joined.device.type == "cpu"
 
 
-@pytest.mark.parametrize(
+@cases(
     "gather",
-    [
-        pytest.param(_comm_gather, marks=clause("comm.gather.refuses-other-shapes"), id="comm"),
-        pytest.param(
-            _comm_gather_out, marks=clause("comm.gather.out-refuses-other-chunks"), id="comm-out"
-        ),
-        pytest.param(
-            _function_gather, marks=clause("functions.gather.refuses-other-shapes"), id="functions"
-        ),
-    ],
+    {
+        "comm.gather.refuses-other-shapes": [_comm_gather],
+        "comm.gather.out-refuses-other-chunks": [_comm_gather_out],
+        "functions.gather.refuses-other-shapes": [_function_gather],
+    },
 )
 @pytest.mark.parametrize(("dim", "expected"), [(0, [2, 3]), (-1, [4, 5])], ids=["0", "-1"])
 def test_chunk_with_another_shape_is_refused(target, topology, gather, dim, expected):
@@ -114,19 +93,13 @@ def test_chunk_with_another_shape_is_refused(target, topology, gather, dim, expe
     refused(gather(dense(), dense((2, 5)), dim=dim), target, topology, RuntimeError, text)
 
 
-@pytest.mark.parametrize(
+@cases(
     "gather",
-    [
-        pytest.param(
-            _comm_gather, marks=clause("comm.gather.refuses-other-dimensions"), id="comm"
-        ),
-        pytest.param(
-            _comm_gather_out, marks=clause("comm.gather.out-refuses-other-chunks"), id="comm-out"
-        ),
-        pytest.param(
-            _function_gather, marks=clause("functions.gather.refuses-other-shapes"), id="functions"
-        ),
-    ],
+    {
+        "comm.gather.refuses-other-dimensions": [_comm_gather],
+        "comm.gather.out-refuses-other-chunks": [_comm_gather_out],
+        "functions.gather.refuses-other-shapes": [_function_gather],
+    },
 )
 @pytest.mark.parametrize("shape", [(4,), (4, 3, 1)], ids=str)
 def test_chunk_with_another_number_of_dimensions_is_refused(target, topology, gather, shape):

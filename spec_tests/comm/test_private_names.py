@@ -44,14 +44,10 @@ def test_get_device_index_returns_minus_one_for_the_cpu_with_allow_cpu(get_devic
 
 
 @clause("comm.get-device-index")
-@pytest.mark.parametrize("options", [{}, {"optional": True}], ids=repr)
-def test_get_device_index_refuses_the_cpu_without_allow_cpu(get_device_index, options):
-    with pytest.raises(ValueError, match="device, but got: cpu"):
-        get_device_index("cpu", **options)
-
-
-@clause("comm.get-device-index")
-def test_get_device_index_refuses_a_missing_index_without_optional(get_device_index, topology):
+def test_get_device_index_refuses_the_cpu_and_a_missing_index(get_device_index, topology):
+    for options in ({}, {"optional": True}):
+        with pytest.raises(ValueError, match="device, but got: cpu"):
+            get_device_index("cpu", **options)
     with pytest.raises(ValueError, match="with a specified index or an integer"):
         get_device_index(torch.device(topology.accelerator), allow_cpu=True)
 

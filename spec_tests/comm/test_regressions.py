@@ -17,15 +17,6 @@ def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
     assert (copy.dtype, copy.tolist()) == (dtype, tensors[1].tolist())
 
 
-@clause("comm.gather.joined")
-def test_large_result_on_the_cpu_is_complete_when_gather_returns(target, topology):
-    # If gather does not wait for its copies, the host reads memory that a device still writes.
-    chunks = [
-        torch.full((2**20,), float(slot + 1), device=topology.device(slot)) for slot in (0, 1)
-    ]
-    assert target.comm.gather(chunks, 0, "cpu").sum().item() == 3 * 2**20
-
-
 @clause("comm.reduce-add.sum")
 @pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
 def test_sum_of_large_tensors_is_not_zero(target, topology, count):

@@ -5,8 +5,8 @@ import torch
 from hypothesis import example, given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused, refused_with_texts
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.compare.refusals import refused
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
@@ -85,19 +85,10 @@ def test_gradients_of_the_chunks_reach_the_input(target, baselines, topology, ca
     checks.agree(call, target, baselines, topology)
 
 
-def _scatter_sparse(chunk_sizes):
-    arguments = {
-        "tensor": SPARSE,
-        "devices": [DeviceAt(0), DeviceAt(0)],
-        "chunk_sizes": chunk_sizes,
-    }
-    return PublicCall("comm.scatter", arguments)
-
-
 @clause("comm.scatter.refuses-sparse")
 @pytest.mark.parametrize("chunk_sizes", [None, [1, 2]], ids=["even", "sizes"])
 def test_scatter_refuses_sparse_tensors(target, topology, chunk_sizes):
-    call = _scatter_sparse(chunk_sizes)
+    call = _scatter_to_two(tensor=SPARSE, chunk_sizes=chunk_sizes)
     with pytest.raises(RuntimeError):  # or a subclass, which depends on the devices
         call.run(target, call.inputs(topology))
 
@@ -105,22 +96,8 @@ def test_scatter_refuses_sparse_tensors(target, topology, chunk_sizes):
 @clause("comm.scatter.refuses-sparse")
 @pytest.mark.parametrize("chunk_sizes", [None, [1, 2]], ids=["even", "sizes"])
 def test_error_for_sparse_tensors_equals_the_reference(target, reference, topology, chunk_sizes):
-    checks.agree(_scatter_sparse(chunk_sizes), target, reference, topology)
-
-
-SHAPE_TEXT = (
-    "Output tensor at index {} has incorrect shape: {}. "
-    "Expected same shape except for scatter dim {} as the source tensor: [4, 2]"
-)
-TOTAL_TEXT = (
-    "Total size for output tensors along scatter dim 0 does not match the source tensor size at "
-    "dim 0. Expected 4, but got total size 3"
-)
-
-
-def _scatter_to_out(*out, **options):
-    arguments = {"tensor": dense((4, 2)), "out": list(out), **options}
-    return PublicCall("comm.scatter", arguments)
+    call = _scatter_to_two(tensor=SPARSE, chunk_sizes=chunk_sizes)
+    checks.agree(call, target, reference, topology)
 
 
 @clause("comm.scatter.out-filled")
@@ -154,131 +131,129 @@ def test_scatter_writes_to_an_output_that_is_a_view_of_the_input(target, topolog
     assert tensor._version == version + 2
 
 
-@clause("comm.scatter.out-refuses-none")
-@pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
-def test_scatter_refuses_an_empty_list_of_outputs(target, topology, dim):
-    text = "Expected at least one output tensor to scatter to"
-    refused(_scatter_to_out(dim=dim), target, topology, RuntimeError, text)
-
-
-@clause("comm.scatter.out-refuses-devices")
-@pytest.mark.parametrize("devices", [(0,), [], "cpu"], ids=repr)
-def test_devices_together_with_out_are_refused(target, topology, devices):
-    call = _scatter_to_out(dense((4, 2)), devices=devices, chunk_sizes=[4])
-    text = f"'devices' must not be specified when 'out' is specified, but got devices={devices}"
-    refused(call, target, topology, RuntimeError, text)
-
-
-@clause("comm.scatter.out-refuses-sizes")
-@pytest.mark.parametrize("sizes", [[4], []], ids=str)
-def test_chunk_sizes_together_with_out_are_refused(target, topology, sizes):
-    call = _scatter_to_out(dense((4, 2)), chunk_sizes=sizes)
-    text = (
-        f"'chunk_sizes' must not be specified when 'out' is specified, but got chunk_sizes={sizes}"
-    )
-    refused(call, target, topology, RuntimeError, text)
-
-
-@clause("comm.scatter.out-refuses-missing-dimension")
-@pytest.mark.parametrize("dim", [2, -3])
-def test_scatter_with_out_refuses_a_dim_out_of_range(target, topology, dim):
-    text = f"Dimension out of range (expected to be in range of [-2, 1], but got {dim})"
-    refused(_scatter_to_out(dense((9, 9), None), dim=dim), target, topology, IndexError, text)
-
-
-@clause("comm.scatter.out-refuses-cpu")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_scatter_refuses_an_output_on_the_cpu(target, topology, index):
-    out = [dense((1, 2)), dense((1, 2))]
-    out[index] = dense((2, 2), None)
-    refused_with_texts(_scatter_to_out(*out), target, topology, RuntimeError, [f"index {index}"])
-
-
-@clause("comm.scatter.out-refuses-wrong-shape")
-@pytest.mark.parametrize("shape", [(2, 3), (2,), (1, 4, 2)], ids=str)
-@pytest.mark.parametrize("dim", [0, -2])
-def test_scatter_refuses_an_output_with_another_shape(target, topology, shape, dim):
-    text = SHAPE_TEXT.format(0, list(shape), 0)
-    refused(
-        _scatter_to_out(dense(shape), dense((9, 9)), dim=dim), target, topology, RuntimeError, text
-    )
-
-
-@clause("comm.scatter.out-looks-at-each-in-turn")
-def test_error_names_the_first_of_several_invalid_outputs(target, topology):
-    call = _scatter_to_out(dense((2, 3)), dense((2, 2), None))
-    refused(call, target, topology, RuntimeError, SHAPE_TEXT.format(0, [2, 3], 0))
-
-
-@clause("comm.scatter.out-refuses-wrong-total")
-def test_outputs_with_another_total_extent_are_refused(target, topology):
-    refused(
-        _scatter_to_out(dense((1, 2)), dense((2, 2))), target, topology, RuntimeError, TOTAL_TEXT
-    )
-
-
-@clause("comm.scatter.out-refuses-leaves")
-def test_scatter_refuses_a_leaf_output_that_requires_grad(target, topology):
-    call = _scatter_to_out(dense((4, 2), requires_grad=True))
-    text = "a leaf Variable that requires grad is being used in an in-place operation."
-    refused(call, target, topology, RuntimeError, text)
-
-
-SAME_DEVICE = [DeviceAt(0), DeviceAt(0)]
-LENGTH_TEXT = (
-    "Expected devices and chunk_sizes to be of same length, "
-    "but got len(devices) = 2 and len(chunk_sizes) = 1"
+SHAPE_TEXT = (
+    "Output tensor at index 0 has incorrect shape: {}. "
+    "Expected same shape except for scatter dim 0 as the source tensor: [4, 2]"
 )
 RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
-NEGATIVE_TEXT = (
-    "split_with_sizes expects split_sizes have only non-negative entries, "
-    "but got split_sizes=[-1, 5]"
-)
-SUM_TEXT = (
-    "split_with_sizes expects split_sizes to sum exactly to 4 "
-    "(input tensor's size at dimension 0), but got split_sizes=[2, 1]"
-)
+LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
-def _scatter(tensor=None, devices=SAME_DEVICE, **options):
+def _scatter(tensor=None, **options):
     tensor = dense((4, 2)) if tensor is None else tensor
-    return PublicCall("comm.scatter", {"tensor": tensor, "devices": devices, **options})
+    return PublicCall("comm.scatter", {"tensor": tensor, **options})
 
 
-@clause("comm.scatter.refuses-other-count")
-@pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
-def test_chunk_sizes_of_another_length_than_devices_are_refused(target, topology, dim):
-    call = _scatter(chunk_sizes=[4], dim=dim)
-    refused(call, target, topology, RuntimeError, LENGTH_TEXT)
+def _scatter_to_two(**options):
+    return _scatter(devices=[DeviceAt(0), DeviceAt(0)], **options)
 
 
-@clause("comm.scatter.refuses-missing-dimension")
-@pytest.mark.parametrize("dim", [2, -3])
-@pytest.mark.parametrize(
-    "chunk_sizes", [None, [2, 2], [9, 9]], ids=["even", "sizes", "sizes-invalid"]
-)
-def test_scatter_refuses_a_dim_out_of_range(target, topology, dim, chunk_sizes):
-    call = _scatter(chunk_sizes=chunk_sizes, dim=dim)
-    refused(call, target, topology, IndexError, RANGE_TEXT.format(dim))
+def _scatter_to_out(*out, **options):
+    return _scatter(out=list(out), **options)
 
 
-@clause("comm.scatter.refuses-negative-sizes")
-def test_negative_chunk_size_is_refused(target, topology):
-    call = _scatter(chunk_sizes=[-1, 5])
-    refused(call, target, topology, RuntimeError, NEGATIVE_TEXT)
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "comm.scatter.refuses-other-count": [
+        (
+            _scatter_to_two(chunk_sizes=[4], dim=dim),
+            RuntimeError,
+            "Expected devices and chunk_sizes to be of same length, "
+            "but got len(devices) = 2 and len(chunk_sizes) = 1",
+        )
+        for dim in (0, 7)
+    ],
+    "comm.scatter.refuses-missing-dimension": [
+        (_scatter_to_two(chunk_sizes=sizes, dim=dim), IndexError, RANGE_TEXT.format(dim))
+        for sizes in (None, [2, 2], [9, 9])
+        for dim in (2, -3)
+    ],
+    "comm.scatter.refuses-negative-sizes": [
+        (
+            _scatter_to_two(chunk_sizes=[-1, 5]),
+            RuntimeError,
+            "split_with_sizes expects split_sizes have only non-negative entries, "
+            "but got split_sizes=[-1, 5]",
+        )
+    ],
+    "comm.scatter.refuses-wrong-total": [
+        (
+            _scatter_to_two(chunk_sizes=[2, 1], dim=dim),
+            RuntimeError,
+            "split_with_sizes expects split_sizes to sum exactly to 4 "
+            "(input tensor's size at dimension 0), but got split_sizes=[2, 1]",
+        )
+        for dim in (0, -2)
+    ],
+    "comm.scatter.refuses-no-target": [
+        (_scatter(devices=None), TypeError, "'NoneType' object is not iterable")
+    ],
+    "comm.scatter.out-refuses-none": [
+        (
+            _scatter_to_out(dim=dim),
+            RuntimeError,
+            "Expected at least one output tensor to scatter to",
+        )
+        for dim in (0, 7)
+    ],
+    "comm.scatter.out-refuses-devices": [
+        (
+            _scatter_to_out(dense((4, 2)), devices=devices, chunk_sizes=[4]),
+            RuntimeError,
+            f"'devices' must not be specified when 'out' is specified, but got devices={devices}",
+        )
+        for devices in ((0,), [], "cpu")
+    ],
+    "comm.scatter.out-refuses-sizes": [
+        (
+            _scatter_to_out(dense((4, 2)), chunk_sizes=sizes),
+            RuntimeError,
+            "'chunk_sizes' must not be specified when 'out' is specified, "
+            f"but got chunk_sizes={sizes}",
+        )
+        for sizes in ([4], [])
+    ],
+    "comm.scatter.out-refuses-missing-dimension": [
+        (_scatter_to_out(dense((9, 9), None), dim=dim), IndexError, RANGE_TEXT.format(dim))
+        for dim in (2, -3)
+    ],
+    "comm.scatter.out-refuses-cpu": [
+        (_scatter_to_out(dense((2, 2), None), dense((1, 2))), RuntimeError, ["index 0"]),
+        (_scatter_to_out(dense((1, 2)), dense((2, 2), None)), RuntimeError, ["index 1"]),
+    ],
+    "comm.scatter.out-refuses-wrong-shape": [
+        (
+            _scatter_to_out(dense(shape), dense((9, 9)), dim=dim),
+            RuntimeError,
+            SHAPE_TEXT.format(list(shape)),
+        )
+        for shape in ((2, 3), (2,), (1, 4, 2))
+        for dim in (0, -2)
+    ],
+    "comm.scatter.out-looks-at-each-in-turn": [
+        (
+            _scatter_to_out(dense((2, 3)), dense((2, 2), None)),
+            RuntimeError,
+            SHAPE_TEXT.format([2, 3]),
+        )
+    ],
+    "comm.scatter.out-refuses-wrong-total": [
+        (
+            _scatter_to_out(dense((1, 2)), dense((2, 2))),
+            RuntimeError,
+            "Total size for output tensors along scatter dim 0 does not match the source tensor "
+            "size at dim 0. Expected 4, but got total size 3",
+        )
+    ],
+    "comm.scatter.out-refuses-leaves": [
+        (_scatter_to_out(dense((4, 2), requires_grad=True)), RuntimeError, LEAF_TEXT)
+    ],
+}
 
 
-@clause("comm.scatter.refuses-wrong-total")
-@pytest.mark.parametrize("dim", [0, -2])
-def test_chunk_sizes_with_another_sum_are_refused(target, topology, dim):
-    call = _scatter(chunk_sizes=[2, 1], dim=dim)
-    refused(call, target, topology, RuntimeError, SUM_TEXT)
-
-
-@clause("comm.scatter.refuses-no-target")
-def test_call_with_neither_devices_nor_out_is_refused(target, topology):
-    text = "'NoneType' object is not iterable"
-    refused(_scatter(devices=None), target, topology, TypeError, text)
+@cases("call, error, text", REFUSED)
+def test_scatter_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("comm.scatter.negative-ordinal-on-the-cpu")

@@ -3,7 +3,7 @@
 import pytest
 
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
@@ -19,18 +19,12 @@ def _function_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
     return ApplyCall("Scatter", (devices, chunk_sizes, dim), (tensor,))
 
 
-def _entry_points(*, comm_clause, functions_clause):
-    """Return a decorator that runs a test with comm.scatter and with functions.Scatter."""
-    cases = [
-        pytest.param(_comm_scatter, marks=clause(comm_clause), id="comm"),
-        pytest.param(_function_scatter, marks=clause(functions_clause), id="functions"),
-    ]
-    return pytest.mark.parametrize("scatter", cases)
-
-
-@_entry_points(
-    comm_clause="comm.scatter.own-device-views",
-    functions_clause="functions.scatter.own-device-views",
+@cases(
+    "scatter",
+    {
+        "comm.scatter.own-device-views": [_comm_scatter],
+        "functions.scatter.own-device-views": [_function_scatter],
+    },
 )
 def test_chunk_on_the_input_device_shares_memory_and_version(target, topology, scatter):
     call = scatter(dense((4, 2)))
@@ -42,9 +36,12 @@ def test_chunk_on_the_input_device_shares_memory_and_version(target, topology, s
     assert first._version == second._version == tensor._version > 0
 
 
-@_entry_points(
-    comm_clause="comm.scatter.views-refuse-in-place",
-    functions_clause="functions.scatter.views-refuse-in-place",
+@cases(
+    "scatter",
+    {
+        "comm.scatter.views-refuse-in-place": [_comm_scatter],
+        "functions.scatter.views-refuse-in-place": [_function_scatter],
+    },
 )
 def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology, scatter):
     call = scatter(dense((4, 3), requires_grad=True))
@@ -53,9 +50,12 @@ def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, top
         chunk.zero_()
 
 
-@_entry_points(
-    comm_clause="comm.scatter.refuses-no-devices",
-    functions_clause="functions.scatter.refuses-like-comm",
+@cases(
+    "scatter",
+    {
+        "comm.scatter.refuses-no-devices": [_comm_scatter],
+        "functions.scatter.refuses-like-comm": [_function_scatter],
+    },
 )
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 @pytest.mark.parametrize("chunk_sizes", [None, [], [4]], ids="sizes={}".format)
@@ -68,9 +68,12 @@ def test_scatter_to_an_empty_device_list_is_refused(
     refused(call, target, topology, RuntimeError, text)
 
 
-@_entry_points(
-    comm_clause="comm.scatter.refuses-scalars",
-    functions_clause="functions.scatter.refuses-like-comm",
+@cases(
+    "scatter",
+    {
+        "comm.scatter.refuses-scalars": [_comm_scatter],
+        "functions.scatter.refuses-like-comm": [_function_scatter],
+    },
 )
 @pytest.mark.parametrize(
     ("chunk_sizes", "verb"), [(None, "chunk"), ([1, 0], "split")], ids=["even", "sizes"]
@@ -82,9 +85,12 @@ def test_scatter_of_a_scalar_is_refused(target, topology, scatter, chunk_sizes, 
     refused(call, target, topology, RuntimeError, text)
 
 
-@_entry_points(
-    comm_clause="comm.scatter.refuses-negative-ordinal",
-    functions_clause="functions.scatter.refuses-like-comm",
+@cases(
+    "scatter",
+    {
+        "comm.scatter.refuses-negative-ordinal": [_comm_scatter],
+        "functions.scatter.refuses-like-comm": [_function_scatter],
+    },
 )
 def test_negative_ordinal_is_refused_for_a_copied_chunk(target, topology, scatter):
     call = scatter(dense((4, 2)), devices=[DeviceAt(0), -1])

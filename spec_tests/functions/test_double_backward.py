@@ -5,7 +5,7 @@ import torch
 
 from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, DistinctDevices
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -38,27 +38,18 @@ def _reduce(dtype):
 
 #: For each clause about gradients: a function that returns a call of the autograd Function.
 GRADIENTS = {
-    "functions.scatter.gradient": _scatter,
-    "functions.gather.gradient": _gather,
-    "functions.broadcast.gradient": _broadcast,
-    "functions.reduce-add-coalesced.gradient": _reduce,
+    "functions.scatter.gradient": [_scatter],
+    "functions.gather.gradient": [_gather],
+    "functions.broadcast.gradient": [_broadcast],
+    "functions.reduce-add-coalesced.gradient": [_reduce],
 }
 #: For each clause about second gradients: a function that returns a call of the Function.
 SECOND_GRADIENTS = {
-    "functions.scatter.double-backward": _scatter,
-    "functions.gather.double-backward": _gather,
-    "functions.broadcast.double-backward": _broadcast,
-    "functions.reduce-add-coalesced.double-backward": _reduce,
+    "functions.scatter.double-backward": [_scatter],
+    "functions.gather.double-backward": [_gather],
+    "functions.broadcast.double-backward": [_broadcast],
+    "functions.reduce-add-coalesced.double-backward": [_reduce],
 }
-
-
-def _parametrize(calls):
-    """Return a decorator that runs a test for each item: a clause id and a function."""
-    cases = [
-        pytest.param(make_call, marks=clause(name), id=name.split(".")[1])
-        for name, make_call in calls.items()
-    ]
-    return pytest.mark.parametrize("make_call", cases)
 
 
 def _function_of_tensors(call, target, inputs):
@@ -66,7 +57,7 @@ def _function_of_tensors(call, target, inputs):
 
 
 @DTYPES
-@_parametrize(GRADIENTS)
+@cases("make_call", GRADIENTS)
 def test_gradient_equals_the_numerical_gradient(target, topology, make_call, dtype):
     call = make_call(dtype)
     inputs = call.inputs(topology)
@@ -74,7 +65,7 @@ def test_gradient_equals_the_numerical_gradient(target, topology, make_call, dty
 
 
 @DTYPES
-@_parametrize(SECOND_GRADIENTS)
+@cases("make_call", SECOND_GRADIENTS)
 def test_second_gradient_equals_the_numerical_gradient(target, topology, make_call, dtype):
     call = make_call(dtype)
     inputs = call.inputs(topology)
@@ -83,7 +74,7 @@ def test_second_gradient_equals_the_numerical_gradient(target, topology, make_ca
 
 
 @DTYPES
-@_parametrize(SECOND_GRADIENTS)
+@cases("make_call", SECOND_GRADIENTS)
 def test_gradients_require_grad_with_create_graph(target, topology, make_call, dtype):
     # gradgradcheck skips gradients that do not require grad. Here such a gradient is an error.
     call = make_call(dtype)

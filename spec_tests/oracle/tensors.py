@@ -44,6 +44,17 @@ def find_overlaps(
     return [(first, second) for first, second in pairs if first[1] > second[0]]
 
 
+def find_shared(results: object, inputs: object) -> list[tuple[tuple[int, int], tuple[int, int]]]:
+    """Return the pairs of address ranges of results that share bytes, also with one input.
+
+    Inputs are compared one at a time with the results: the address ranges of two strided inputs
+    may overlap although the inputs share no element.
+    """
+    found = address_ranges(results)
+    pairs = [pair for span in address_ranges(inputs) for pair in find_overlaps([span, *found])]
+    return find_overlaps(found) + pairs
+
+
 def count_version_bumps(tensors: Sequence[Tensor]) -> np.ndarray:
     """Write to one tensor after another. Return a table of increases of the version counters.
 

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -115,6 +115,27 @@ class Clause:
 def clause(clause_id: str) -> Callable[[_Test], _Test]:
     """Return a decorator that marks a test with the id of the clause that it checks."""
     return pytest.mark.clause(clause_id)
+
+
+def cases(names: str, rows: Mapping[str, Sequence[Any]]) -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for each case, with the clause of the case.
+
+    Args:
+        names: The parameters of the test, such as ``call, error, text``.
+        rows: Id of a clause -> its cases: values, or tuples if the test has several parameters.
+    """
+    return pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(
+                *(case if "," in names else [case]),
+                marks=pytest.mark.clause(clause_id),
+                id=f"{clause_id}-{number}",
+            )
+            for clause_id, values in rows.items()
+            for number, case in enumerate(values, 1)
+        ],
+    )
 
 
 def is_id(text: str) -> bool:
