@@ -21,7 +21,7 @@ NETWORK = ModuleSpec((Layer("linear"),))
 
 
 def call_of(*changes):
-    module = ChangesMembersSpec(NETWORK, "identity", 0, changes)
+    module = ChangesMembersSpec(NETWORK, "empty", 0, changes)
     return DataParallelCall(module, (NETWORK.rows(3),), devices=[DeviceAt(0), DeviceAt(1)])
 
 

@@ -23,6 +23,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle import naive
 from spec_tests.strategies.computed_modules import computed
+from spec_tests.strategies.layers import seeded
 
 STEPS = 15
 #: Rows of a batch. With three or four devices the chunks have unequal sizes.
@@ -34,14 +35,12 @@ TOLERANCE = 1e-4
 
 
 def make_network():
-    """Return two convolutions with batch normalisation and a linear layer, always equal."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        return nn.Sequential(
-            *(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
-            *(nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()),
-            *(nn.Flatten(), nn.Linear(8 * 4 * 4, 10)),
-        )
+    """Return two convolutions with batch normalisation and a linear layer."""
+    return nn.Sequential(
+        *(nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(4, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU()),
+        *(nn.Flatten(), nn.Linear(8 * 4 * 4, 10)),
+    )
 
 
 def train(wrap, device, *, batch_statistics=True):
@@ -51,7 +50,7 @@ def train(wrap, device, *, batch_statistics=True):
     """
     computed(["convolution"])
     computed(["batch_norm"])
-    net = make_network().to(device).train(batch_statistics)
+    net = seeded(make_network).to(device).train(batch_statistics)
     model = wrap(net)
     optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
     generator, losses = torch.Generator().manual_seed(0), []

@@ -16,10 +16,10 @@ from spec_tests.harness.environment import capabilities
 from spec_tests.parallel_apply.run_modules import run
 from spec_tests.strategies.probe_modules import CurrentDevice
 from spec_tests.strategies.thread_state import (
+    AUTOCASTS,
     CURRENT_DEVICE,
     Autocast,
     ThreadState,
-    autocasts,
     state_probes,
     thread_states,
     visible_states,
@@ -56,7 +56,7 @@ def found_and_expected(target, topology, state, count):
 @clause("divergences.PA-1.autocast-reaches-the-modules")
 @example(state=BFLOAT16, count=2)
 @example(state=CPU_AUTOCAST, count=2)
-@given(state=autocasts(), count=COUNTS)
+@given(state=st.builds(ThreadState, autocast=AUTOCASTS, cpu_autocast=AUTOCASTS), count=COUNTS)
 def test_modules_have_the_callers_autocast(target, topology, state, count):
     found, expected = found_and_expected(target, topology, state, count)
     checks.same(found, expected, state)

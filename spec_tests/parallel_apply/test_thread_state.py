@@ -20,7 +20,6 @@ from spec_tests.strategies.thread_state import (
     StateChanger,
     ThreadState,
     device_and_states,
-    grad_modes,
     placements,
     state_probes,
     thread_states,
@@ -101,7 +100,7 @@ def shared_settings():
 
 
 @clause("parallel_apply.state.grad-mode")
-@given(state=grad_modes(), count=COUNTS)
+@given(state=st.builds(ThreadState, grad=st.booleans()), count=COUNTS)
 def test_modules_run_in_the_callers_grad_mode(target, topology, state, count):
     with state.entered(topology):
         expected = visible_states(topology.take(count))
@@ -147,24 +146,16 @@ def test_process_wide_settings_apply_in_modules(target, topology, count):
 
 @clause("parallel_apply.state.modes-stay-behind")
 @pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
-@given(count=SEVERAL)
-def test_workers_do_not_inherit_the_modes_of_the_caller(target, topology, mode, count):
+@given(count=COUNTS)
+@example(count=1)
+@example(count=2)
+def test_modes_of_the_caller_reach_only_a_single_module(target, topology, mode, count):
     calls = []
     inputs = [torch.ones(1, device=device, requires_grad=True) for device in topology.take(count)]
     devices = [x.device.index for x in inputs]
     with mode(calls):
         target.parallel_apply.parallel_apply([Squaring()] * count, inputs, devices=devices)
-    assert not calls
-
-
-@clause("parallel_apply.state.modes-stay-behind")
-@pytest.mark.parametrize("mode", [FunctionMode, DispatchMode, saved_tensors_mode])
-def test_modes_of_the_caller_reach_a_single_module(target, topology, mode):
-    calls = []
-    x = torch.ones(1, device=topology.device(0), requires_grad=True)
-    with mode(calls):
-        target.parallel_apply.parallel_apply([Squaring()], [x], devices=[x.device.index])
-    assert calls
+    assert bool(calls) is (count == 1)
 
 
 @clause("parallel_apply.state.caller-keeps-its-own")

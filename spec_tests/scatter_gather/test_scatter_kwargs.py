@@ -6,11 +6,7 @@ from hypothesis import given
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import PublicCall, device_lists
-from spec_tests.strategies.scatter_gather import (
-    args_only_calls,
-    kwargs_only_calls,
-    scatter_kwargs_calls,
-)
+from spec_tests.strategies.scatter_gather import one_sided_calls, scatter_kwargs_calls
 
 
 @clause("scatter_gather.scatter_kwargs.both")
@@ -29,7 +25,7 @@ def test_scatter_kwargs_returns_two_tuples_of_equal_length(target, topology, cal
 
 
 @clause("scatter_gather.scatter_kwargs.pads-kwargs")
-@given(call=args_only_calls())
+@given(call=one_sided_calls("inputs"))
 def test_missing_keyword_arguments_become_empty_dictionaries(target, oracle, topology, call):
     _, kwargs = call.run(target, call.inputs(topology))
     count = len(call.run(oracle, call.inputs(topology))[0])
@@ -39,7 +35,7 @@ def test_missing_keyword_arguments_become_empty_dictionaries(target, oracle, top
 
 
 @clause("scatter_gather.scatter_kwargs.pads-inputs")
-@given(call=kwargs_only_calls())
+@given(call=one_sided_calls("kwargs"))
 def test_missing_positional_arguments_become_empty_tuples(target, oracle, topology, call):
     inputs, _ = call.run(target, call.inputs(topology))
     count = len(call.run(oracle, call.inputs(topology))[1])

@@ -1,6 +1,5 @@
 """Modules whose forward changes the parameters of one of their submodules."""
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,8 @@ from torch.nn.utils import stateless
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, PRECISE, DataParallelCall
-from spec_tests.strategies.layers import WIDTH, square_layer
+from spec_tests.strategies.edge_case_modules import EDGE_CASES
+from spec_tests.strategies.layers import seeded, square_layer
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 
 #: A change of the parameters ``names`` of a module. The result is a dictionary of tensors with
@@ -87,34 +87,12 @@ REGISTRATIONS: Mapping[str, _Change] = {
 _OF_SCRIPT_MODULES = ("double", "replace_by_parameter", "register")
 
 
-def _old_weight_norm() -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # It is deprecated, but still used.
-        normed: nn.Module = nn.utils.weight_norm(square_layer())
-    return normed
-
-
-def _lazy() -> nn.Module:
-    layer = nn.LazyLinear(WIDTH)
-    layer(torch.zeros(1, WIDTH))
-    return layer
-
-
-def _script(layer: nn.Module) -> nn.Module:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # TorchScript is deprecated, but still used.
-        scripted: nn.Module = torch.jit.script(layer)
-    return scripted
-
-
 #: Kind -> a layer that is no kind of :mod:`layers`, because it cannot be copied by ``deepcopy`` or
 #: has no parameters at first.
 LAST_LAYERS: Mapping[str, Callable[[], nn.Module]] = {
-    "identity": nn.Identity,
-    "old_weight_norm": _old_weight_norm,
-    "lazy": _lazy,
-    "script": lambda: _script(square_layer()),
-    "script_tree": lambda: _script(nn.Sequential(square_layer(), nn.Tanh())),
+    **{kind: EDGE_CASES[kind] for kind in ("empty", "weight_norm_hook", "materialised")},
+    "script": lambda: torch.jit.script(square_layer()),
+    "script_tree": lambda: torch.jit.script(nn.Sequential(square_layer(), nn.Tanh())),
 }
 
 
@@ -160,9 +138,7 @@ class ChangesMembersSpec:
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
-            last = LAST_LAYERS[self.last]().to(self.network.dtype)
+        last = seeded(LAST_LAYERS[self.last]).to(self.network.dtype)
         net = nn.Sequential(self.network.build(topology, None), last)
         return ChangesMembers(move(net, topology.device(slot)), self.number, self.changes)
 

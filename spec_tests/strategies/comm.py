@@ -7,7 +7,7 @@ These calls are not drawn by default, because they show known divergences of the
   reference sometimes returns views of the input.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -41,6 +41,8 @@ from spec_tests.strategies.tensors import (
 
 #: All dtypes that are not complex.
 REAL = (*FLOATS, *INTEGERS, torch.bool)
+#: Options of `tensor_specs` for tensors that are written.
+WRITTEN: Mapping[str, Any] = {"layouts": WRITABLE, "grads": (False,), "moved": False}
 
 
 #: The extents before ``dim``, the lengths of the chunks, and the extents after ``dim``.
@@ -109,7 +111,7 @@ def scatter_out_calls(
     dtypes = draw(one_or_all(dtypes))
     before, chunks, after = extents = draw(split_extents())
     shape = (*before, sum(chunks), *after)
-    outs = draw(chunk_specs(extents, dtypes=dtypes, layouts=WRITABLE, moved=False))
+    outs = draw(chunk_specs(extents, dtypes=dtypes, **WRITTEN))
     source = tensor_specs(
         shape=st.just(shape),
         dtypes=dtypes,
@@ -169,14 +171,7 @@ def broadcast_out_calls(
         tensor_specs(dtypes=dtypes, slots=(0, 1, None), grads=grads, moved=len(dtypes) == 1)
     )
     count = draw(st.sampled_from(counts))
-    out = tensor_specs(
-        shape=st.just(source.shape),
-        dtypes=dtypes,
-        layouts=WRITABLE,
-        slots=range(4),
-        grads=(False,),
-        moved=False,
-    )
+    out = tensor_specs(shape=st.just(source.shape), dtypes=dtypes, slots=range(4), **WRITTEN)
     outs = draw(st.lists(out, min_size=count, max_size=count))
     return PublicCall("comm.broadcast", {"tensor": source, "out": outs})
 
@@ -214,14 +209,7 @@ def gather_out_calls(draw: st.DrawFn, *, dtypes: Sequence[torch.dtype] = REAL) -
     """Draw calls of ``gather`` with ``out``. Shrinks to one chunk of one element."""
     dtypes = draw(one_or_all(dtypes))
     specs, dim, shape = draw(chunk_lists(dtypes=dtypes))
-    out = tensor_specs(
-        shape=st.just(shape),
-        dtypes=dtypes,
-        layouts=WRITABLE,
-        slots=(0, 1, None),
-        grads=(False,),
-        moved=False,
-    )
+    out = tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1, None), **WRITTEN)
     return PublicCall("comm.gather", {"tensors": specs, "dim": dim, "out": draw(out)})
 
 

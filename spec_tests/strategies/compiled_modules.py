@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.layers import seeded
 from spec_tests.strategies.modules import ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -26,13 +27,8 @@ def _compile_in_place(network: nn.Module, backend: Backend) -> nn.Module:
 
 
 def _compile_child(network: nn.Module, backend: Backend) -> nn.Module:
-    return nn.Sequential(
-        _compile(network, backend), nn.Tanh(), nn.Linear(4, 4).to(_first_parameter(network))
-    )
-
-
-def _first_parameter(network: nn.Module) -> torch.Tensor:
-    return next(network.parameters())
+    linear = nn.Linear(4, 4).to(next(network.parameters()))
+    return nn.Sequential(_compile(network, backend), nn.Tanh(), linear)
 
 
 #: For each way to compile a module m: a function that compiles a module with a backend.
@@ -60,9 +56,8 @@ class CompiledNetwork:
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return the compiled network on device number ``slot``, or on the CPU if it is None."""
         torch.compiler.reset()
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
-            return COMPILATIONS[self.compilation](self.network.build(topology, slot), self.backend)
+        compile_network = COMPILATIONS[self.compilation]
+        return seeded(compile_network, self.network.build(topology, slot), self.backend)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the description of an input with ``count`` rows."""

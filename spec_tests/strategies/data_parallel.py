@@ -34,7 +34,7 @@ from spec_tests.strategies.calls import (
     while_current,
 )
 from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
-from spec_tests.strategies.layers import ROW_WISE
+from spec_tests.strategies.layers import ROW_WISE, seeded
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -176,9 +176,7 @@ class NewModule:
 
     def build(self, topology: Topology) -> nn.Module:
         """Return a new module. Each call draws the same initial parameters."""
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed(0)
-            return self.module_class(*self.args)
+        return seeded(self.module_class, *self.args)
 
     def __repr__(self) -> str:
         return f"{self.module_class.__name__}({', '.join(map(repr, self.args))})"

@@ -1,6 +1,5 @@
 """Modules for which some implementations of replicate have failed."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -29,6 +28,7 @@ from spec_tests.strategies.layers import (
     Convolution,
     Recurrent,
     Scaled,
+    seeded,
     square_layer,
 )
 from spec_tests.strategies.tensors import TensorSpec
@@ -120,11 +120,7 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
 
 def build_edge_case(kind: str) -> nn.Module:
     """Return a new module of a kind of `EDGE_CASES` on the CPU, always with the same values."""
-    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-        # Some kinds are deprecated, but callers still use them.
-        warnings.simplefilter("ignore")
-        torch.default_generator.manual_seed(0)
-        return EDGE_CASES[kind]()
+    return seeded(EDGE_CASES[kind])
 
 
 @dataclass(frozen=True)

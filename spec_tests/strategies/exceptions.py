@@ -4,7 +4,7 @@ parallel_apply raises a new exception of the same class whose text begins with "
 classes here reject this text in the constructor or in ``__str__``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,36 +25,6 @@ TEXTUAL = (
     torch.OutOfMemoryError,
     Exception,
 )
-#: The kinds of constructors of generated classes:
-#:
-#: * inherited: the constructor of the base class,
-#: * two: requires a text and a code,
-#: * keyword: takes only the keyword argument ``text``,
-#: * nothing: takes no arguments,
-#: * picky: raises a LookupError for a text that begins with "Caught",
-#: * ignoring: replaces the text by a constant,
-#: * message: takes only the keyword argument ``message``.
-#:
-#: The kind ``exiting`` is not in this tuple. Its constructor raises SystemExit for a text that
-#: begins with "Caught".
-CONSTRUCTORS = ("inherited", "two", "keyword", "nothing", "picky", "ignoring", "message")
-#: How a generated class defines the attribute ``message``:
-#:
-#: * absent: not at all,
-#: * empty: as an empty text in the class,
-#: * instance: as the text, in each instance,
-#: * class: as the text, in the class,
-#: * property: as a property that returns the text,
-#: * slot: as a slot without a value.
-MESSAGES = ("absent", "empty", "instance", "class", "property", "slot")
-#: What ``__str__`` of a generated class does:
-#:
-#: * inherited: calls the method of the base class,
-#: * constant: returns a constant,
-#: * picky: raises a LookupError for a text that begins with "Caught",
-#: * raises: always raises a RuntimeError,
-#: * exits: always raises SystemExit.
-PRINTS = ("inherited", "constant", "picky", "raises", "exits")
 
 
 @dataclass(frozen=True)
@@ -63,7 +33,7 @@ class ExceptionSpec:
 
     Args:
         base: The class of the exception, or the base of its generated class.
-        constructor: One of `CONSTRUCTORS`, or ``exiting``; ``builtin`` means ``base`` itself.
+        constructor: A key of `_INIT`; ``builtin`` means ``base`` itself.
         message: One of `MESSAGES`.
         slots: Whether the generated class has a slot ``detail``.
         prints: What ``__str__`` does: one of `PRINTS`.
@@ -87,20 +57,19 @@ class ExceptionSpec:
     def _make(self, text: str) -> BaseException:
         if self.constructor == "builtin":
             return _make_builtin(self.base, text)
-        error_class = self._make_class(text)
-        make = _NEW_EXCEPTION.get(self.constructor)
-        error: BaseException = error_class(text) if make is None else make(error_class, text)
+        arguments = _ARGUMENTS.get(self.constructor)
+        args, kwargs = ((text,), {}) if arguments is None else arguments(text)
+        error: BaseException = self._make_class(text)(*args, **kwargs)
         if self.message == "instance":
             error.message = text  # type: ignore[attr-defined]
         return error
 
     def _make_class(self, text: str) -> Any:
-        members: dict[str, Any] = {"__module__": "generated", **_INIT_MEMBER[self.constructor]}
-        members.update(_MESSAGE_MEMBER[self.message](text))
+        members = {"__module__": "generated", **_MESSAGE_MEMBER[self.message](text)}
         if self.slots:
             members["__slots__"] = (*members.get("__slots__", ()), "detail")
-        if self.prints != "inherited":
-            members["__str__"] = _STR_METHOD[self.prints]
+        methods = {"__init__": _INIT[self.constructor], "__str__": _STR[self.prints]}
+        members |= {name: method for name, method in methods.items() if method is not None}
         return type("Generated", (self.base,), members)
 
 
@@ -114,12 +83,29 @@ def _make_builtin(error_class: type[BaseException], text: str) -> BaseException:
     return error_class(text)
 
 
-def _str_constant(_: BaseException) -> str:
-    return "a constant text"
+def _begins_with_caught(error: BaseException) -> bool:
+    return str(error.args[0]).startswith("Caught")
+
+
+def _init_picky(self: Any, text: str) -> None:
+    BaseException.__init__(self, text)
+    if _begins_with_caught(self):
+        raise LookupError("this class does not accept a text that begins with Caught")
+
+
+def _init_exiting(self: Any, text: str) -> None:
+    BaseException.__init__(self, text)
+    if _begins_with_caught(self):
+        raise SystemExit("this class ends the program")
+
+
+def _init_two(self: Any, text: str, code: int) -> None:
+    BaseException.__init__(self, text)
+    self.code = code
 
 
 def _str_picky(self: BaseException) -> str:
-    if str(self.args[0]).startswith("Caught"):
+    if _begins_with_caught(self):
         raise LookupError("this class does not print a text that begins with Caught")
     return str(self.args[0])
 
@@ -132,77 +118,46 @@ def _str_exits(_: BaseException) -> str:
     raise SystemExit("this class ends the program")
 
 
-def _init_two(self: Any, text: str, code: int) -> None:
-    BaseException.__init__(self, text)
-    self.code = code
-
-
-def _init_keyword(self: Any, *, text: str) -> None:
-    BaseException.__init__(self, text)
-
-
-def _init_without_arguments(self: Any) -> None:
-    BaseException.__init__(self, "no arguments")
-
-
-def _init_picky(self: Any, text: str) -> None:
-    if text.startswith("Caught"):
-        raise LookupError("this class does not accept a text that begins with Caught")
-    BaseException.__init__(self, text)
-
-
-def _init_ignoring(self: Any, text: str) -> None:
-    BaseException.__init__(self, "a constant text")
-
-
-def _init_message(self: Any, *, message: str) -> None:
-    BaseException.__init__(self, message)
-
-
-def _init_exiting(self: Any, text: str) -> None:
-    if text.startswith("Caught"):
-        raise SystemExit("this class ends the program")
-    BaseException.__init__(self, text)
-
-
-#: Kind of constructor -> the members of a class with this constructor.
-_INIT_MEMBER: dict[str, dict[str, Any]] = {
-    "inherited": {},
-    "two": {"__init__": _init_two},
-    "keyword": {"__init__": _init_keyword},
-    "nothing": {"__init__": _init_without_arguments},
-    "picky": {"__init__": _init_picky},
-    "ignoring": {"__init__": _init_ignoring},
-    "message": {"__init__": _init_message},
-    "exiting": {"__init__": _init_exiting},
+#: Kind of constructor -> the constructor; None for that of the base class. A constructor
+#: gets the text, unless it is in `_ARGUMENTS`.
+_INIT: Mapping[str, Callable[..., None] | None] = {
+    "inherited": None,
+    "two": _init_two,
+    "keyword": lambda self, *, text: BaseException.__init__(self, text),
+    "nothing": lambda self: BaseException.__init__(self, "no arguments"),
+    "picky": _init_picky,
+    "ignoring": lambda self, text: BaseException.__init__(self, "a constant text"),
+    "message": lambda self, *, message: BaseException.__init__(self, message),
+    "exiting": _init_exiting,
 }
-
-#: Kind of constructor -> a function that takes a class and a text and returns a new exception. The
-#: other constructors get the text.
-_NEW_EXCEPTION: dict[str, Callable[[Any, str], BaseException]] = {
-    "two": lambda error_class, text: error_class(text, 7),
-    "keyword": lambda error_class, text: error_class(text=text),
-    "nothing": lambda error_class, text: error_class(),
-    "message": lambda error_class, text: error_class(message=text),
+#: Kind of constructor -> returns its positional and keyword arguments, given the text.
+_ARGUMENTS: Mapping[str, Callable[[str], tuple[tuple[Any, ...], dict[str, Any]]]] = {
+    "two": lambda text: ((text, 7), {}),
+    "keyword": lambda text: ((), {"text": text}),
+    "nothing": lambda text: ((), {}),
+    "message": lambda text: ((), {"message": text}),
 }
-
-#: One of `MESSAGES` -> the function that returns the members of the class, given the text.
-_MESSAGE_MEMBER: dict[str, Callable[[str], dict[str, Any]]] = {
+#: The kinds of constructors. The constructor ``exiting`` ends the program.
+CONSTRUCTORS = tuple(kind for kind in _INIT if kind != "exiting")
+#: Kind of attribute ``message`` -> returns the members of the class, given the text.
+_MESSAGE_MEMBER: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "absent": lambda text: {},
     "empty": lambda text: {"message": ""},
-    "instance": lambda text: {},
+    "instance": lambda text: {},  # Each instance has the attribute.
     "class": lambda text: {"message": text},
     "property": lambda text: {"message": property(lambda self: text)},
-    "slot": lambda text: {"__slots__": ("message",)},
+    "slot": lambda text: {"__slots__": ("message",)},  # The slot has no value.
 }
-
-#: Kind of ``__str__`` -> the method.
-_STR_METHOD: dict[str, Callable[[BaseException], str]] = {
-    "constant": _str_constant,
+MESSAGES = tuple(_MESSAGE_MEMBER)
+#: Kind of ``__str__`` -> the method; None for that of the base class.
+_STR: Mapping[str, Callable[[BaseException], str] | None] = {
+    "inherited": None,
+    "constant": lambda self: "a constant text",
     "picky": _str_picky,
     "raises": _str_raises,
     "exits": _str_exits,
 }
+PRINTS = tuple(_STR)
 
 
 #: The notes of an exception.

@@ -11,7 +11,6 @@ These calls are not drawn, because they show known divergences of the reference:
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 from hypothesis import strategies as st
@@ -46,11 +45,12 @@ def scatter_applies(
     *,
     dtypes: Sequence[torch.dtype] = DTYPES,
     grads: Sequence[bool] = (False, True),
+    slots: Sequence[int | None] = (0, 1),
 ) -> ApplyCall:
     """Draw calls of Scatter. Shrinks to one chunk of one element."""
     before, chunks, after = draw(split_extents())
     shape = (*before, sum(chunks), *after)
-    spec = draw(tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=(0, 1), grads=grads))
+    spec = draw(tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=slots, grads=grads))
     sizes = draw(st.sampled_from([list(chunks), None]))
     return ApplyCall(
         "Scatter",
@@ -61,15 +61,6 @@ def scatter_applies(
         ),
         (spec,),
     )
-
-
-@st.composite
-def cpu_scatter_applies(draw: st.DrawFn) -> ApplyCall:
-    """Draw calls of Scatter with a CPU tensor that requires no gradient. Shrinks to one chunk."""
-    call = draw(scatter_applies(grads=(False,)))
-    (spec,) = call.tensors
-    assert isinstance(spec, TensorSpec)
-    return ApplyCall(call.function, call.settings, (replace(spec, slot=None),))
 
 
 @on_any_device

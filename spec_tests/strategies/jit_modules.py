@@ -1,8 +1,8 @@
 """Calls of replicate with script modules: scripted, traced, or children of a Python module."""
 
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -11,16 +11,13 @@ from torch import Tensor, nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
+from spec_tests.strategies.layers import seeded
 from spec_tests.strategies.modules import ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Kinds of layers that ``torch.jit.script`` accepts.
 SCRIPTABLE = ("linear", "tanh", "linear_without_bias", "layer_norm", "batch_norm")
-
-
-def _script(network: nn.Module, example_input: Tensor) -> nn.Module:
-    return torch.jit.script(network)
 
 
 def _trace(network: nn.Module, example_input: Tensor) -> nn.Module:
@@ -38,7 +35,7 @@ def _script_inside_sequential(network: nn.Module, example_input: Tensor) -> nn.M
 
 #: Kind -> the function that makes this kind of script module from a network and an input.
 SCRIPT_MAKERS: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
-    "scripted": _script,
+    "scripted": lambda network, example_input: torch.jit.script(network),
     "traced": _trace,
     "below_python": _script_inside_sequential,
 }
@@ -54,11 +51,7 @@ class ScriptSpec:
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
         rows = self.rows(3, slot=slot).build(topology)
-        with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
-            # TorchScript is deprecated, but callers still use it.
-            warnings.simplefilter("ignore")
-            torch.default_generator.manual_seed(0)
-            return SCRIPT_MAKERS[self.kind](self.network.build(topology, slot), rows)
+        return seeded(SCRIPT_MAKERS[self.kind], self.network.build(topology, slot), rows)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the description of an input with ``count`` rows."""
@@ -86,20 +79,15 @@ class ScriptCall(ReplicateCall):
 
 
 def _tensors_by_name(replica: nn.Module, source: nn.Module) -> dict[str, Any]:
-    result = {}
-    for name in [*dict(source.named_parameters()), *dict(source.named_buffers())]:
-        value: Any = replica
-        for attribute in name.split("."):
-            value = getattr(value, attribute)
-        result[name] = value
-    return result
+    names = [*dict(source.named_parameters()), *dict(source.named_buffers())]
+    return {name: attrgetter(name)(replica) for name in names}
 
 
 @st.composite
-def script_calls(draw: st.DrawFn, *kinds: str) -> ScriptCall:
-    """Draw calls of ``replicate`` with script modules of ``kinds``. Shrinks to the first kind."""
+def script_calls(draw: st.DrawFn) -> ScriptCall:
+    """Draw calls of ``replicate`` with a scripted network. Shrinks to a linear layer."""
     network = draw(module_specs(kinds=SCRIPTABLE, dtypes=(torch.float32,), max_layers_per_level=2))
-    script = ScriptSpec(network, draw(st.sampled_from(kinds)))
+    script = ScriptSpec(network, "scripted")
     return ScriptCall(script, draw(slot_lists(max_size=3)), draw(st.booleans()))
 
 

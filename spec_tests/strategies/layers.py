@@ -4,15 +4,29 @@ Each kind of layer has one property that replicas must keep. Examples: a paramet
 buffer that requires a gradient, a ParameterList, a channels-last weight.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
+_Made = TypeVar("_Made")
+
 #: Number of features in each row of the input and of the output of every layer.
 WIDTH = 4
+
+
+def seeded(make: Callable[..., _Made], *args: object) -> _Made:
+    """Return ``make(*args)``. Its random numbers, which the CPU draws, are the same in each call.
+
+    Warnings are ignored: some layers and TorchScript are deprecated, but callers still use them.
+    """
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.default_generator.manual_seed(0)
+        return make(*args)
 
 
 class Scaled(nn.Module):

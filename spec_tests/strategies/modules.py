@@ -11,7 +11,7 @@ from torch import nn
 from spec_tests.harness.environment.capabilities import offered
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual
+from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual, seeded
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Kinds of layers with a ``weight`` that another linear layer can share.
@@ -79,10 +79,8 @@ class ModuleSpec:
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new network on device number ``slot``, or on the CPU if ``slot`` is None."""
-        # Parameters are drawn on the CPU, so only the generator of the CPU must be restored.
-        with torch.random.fork_rng(devices=[]), _default_dtype(self.dtype):
-            torch.default_generator.manual_seed(0)
-            net = _build_sequence(self.parts, [])
+        with _default_dtype(self.dtype):
+            net = seeded(_build_sequence, self.parts, [])
         return move(net, topology.device(slot)).train(self.training)
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
@@ -186,7 +184,7 @@ def module_specs(
         max_layers_per_level: The largest number of layers in the network and in each
             residual block.
     """
-    parts = _draw_parts(draw, computed(kinds), [], max_layers_per_level, max_depth=1)
+    parts = draw(_parts(computed(kinds), [], max_layers_per_level, max_depth=1))
     training = draw(st.sampled_from([True, False]))
     return ModuleSpec(parts, draw(st.sampled_from(offered(dtypes))), training)
 
@@ -196,52 +194,31 @@ def row_wise_specs(*, max_layers_per_level: int = 4) -> st.SearchStrategy[Module
     return module_specs(kinds=tuple(ROW_WISE), max_layers_per_level=max_layers_per_level)
 
 
-def _draw_parts(
-    draw: st.DrawFn,
-    kinds: Sequence[str],
-    parts_so_far: list[Part],
-    max_layers: int,
-    max_depth: int,
-) -> tuple[Part, ...]:
-    count = draw(st.integers(1, max_layers))
-    return tuple(
-        _draw_part(draw, kinds, parts_so_far, max_layers, max_depth) for _ in range(count)
-    )
-
-
-def _draw_part(
-    draw: st.DrawFn,
-    kinds: Sequence[str],
-    parts_so_far: list[Part],
-    max_layers: int,
-    max_depth: int,
-) -> Part:
-    part = draw(_parts(draw, kinds, parts_so_far, max_layers, max_depth))
-    parts_so_far.append(part)
-    return part
-
-
+@st.composite
 def _parts(
     draw: st.DrawFn,
     kinds: Sequence[str],
     parts_so_far: list[Part],
     max_layers: int,
     max_depth: int,
-) -> st.SearchStrategy[Part]:
-    # New layers come first, so that failures shrink to them.
-    layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
-    options: dict[str, st.SearchStrategy[Part]] = {"layer": layers}
-    if parts_so_far:
-        options["same"] = st.builds(SharedLayer, st.integers(0, len(parts_so_far) - 1))
-    tieable = [index for index, part in enumerate(parts_so_far) if _is_tieable(part)]
-    if tieable:
-        options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
-    name = draw(st.sampled_from([*options, "skip"] if max_depth else list(options)))
-    if name == "skip":
-        return st.just(
-            ResidualSpec(_draw_parts(draw, kinds, parts_so_far, max_layers, max_depth - 1))
-        )
-    return options[name]
+) -> tuple[Part, ...]:
+    """Draw parts, and append them to ``parts_so_far``. Shrinks to one layer of the first kind."""
+    parts: list[Part] = []
+    for _ in range(draw(st.integers(1, max_layers))):
+        # New layers come first, so that failures shrink to them.
+        layers = st.builds(Layer, st.sampled_from(kinds), st.sampled_from([False, True]))
+        options: dict[str, st.SearchStrategy[Part]] = {"layer": layers}
+        if parts_so_far:
+            options["same"] = st.builds(SharedLayer, st.integers(0, len(parts_so_far) - 1))
+        tieable = [index for index, part in enumerate(parts_so_far) if _is_tieable(part)]
+        if tieable:
+            options["tied"] = st.builds(TiedLinear, st.sampled_from(tieable))
+        if max_depth:
+            inner = _parts(kinds, parts_so_far, max_layers, max_depth - 1)
+            options["skip"] = st.builds(ResidualSpec, inner)
+        parts.append(draw(options[draw(st.sampled_from([*options]))]))
+        parts_so_far.append(parts[-1])
+    return tuple(parts)
 
 
 def _is_tieable(part: Part) -> bool:

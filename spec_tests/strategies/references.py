@@ -3,7 +3,6 @@
 Each module has a plain variant, which calls the same submodules directly and has no hooks.
 """
 
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, update_wrapper
@@ -56,10 +55,6 @@ CONTAINERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "tuple": (lambda value: (value, "text"), lambda found: found[0]),
     "dict": (lambda value: {"key": value, "other": 2}, lambda found: found["key"]),
     "set": (lambda value: {value}, lambda found: next(iter(found))),
-    "ordered_dict": (lambda value: OrderedDict(key=value), lambda found: found["key"]),
-    "default_dict": (lambda value: defaultdict(int, key=value), lambda found: found["key"]),
-    "deque": (lambda value: deque([value, 1], maxlen=2), lambda found: found[0]),
-    "frozenset": (lambda value: frozenset([value]), lambda found: next(iter(found))),
     "key": (lambda value: {value: 1}, lambda found: next(iter(found))),
     "cycle": (_cycle, lambda found: found[1][1][0]),
 }

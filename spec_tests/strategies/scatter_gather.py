@@ -178,24 +178,18 @@ def scatter_kwargs_calls(draw: st.DrawFn) -> PublicCall:
     return PublicCall("scatter_gather.scatter_kwargs", arguments)
 
 
-def args_only_calls() -> st.SearchStrategy[PublicCall]:
-    """Draw calls of ``scatter_kwargs`` with positional arguments only. Shrinks to one tensor."""
-    return _one_sided_calls("inputs", {"kwargs": {}})
-
-
-def kwargs_only_calls() -> st.SearchStrategy[PublicCall]:
-    """Draw calls of ``scatter_kwargs`` with keyword arguments only. Shrinks to one tensor."""
-    return _one_sided_calls("kwargs", {"inputs": ()})
-
-
 @st.composite
-def _one_sided_calls(
-    draw: st.DrawFn, filled_parameter: str, empty_argument: dict[str, object]
-) -> PublicCall:
+def one_sided_calls(draw: st.DrawFn, filled: str = "inputs") -> PublicCall:
+    """Draw calls of ``scatter_kwargs`` with one argument empty. Shrinks to one tensor.
+
+    Args:
+        draw: The draw function of Hypothesis.
+        filled: The argument that is not empty: ``inputs`` or ``kwargs``.
+    """
     leaf = tensors(draw(st.sampled_from(EXTENTS)), 0)
     value = draw(nested_values(leaf | unsplit_leaves(), SPLIT))
-    argument = (value,) if filled_parameter == "inputs" else {"x": value}
-    arguments = {**empty_argument, filled_parameter: argument, "target_gpus": draw(device_lists())}
+    argument: object = (value,) if filled == "inputs" else {"x": value}
+    arguments = {"inputs": (), "kwargs": {}, filled: argument, "target_gpus": draw(device_lists())}
     return PublicCall("scatter_gather.scatter_kwargs", arguments)
 
 

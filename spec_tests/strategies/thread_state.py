@@ -219,20 +219,10 @@ AUTOCASTS = st.none() | st.builds(
 )
 
 
-def grad_modes() -> st.SearchStrategy[ThreadState]:
-    """Draw states with any grad mode. Shrinks to the default state."""
-    return st.builds(ThreadState, grad=st.sampled_from([True, False]))
-
-
 def placements() -> st.SearchStrategy[ThreadState]:
     """Draw states with any current device and current streams. Shrinks to the default state."""
     slots = st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple)
     return st.builds(ThreadState, current_slot=st.integers(0, 3), stream_slots=slots)
-
-
-def autocasts() -> st.SearchStrategy[ThreadState]:
-    """Draw states with any autocast settings. Shrinks to the default state."""
-    return st.builds(ThreadState, autocast=AUTOCASTS, cpu_autocast=AUTOCASTS)
 
 
 def thread_states() -> st.SearchStrategy[ThreadState]:

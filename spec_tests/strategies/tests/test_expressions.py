@@ -21,7 +21,6 @@ from spec_tests.strategies import (
     exceptions,
     failing_modules,
     functions,
-    jit_modules,
     replicate,
     scatter_gather,
     stateful_containers,
@@ -51,7 +50,6 @@ MODULES = [
 ]
 EVERY = {
     **_strategies(*MODULES),
-    "jit_modules.script_calls": jit_modules.script_calls("scripted"),
     "replicate.edge_case_module_calls": replicate.edge_case_module_calls("tagged"),
     "failing_modules.failing_calls": failing_modules.failing_calls(exceptions.ANY_EXCEPTIONS),
     "stateful_containers.batches": stateful_containers.batches(tensors.tensor_specs()),
