@@ -10,8 +10,6 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-INFERENCE_CLAUSE = clause("divergences.RE-12.modules-of-inference-mode")
-
 
 class Elementwise(nn.Linear):
     """A layer that takes no views of its parameters."""
@@ -36,7 +34,8 @@ def batch_norm():
     return nn.BatchNorm1d(4).eval()
 
 
-#: The layers of each module. Those in a list are created in inference mode.
+#: The layers of each module. Those in a list are created in inference mode. In "one layer" and
+#: "first layer", autograd loses the gradient of a weight that a view transposes.
 MODULES = {
     "one layer": [[linear]],
     "elementwise layers": [[elementwise], [elementwise]],
@@ -47,8 +46,6 @@ MODULES = {
     "frozen last layer": [linear, [frozen]],
     "buffers": [[batch_norm], linear],
 }
-#: Modules in which autograd loses the gradient of a weight that a view transposes.
-VIEWED = {"one layer", "first layer"}
 
 
 def build(layers, device):
@@ -72,7 +69,10 @@ def compute(module, x):
     return [output.detach(), *[parameter.grad for parameter in module.parameters()]]
 
 
-def assert_replicas_compute_as_the_module(target, topology, name, mode):
+@clause("divergences.RE-12.modules-of-inference-mode")
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
+def test_replicas_compute_as_the_module(target, topology, name, mode):
     device = topology.device(0)
     module, x = build(MODULES[name], device), torch.rand(6, 4, device=device)
     net = target.data_parallel.DataParallel(module, topology.take(3))
@@ -87,22 +87,3 @@ def assert_replicas_compute_as_the_module(target, topology, name, mode):
     for result, right in zip(found, expected, strict=True):
         if right is not None:
             checks.same(result, right, tolerance=checks.LAYER)
-
-
-@INFERENCE_CLAUSE
-@pytest.mark.parametrize("name", MODULES)
-@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
-def test_replicas_return_the_outputs_of_the_module(target, topology, name, mode):
-    assert_replicas_compute_as_the_module(target, topology, name, mode)
-
-
-@INFERENCE_CLAUSE
-@pytest.mark.parametrize("name", sorted(MODULES.keys() - VIEWED))
-def test_replicas_are_trained_or_refused_as_the_module(target, topology, name):
-    assert_replicas_compute_as_the_module(target, topology, name, torch.enable_grad)
-
-
-@INFERENCE_CLAUSE
-@pytest.mark.parametrize("name", sorted(VIEWED))
-def test_gradients_of_viewed_parameters_are_those_of_the_module(target, topology, name):
-    assert_replicas_compute_as_the_module(target, topology, name, torch.enable_grad)

@@ -8,7 +8,6 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.custom_modules import AssignmentLogger, SlotsLinear
 from spec_tests.strategies.layers import WIDTH
-from spec_tests.strategies.replicate import edge_case_module_calls
 from spec_tests.strategies.tensors import device_slots
 
 
@@ -45,14 +44,6 @@ class LabelDeleted(nn.Linear):
 
 
 @clause("replicate.overrides.replica-hook")
-@given(call=edge_case_module_calls("tagged"))
-def test_an_override_of_replicate_for_data_parallel_makes_the_replicas(
-    target, baselines, topology, call
-):
-    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
-
-
-@clause("replicate.overrides.replica-hook")
 @given(slots=device_slots())
 def test_replicate_for_data_parallel_set_on_a_module_makes_its_replicas(target, topology, slots):
     module = nn.Sequential(nn.ReLU(), nn.ReLU())
@@ -70,12 +61,6 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
     tensor = type(module.buffer).__name__  # Some devices have a class of their own.
     assigned = [("buffer", tensor), ("child", "Linear"), ("weight", tensor)]
     checks.same(sorted(module.log), sorted(assigned * len(slots)), slots)
-
-
-@clause("replicate.overrides.setattr")
-@given(call=edge_case_module_calls("logged"))
-def test_an_override_of_setattr_does_not_change_the_replicas(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.overrides.unhashable")

@@ -62,12 +62,15 @@ def test_tensors_on_the_cpu_are_refused(target, topology):
 
 
 @clause("replicate.replicatable-module")
-def test_a_script_module_with_a_python_child_is_not_replicatable(target):
+def test_a_script_module_with_a_python_child_is_not_replicatable_unless_it_is_in_the_memo(target):
     replicatable = target.replicate.private("_replicatable_module")
 
     def check(module):
-        networks = [module, nn.Sequential(module), nn.Sequential(nn.Tanh(), nn.Sequential(module))]
+        wrapped = nn.Sequential(module)
+        networks = [module, wrapped, nn.Sequential(nn.Tanh(), wrapped)]
         checks.same([replicatable(network) for network in networks], [False] * 3)
+        checks.same([replicatable(network, {module}) for network in networks[:2]], [False, True])
+        checks.same(replicatable(wrapped, {wrapped}), False)
 
     PartlyBuiltScript(check)
 
@@ -84,18 +87,6 @@ def test_modules_without_python_children_of_script_modules_are_replicatable(targ
 
 
 @clause("replicate.replicatable-module")
-def test_modules_in_the_memo_are_not_checked(target):
-    replicatable = target.replicate.private("_replicatable_module")
-
-    def check(module):
-        wrapped, memo = nn.Sequential(module), {module}
-        checks.same([replicatable(module, memo), replicatable(wrapped, {module})], [False, True])
-        checks.same(replicatable(wrapped, {wrapped}), False)
-
-    PartlyBuiltScript(check)
-
-
-@clause("replicate.replicatable-module")
 def test_all_modules_of_the_tree_are_added_to_the_memo(target):
     network, memo = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Tanh())), set()
     target.replicate.private("_replicatable_module")(network, memo)
@@ -104,22 +95,16 @@ def test_all_modules_of_the_tree_are_added_to_the_memo(target):
 
 @clause("replicate.script-names")
 @pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_script_modules_are_recognized(target):
+def test_script_modules_and_their_methods_are_recognized(target):
     scripted = torch.jit.script(nn.Linear(2, 2))
     traced = torch.jit.trace(nn.Linear(2, 2), torch.ones(1, 2))
-    others = [nn.Linear(2, 2), nn.Sequential(scripted), scripted.forward]
-    candidates = [scripted, traced, torch.jit.ScriptModule(), *others]
-    found = [target.replicate.private("_is_script_module")(candidate) for candidate in candidates]
-    checks.same(found, [True] * 3 + [False] * 3)
-
-
-@clause("replicate.script-names")
-@pytest.mark.filterwarnings("ignore:`torch.jit")
-def test_methods_of_script_modules_are_recognized(target):
-    scripted = torch.jit.script(nn.Linear(2, 2))
-    candidates = [scripted.forward, nn.Linear(2, 2).forward, scripted]
-    found = [target.replicate.private("_is_script_method")(candidate) for candidate in candidates]
-    checks.same(found, [True, False, False])
+    modules = [scripted, traced, torch.jit.ScriptModule()]
+    others = [nn.Linear(2, 2), nn.Sequential(scripted), nn.Linear(2, 2).forward]
+    names = "_is_script_module", "_is_script_method"
+    is_module, is_method = map(target.replicate.private, names)
+    candidates = [*modules, scripted.forward, *others]
+    checks.same([*map(is_module, candidates)], [True] * 3 + [False] * 4)
+    checks.same([*map(is_method, candidates)], [False] * 3 + [True] + [False] * 3)
 
 
 @clause("replicate.script-names")
