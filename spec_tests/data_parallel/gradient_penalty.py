@@ -26,17 +26,21 @@ def network(dtype: torch.dtype) -> nn.Sequential:
 
 
 def wrap(
-    target: Target, module: nn.Module, devices: Sequence[torch.device], entry_point: str
+    target: Target,
+    module: nn.Module,
+    devices: Sequence[torch.device],
+    entry_point: str,
+    **options: Any,
 ) -> Model:
     """Return a callable that runs ``module`` on ``devices``.
 
     If ``entry_point`` is "class", the callable is a DataParallel. Otherwise it calls the function
-    data_parallel.
+    data_parallel. ``options`` are further arguments of both.
     """
     if entry_point == "class":
-        wrapped: Model = target.data_parallel.DataParallel(module, devices)
+        wrapped: Model = target.data_parallel.DataParallel(module, devices, **options)
         return wrapped
-    return lambda x: target.data_parallel.data_parallel(module, x, devices)
+    return lambda x: target.data_parallel.data_parallel(module, x, devices, **options)
 
 
 def inline_penalty(model: Model, x: Tensor) -> Tensor:

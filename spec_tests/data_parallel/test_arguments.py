@@ -5,6 +5,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from spec_tests.data_parallel.gradient_penalty import wrap
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.checks import LAYER
 from spec_tests.harness.conformance.clauses import clause
@@ -89,21 +90,19 @@ def test_a_batch_may_have_no_rows(target, baselines, topology, devices, function
 @clause("data_parallel.nested-tensors")
 @pytest.mark.filterwarnings(*WARNINGS)
 @example_count.divide_examples(3)
-@given(spec=jagged_specs() | masked_specs(), slots=device_slots(), functional=FUNCTIONAL)
-@example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), functional=False)
-@example(spec=Masked(4), slots=(0, 1), functional=True)
+@given(
+    spec=jagged_specs() | masked_specs(),
+    slots=device_slots(),
+    entry_point=st.sampled_from(["function", "class"]),
+)
+@example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), entry_point="class")
+@example(spec=Masked(4), slots=(0, 1), entry_point="function")
 def test_nested_and_masked_inputs_give_the_results_of_the_module(
-    target, topology, spec, slots, functional
+    target, topology, spec, slots, entry_point
 ):
     device = topology.device(slots[0])
     module = SequenceSum().to(device)
-    library, devices = target.data_parallel, topology.take(slots)
-    inputs = spec.build(topology)
-    found = (
-        library.data_parallel(module, inputs, devices)
-        if functional
-        else library.DataParallel(module, devices)(inputs)
-    )
+    found = wrap(target, module, topology.take(slots), entry_point)(spec.build(topology))
     expected = module(spec.build(topology).to(device))
     checks.same(found, expected, spec, tolerance=LAYER)
     gradient, expected_gradient = (

@@ -22,7 +22,6 @@ SEVERAL_CLAUSE = clause("divergences.DP-5.several-devices")
 SURROUNDING_CLAUSE = clause("divergences.DP-5.all-else-is-compiled")
 ONE_CLAUSE = clause("divergences.DP-5.one-device")
 UNTRACED_CLAUSE = clause("divergences.DP-5.what-no-graph-holds")
-FULLGRAPH_CLAUSE = clause("divergences.DP-5.fullgraph")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.
     "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
@@ -36,8 +35,7 @@ COMPILATIONS = {
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
 EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
-#: Name of a public function -> a function that builds arguments for it. torch.compile also
-#: compiles code of torch.nn.parallel for these calls.
+#: Name of a public function -> a function that builds arguments for it.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),
@@ -46,17 +44,11 @@ CALLS = {
     "comm.reduce_add_coalesced": lambda x, devices, module: ([[x]],),
     "comm.gather": lambda x, devices, module: ([x, x],),
     "functions.Scatter.apply": lambda x, devices, module: (devices, None, 0, x),
-}
-#: Calls that torch.compile does not compile in torch.nn.parallel, either.
-UNCOMPILED_CALLS = {
     "scatter_gather.gather": lambda x, devices, module: ([x, x], devices[0]),
     "replicate.replicate": lambda x, devices, module: (module, devices),
     "comm.broadcast": lambda x, devices, module: (x, devices),
     "comm.broadcast_coalesced": lambda x, devices, module: ([x], devices),
     "comm.scatter": lambda x, devices, module: (x, devices),
-}
-#: Calls that torch.compile tries to compile in torch.nn.parallel from PyTorch 2.14 on.
-FUNCTION_CALLS = {
     "functions.Gather.apply": lambda x, devices, module: (devices[0], 0, x, x),
     "functions.Broadcast.apply": lambda x, devices, module: (devices, x),
     "functions.ReduceAddCoalesced.apply": lambda x, devices, module: (devices[0], 1, x, x),
@@ -94,20 +86,6 @@ def wrapped(target, topology, devices, **options):
 
 def rows(topology, count):
     return torch.rand(count, 4).to(topology.device(0))
-
-
-def check_surrounding_code(function, arguments, topology):
-    """Fail unless torch.compile compiles the code before and after a call, but not the call."""
-    placed, x = topology.take(2), rows(topology, 4)
-    module, backend = ScaledLayer().to(placed[0]), CountingBackend()
-
-    def call(x):
-        result = function(*arguments(x + 1, placed, module))
-        return result, x * 2
-
-    found = torch.compile(call, backend=backend)(x)
-    checks.same(flatten(found), flatten(call(x)), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), count_frames()), (2, 2))
 
 
 @SEVERAL_CLAUSE
@@ -161,19 +139,17 @@ def test_code_around_a_wrapper_is_compiled(target, topology):
 @SURROUNDING_CLAUSE
 @pytest.mark.parametrize("name", CALLS)
 def test_code_around_a_call_is_compiled(target, topology, name):
-    check_surrounding_code(attrgetter(name)(target), CALLS[name], topology)
+    function, arguments = attrgetter(name)(target), CALLS[name]
+    placed, x = topology.take(2), rows(topology, 4)
+    module, backend = ScaledLayer().to(placed[0]), CountingBackend()
 
+    def call(x):
+        result = function(*arguments(x + 1, placed, module))
+        return result, x * 2
 
-@SURROUNDING_CLAUSE
-@pytest.mark.parametrize("name", UNCOMPILED_CALLS)
-def test_code_around_an_uncompiled_call_is_compiled(target, topology, name):
-    check_surrounding_code(attrgetter(name)(target), UNCOMPILED_CALLS[name], topology)
-
-
-@SURROUNDING_CLAUSE
-@pytest.mark.parametrize("name", FUNCTION_CALLS)
-def test_code_around_a_function_is_compiled(target, topology, name):
-    check_surrounding_code(attrgetter(name)(target), FUNCTION_CALLS[name], topology)
+    found = torch.compile(call, backend=backend)(x)
+    checks.same(flatten(found), flatten(call(x)), tolerance=checks.LAYER)
+    checks.same((len(backend.devices), count_frames()), (2, 2))
 
 
 @SURROUNDING_CLAUSE
@@ -316,7 +292,7 @@ def test_output_of_one_device_is_moved_to_the_output_device(target, topology, co
     checks.same(found, wrapper.module(x), compilation, tolerance=checks.LAYER)
 
 
-@FULLGRAPH_CLAUSE
+@clause("divergences.DP-5.fullgraph")
 @EVERY_COMPILATION
 def test_fullgraph_with_several_devices_is_refused(target, topology, compilation):
     compiled = COMPILATIONS[compilation](

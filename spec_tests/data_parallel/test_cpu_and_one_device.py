@@ -6,6 +6,7 @@ from hypothesis import example, given
 from torch import nn
 
 from spec_tests.data_parallel import gradient_penalty
+from spec_tests.data_parallel.gradient_penalty import wrap
 from spec_tests.harness.compare import checks, wrapped_module
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
@@ -24,12 +25,6 @@ def two_devices(topology):
     topology.require(distinct=2)
 
 
-def run_data_parallel(target, module, x, devices, entry_point, **options):
-    if entry_point == "class":
-        return target.data_parallel.DataParallel(module, devices, **options)(x)
-    return target.data_parallel.data_parallel(module, x, devices, **options)
-
-
 @clause("divergences.DP-1.cpu-devices")
 @example(call=CPU_CALL)
 @given(call=network_calls(grads=(True,), slots=(None,)))
@@ -43,7 +38,7 @@ def test_replicas_compute_on_the_cpu(target, topology, call):
 def test_replicas_on_the_cpu_support_double_backward(target, entry_point):
     module = gradient_penalty.network(torch.float64)
     x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    parallel = gradient_penalty.wrap(target, module, ["cpu", "cpu"], entry_point)
+    parallel = wrap(target, module, ["cpu", "cpu"], entry_point)
     found = gradient_penalty.gradients(gradient_penalty.inline_penalty, parallel, module, x)
     expected = gradient_penalty.gradients(gradient_penalty.inline_penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
@@ -52,7 +47,7 @@ def test_replicas_on_the_cpu_support_double_backward(target, entry_point):
 @clause("divergences.DP-1.cpu-devices")
 def test_an_error_of_a_cpu_replica_is_rewrapped(target):
     with pytest.raises(KeyError) as caught:
-        run_data_parallel(target, FailsFromLimit(2), torch.arange(4.0), ["cpu", "cpu"], "class")
+        target.data_parallel.DataParallel(FailsFromLimit(2), ["cpu", "cpu"])(torch.arange(4.0))
     assert str(caught.value).startswith("Caught KeyError in replica 1 on device cpu.\n")
 
 
@@ -120,7 +115,8 @@ def test_outputs_of_one_device_are_moved_to_the_output_device(
     net = module.build(topology)
     x = module.rows(3, requires_grad=True).build(topology)
     device = output.build(topology)
-    found = run_data_parallel(target, net, x, topology.take(1), entry_point, output_device=device)
+    parallel = wrap(target, net, topology.take(1), entry_point, output_device=device)
+    found = parallel(x)
     assert found.device == topology.device(output.slot)
     checks.same(found, net(x), module)
 
@@ -131,9 +127,8 @@ def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology,
     topology.require(distinct=2)
     module = Nested().to(topology.device(0))
     x = torch.ones(2, device=topology.device(0), requires_grad=True)
-    found = run_data_parallel(
-        target, module, x, topology.take(1), entry_point, output_device=topology.device(1)
-    )
+    device = topology.device(1)
+    found = wrap(target, module, topology.take(1), entry_point, output_device=device)(x)
     assert found["pair"][0].device == found["scalar"].device == topology.device(1)
     assert found["scalar"].shape == ()
     assert found["on the CPU"].device.type == "cpu"
@@ -146,9 +141,7 @@ def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology,
 @pytest.mark.parametrize("device", [-1, "cpu"])
 def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, entry_point, device):
     module, x = Nested().to(topology.device(0)), torch.ones(2, device=topology.device(0))
-    found = run_data_parallel(
-        target, module, x, topology.take(1), entry_point, output_device=device
-    )
+    found = wrap(target, module, topology.take(1), entry_point, output_device=device)(x)
     assert found["pair"][0].device.type == found["scalar"].device.type == "cpu"
 
 
@@ -157,7 +150,7 @@ def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, entry_poin
 def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(target, topology, entry_point):
     embedding = nn.Embedding(3, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([[1, 2, 1]], device=topology.device(0))
-    run_data_parallel(target, embedding, x, topology.take(2), entry_point).sum().backward()
+    wrap(target, embedding, topology.take(2), entry_point)(x).sum().backward()
     assert embedding.weight.grad.is_sparse
     checks.same(embedding.weight.grad.to_dense(), torch.tensor([[0.0, 0], [2, 2], [1, 1]]))
 

@@ -11,16 +11,12 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.oracle.functions import SCALARS_WARNING
 from spec_tests.oracle.gradients import gathered_gradient, gradient_snapshot
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
-
-SCALARS_TEXT = (
-    "Was asked to gather along dimension 0, but all input tensors were scalars; will instead "
-    "unsqueeze and return a vector."
-)
 
 DEVICE = DeviceAt(0)
 
@@ -59,7 +55,7 @@ def test_chunk_gets_its_slice_of_the_gradient(target, topology, call):
 @given(call=scalar_gathers())
 def test_scalars_become_a_vector_with_a_warning(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
-    with pytest.warns(UserWarning, match=SCALARS_TEXT):
+    with pytest.warns(UserWarning, match=SCALARS_WARNING):
         joined = call.run(target, call.inputs(topology))
     assert joined.shape == (len(call.tensors),)
 
@@ -69,7 +65,7 @@ class WarningGather(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, target, dim, *tensors):
-        warnings.warn(SCALARS_TEXT, stacklevel=2)
+        warnings.warn(SCALARS_WARNING, stacklevel=2)
         return tensors[0].clone()
 
 
@@ -79,7 +75,7 @@ WARNING_LIBRARY = SimpleNamespace(functions=SimpleNamespace(Gather=WarningGather
 
 def _place_of_warning(library, topology):
     call = _gather(dense(()))
-    with pytest.warns(UserWarning, match=SCALARS_TEXT) as caught:
+    with pytest.warns(UserWarning, match=SCALARS_WARNING) as caught:
         call.run(library, call.inputs(topology))
     return caught[0].filename, caught[0].lineno
 
@@ -94,7 +90,7 @@ def test_warning_for_scalars_names_the_caller_of_forward(target, topology):
 @pytest.mark.parametrize("count", [1, 3], ids="scalars={}".format)
 def test_gradient_of_a_scalar_is_a_scalar(target, topology, count):
     scalars = build([dense((), slot, requires_grad=True) for slot in range(count)], topology)
-    with pytest.warns(UserWarning, match=SCALARS_TEXT):
+    with pytest.warns(UserWarning, match=SCALARS_WARNING):
         joined = target.functions.Gather.apply(topology.device(0), 0, *scalars)
     weights = torch.arange(1.0, count + 1).to(joined.device)
     found = torch.autograd.grad(joined, scalars, weights)

@@ -100,20 +100,6 @@ def test_backward_of_a_chunk_runs_with_its_device_current(target, topology):
     assert records == [[device.index] for device in topology.take(4)]
 
 
-@clause("functions.scatter.cpu-input-is-ready")
-@pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
-def test_chunk_of_a_large_cpu_input_can_be_read_without_waiting(target, topology, pinned):
-    # PyTorch 1.0: work on the current stream read the chunk too early (maskrcnn-benchmark #512).
-    rows = torch.arange(2**22, dtype=torch.float32)
-    rows = rows.pin_memory() if pinned and capabilities.offers("pinned-memory") else rows
-    expected = (rows.double() + 1).sum().item()
-    for _ in range(10):
-        # The next iteration frees these chunks while work that reads them may still be queued.
-        chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
-        total = sum((chunk.double() + 1).sum().cpu() for chunk in chunks)
-        assert total.item() == expected
-
-
 def _pinned_rows(first):
     rows = torch.arange(first, first + 2**20, dtype=torch.float32)
     return rows.pin_memory() if capabilities.offers("pinned-memory") else rows

@@ -6,12 +6,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.functions.backward_passes import (
-    backward_of_penalty,
-    backward_of_sum,
-    list_gradients,
-    make_chunkwise,
-)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensors import counting
@@ -49,6 +43,29 @@ class PartlyUsedLayers(nn.Module):
         return total.square()
 
 
+def chunkwise(module):
+    """Return a function that applies ``module`` to each half of its input and joins outputs."""
+    return lambda x: torch.cat([module(chunk) for chunk in x.chunk(2)])
+
+
+def list_gradients(module):
+    """Return the gradient of each parameter as a list, or None."""
+    return {
+        name: None if parameter.grad is None else parameter.grad.tolist()
+        for name, parameter in module.named_parameters(remove_duplicate=False)
+    }
+
+
+def backward_of_sum(model, x):
+    torch.autograd.backward(model(x).sum())
+
+
+def backward_of_penalty(model, x):
+    """Run backward from the sum of squares of the gradient of ``x``."""
+    (gradient,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+    torch.autograd.backward(gradient.square().sum())
+
+
 def four_rows(topology):
     """Return rows for two replicas. Only the second chunk begins with a positive number."""
     return counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
@@ -65,7 +82,7 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
     parallel, plain = (PartlyUsedLayers(uses, tied).to(topology.device(0)) for _ in range(2))
     model = target.data_parallel.DataParallel(parallel, topology.take(2))
     differentiate(model, four_rows(topology))
-    differentiate(make_chunkwise(plain), four_rows(topology))
+    differentiate(chunkwise(plain), four_rows(topology))
     checks.same(list_gradients(parallel), list_gradients(plain), (uses, tied))
 
 

@@ -50,6 +50,11 @@ class Waiting(nn.Module):
         return self.barrier.wait() is not None
 
 
+def _call(modules, inputs, **options):
+    arguments = {"modules": modules, "inputs": inputs, **options}
+    return PublicCall("parallel_apply.parallel_apply", arguments)
+
+
 @clause("parallel_apply.order")
 @given(call=passthrough_calls(inputs=st.integers(), keywords=st.just({})))
 def test_results_are_in_the_order_of_the_modules(target, baselines, topology, call):
@@ -87,14 +92,7 @@ def test_results_have_the_gradients_of_the_modules(target, baselines, topology, 
 @clause("parallel_apply.devices")
 @given(devices=device_lists())
 def test_devices_may_be_ordinals_devices_or_text(target, baselines, topology, devices):
-    call = PublicCall(
-        "parallel_apply.parallel_apply",
-        {
-            "modules": [CurrentDevice()] * len(devices),
-            "inputs": [()] * len(devices),
-            "devices": devices,
-        },
-    )
+    call = _call([CurrentDevice()] * len(devices), [()] * len(devices), devices=devices)
     checks.agree(call, target, baselines, topology)
 
 
@@ -105,13 +103,7 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
     target, baselines, topology, count, given_devices
 ):
     devices = [None] * count if given_devices else None
-    inputs = [(), [], "text"][:count]
-    arguments = {
-        "modules": [CurrentDevice()] * count,
-        "inputs": inputs,
-        "devices": devices,
-    }
-    call = PublicCall("parallel_apply.parallel_apply", arguments)
+    call = _call([CurrentDevice()] * count, [(), [], "text"][:count], devices=devices)
     with torch.accelerator.device_index(topology.device(1).index):
         checks.agree(call, target, baselines, topology)
         found = call.run(target, call.inputs(topology))
@@ -148,14 +140,11 @@ def test_the_error_for_a_device_that_does_not_exist_names_it(target, topology, d
 def test_arguments_of_different_lengths_are_refused(target, baselines, topology, lengths):
     # PyTorch 2.9: arguments were silently cut to the length of the shortest (#162573).
     modules, inputs, keywords, devices = lengths
-    call = PublicCall(
-        "parallel_apply.parallel_apply",
-        {
-            "modules": [nn.Identity()] * modules,
-            "inputs": [1] * inputs,
-            "kwargs_tup": [{}] * keywords,
-            "devices": devices and ordinals(topology, range(devices)),
-        },
+    call = _call(
+        [nn.Identity()] * modules,
+        [1] * inputs,
+        kwargs_tup=[{}] * keywords,
+        devices=devices and ordinals(topology, range(devices)),
     )
     checks.agree(call, target, baselines, topology)
 
@@ -164,10 +153,7 @@ def test_arguments_of_different_lengths_are_refused(target, baselines, topology,
 @pytest.mark.parametrize("keywords", [None, []], ids="kwargs_tup={}".format)
 @pytest.mark.parametrize("devices", [None, []], ids="devices={}".format)
 def test_an_empty_list_of_modules_is_refused(target, topology, keywords, devices):
-    call = PublicCall(
-        "parallel_apply.parallel_apply",
-        {"modules": [], "inputs": [], "kwargs_tup": keywords, "devices": devices},
-    )
+    call = _call([], [], kwargs_tup=keywords, devices=devices)
     refused(call, target, topology, IndexError, "list index out of range")
 
 

@@ -2,10 +2,10 @@
 
 import threading
 import weakref
-from contextlib import suppress
 
+import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -17,7 +17,7 @@ from spec_tests.harness.concurrency.leaks import (
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.parallel_apply.run_modules import run
-from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS
+from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS, ExceptionSpec
 from spec_tests.strategies.failing_modules import error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
 from spec_tests.strategies.probe_modules import Double
@@ -33,19 +33,6 @@ class NoOp(nn.Module):
         pass
 
 
-class Failing(nn.Module):
-    """A module that records a weak reference to a new tensor, then raises an error."""
-
-    def __init__(self, references):
-        super().__init__()
-        self.references = references
-
-    def forward(self, x):
-        doubled = x * 2
-        self.references.append(weakref.ref(doubled))
-        raise ValueError("failure")
-
-
 def apply(target, topology, modules):
     devices = topology.take(len(modules))
     inputs = [torch.ones(2, device=device) for device in devices]
@@ -54,11 +41,38 @@ def apply(target, topology, modules):
     return [weakref.ref(each) for each in (*modules, *inputs, *results)]
 
 
-def references_after_failure(target, topology, count):
+class FailingAfterAllocation(nn.Module):
+    """A module that creates a tensor, then raises an exception."""
+
+    def __init__(self, error, references):
+        super().__init__()
+        self.error = error
+        self.references = references
+
+    def forward(self, x):
+        doubled = x * 2
+        self.references.append(weakref.ref(doubled))
+        raise self.error.make("failure")
+
+
+def apply_failing(target, topology, errors, references):
+    modules = [FailingAfterAllocation(error, references) for error in errors]
+    inputs = [torch.ones(2, device=device) for device in topology.take(len(errors))]
+    references += map(weakref.ref, (*modules, *inputs))
+    target.parallel_apply.parallel_apply(
+        modules, inputs, devices=ordinals(topology, range(len(errors)))
+    )
+
+
+def references_after_failure(target, topology, errors):
     references = []
-    with suppress(ValueError):
-        apply(target, topology, [Failing(references) for _ in range(count)])
-    return references
+    # A target without parallel_apply raises here, outside the try block.
+    _ = target.parallel_apply.parallel_apply
+    try:
+        apply_failing(target, topology, errors, references)
+    except BaseException:
+        return references
+    return pytest.fail("no exception was raised")
 
 
 @clause("parallel_apply.leftovers.objects")
@@ -73,8 +87,19 @@ def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
 @given(count=COUNTS)
 def test_a_handled_failure_keeps_no_tensor_of_a_module_alive(target, topology, count):
     with disable_gc():
-        references = references_after_failure(target, topology, count)
-        assert len(references) == count
+        references = references_after_failure(target, topology, [ExceptionSpec()] * count)
+        tensors = references[2 * count :]
+        assert len(tensors) == count
+        assert not find_alive(tensors)
+
+
+@clause("divergences.PA-6.nothing-outlives-the-handler")
+@example(errors=[ExceptionSpec(ValueError)])
+@given(errors=st.lists(ANY_EXCEPTIONS | BASE_EXCEPTIONS, min_size=1, max_size=4))
+def test_an_error_keeps_no_module_or_tensor_alive_after_its_handler(target, topology, errors):
+    with disable_gc():
+        references = references_after_failure(target, topology, errors)
+        assert len(references) == 3 * len(errors)
         assert not find_alive(references)
 
 
