@@ -7,7 +7,6 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.tensor_subclasses import Named
 
-COPIES_CLAUSE = clause("divergences.SG-14.copies-keep-the-class")
 #: Name of a function of comm -> a function that returns its results for one tensor.
 COPIES = {
     "scatter": lambda comm, tensor, devices: comm.scatter(tensor, devices),
@@ -18,7 +17,7 @@ COPIES = {
 }
 
 
-@COPIES_CLAUSE
+@clause("divergences.SG-14.copies-keep-the-class")
 @pytest.mark.parametrize("name", COPIES)
 def test_copies_of_comm_have_the_class_of_their_tensor(target, topology, name):
     tensor = torch.ones(4, device=topology.device(0)).as_subclass(Named)

@@ -7,7 +7,6 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 
-REFUSED_CLAUSE = clause("divergences.DP-6.traces-of-several-devices-are-refused")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.torch.jit.trace",  # torch.jit.trace is deprecated.
     # The tracer warns that the reference's results are recorded as constants.
@@ -71,7 +70,7 @@ def wrap_with_own_steps(target, module, devices):
     return OwnSteps(module, devices)
 
 
-@REFUSED_CLAUSE
+@clause("divergences.DP-6.traces-of-several-devices-are-refused")
 @pytest.mark.parametrize(
     "make", [*CALLS.values(), wrap_with_own_steps], ids=[*CALLS, "overridden-steps"]
 )

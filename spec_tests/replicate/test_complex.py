@@ -12,7 +12,6 @@ from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.tensors import TensorSpec, device_slots, shapes, tensor_specs
 
 OBJECTS_CLAUSE = clause("divergences.RE-5.complex-tensors-are-handed-over")
-OFFSETS_CLAUSE = clause("divergences.RE-6.complex-beside-real")
 DTYPES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 SPECS = st.lists(
     tensor_specs(shape=shapes(min_dims=0, max_dims=2), dtypes=DTYPES, layouts=("contiguous",)),
@@ -39,7 +38,7 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     assert first.buffer is module.buffer
 
 
-@OFFSETS_CLAUSE
+@clause("divergences.RE-6.complex-beside-real")
 @given(specs=SPECS, slots=device_slots(), detach=st.booleans())
 @example(specs=[TensorSpec((1,)), TensorSpec((2,), torch.complex64)], slots=(0, 1), detach=False)
 def test_complex_parameters_are_copied_beside_real_ones(target, topology, specs, slots, detach):

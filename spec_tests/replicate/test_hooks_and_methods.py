@@ -21,9 +21,6 @@ from spec_tests.strategies.tensors import device_slots
 
 METHODS_CLAUSE = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
-KEPT_HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-kept")
-DEEPCOPY_CLAUSE = clause("divergences.RE-4.replicas-can-be-deepcopied")
-INDEPENDENT_CLAUSE = clause("divergences.RE-4.deepcopies-are-independent")
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
@@ -92,7 +89,7 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     checks.same(sum(found), 0, slots)
 
 
-@KEPT_HOOKS_CLAUSE
+@clause("divergences.RE-3.hooks-are-kept")
 @given(slots=device_slots())
 def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     module = EdgeCaseModule("hooks").build(topology, slots[0])
@@ -102,7 +99,7 @@ def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
     checks.same(found, [expected] * len(slots))
 
 
-@DEEPCOPY_CLAUSE
+@clause("divergences.RE-4.replicas-can-be-deepcopied")
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 @example(spec=LINEAR, slots=(0, 1), detach=False)
 def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, detach):
@@ -114,7 +111,7 @@ def test_a_deepcopied_replica_computes_the_same(target, topology, spec, slots, d
         checks.same(copied(rows), replica(rows), spec, tolerance=checks.LAYER)
 
 
-@INDEPENDENT_CLAUSE
+@clause("divergences.RE-4.deepcopies-are-independent")
 @given(spec=module_specs(kinds=SEPARATE), slots=device_slots())
 def test_changes_of_a_deepcopied_replica_do_not_change_the_module(target, topology, spec, slots):
     module = spec.append(Layer("linear")).build(topology, slots[0])

@@ -12,7 +12,6 @@ from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.tensors import device_slots
 
 BUFFERS_CLAUSE = clause("divergences.RE-10.compressed-buffers-are-copied")
-REFUSED_CLAUSE = clause("divergences.RE-10.sparse-parameters-are-refused-by-name")
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
 BLOCKS = {torch.sparse_bsr: (1, 2), torch.sparse_bsc: (1, 2)}
 COMPRESSED = [torch.sparse_csr, torch.sparse_csc, *BLOCKS]
@@ -63,7 +62,7 @@ def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
     checks.same(module.weight.grad.tolist(), rows.sum(0).tolist())
 
 
-@REFUSED_CLAUSE
+@clause("divergences.RE-10.sparse-parameters-are-refused-by-name")
 @EVERY_LAYOUT
 def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topology, layout):
     module = nn.Sequential(Graph(sparse(topology, layout, 4)))

@@ -12,7 +12,6 @@ from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import device_slots
 
 ATTRIBUTES_CLAUSE = clause("divergences.RE-11.attributes-of-tensors-are-kept")
-CLASSES_CLAUSE = clause("divergences.RE-11.classes-of-buffers-are-kept")
 WRAPPERS_CLAUSE = clause("divergences.RE-11.wrapper-parameters-are-copied")
 
 
@@ -60,7 +59,7 @@ def test_a_module_reads_the_attributes_of_its_parameters_in_every_replica(target
     checks.same(net.plain.grad.tolist(), [4.0, 4.0, 4.0])
 
 
-@CLASSES_CLAUSE
+@clause("divergences.RE-11.classes-of-buffers-are-kept")
 @given(slots=device_slots(), detach=st.booleans())
 def test_copies_of_buffers_have_their_own_class(target, topology, slots, detach):
     net = Net(topology.device(slots[0]))

@@ -12,10 +12,7 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensors import device_slots
 
 FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
-UNEVEN_CLAUSE = clause("divergences.SG-2.uneven-arguments-are-refused")
-UNEVEN_KEYWORD_CLAUSE = clause("divergences.SG-3.uneven-keyword-arguments-are-refused")
 SCALARS_CLAUSE = clause("divergences.SG-4.scalars-are-copied")
-SCALAR_GRADIENTS_CLAUSE = clause("divergences.SG-4.scalar-gradients-are-summed")
 #: Draws a number of rows and of devices, with fewer chunks than devices.
 FEW_ROWS = st.sampled_from(
     [
@@ -89,7 +86,7 @@ def test_an_argument_with_one_row_per_device_gets_the_chunk_count_of_the_batch(
     checks.same([len(inputs), len(kwargs)], [count] * 2, case)
 
 
-@UNEVEN_CLAUSE
+@clause("divergences.SG-2.uneven-arguments-are-refused")
 @given(case=UNEQUAL_ROWS)
 @example(case=((8, 2), 4))
 def test_arguments_with_different_chunk_counts_are_refused(target, topology, case):
@@ -99,7 +96,7 @@ def test_arguments_with_different_chunk_counts_are_refused(target, topology, cas
     check_refused(target.scatter_gather.scatter, (arguments,), topology, case, *names)
 
 
-@UNEVEN_KEYWORD_CLAUSE
+@clause("divergences.SG-3.uneven-keyword-arguments-are-refused")
 @given(case=UNEQUAL_ROWS, positional=st.integers(1, 4))
 @example(case=((8, 2), 4), positional=1)
 @example(case=((8, 2), 4), positional=3)
@@ -129,7 +126,7 @@ def test_a_bare_scalar_is_copied_to_every_device(target, topology, slots):
     checks.same([copy.tolist() for copy in found], [7] * len(slots), slots)
 
 
-@SCALAR_GRADIENTS_CLAUSE
+@clause("divergences.SG-4.scalar-gradients-are-summed")
 @given(slots=device_slots())
 def test_gradients_of_the_copies_of_a_scalar_are_summed(target, topology, slots):
     scalar = torch.tensor(2.0, device=topology.device(0), requires_grad=True)

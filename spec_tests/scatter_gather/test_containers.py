@@ -27,11 +27,6 @@ from spec_tests.strategies.tensors import TensorSpec, device_slots
 ROWS = TensorSpec((4, 2), requires_grad=True)
 PARTS = st.sampled_from([ROWS, TensorSpec((4,), torch.int64), None])
 
-DATACLASSES_CLAUSE = clause("divergences.SG-8.dataclasses-are-split")
-JOINED_DATACLASSES_CLAUSE = clause("divergences.SG-8.dataclasses-are-joined")
-EMPTY_CLAUSE = clause("divergences.SG-10.empty-named-tuples-are-carried")
-SCATTERED_MAPPINGS_CLAUSE = clause("divergences.SG-11.mappings-keep-all-they-hold")
-JOINED_MAPPINGS_CLAUSE = clause("divergences.SG-11.joined-mappings-keep-all-they-hold")
 EVERY_MAPPING = pytest.mark.parametrize("kind", MAPPINGS, ids="{0.__name__}".format)
 
 
@@ -70,7 +65,7 @@ def metadata(mapping):
     return type(mapping), getattr(mapping, "default_factory", None), dict(attributes)
 
 
-@DATACLASSES_CLAUSE
+@clause("divergences.SG-8.dataclasses-are-split")
 @given(spec=batches(PARTS), slots=device_slots())
 @example(spec=Batch(ROWS), slots=(0, 1))
 @example(spec=Frozen(ROWS, [Batch(ROWS)]), slots=(0, 1))
@@ -86,7 +81,7 @@ def test_the_fields_of_a_dataclass_are_split(target, oracle, topology, spec, slo
     )
 
 
-@JOINED_DATACLASSES_CLAUSE
+@clause("divergences.SG-8.dataclasses-are-joined")
 @given(spec=batches(PARTS), slots=device_slots())
 @example(spec=Batch(ROWS), slots=(0, 1))
 def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
@@ -96,7 +91,7 @@ def test_the_fields_of_dataclasses_are_joined(target, topology, spec, slots):
     checks.same(snapshot(found, {}), snapshot(batch, {}), spec)
 
 
-@EMPTY_CLAUSE
+@clause("divergences.SG-10.empty-named-tuples-are-carried")
 @given(rows=st.integers(0, 5), slots=device_slots())
 def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows, slots):
     tensor = torch.arange(rows).to(topology.device(0))
@@ -106,7 +101,7 @@ def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows,
     checks.same([result.first for result in found], [{"nothing": NoFields()}] * len(chunks), slots)
 
 
-@SCATTERED_MAPPINGS_CLAUSE
+@clause("divergences.SG-11.mappings-keep-all-they-hold")
 @EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
@@ -118,7 +113,7 @@ def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topolo
     checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
 
 
-@JOINED_MAPPINGS_CLAUSE
+@clause("divergences.SG-11.joined-mappings-keep-all-they-hold")
 @EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
@@ -129,7 +124,6 @@ def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topolog
 
 
 SPLIT_CLAUSE = clause("divergences.SG-11.other-mappings-are-split")
-REFUSED_CLAUSE = clause("divergences.SG-11.mappings-that-cannot-be-rebuilt-are-refused")
 
 
 class Table(Mapping):
@@ -224,7 +218,7 @@ def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
     checks.same(wrapper(batch).tolist(), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0], kind)
 
 
-@REFUSED_CLAUSE
+@clause("divergences.SG-11.mappings-that-cannot-be-rebuilt-are-refused")
 @pytest.mark.parametrize("kind", [Rows, sized], ids=["arguments", "size"])
 @given(slots=device_slots())
 def test_a_mapping_that_cannot_be_rebuilt_is_refused_by_its_path(target, topology, kind, slots):

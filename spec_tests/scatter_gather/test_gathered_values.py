@@ -14,9 +14,6 @@ from spec_tests.strategies.containers import Opaque, Typed
 
 STRINGS_CLAUSE = clause("divergences.SG-6.strings-are-listed")
 NUMBERS_CLAUSE = clause("divergences.SG-7.numbers-are-listed")
-OTHERS_CLAUSE = clause("divergences.SG-7.other-values-are-listed")
-FAILING_CLAUSE = clause("divergences.SG-7.failing-iterables-are-listed")
-NONE_CLAUSE = clause("divergences.SG-9.none-beside-others-is-refused")
 
 
 class FailingIterable:
@@ -105,7 +102,7 @@ def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, value
     checks.same((type(found), len(found.left), found.right), (Typed, len(values), values), values)
 
 
-@OTHERS_CLAUSE
+@clause("divergences.SG-7.other-values-are-listed")
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
 def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
@@ -113,7 +110,7 @@ def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topolo
     checks.same([*map(id, found[0])], [*map(id, values)], values)
 
 
-@FAILING_CLAUSE
+@clause("divergences.SG-7.failing-iterables-are-listed")
 @given(make=failing, count=st.integers(1, 4), depth=st.integers(0, 2), first=st.booleans())
 @example(make=failing_iterable, count=2, depth=0, first=True)
 @example(make=failing_constructor, count=2, depth=0, first=True)
@@ -158,7 +155,7 @@ def _replica_list(mask: Sequence[bool], is_none: bool) -> str:
     return str([replica for replica, none in enumerate(mask) if none is is_none])
 
 
-@NONE_CLAUSE
+@clause("divergences.SG-9.none-beside-others-is-refused")
 @given(mask=masks, nested=st.booleans())
 @example(mask=[True, False], nested=True)
 @example(mask=[False, True], nested=False)

@@ -24,10 +24,6 @@ from spec_tests.strategies.tensor_subclasses import (
 from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
-GRADIENTS_CLAUSE = clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
-TRAINING_CLAUSE = clause("divergences.SG-13.training-on-nested-and-masked-tensors")
-FUNCTION_CLAUSE = clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
-CPU_CLAUSE = clause("divergences.SG-13.masked-tensors-on-the-cpu")
 #: Devices of the inputs; None is the CPU.
 SLOTS = (0, 1, None)
 NESTED = jagged_specs(grads=(True,), slots=SLOTS)
@@ -56,7 +52,7 @@ def _multiply(entry, factor):
     return None if entry is None else entry * factor
 
 
-@GRADIENTS_CLAUSE
+@clause("divergences.SG-13.gradients-of-nested-and-masked-tensors")
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
@@ -69,7 +65,7 @@ def test_each_entry_of_a_nested_or_masked_tensor_gets_its_gradient(target, topol
     checks.same((type(tensor.grad), tensor.grad.device), (type(tensor), tensor.device), spec)
 
 
-@TRAINING_CLAUSE
+@clause("divergences.SG-13.training-on-nested-and-masked-tensors")
 @example_count.divide_examples(3)
 @given(spec=NESTED | MASKED, slots=device_slots())
 @example(spec=NESTED_EXAMPLE, slots=(0, 1))
@@ -92,7 +88,7 @@ def _elements(tensor):
     return tensor.values() if tensor.is_nested else tensor.to_tensor(0.0)
 
 
-@FUNCTION_CLAUSE
+@clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
 @given(spec=MASKED, slots=device_slots())
 @example(spec=MASKED_EXAMPLE, slots=(0, 1))
 def test_gradients_flow_through_the_scatter_function(target, topology, spec, slots):
@@ -102,7 +98,7 @@ def test_gradients_flow_through_the_scatter_function(target, topology, spec, slo
     checks.same(entries(tensor.grad), weighted_entries(spec, topology, len(slots)), spec)
 
 
-@CPU_CLAUSE
+@clause("divergences.SG-13.masked-tensors-on-the-cpu")
 @given(rows=st.integers(1, 7), slots=device_slots(), requires_grad=st.booleans())
 @example(rows=4, slots=(0, 1), requires_grad=False)
 def test_a_masked_tensor_on_the_cpu_is_split(target, topology, rows, slots, requires_grad):

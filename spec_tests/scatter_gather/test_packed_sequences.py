@@ -14,10 +14,6 @@ from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
 from spec_tests.strategies.tensors import device_slots
 
-SPLIT_CLAUSE = clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
-GATHERED_CLAUSE = clause("divergences.SG-12.packed-sequences-come-back")
-GRADIENTS_CLAUSE = clause("divergences.SG-12.gradients-of-packed-sequences")
-RECURRENT_CLAUSE = clause("divergences.SG-12.recurrent-layers-on-packed-input")
 FLOAT_SPECS = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
 example_sorted = example(spec=Packed((3, 2, 1), is_sorted=True, requires_grad=True), slots=(0, 1))
 example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
@@ -27,7 +23,7 @@ def _values(found):
     return snapshot(list(found), {}, strides=False)
 
 
-@SPLIT_CLAUSE
+@clause("divergences.SG-12.packed-sequences-are-split-by-sequence")
 @given(spec=packed_specs(), slots=device_slots())
 @example_sorted
 @example_unsorted
@@ -43,7 +39,7 @@ def test_every_replica_gets_whole_sequences_in_order(target, topology, spec, slo
     checks.same([chunk.data.device for chunk, _ in chunks], devices, spec)
 
 
-@GATHERED_CLAUSE
+@clause("divergences.SG-12.packed-sequences-come-back")
 @given(spec=packed_specs(), slots=device_slots())
 @example_sorted
 @example_unsorted
@@ -57,7 +53,7 @@ def test_gather_restores_the_packed_sequence(target, topology, spec, slots):
     checks.same(found.sorted_indices is None, spec.is_sorted, spec)
 
 
-@GRADIENTS_CLAUSE
+@clause("divergences.SG-12.gradients-of-packed-sequences")
 @given(spec=packed_specs(grads=(True,)), slots=device_slots())
 @example_sorted
 @example_unsorted
@@ -81,7 +77,7 @@ class PackedLSTM(nn.Module):
         return self.layer(packed)[0]
 
 
-@RECURRENT_CLAUSE
+@clause("divergences.SG-12.recurrent-layers-on-packed-input")
 @example_count.divide_examples(3)
 @given(spec=FLOAT_SPECS, slots=device_slots())
 @example_sorted

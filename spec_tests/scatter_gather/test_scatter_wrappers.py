@@ -171,10 +171,7 @@ def test_subclass_without_record_stream_is_split(target, topology, slots):
     checks.same([chunk.tolist() for chunk in chunks], [[row] for row in range(len(slots))], slots)
 
 
-CHUNKS_CLAUSE = clause("divergences.SG-14.chunks-keep-class-and-attributes")
-
-
-@CHUNKS_CLAUSE
+@clause("divergences.SG-14.chunks-keep-class-and-attributes")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 @given(slots=device_slots(), requires_grad=st.booleans())
 def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
