@@ -17,8 +17,6 @@ from typing import Any
 from spec_tests.harness import input_files
 from spec_tests.site import documents
 
-__all__ = ["combine", "load", "publish", "read"]
-
 #: Fields of ``machine_info`` that must be equal in all runs of a report.
 _MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
 _STATS = ("q1", "median", "q3", "rounds")

@@ -22,8 +22,6 @@ from spec_tests.harness.pytest_plugin.options import DEFAULT_TARGET
 from . import benchmark_files, floors
 from .ratios import Ratio, ratios
 
-__all__ = ["main", "print_table"]
-
 #: The least allowed ratio, as a part of the ratio in the run before.
 KEPT = 0.85
 #: The exit status if no row is judged.

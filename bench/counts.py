@@ -27,8 +27,6 @@ import impl
 from bench.models import WIDTH, Identity, build_blocks
 from spec_tests import simulator
 
-__all__ = ["FILE", "find_growth", "main", "measure"]
-
 FILE = Path(__file__).with_name("counts.toml")
 _DEVICES = 4
 #: The sizes: blocks of four modules, or tensors in a list.

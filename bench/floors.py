@@ -10,8 +10,6 @@ from typing import Any
 
 from spec_tests.harness.input_files import read_toml
 
-__all__ = ["FLOORS", "load", "were_measured_on"]
-
 FLOORS = Path(__file__).with_name("floors.toml")
 _SHAPE = {"processor": str, "python": str, "threads": int, "floors": {...: float}}
 

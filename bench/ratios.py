@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["LEGEND", "Ratio", "ratios"]
-
 LEGEND = (
     "A ratio is the time of the reference divided by the time of impl; 2 means that impl takes "
     "half the time. Both are called in turn. The ratio of a run is the median over the turns. "

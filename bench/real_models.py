@@ -7,8 +7,6 @@ from impl_tests.helpers import cuda_stubs
 from impl_tests.models.configurations import build_model
 from impl_tests.models.model import Model, draw_images, squared_error
 
-__all__ = ["MODELS", "ROWS"]
-
 # transformers imports torchvision, whose wheel needs CUDA libraries.
 cuda_stubs.load_stubs()
 

@@ -12,8 +12,6 @@ from typing import Any
 
 from pytest_benchmark.stats import Stats
 
-__all__ = ["add_other_libraries", "time_in_turn"]
-
 _MIN_TURNS = 5
 
 

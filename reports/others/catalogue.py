@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["HERE", "ROOT", "Implementation", "load"]
-
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 REFERENCE = "torch.nn.parallel"

@@ -14,8 +14,6 @@ from pathlib import Path
 from impl_tests.helpers import cuda_stubs
 from reports.others.catalogue import ROOT, Implementation
 
-__all__ = ["create_environment", "install_torch", "pip", "prepare_environment"]
-
 #: Matches the names of packages that a CUDA build needs only on a GPU: CUDA's libraries (2 GB) and
 #: Triton.
 CUDA = re.compile(r"cuda|nvidia|triton")

@@ -8,8 +8,6 @@ from pathlib import Path
 from reports.others.catalogue import HERE, ROOT, Implementation
 from spec_tests.harness.conformance import verdicts
 
-__all__ = ["find_unexpected", "run"]
-
 
 def run(implementation: Implementation, python: Path, verdicts_file: Path, *, workers: int) -> int:
     """Run the suite on simulated devices and write ``verdicts_file``; return the exit status."""

@@ -9,8 +9,6 @@ from bench import benchmark_files, floors
 from bench.ratios import LEGEND, Ratio, ratios
 from spec_tests.site.markdown import escape, format_table
 
-__all__ = ["MEMORY", "Row", "format_page", "load", "rows"]
-
 _HEAD = f"""\
 # Benchmarks
 

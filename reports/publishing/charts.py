@@ -12,8 +12,6 @@ from matplotlib.figure import Figure
 
 from reports.publishing.benchmarks import MEMORY, Row
 
-__all__ = ["draw_ratios"]
-
 _INK, _GRID = "#222222", "#dde1e5"
 #: The colours and the markers of the variants of impl.
 _SERIES = [("#0b5cad", "o"), ("#b1550b", "s"), ("#2d7a3a", "^")]

@@ -10,8 +10,6 @@ from spec_tests.site import evidence, matrix, runs
 from spec_tests.site.matrix import Matrix
 from spec_tests.site.runs import slug
 
-__all__ = ["CHARTED", "REPORTS", "build", "publish", "render"]
-
 REPORTS = Path(__file__).resolve().parents[1]
 #: The benchmarks whose chart README.md shows.
 CHARTED = "sim-models-default-threads"

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from pathlib import Path
 
-__all__ = ["Page", "read_page"]
-
 
 @dataclass
 class Page(HTMLParser):

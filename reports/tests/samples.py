@@ -8,13 +8,6 @@ from typing import Any
 
 from reports.publishing.publish import publish
 
-__all__ = [
-    "HOSTILE",
-    "make_benchmark_run",
-    "publish_run",
-    "write_verdicts",
-]
-
 #: A text that is dangerous in a page or table: HTML with a script, an attribute, a template, TeX,
 #: a spreadsheet formula and a control character.
 HOSTILE = (

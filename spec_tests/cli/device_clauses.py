@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from spec_tests.harness.conformance.clauses import Clause
     from spec_tests.harness.environment.probes import Finding
 
-__all__ = ["main"]
-
 #: Length in characters to which the text of an error is cut.
 _MAX_TEXT = 120
 #: The width in characters of the first column: the ids of the clauses.

@@ -8,8 +8,6 @@ from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import runs
 from spec_tests.site.markdown import format_table
 
-__all__ = ["changes", "diff"]
-
 #: The verdict of a clause that no test of a run decides.
 ABSENT = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"

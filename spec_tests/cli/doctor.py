@@ -4,8 +4,6 @@ import importlib.util
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 
-__all__ = ["EXTRA", "main", "missing", "missing_modules"]
-
 #: The modules that pip installs with ``[suite]``, and torch, which users install themselves.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy")
 EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or newer)"

@@ -18,8 +18,6 @@ from spec_tests.data_parallel.life import violations
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import causes, clause_filter, clauses, known_failures, verdicts
 
-__all__ = ["draft"]
-
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."
 _WITHOUT_LIVES = f"""\

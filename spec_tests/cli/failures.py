@@ -11,8 +11,6 @@ from spec_tests.harness.conformance import causes, clauses, verdicts
 from spec_tests.harness.programs.failed_test import PROGRAM
 from spec_tests.harness.programs.search import FirstFailure
 
-__all__ = ["Failures"]
-
 #: The largest number of lines of a call, and of a difference.
 MAX_LINES = 14
 #: The greatest number of characters of a line, and of a cause in the list at the end.

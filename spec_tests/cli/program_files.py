@@ -5,8 +5,6 @@ import itertools
 import re
 from pathlib import Path
 
-__all__ = ["FOLDER", "Programs"]
-
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
 #: The beginning of the last line of a program. The digest of the lines above follows.

@@ -24,8 +24,6 @@ from spec_tests.harness.programs.search import FirstFailure
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
-__all__ = ["Progress", "VerdictCollector"]
-
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
 #: The seconds after which a line names a test that is still running, and then the next one.

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from spec_tests.harness import input_files
 
-__all__ = ["format_toml", "with_lacks", "without_passing"]
-
 #: Matches the list of tests in the text of a record, and the list of what the target lacks.
 _TESTS, _LACKS = (
     re.compile(rf"^{key} = \[.*?\]$", re.MULTILINE | re.DOTALL) for key in ("tests", "lacks")

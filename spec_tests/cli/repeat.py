@@ -9,8 +9,6 @@ import pytest
 from spec_tests.cli.run import SETTINGS
 from spec_tests.harness.pytest_plugin import containment
 
-__all__ = ["run"]
-
 
 def run(test: str, *options: str) -> None:
     """Run a test of a file, which is outside the suite, and exit with the status of pytest.

@@ -13,8 +13,6 @@ from spec_tests.harness.conformance import (
     verdicts,
 )
 
-__all__ = ["report"]
-
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)
 #: The folders with published runs: one in the root of a checkout, and the installed package.

@@ -10,8 +10,6 @@ from spec_tests.harness.input_files import RefusedError
 from spec_tests.site.markdown import escape, format_table
 from spec_tests.site.runs import Run
 
-__all__ = ["as_badge", "as_markdown", "write"]
-
 
 def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""

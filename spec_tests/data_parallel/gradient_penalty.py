@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.dtypes import dtype_name
 from spec_tests.harness.environment.target import Target
 
 #: A module, or a function that calls it on several devices.
@@ -19,7 +20,7 @@ def network(dtype: torch.dtype) -> nn.Sequential:
 
     The test is not-run if the devices do not compute in ``dtype``.
     """
-    capabilities.require(capabilities.dtype_name(dtype))
+    capabilities.require(dtype_name(dtype))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)

@@ -25,6 +25,7 @@ from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.conformance import register
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities, example_count
+from spec_tests.harness.environment.dtypes import dtype_name
 from spec_tests.harness.pytest_plugin.options import target_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import device_slots
@@ -260,7 +261,7 @@ def test_changes_of_attributes_apply_to_the_next_call(target, topology, known_cl
 class Dtypes(Life):
     @step(dtype=st.sampled_from([torch.float64, torch.float32, torch.float16]))
     def convert(self, dtype):
-        if capabilities.offers(capabilities.dtype_name(dtype)):
+        if capabilities.offers(dtype_name(dtype)):
             self.dtype, self.tolerance = dtype, max(self.tolerance, TOLERANCES[dtype])
             self.change(lambda module: bool(module.to(dtype)))
 

@@ -22,19 +22,6 @@ from typing import Any
 
 import pytest
 
-__all__ = [
-    "RefusedError",
-    "check",
-    "parse_json",
-    "parse_toml",
-    "read_json",
-    "read_text",
-    "read_toml",
-    "refuse",
-    "shorten",
-    "usage_errors",
-]
-
 _NAMES: dict[Any, str] = {
     str: "a text",
     int: "an integer",

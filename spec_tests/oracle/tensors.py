@@ -9,6 +9,7 @@ from torch import Tensor
 
 from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.dtypes import dtype_name
 
 
 def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:
@@ -85,7 +86,7 @@ def order_sensitive_addends(count: int, dtype: torch.dtype = torch.float32) -> l
     addends are a permutation of the same numbers. The test is not-run if the devices do not
     compute in the dtype.
     """
-    capabilities.require(capabilities.dtype_name(dtype))
+    capabilities.require(dtype_name(dtype))
     large = 2 / torch.finfo(dtype).eps
     values = [1.0, large, -large, 3.0, 0.1][:count]
     return list(torch.tensor(list(permutations(values)), dtype=dtype).T.contiguous())

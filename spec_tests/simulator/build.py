@@ -20,8 +20,6 @@ from types import ModuleType
 
 import torch
 
-__all__ = ["SOURCES", "build", "library", "load"]
-
 #: The folder of the ``*.cpp`` files to compile.
 SOURCES = Path(__file__).parent / "csrc"
 _FLAGS = ("-O1", "-std=c++20")

@@ -12,38 +12,6 @@ from torch import Tensor
 
 from .native import extension
 
-__all__ = [
-    "Event",
-    "Stream",
-    "current_device",
-    "current_stream",
-    "default_generator",
-    "device",
-    "device_count",
-    "empty_cache",
-    "get_amp_supported_dtype",
-    "get_device_name",
-    "get_device_properties",
-    "get_rng_state",
-    "get_rng_state_all",
-    "initial_seed",
-    "is_available",
-    "is_initialized",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "memory_allocated",
-    "memory_stats",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "synchronize",
-]
-
 DeviceLike: TypeAlias = int | str | torch.device | None
 
 Stream = torch.Stream

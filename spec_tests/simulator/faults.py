@@ -11,8 +11,6 @@ import torch
 
 from . import device_module, native
 
-__all__ = ["FAULTS", "PRIMITIVES", "fault"]
-
 _MISSING_PRIMITIVES = "missing-primitives"
 #: Name -> description of the fault, with the issue that reported it.
 FAULTS = {

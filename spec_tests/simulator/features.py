@@ -5,8 +5,6 @@ from collections.abc import Collection, Iterable
 
 from . import device_module, native
 
-__all__ = ["FEATURES", "PROFILES", "missing", "switch_off"]
-
 _AUTOCAST = "autocast"
 #: Name -> description.
 FEATURES = {

@@ -6,8 +6,6 @@ import torch
 
 from . import build
 
-__all__ = ["RawAccess", "RawRace", "extension", "load"]
-
 #: Operator, device, stream, thread, source location, and whether the access writes.
 RawAccess: TypeAlias = tuple[str, int, int, str, str, bool]
 #: First access, second access, whether the second frees the memory, device and size in bytes of

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from . import native
 
-__all__ = ["Access", "Race", "races"]
-
 
 @dataclass(frozen=True)
 class Access:

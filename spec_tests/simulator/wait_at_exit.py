@@ -8,8 +8,6 @@ process aborts.
 import time
 from pathlib import Path
 
-__all__ = ["wait_for_autograd_threads"]
-
 #: Seconds between two polls. Other threads can acquire the GIL while the main thread sleeps.
 _POLL_INTERVAL = 0.005
 #: Consecutive polls that must find all autograd threads asleep.

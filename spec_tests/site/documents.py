@@ -4,8 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["dump", "dump_entries"]
-
 
 def dump(document: Mapping[str, Any]) -> str:
     """Return a document as JSON, with one line for each entry of its tables and lists."""

@@ -19,8 +19,6 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.site import documents
 
-__all__ = ["Evidence", "find_evidence", "publish", "read_published"]
-
 #: Length in characters to which texts of a published run are cut.
 _MAX_LENGTH = 1500
 _LISTED = ("not-offered", "not-run")

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-__all__ = ["escape", "format_table"]
-
 
 def format_table(head: Sequence[object], rows: Sequence[Sequence[object]]) -> list[str]:
     """Return the lines of a table with escaped cells."""

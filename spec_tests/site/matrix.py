@@ -12,8 +12,6 @@ from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site.markdown import format_table
 from spec_tests.site.runs import REFERENCE, Run
 
-__all__ = ["Matrix", "format_page"]
-
 _HEAD = """\
 # The matrix
 

@@ -22,8 +22,6 @@ from spec_tests.site import runs
 from spec_tests.site.matrix import Matrix
 from spec_tests.site.runs import Run
 
-__all__ = ["STATIC", "Pages", "write_diff", "write_report"]
-
 HERE = Path(__file__).parent
 #: The folder of the style sheet and the script of the filter.
 STATIC = HERE / "static"

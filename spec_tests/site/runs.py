@@ -10,8 +10,6 @@ from typing import Any
 from spec_tests.harness.conformance import verdicts
 from spec_tests.site.evidence import Evidence, find_evidence, read_published
 
-__all__ = ["REFERENCE", "RESULTS", "Run", "load", "load_file", "name_of", "read", "slug"]
-
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"
 #: The target with the first column, and the one with the last.

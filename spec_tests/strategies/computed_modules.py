@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from spec_tests.harness.environment import capabilities, probes
+from spec_tests.harness.environment.dtypes import dtype_name
 from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 from spec_tests.strategies.edge_case_modules import EDGE_CASES, build_edge_case
@@ -78,7 +79,7 @@ def _describe_missing_dtypes(kind: str, used: capabilities.Capabilities) -> str:
 @cache
 def _find_dtypes(kind: str) -> list[str]:
     """Return the names of the dtypes of a layer's parameters."""
-    dtypes = {capabilities.dtype_name(each.dtype) for each in build_edge_case(kind).parameters()}
+    dtypes = {dtype_name(each.dtype) for each in build_edge_case(kind).parameters()}
     return sorted(dtypes)
 
 

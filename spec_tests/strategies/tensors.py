@@ -7,7 +7,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.harness.environment.capabilities import dtype_name, offered, offers, require
+from spec_tests.harness.environment.capabilities import offered, offers, require
+from spec_tests.harness.environment.dtypes import dtype_name
 from spec_tests.harness.environment.topology import Topology
 
 CPU = torch.device("cpu")

@@ -4,13 +4,6 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = [
-    "comparisons_with",
-    "dotted_names",
-    "imported_modules",
-    "strings",
-]
-
 
 def imported_modules(path: Path) -> Iterator[str]:
     """Yield the names of all imported modules; relative names have leading dots.

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor, nn
 
-__all__ = ["members", "storage_id", "tensors", "walk"]
-
 #: The number of members that are read of a sequence: one may be endless.
 _MAX_MEMBERS = 10_000
 

@@ -14,8 +14,6 @@ from torch.func import functional_call
 from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.outcome import cotangent
 
-__all__ = ["call_with_tensors", "pass_gradcheck", "pass_gradgradcheck"]
-
 
 def pass_gradcheck(function: Callable[..., Any], inputs: Sequence[Tensor]) -> bool:
     """Return whether ``gradcheck`` accepts the derivatives of all outputs of ``function``."""

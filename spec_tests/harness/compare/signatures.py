@@ -9,8 +9,6 @@ from typing import Any
 
 from spec_tests.harness.environment.target import Part
 
-__all__ = ["accepts_calls_of", "public_functions"]
-
 #: The names that are compared in place of those of variadic parameters, which no caller uses.
 _VARIADIC: Mapping[Any, str] = {Parameter.VAR_POSITIONAL: "args", Parameter.VAR_KEYWORD: "kwargs"}
 

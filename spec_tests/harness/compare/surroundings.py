@@ -12,8 +12,6 @@ import torch
 
 from spec_tests.harness.environment.topology import Topology
 
-__all__ = ["changes", "read", "read_random_states"]
-
 
 def read(topology: Topology) -> dict[str, Any]:
     """Return the settings that a call must leave unchanged, by name."""

@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from spec_tests.harness.concurrency.side_streams import queued_arange
 from spec_tests.harness.environment.topology import Topology
 
-__all__ = ["BATCH", "SOURCES", "STEPS", "Scale", "batches", "train"]
-
 #: The number of batches. `train` makes one training step on each batch.
 STEPS = 3
 #: The values of every batch.

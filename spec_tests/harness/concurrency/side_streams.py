@@ -12,17 +12,6 @@ from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS, queue_work
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = [
-    "DELAY",
-    "fail_on_races",
-    "late_copies",
-    "on_side_streams",
-    "queued_arange",
-    "queued_copies",
-    "require_order",
-    "write_late",
-]
-
 #: Milliseconds by which real devices delay each queued write and copy of a test of order.
 DELAY = 20.0
 

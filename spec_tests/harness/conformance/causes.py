@@ -5,18 +5,6 @@ from collections.abc import Mapping
 
 import pytest
 
-__all__ = [
-    "ENDED",
-    "describe_difference",
-    "describe_failure",
-    "find_cause",
-    "group_by_cause",
-    "group_key",
-    "is_error",
-    "key_of",
-    "says_nothing",
-]
-
 #: Matches the values in a text: indices of a path, names such as ``module.0.inner.1``,
 #: containers, numbers, addresses, and texts in quotes.
 _VALUES = re.compile(

@@ -14,8 +14,6 @@ import pytest
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment.target import missing_name
 
-__all__ = ["LACKS_ENTRY", "find_stale_entries", "judge", "mark"]
-
 #: Key in the ``user_properties`` of a report for the entry of ``lacks`` that declares the clause.
 LACKS_ENTRY = "declared"
 #: Key in the stash of a test for the entry of ``lacks`` that declares the clause.

@@ -9,15 +9,6 @@ from hypothesis.errors import Flaky, FlakyFailure
 from spec_tests.harness.conformance import causes, known_failures
 from spec_tests.harness.environment.target import NotOffered, missing_name
 
-__all__ = [
-    "DIFFERS",
-    "cut_tracebacks",
-    "describe",
-    "drawn_arguments",
-    "fail_not_offered",
-    "show_first_failure",
-]
-
 #: The key of the text that says what differs, without drawn numbers.
 DIFFERS = "differs"
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.

@@ -9,8 +9,6 @@ from spec_tests.harness.conformance import causes
 from spec_tests.harness.conformance.register import Divergence
 from spec_tests.harness.environment.target import missing_name
 
-__all__ = ["ENDS_PROCESS", "PASSES", "PROCESS_ENDED", "judge", "mark", "stale_text"]
-
 #: The class and the text of the failure of a test that ends its process.
 PROCESS_ENDED = ("ProcessEnded", "the test ends the process")
 #: The text about a test that passes although a record expects its failure.

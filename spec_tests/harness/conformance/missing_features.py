@@ -14,8 +14,6 @@ import pytest
 from spec_tests.harness.environment.capabilities import Capabilities, in_use
 from spec_tests.harness.environment.topology import MODULES
 
-__all__ = ["find_missing", "judge"]
-
 #: PyTorch's error for an operator that the back end lacks. The groups are the operator and
 #: the back end.
 _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+)' backend")

@@ -13,8 +13,6 @@ from pathlib import Path
 
 from spec_tests.harness.conformance import clauses, register
 
-__all__ = ["PAGES", "stale"]
-
 ROOT = Path(__file__).resolve().parents[3]
 REGISTER = register.FOLDER / "torch.nn.parallel.toml"
 _ABOUT_DIVERGENCES = """\

@@ -9,8 +9,6 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance.clauses import VERSION, Clause, suite_version
 from spec_tests.harness.conformance.verdicts import VERDICTS
 
-__all__ = ["FORWARD", "FULL", "claim", "claim_of_run", "ids", "load"]
-
 #: The profile of a run without gradients, and the one with all clauses about the target.
 FORWARD, FULL = "forward", "full"
 _FILE = Path(__file__).with_name("profiles.toml")

@@ -7,8 +7,6 @@ from types import MappingProxyType
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.verdicts import VERDICTS, is_error
 
-__all__ = ["count_by_chapter", "missing_names", "table"]
-
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 

@@ -17,21 +17,6 @@ from spec_tests.harness.environment.dtypes import DTYPES, dtype_name, try_dtype
 from spec_tests.harness.environment.probes import Finding
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = [
-    "Capabilities",
-    "dtype_name",
-    "empty_sizes",
-    "find",
-    "in_use",
-    "names",
-    "offered",
-    "offered_groups",
-    "offers",
-    "require",
-    "use",
-]
-
-
 #: The feature that tests of other features need.
 NEW_STREAMS = "new-streams"
 

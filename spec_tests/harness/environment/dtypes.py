@@ -5,8 +5,6 @@ from torch import Tensor
 
 from spec_tests.harness.environment.topology import Topology
 
-__all__ = ["DTYPES", "dtype_name", "try_dtype"]
-
 #: The dtypes that strategies draw from, and others that tests use.
 DTYPES = (
     torch.float32,

@@ -10,8 +10,6 @@ from spec_tests import simulator
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.topology import Topology, not_run
 
-__all__ = ["fail_allocations", "inject", "switch_off", "switched_off"]
-
 
 def inject(config: pytest.Config, topology: Topology) -> None:
     """Inject the fault that ``--fault`` names. It stays until the run ends.

@@ -11,8 +11,6 @@ import sysconfig
 
 import pytest
 
-__all__ = ["check_gil", "is_free_threaded", "is_gil_enabled", "python_version"]
-
 
 def is_free_threaded() -> bool:
     """Return whether this Python can run without the GIL."""

@@ -19,8 +19,6 @@ import pytest
 
 from spec_tests.harness.environment.topology import Topology, make_topology
 
-__all__ = ["FILE", "FOUND", "Finding", "State", "find_all", "load", "save", "try_probe"]
-
 State = Literal["there", "missing", "wrong", "not-run"]
 #: Tries the function with this name on the devices of a topology. An assertion of the suite
 #: fails if a result is wrong; any other exception means that the back end lacks the function. It

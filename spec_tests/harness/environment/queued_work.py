@@ -7,8 +7,6 @@ from functools import cache
 import torch
 from torch import Tensor
 
-__all__ = ["SYNCHRONOUS", "queue_work"]
-
 #: The text about devices on which a test of the order of work always passes.
 SYNCHRONOUS = "operators are synchronous: no test shows the order of work"
 

@@ -16,8 +16,6 @@ import pytest
 
 from spec_tests.harness import input_files
 
-__all__ = ["import_module", "load", "pairs", "resolve"]
-
 #: For a part, or a name in a part: its place in the target.
 TargetMap = dict[str, str]
 #: The shape of a file: for each part, its place or a table with the places of names.

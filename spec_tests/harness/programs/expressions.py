@@ -8,8 +8,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["Expressions", "NoExpressionError"]
-
 #: Classes whose ``repr`` is an expression.
 _LITERALS = (bool, int, float, complex, str, bytes, range, type(None))
 #: Classes whose ``repr`` is an expression that needs ``import torch``.

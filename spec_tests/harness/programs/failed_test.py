@@ -18,8 +18,6 @@ from spec_tests.harness.conformance import clauses, failure_report, verdicts
 from spec_tests.harness.conformance.profiles import FORWARD
 from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
 
-__all__ = ["PROGRAM", "add_program"]
-
 #: The key of the text of the program in the report of a test.
 PROGRAM = "program"
 _TEMPLATE = """\

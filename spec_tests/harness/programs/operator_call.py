@@ -11,8 +11,6 @@ from torch import Tensor
 
 from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
 
-__all__ = ["OperatorCall"]
-
 #: The names of devices and tensors in the code.
 _DEVICES = ("device", "other_device", "third_device", "fourth_device")
 _TENSORS = "abcdefghijklmnopqrstuvwxyz"

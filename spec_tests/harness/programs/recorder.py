@@ -20,8 +20,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spec_tests.harness.programs.expressions import NoExpressionError
 from spec_tests.harness.programs.operator_call import OperatorCall
 
-__all__ = ["FILE", "RecordedCall", "read"]
-
 #: The environment variable with the name of the file.
 FILE = "TORCH_PARALLEL_SPEC_OPERATORS"
 _numbers = itertools.count()

@@ -16,8 +16,6 @@ from spec_tests.harness.environment.scripts import run_process
 from spec_tests.harness.programs import recorder
 from spec_tests.harness.programs.recorder import RecordedCall
 
-__all__ = ["FirstFailure", "find"]
-
 #: Seconds after which the tests that run again, and then a program, are killed.
 TESTS_LIMIT, PROGRAM_LIMIT = 300, 60
 #: The greatest number of causes for which programs are looked for.

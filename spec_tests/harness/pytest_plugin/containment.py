@@ -14,15 +14,6 @@ import pytest
 from spec_tests.harness.environment.target import NotOffered
 from spec_tests.harness.environment.topology import NOT_RUN
 
-__all__ = [
-    "ContainedError",
-    "as_failure",
-    "contained",
-    "end_soon",
-    "report_without_details",
-    "without_exit",
-]
-
 #: Errors that end a run or decide a verdict, wherever they are raised.
 _CONTROL = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)

@@ -14,8 +14,6 @@ from spec_tests.harness.programs import failed_test
 from spec_tests.harness.pytest_plugin import containment, run_metadata
 from spec_tests.harness.pytest_plugin.options import target_of
 
-__all__ = ["pytest_runtest_makereport"]
-
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(

@@ -22,8 +22,6 @@ from spec_tests.harness.pytest_plugin.options import (
     target_of,
 )
 
-__all__ = ["command", "options", "run_metadata"]
-
 #: Version of the format of a file of verdicts. Programs that read the file refuse other versions.
 FORMAT = 1
 

@@ -9,17 +9,6 @@ import pytest
 
 from spec_tests.harness.conformance import clause_filter, clauses
 
-__all__ = [
-    "check_clauses_of",
-    "clauses_judged_without_reference",
-    "deselect",
-    "interleave",
-    "needs_reference",
-    "pytest_collection",
-    "resumed_tests",
-]
-
-
 #: The files whose tests compile modules or start processes, which takes seconds.
 _SLOW = ("test_compiled", "test_hazards")
 

@@ -5,8 +5,6 @@ This module imports only the standard library: the command also runs without pyt
 
 from typing import Any
 
-__all__ = ["NO_REFERENCE", "SHARED"]
-
 NO_REFERENCE = "none"
 #: For each option: the arguments of ``ArgumentParser.add_argument``.
 SHARED: dict[str, dict[str, Any]] = {

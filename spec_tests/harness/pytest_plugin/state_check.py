@@ -15,8 +15,6 @@ from spec_tests.harness.conformance.profiles import FORWARD
 from spec_tests.harness.pytest_plugin import containment
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 
-__all__ = ["pytest_pyfunc_call"]
-
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:

@@ -16,8 +16,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["pop_stack"]
-
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
 

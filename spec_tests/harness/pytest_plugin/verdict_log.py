@@ -15,8 +15,6 @@ from spec_tests.harness.conformance import (
     verdicts,
 )
 
-__all__ = ["VerdictLog"]
-
 
 class VerdictLog:
     """Collects the verdicts of a run, writes each one immediately, and prints a summary.

@@ -22,8 +22,6 @@ from pluggy import PluggyTeardownRaisedWarning
 from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
 from spec_tests.harness.pytest_plugin import containment, time_limit
 
-__all__ = ["sent_to_controller"]
-
 _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
 #: The clauses of the tests that run, by node id: pairs from the reports of their setup.

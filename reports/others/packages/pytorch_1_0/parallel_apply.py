@@ -7,8 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["parallel_apply"]
-
 
 class _Calls:
     """The calls of modules in one parallel_apply, with their results and exceptions."""

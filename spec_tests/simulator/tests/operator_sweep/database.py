@@ -13,8 +13,6 @@ from typing import Any
 
 import torch
 
-__all__ = ["DTYPES", "QUICK_DTYPES", "Case", "find_cases"]
-
 #: One dtype of each kind: float with gradients, integer, complex, bool, half precision.
 DTYPES = ("float32", "int64", "complex64", "bool", "bfloat16")
 QUICK_DTYPES = ("float32", "int64")

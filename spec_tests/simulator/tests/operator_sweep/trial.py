@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_map, tree_unflatten
 
-__all__ = ["DEVICE", "Comparison", "Trial", "compare"]
-
 #: The tested device. It is not current, so operators that use the current device by mistake fail.
 DEVICE = "sim:1"
 _SEED = 20

@@ -7,22 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = [
-    "NUMBERS",
-    "PROGRAMS",
-    "Program",
-    "copy_to",
-    "current_stream",
-    "device",
-    "empty",
-    "grad_of",
-    "host_tensor",
-    "new_stream",
-    "pinned_tensor",
-    "race_program",
-    "run_in_thread",
-]
-
 #: The result of every program without a race, in any execution order of the streams.
 NUMBERS = [1.0, 2.0, 3.0, 4.0]
 
