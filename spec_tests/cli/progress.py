@@ -2,7 +2,7 @@
 
 `Progress` replaces the output of pytest: it prints progress with an estimate of the time left,
 each failure when it happens, and all failures by cause at the end.
-`VerdictCollector` prints nothing.
+`RunMonitor` prints only the verdicts so far, at a signal.
 """
 
 import math
@@ -30,11 +30,10 @@ TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
 HEARTBEAT = 10
 
 
-class VerdictCollector:
-    """A pytest plugin that stores the verdict of each clause, and errors of collection."""
+class RunMonitor:
+    """A pytest plugin that handles signals, and stores errors of collection."""
 
     def __init__(self) -> None:
-        self._found: dict[str, str] = {}
         self._errors: list[str] = []
         self._log: VerdictLog | None = None
         # While a test runs, pytest captures the standard output.
@@ -62,33 +61,21 @@ class VerdictCollector:
 
     def has_only_missing_names(self) -> bool:
         """Return whether missing names of the target are the only errors of the run."""
-        return not self._errors and "fail" not in self._found.values()
+        found = self._log.verdicts.values() if self._log is not None else ()
+        return not self._errors and "fail" not in found
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Load the verdicts of the interrupted run that this run resumes."""
+        """Store the plugin that collects the verdicts."""
         self._log = session.config.pluginmanager.get_plugin("verdicts")
-        self._found |= verdicts.by_clause(self._log.resumed_tests if self._log else [])
-
-    @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Store the verdict fail for each clause that ``lacks`` declares but the target offers."""
-        self._found |= dict.fromkeys(self._log.stale_declarations if self._log else (), "fail")
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Store an error of collection."""
         if report.failed:
             self._errors.append(report.longreprtext)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the worst verdict so far for each clause of the test."""
-        verdict = verdicts.verdict_of(report)
-        for name in verdicts.clauses_of(report) if verdict else ():
-            self._found[name] = verdicts.worse_verdict(self._found.get(name), verdict or "")
 
-
-class Progress(VerdictCollector):
+class Progress(RunMonitor):
     """A pytest plugin that prints progress and failures.
 
     Args:
@@ -152,13 +139,11 @@ class Progress(VerdictCollector):
         """Remove a test that has ended its process."""
         self._running.pop(crashitem, None)
 
-    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Store the verdict. Print progress, and the first failure of a clause.
+        """Print progress, and the first failure of a clause.
 
         The first report of a clause removes the programs of earlier runs.
         """
-        super().pytest_runtest_logreport(report)
         for name in verdicts.clauses_of(report):
             self._programs.start(name)
         if verdicts.verdict_of(report) == "fail":
@@ -180,7 +165,7 @@ class Progress(VerdictCollector):
         self._start = self._last_line = time.monotonic()
 
     def _print_progress(self, *, is_call_phase: bool) -> None:
-        counts = Counter(self._found.values())
+        counts = Counter(self._log.verdicts.values() if self._log is not None else ())
         done = len(self._done)
         line = f"{done} of {self._total} tests{self._remaining_time(done)}; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
@@ -210,7 +195,6 @@ class Progress(VerdictCollector):
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause."""
-        super().pytest_sessionfinish(session)
         failures = self._failures.first_failures()
         if failures and self._find_programs is not None:
             self._print_lines(["looking for programs that show the causes without the target ..."])

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from spec_tests.cli.progress import Progress, VerdictCollector
+from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.harness.programs import search
 from spec_tests.harness.pytest_plugin.options import PLUGIN
 from spec_tests.harness.pytest_plugin.shared_options import SHARED
@@ -29,8 +29,8 @@ def run(options: argparse.Namespace) -> int:
     """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
-    counter = (
-        VerdictCollector()
+    monitor = (
+        RunMonitor()
         if options.verbose
         else Progress(
             functools.partial(_format_repeat_command, options),
@@ -39,11 +39,11 @@ def run(options: argparse.Namespace) -> int:
         )
     )
     for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
-        signal.signal(each, counter.interrupt)
-    status = int(pytest.main(_pytest_arguments(options), plugins=[counter]))
+        signal.signal(each, monitor.interrupt)
+    status = int(pytest.main(_pytest_arguments(options), plugins=[monitor]))
     if status == pytest.ExitCode.NO_TESTS_COLLECTED:
         print("no test was selected: no test of the chosen clauses has the options after --")
-    if status == pytest.ExitCode.TESTS_FAILED and counter.has_only_missing_names():
+    if status == pytest.ExitCode.TESTS_FAILED and monitor.has_only_missing_names():
         return NOT_OFFERED
     return status
 
@@ -63,7 +63,7 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
         *output,
         *_forwarded_options(options),
         *(["--resume"] if options.resume else []),
-        *_clause_options(options),
+        *(f"--clause={name}" for name in options.clause),
         *_worker_options(options),
         *options.pytest,
     ]
@@ -94,10 +94,6 @@ def _forwarded_options(options: argparse.Namespace) -> list[str]:
         values = value if isinstance(value, list) else [value]
         found += [f"{name}={each}" for each in values if each is not None]
     return found + [f"-p{each}" for each in options.modules]
-
-
-def _clause_options(options: argparse.Namespace) -> list[str]:
-    return [f"--clause={name}" for name in options.clause]
 
 
 def _find_programs(

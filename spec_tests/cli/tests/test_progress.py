@@ -16,6 +16,7 @@ from spec_tests.cli.main import main
 from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
 from spec_tests.harness.programs.failed_test import PROGRAM
+from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.machinery
@@ -49,8 +50,8 @@ class RecordingTerminal:
         assert text == "\r"
 
 
-def _test_report(outcome, name="t", seconds=0):
-    result = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call", duration=seconds)
+def _test_report(outcome, name):
+    result = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call")
     result.user_properties = [("clause", "comm.scatter.slices")]
     return result
 
@@ -65,10 +66,12 @@ def folder(tmp_path, monkeypatch):
 def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
     plugin, terminal = progress.Progress("{} {}".format), RecordingTerminal()
-    plugin._terminal = terminal
+    plugin._terminal, plugin._log = terminal, VerdictLog(None, resume=False, metadata=dict)
     plugin.pytest_xdist_node_collection_finished(["t"] * 201)
     for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
-        plugin.pytest_runtest_logreport(_test_report(outcome, f"t{number}"))
+        report = _test_report(outcome, f"t{number}")
+        plugin._log.pytest_runtest_logreport(report)
+        plugin.pytest_runtest_logreport(report)
     if is_terminal:
         assert len(terminal.rewritten) == 202
         assert "200 of 201 tests, 1 min left; " in terminal.rewritten[199]

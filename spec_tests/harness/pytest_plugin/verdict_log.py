@@ -26,6 +26,7 @@ class VerdictLog:
 
     Attributes:
         resumed_tests: The tests of the interrupted run that this run resumes.
+        verdicts: The worst verdict so far of each clause.
         declared_lacking: The clauses that ``lacks`` in the register declares, and for each clause
             the entry that declares it. Empty for partial runs (such as ``-k``), where a stale
             entry cannot be recognized.
@@ -38,18 +39,20 @@ class VerdictLog:
         self,
         jsonl: str | None,
         *,
-        resume: bool = False,
-        metadata: Callable[[], dict[str, Any]] = dict,
+        resume: bool,
+        metadata: Callable[[], dict[str, Any]],
     ) -> None:
         self._path = None if jsonl is None else Path(jsonl)
         self.resumed_tests = verdicts.read(self._path) if resume and self._path is not None else []
         self._tests = [*self.resumed_tests]
+        self.verdicts = verdicts.by_clause(self._tests)
         self._metadata = metadata
         self.declared_lacking: Mapping[str, str] = {}
         self.stale_declarations: Mapping[str, str] = {}
         self.profile = ""
         self._file: TextIO | None = None
 
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the verdict of a test, once for each of its clauses."""
         verdict = verdicts.verdict_of(report)
@@ -70,6 +73,8 @@ class VerdictLog:
             self._file.write(json.dumps(test) + "\n")
             self._file.flush()
         self._tests.append(test)
+        if name := test.get("clause"):
+            self.verdicts[name] = verdicts.worse_verdict(self.verdicts.get(name), test["verdict"])
 
     def add_programs(self, programs: Mapping[str, str]) -> None:
         """Write the program in plain PyTorch for each cause, by its text."""
@@ -95,7 +100,7 @@ class VerdictLog:
             terminalreporter.write_line(line)
 
     def _summary(self) -> list[str]:
-        found = verdicts.by_clause(self._tests)
+        found = dict(sorted(self.verdicts.items()))
         if not found:
             return []
         lines = [
