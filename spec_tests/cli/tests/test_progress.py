@@ -14,7 +14,7 @@ from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
 from spec_tests.cli.program_files import Programs
-from spec_tests.harness.conformance import causes, clauses, verdicts
+from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.programs.failed_test import PROGRAM
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 from spec_tests.harness.tests.fixtures import ROOT
@@ -131,68 +131,6 @@ def test_a_long_traceback_ends_with_its_error():
     )
     assert "  |   OSError: last" in printed
     assert failures.summary()[0] == "FAIL 1 clause, 1 test: OSError: last"
-
-
-def test_the_description_of_a_failure_does_not_depend_on_paths():
-    text = "assert 'in replica 0' in 'Traceback:\\n  File \"{}\", line {}, in work\\n    raise '"
-    found = {
-        causes.describe_difference("AssertionError", text.format(*place))
-        for place in (("/a/b.py", "1, in ...line 7"), ("/home/user/abc...py", 12))
-    }
-    assert found == {"AssertionError: assert 'in replica …' in …"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("assert [1, 2] == (None, None, None)", "assert … == …"),
-        ("assert not [None, None...", "assert not …"),
-        ("assert KeyError(1) is not None", "assert KeyError… is not None"),
-        ("maximum recursion depth exceeded while calling", "maximum recursion depth exceeded"),
-    ],
-)
-def test_the_description_of_a_failure_has_no_drawn_count_and_no_depth(text, expected):
-    assert causes.describe_difference("E", text) == f"E: {expected}"
-
-
-def test_a_fact_that_differs_at_several_indices_is_described_once():
-    line = "result[0]['a'] has members [], expected ['b']"
-    others = "  and 2 more differences: result[1]['a'] members, {}"
-    alike = causes.describe_difference("E", f"{line}\n{others.format('result[2] members')}")
-    assert alike == causes.describe_difference("E", line)
-    other = causes.describe_difference("E", f"{line}\n{others.format('result[0] dtype')}")
-    assert other == f"{alike}; also result dtype"
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (
-            "result[0] has shape (1, 2), expected (2, 2)",
-            "result['a'][1] has shape (3, 4), expected (4, 4)",
-        ),
-        ("module.1 has members []", "module.0.inner.1 has members []"),
-        ("Traceback ...\nUserWarning: on 'a:0'\n", "UserWarning: on 'a:1'\nmore"),
-        (
-            f"text is 'a', expected 'ValueError {'v' * 200}'",
-            f"text is 'a', expected 'K {'k' * 200}'",
-        ),
-    ],
-    ids=["indices", "submodules", "traceback", "long text"],
-)
-def test_texts_that_differ_in_values_have_one_cause(first, second):
-    failures = Failures("{} {}".format, Programs())
-    failures.add(_failure(first))
-    failures.add(_failure(second))
-    failures.add(_failure("result is a tuple"))
-    starts = [line.partition(": ")[0] for line in failures.summary() if line.startswith("FAIL")]
-    assert starts == ["FAIL 1 clause, 2 tests", "FAIL 1 clause, 1 test"]
-
-
-def test_only_errors_are_one_cause_in_several_parts_of_the_specification():
-    for text, count in ("result is None", 2), ("OSError: no device", 1):
-        found = {"comm.gather.joined": text, "comm.scatter.slices": text}
-        assert len(causes.group_by_cause(found)) == count
 
 
 def test_a_run_replaces_the_programs_that_earlier_runs_wrote_for_its_clauses():
