@@ -12,7 +12,6 @@ CPU.
 """
 
 import atexit
-import os
 
 import torch
 from torch.utils.backend_registration import (
@@ -43,7 +42,7 @@ __all__ = [
 _MAX_DEVICES = 64
 
 
-def enable(device_count: int | None = None) -> None:
+def enable(device_count: int = 4) -> None:
     """Register the device type ``sim`` with ``device_count`` devices in this process.
 
     The first call on a machine compiles an extension, in about half a minute, and caches it.
@@ -51,32 +50,24 @@ def enable(device_count: int | None = None) -> None:
     autograd thread for each registered device.
 
     Args:
-        device_count: The number of devices, 1 to 64. ``None`` uses the environment variable
-            ``SIM_DEVICE_COUNT``, or 4 if it is not set.
+        device_count: The number of devices, 1 to 64.
 
     Raises:
         RuntimeError: ``sim`` was enabled before with another number of devices, or the
             extension cannot be built.
         ValueError: The number of devices is not between 1 and 64.
     """
-    count = _device_count_from_environment() if device_count is None else device_count
-    if not 1 <= count <= _MAX_DEVICES:
-        raise ValueError(f"sim can have 1 to {_MAX_DEVICES} devices, not {count}")
+    if not 1 <= device_count <= _MAX_DEVICES:
+        raise ValueError(f"sim can have 1 to {_MAX_DEVICES} devices, not {device_count}")
     extension = native.load()
     enabled = extension.device_count()
-    if enabled not in (0, count):
-        raise RuntimeError(f"sim already has {enabled} devices and cannot change to {count}")
+    if enabled not in (0, device_count):
+        text = f"sim already has {enabled} devices and cannot change to {device_count}"
+        raise RuntimeError(text)
     if enabled == 0:
-        extension.start(count)
+        extension.start(device_count)
         features.remove(missing())
         _register()
-
-
-def _device_count_from_environment() -> int:
-    text = os.environ.get("SIM_DEVICE_COUNT", "4")
-    if not text.isdecimal():
-        raise ValueError(f"SIM_DEVICE_COUNT must be a number of devices, not {text!r}")
-    return int(text)
 
 
 def _register() -> None:

@@ -138,11 +138,6 @@ def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     torch.accelerator.reset_peak_memory_stats(_ordinal(device))
 
 
-def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Return all allocator statistics of ``device``."""
-    return dict(torch.accelerator.memory_stats(_ordinal(device)))
-
-
 def default_generator(device: DeviceLike = None) -> torch.Generator:
     """Return the generator that random operators of ``device`` use by default."""
     return extension().default_generator(_ordinal(device))
@@ -164,11 +159,6 @@ def seed() -> int:
     return default_generator().seed()
 
 
-def seed_all() -> None:
-    """Seed the generators of all devices with one random number."""
-    manual_seed_all(seed())
-
-
 def initial_seed() -> int:
     """Return the seed of the current device's generator."""
     return default_generator().initial_seed()
@@ -179,17 +169,6 @@ def get_rng_state(device: DeviceLike = "sim") -> Tensor:
     return default_generator(device).get_state()
 
 
-def get_rng_state_all() -> list[Tensor]:
-    """Return the generator states of all devices."""
-    return [get_rng_state(index) for index in range(device_count())]
-
-
 def set_rng_state(new_state: Tensor, device: DeviceLike = "sim") -> None:
     """Set the generator state of ``device`` to a state that :func:`get_rng_state` returned."""
     default_generator(device).set_state(new_state)
-
-
-def set_rng_state_all(new_states: list[Tensor]) -> None:
-    """Set the generator states of all devices to those that :func:`get_rng_state_all` returned."""
-    for index, state in enumerate(new_states):
-        set_rng_state(state, index)

@@ -44,14 +44,6 @@ def test_enable_rejects_another_number_of_devices(count, message):
         simulator.enable(device_count=count)
 
 
-def test_enable_rejects_environment_without_number(monkeypatch):
-    monkeypatch.setenv("SIM_DEVICE_COUNT", "many")
-    with pytest.raises(
-        ValueError, match="SIM_DEVICE_COUNT must be a number of devices, not 'many'"
-    ):
-        simulator.enable()
-
-
 def test_process_that_ran_a_backward_pass_keeps_its_exit_status():
     done = run(
         """
