@@ -16,7 +16,7 @@ READERS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "old", "new", "fault"),
+    ("kind", "old", "new", "problem"),
     [
         ("floors", "1.5", '"1.5"', "floors.row: a number was expected"),
         ("floors", FLOORS, "<html>", "is not TOML"),
@@ -24,10 +24,10 @@ READERS = {
         ("saved-run", "{", "<", "is not JSON"),
     ],
 )
-def test_only_a_valid_file_is_accepted(tmp_path, kind, old, new, fault):
+def test_only_a_valid_file_is_accepted(tmp_path, kind, old, new, problem):
     read, text = READERS[kind]
     (tmp_path / kind).write_text(text)
     assert read(tmp_path / kind)
     (tmp_path / kind).write_text(text.replace(old, new, 1))
-    with pytest.raises(RefusedError, match=f"{kind}.*{fault}"):
+    with pytest.raises(RefusedError, match=f"{kind}.*{problem}"):
         read(tmp_path / kind)

@@ -12,7 +12,7 @@ EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or ne
 OLDEST = (2, 11)
 
 #: The name of a requirement, whether it is met, and a text: the version found, or the remedy.
-Finding = tuple[str, bool, str]
+Requirement = tuple[str, bool, str]
 
 
 def missing_modules() -> list[str]:
@@ -34,7 +34,7 @@ def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
     """
     # A back end is loaded later, so whether there is an accelerator is not known yet.
     failed = False
-    for name, is_met, text in _findings():
+    for name, is_met, text in _requirements():
         if accelerator is None or name != "devices":
             print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}", flush=True)
             failed = failed or not is_met
@@ -45,16 +45,16 @@ def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
     return device_clauses.main(accelerator, modules)
 
 
-def _findings() -> Iterator[Finding]:
-    """Yield a finding for each requirement of a run."""
+def _requirements() -> Iterator[Requirement]:
+    """Yield each requirement of a run."""
     yield "python", sys.version_info >= (3, 11), sys.version.split()[0]
     lacks = missing_modules()
     yield "modules", not lacks, f"{', '.join(lacks)}; {EXTRA}" if lacks else "all installed"
     if "torch" not in lacks:
-        yield from _torch_findings()
+        yield from _torch_requirements()
 
 
-def _torch_findings() -> Iterator[Finding]:
+def _torch_requirements() -> Iterator[Requirement]:
     print("importing PyTorch ...", flush=True)
     try:
         import torch
@@ -76,10 +76,10 @@ def _torch_findings() -> Iterator[Finding]:
         else "no accelerator; runs use the simulator"
     )
     yield "devices", True, text
-    yield from _simulator_findings(is_needed=found is None or found.type == "sim")
+    yield from _simulator_requirements(is_needed=found is None or found.type == "sim")
 
 
-def _simulator_findings(*, is_needed: bool) -> Iterator[Finding]:
+def _simulator_requirements(*, is_needed: bool) -> Iterator[Requirement]:
     from spec_tests.simulator import build
 
     is_built = build.library().exists()

@@ -5,7 +5,6 @@ import torch
 
 from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.faults import fail_allocations
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
@@ -33,7 +32,7 @@ def test_out_of_memory_error_is_raised_and_the_next_call_works(target, topology,
     call = PublicCall(f"comm.{name}", CALLS[name])
     inputs, before = call.inputs(topology), current_device_and_streams(topology)
     for _ in range(2):
-        with fail_allocations(topology, 2), pytest.raises(torch.OutOfMemoryError):
+        with topology.fail_allocations(2), pytest.raises(torch.OutOfMemoryError):
             call.run(target, inputs)
         assert current_device_and_streams(topology) == before
         call.run(target, inputs)  # Allocations succeed again.

@@ -46,9 +46,9 @@ def usage_errors() -> Iterator[None]:
         raise pytest.UsageError(str(error)) from None
 
 
-def refuse(source: object, fault: object) -> RefusedError:
-    """Return the error with the text ``source: fault``, in one line."""
-    return RefusedError(f"{source}: {shorten(str(fault))}")
+def refuse(source: object, problem: object) -> RefusedError:
+    """Return the error with the text ``source: problem``, in one line."""
+    return RefusedError(f"{source}: {shorten(str(problem))}")
 
 
 def shorten(text: str) -> str:
@@ -117,30 +117,30 @@ def parse_json(text: str, source: str) -> Any:
 
 def check(value: Any, shape: Any, source: object) -> None:
     """Raise RefusedError if a value of the file ``source`` has another shape."""
-    for fault in _faults(value, shape, ""):
-        raise refuse(source, fault)
+    for problem in _problems(value, shape, ""):
+        raise refuse(source, problem)
 
 
-def _faults(value: Any, shape: Any, place: str) -> Iterator[str]:
-    """Yield the faults of a value. ``place`` is empty, or the path of the value and a colon."""
+def _problems(value: Any, shape: Any, place: str) -> Iterator[str]:
+    """Yield the problems of a value. ``place`` is empty, or the path of the value and a colon."""
     if isinstance(shape, dict) and isinstance(value, dict):
-        yield from _faults_of_table(value, shape, place)
+        yield from _problems_of_table(value, shape, place)
     elif isinstance(shape, list) and isinstance(value, list):
         for index, item in enumerate(value):
-            yield from _faults(item, shape[0], _join(place, index))
+            yield from _problems(item, shape[0], _join(place, index))
     elif not _fits(value, shape):
         yield f"{place}{_describe(shape)} was expected"
 
 
-def _faults_of_table(table: dict[str, Any], shape: dict[Any, Any], place: str) -> Iterator[str]:
+def _problems_of_table(table: dict[str, Any], shape: dict[Any, Any], place: str) -> Iterator[str]:
     for name, inner in shape.items():
         if name is ...:
             for key, value in table.items():
-                yield from _faults(value, inner, _join(place, key))
+                yield from _problems(value, inner, _join(place, key))
             continue
         key = name.removesuffix("?")
         if key in table:
-            yield from _faults(table[key], inner, _join(place, key))
+            yield from _problems(table[key], inner, _join(place, key))
         elif key == name:
             yield f"{place}the key {key!r} is missing"
 
@@ -151,7 +151,7 @@ def _join(place: str, key: object) -> str:
 
 def _fits(value: Any, shape: Any) -> bool:
     if isinstance(shape, tuple):
-        return any(next(_faults(value, each, ""), None) is None for each in shape)
+        return any(next(_problems(value, each, ""), None) is None for each in shape)
     if isinstance(shape, type):
         return type(value) in ((int, float) if shape is float else (shape,))
     return type(value) is type(shape) and value == shape

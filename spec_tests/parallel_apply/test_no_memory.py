@@ -6,7 +6,6 @@ from torch import nn
 
 from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.faults import fail_allocations
 
 
 class Adding(nn.Module):
@@ -29,7 +28,7 @@ def test_the_error_names_the_device_without_memory(target, topology, slot):
     run = target.parallel_apply.parallel_apply
     text = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
     for _ in range(2):
-        with fail_allocations(topology, slot), pytest.raises(torch.OutOfMemoryError, match=text):
+        with topology.fail_allocations(slot), pytest.raises(torch.OutOfMemoryError, match=text):
             run([Adding()] * 3, inputs, devices=ordinals)
         assert current_device_and_streams(topology) == before
         results = run([Adding()] * 3, inputs, devices=ordinals)

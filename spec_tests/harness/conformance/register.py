@@ -199,8 +199,8 @@ def titles(path: Path) -> Mapping[str, str]:
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
     for key in _FIRST_KEYS:
         if key in table:
-            fault = f"{key!r} stands after the record; it belongs before the first record"
-            raise input_files.refuse(path, f"divergence {table['id']}: {fault}")
+            problem = f"{key!r} stands after the record; it belongs before the first record"
+            raise input_files.refuse(path, f"divergence {table['id']}: {problem}")
     try:
         changed: dict[str, Any] = {key: tuple(table.get(key, ())) for key in _LISTS}
         fields = {**table, **changed, "file": str(path)}
@@ -285,6 +285,6 @@ def is_satisfied(text: str) -> bool:
     try:
         version = Version(metadata.version(requirement.name))
     except metadata.PackageNotFoundError:
-        fault = f"{requirement.name} is not installed"
-        raise input_files.refuse(f"versions {text!r}", fault) from None
+        problem = f"{requirement.name} is not installed"
+        raise input_files.refuse(f"versions {text!r}", problem) from None
     return requirement.specifier.contains(version.base_version)

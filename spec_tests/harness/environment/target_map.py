@@ -36,8 +36,8 @@ def load(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
     found = dict(pair for option in options for pair in pairs(option))
     for name, place in found.items():
         if name.partition(".")[0] not in parts:
-            fault = f"unknown part; the parts are {', '.join(parts)}"
-            raise input_files.refuse(f"--target-map {name}", fault)
+            problem = f"unknown part; the parts are {', '.join(parts)}"
+            raise input_files.refuse(f"--target-map {name}", problem)
         try:
             resolve(place)
         # The name of a relative module, such as ".comm", raises TypeError.

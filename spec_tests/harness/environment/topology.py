@@ -5,6 +5,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import pytest
@@ -68,6 +69,15 @@ class Topology:
         """End the test as not-run if the reference may use NCCL instead of copies."""
         if self.accelerator == "cuda" and self.distinct > 1:
             not_run("between several CUDA devices the reference may use NCCL")
+
+    def fail_allocations(self, slot: int) -> AbstractContextManager[None]:
+        """Return a block in which allocations on the device of ``slot`` fail.
+
+        End the test as not-run on real devices.
+        """
+        if self.accelerator != "sim":
+            not_run("only the simulated accelerator can inject faults")
+        return simulator.fault("no-memory", device=self.device(slot).index)
 
     def synchronize(self) -> None:
         """Wait until every device is idle."""

@@ -14,13 +14,13 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment import (
     capabilities,
-    faults,
     interpreter,
     probes,
 )
 from spec_tests.harness.environment.queued_work import SYNCHRONOUS
 from spec_tests.harness.environment.target import REFERENCE, Target
 from spec_tests.harness.environment.topology import MODULES, Topology, make_topology, not_run
+from spec_tests.harness.pytest_plugin import device_options
 from spec_tests.harness.pytest_plugin.options import (
     has_reference,
     imported_plugins,
@@ -116,14 +116,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         f"reference: {_reference_name(config)}",
         f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
         f"features: {capabilities_of(config).summary()}",
-        *_faults(config),
+        *_device_faults(config),
         f"suite: {clauses.suite_version(clauses.load())}",
         f"torch: {torch.__version__}",
         f"python: {interpreter.python_version()}",
     ]
 
 
-def _faults(config: pytest.Config) -> list[str]:
+def _device_faults(config: pytest.Config) -> list[str]:
     """Return a line for each fault of the devices that makes verdicts wrong or missing."""
     found = capabilities_of(config)
     order = [] if found.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
@@ -162,21 +162,21 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
-        faults.switch_off(config)
+        device_options.switch_off(config)
         os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         say = [terminal.write_line] if terminal is not None else []
         probes.say = say[0] if say else str
         config.stash[_TOPOLOGY] = make_topology(*options, *say)
-        faults.inject(config, config.stash[_TOPOLOGY])
+        device_options.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 
 
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     topology = topology_of(config)
-    without = faults.switched_off(config) if topology.accelerator != "sim" else ()
+    without = device_options.switched_off(config) if topology.accelerator != "sim" else ()
     return capabilities.find(topology, frozenset(without))
 
 

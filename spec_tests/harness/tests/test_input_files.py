@@ -84,7 +84,7 @@ def test_folder_in_place_of_a_file_is_refused(tmp_path, reader):
 
 
 @pytest.mark.parametrize(
-    ("reader", "old", "new", "fault"),
+    ("reader", "old", "new", "problem"),
     [
         ("register", '["comm"]', "1", "lacks: a list was expected"),
         ("register", '"t"', "1", "titles.X: a text was expected"),
@@ -98,10 +98,10 @@ def test_folder_in_place_of_a_file_is_refused(tmp_path, reader):
         ("verdicts", '"t"', "[]", "line 1: test: a text was expected"),
     ],
 )
-def test_refusal_names_the_key_of_a_wrong_value(tmp_path, reader, old, new, fault):
+def test_refusal_names_the_key_of_a_wrong_value(tmp_path, reader, old, new, problem):
     read, text = READERS[reader]
     (tmp_path / "file").write_text(text.replace(old, new))
-    assert fault in find_refusal(read, tmp_path / "file")
+    assert problem in find_refusal(read, tmp_path / "file")
 
 
 @pytest.mark.parametrize("name", ["../base", "own"])

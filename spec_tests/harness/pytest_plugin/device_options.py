@@ -1,14 +1,13 @@
-"""Faults of simulated devices, and features that a run switches off or does not use."""
+"""Applies ``--fault``, ``--features`` and ``--without``."""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 import torch
 
 from spec_tests import simulator
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.topology import Topology, not_run
+from spec_tests.harness.environment.topology import Topology
 
 
 def inject(config: pytest.Config, topology: Topology) -> None:
@@ -29,15 +28,6 @@ def inject(config: pytest.Config, topology: Topology) -> None:
     switches = ExitStack()
     switches.enter_context(simulator.fault(name))
     config.add_cleanup(switches.close)
-
-
-@contextmanager
-def fail_allocations(topology: Topology, slot: int) -> Iterator[None]:
-    """Make allocations on the device of ``slot`` fail inside the block."""
-    if topology.accelerator != "sim":
-        not_run("only the simulated accelerator can inject faults")
-    with simulator.fault("no-memory", device=topology.device(slot).index):
-        yield
 
 
 def switch_off(config: pytest.Config) -> None:
