@@ -1,4 +1,4 @@
-"""Files of runs: what `--verdicts` writes, the published form, and errors of broken files."""
+"""Files of runs: what `--verdicts` writes, and the published form."""
 
 import json
 
@@ -6,7 +6,6 @@ import pytest
 
 from reports.publishing.publish import publish
 from reports.tests import samples
-from spec_tests.harness.input_files import RefusedError
 from spec_tests.site import evidence, runs
 
 #: The header of a file of verdicts.
@@ -36,26 +35,6 @@ def save_lines(tmp_path):
         return path
 
     return save
-
-
-@pytest.mark.parametrize(
-    ("lines", "error_text"),
-    [
-        ([{**TEST, "clause": "<script>"}], "line 1: '<script>' is not the id of a clause"),
-        ([{"run": RUN}], "contains no verdicts"),
-        ([TEST], "contains 0 headers of runs, not one"),
-        ([{"run": RUN}, TEST, {"run": RUN}, TEST], "contains 2 headers of runs, not one"),
-    ],
-)
-def test_broken_file_of_verdicts_is_refused_in_one_line_and_not_published(
-    save_lines, tmp_path, lines, error_text
-):
-    with pytest.raises(RefusedError) as caught:
-        publish([save_lines(*lines)], folder=tmp_path)
-    assert error_text in str(caught.value)
-    assert "verdicts.jsonl" in str(caught.value)
-    assert len(str(caught.value).splitlines()) == 1
-    assert not (tmp_path / "results").exists()
 
 
 def test_published_run_has_the_verdicts_and_the_evidence_of_the_file(tmp_path):

@@ -247,14 +247,7 @@ def _print_draft(options: argparse.Namespace) -> int:
     tests: list[dict[str, str]] = []
     programs: dict[str, str] = {}
     for file in options.file:
-        if not os.path.lexists(file):
-            print(f"{file}: no such file", file=sys.stderr)
-            return REFUSED
-        found = verdicts.read(file)
-        if not found:
-            print(f"{file} contains no verdicts", file=sys.stderr)
-            return REFUSED
-        run, _ = verdicts.read_run(file)
+        run, found = verdicts.read_run(file)
         _warn_of_draft(file, run, found, has_register=options.divergences is not None)
         tests += found
         programs |= verdicts.read_programs(file)

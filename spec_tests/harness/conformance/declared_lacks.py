@@ -11,11 +11,9 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.environment.target import missing_name
 
-#: Key in the ``user_properties`` of a report for the entry of ``lacks`` that declares the clause.
-LACKS_ENTRY = "declared"
 #: Key in the stash of a test for the entry of ``lacks`` that declares the clause.
 _ENTRY = pytest.StashKey[str]()
 
@@ -44,7 +42,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
         return False
     report.outcome = "skipped"
     report.longrepr = (str(item.path), 0, f"Skipped: not offered, as declared: {missing}")
-    report.user_properties.append((LACKS_ENTRY, item.stash[_ENTRY]))
+    report.user_properties.append((verdicts.DECLARED, item.stash[_ENTRY]))
     if hasattr(report, "wasxfail"):
         del report.wasxfail
     return True

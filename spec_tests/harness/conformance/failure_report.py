@@ -9,8 +9,6 @@ from hypothesis.errors import Flaky, FlakyFailure
 from spec_tests.harness.conformance import causes, known_failures
 from spec_tests.harness.environment.target import NotOffered, missing_name
 
-#: The key of the text that says what differs, without drawn numbers.
-DIFFERS = "differs"
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
 #: The number of frames that are kept at both ends of a long traceback.
@@ -65,9 +63,9 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     """Return pairs of key and text that describe a failure, for the report of the test.
 
     The keys are ``difference`` (the text of the exception), ``failure`` (its class and first line,
-    as in ``failures`` of a register), `DIFFERS` (as in ``differences`` of a register) and ``call``
-    (a line for each drawn argument, or the attribute ``call`` of the exception). If the target
-    lacks a name, the only key is ``not-offered``.
+    as in ``failures`` of a register), ``differs`` (as in ``differences`` of a register) and
+    ``call`` (a line for each drawn argument, or the attribute ``call`` of the exception). If the
+    target lacks a name, the only key is ``not-offered``.
     """
     if call.excinfo is None:
         return [("difference", known_failures.stale_text(item))]
@@ -85,7 +83,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     # The repr of a call is code; other arguments need their names.
     arguments = [repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn]
     arguments += [error.call] if hasattr(error, "call") else []
-    differs = (DIFFERS, causes.describe_failure(item, call.excinfo))
+    differs = ("differs", causes.describe_failure(item, call.excinfo))
     return [("difference", text), failure, differs, *(("call", each) for each in arguments)]
 
 

@@ -3,19 +3,8 @@
 A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
 run fails, so that records of repaired divergences are removed.
 
-The register of a package that is built on torch.nn.parallel begins with
-``inherits = "torch.nn.parallel"``. It then has all records of torch.nn.parallel's register, except
-for the tests in its own list ``repaired``.
-
-``versions = "torch>=2.11,<2.16"`` of a record limits it to these versions of a distribution; other
-versions are expected to pass its tests. ``versions`` before the records is for all records of the
-register that have no ``versions`` of their own.
-
-``profile = "forward"`` names the profile that the target claims to conform to.
-
-``lacks = ["replicate"]`` declares that tests of the clauses in the chapter ``replicate`` use
-names that the target lacks. An entry of ``lacks`` is a clause id or the beginning of clause ids;
-see `declared_lacks`. ``lacks`` is not inherited.
+spec_tests/README.md describes the keys. ``versions`` before the records is for all records that
+have no ``versions`` of their own.
 """
 
 import functools

@@ -29,14 +29,15 @@ from typing import Any
 import pytest
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clauses, declared_lacks
+from spec_tests.harness.conformance import clauses
 
 #: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: Verdicts that fail the run if a test has them.
 ERRORS = ("fail", "not-offered")
-#: Key, in the line of a test, for the register entry that declares its clause as lacking.
-DECLARED = declared_lacks.LACKS_ENTRY
+#: Key, in a report and in the line of a test, for the entry of ``lacks`` in the register that
+#: declares the clause.
+DECLARED = "declared"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 _OPTIONAL = ("clause", "reason", "failure", "differs", "difference", "call", DECLARED)

@@ -58,7 +58,7 @@ def _selection(config: pytest.Config) -> dict[str, Any]:
 def command(config: pytest.Config) -> str:
     """Return the command that repeats this run.
 
-    The command has the run's target, devices, features of the devices, clauses, reference and
+    The command has the run's target, devices, their features and faults, clauses, reference and
     register.
     """
     given = [*_given(config, "divergences", "profile"), *_target_options(config)]
@@ -74,7 +74,6 @@ def options(config: pytest.Config) -> list[str]:
         f"--target={target_of(config)}",
         *_target_options(config),
         *_device_options(config),
-        *_given(config, "fault", "late-copies"),
     ]
 
 
@@ -86,7 +85,7 @@ def _target_options(config: pytest.Config) -> list[str]:
 def _device_options(config: pytest.Config) -> list[str]:
     found = [f"-p{name}" for name in imported_plugins(config)]
     found += [f"--without={name}" for name in config.getoption("--without")]
-    return [*found, *_given(config, "features")]
+    return [*found, *_given(config, "features", "fault", "late-copies")]
 
 
 def _given(config: pytest.Config, *names: str) -> list[str]:

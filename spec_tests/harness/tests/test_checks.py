@@ -145,19 +145,19 @@ class RandomCall:
         return torch.rand(5, device=self.device)
 
 
-@pytest.mark.parametrize("slot", [None, 1], ids="device={}".format)
-def test_a_repeated_call_draws_equal_random_numbers(target, topology, slot):
-    call = RandomCall("cpu" if slot is None else topology.device(slot))
+@pytest.mark.parametrize(
+    ("slot", "has_seed_all"),
+    [(None, True), (1, True), (0, False)],
+    ids=["cpu", "device", "current device, without manual_seed_all"],
+)
+def test_a_repeated_call_draws_equal_random_numbers(
+    target, topology, monkeypatch, slot, has_seed_all
+):
+    if not has_seed_all:
+        monkeypatch.delattr(torch.get_device_module(topology.accelerator), "manual_seed_all")
+    call = RandomCall(topology.device(slot))
     first, second = (observe(call, target, topology).result for _ in range(2))
-    assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
-
-
-def test_generators_are_seeded_without_manual_seed_all(target, topology, monkeypatch):
-    topology.require(distinct=1)
-    monkeypatch.delattr(torch.get_device_module(topology.accelerator), "manual_seed_all")
-    call = RandomCall(torch.device(topology.accelerator))
-    first, second = (observe(call, target, topology).result for _ in range(2))
-    assert checks.difference(first, second, path="result", tolerance=checks.EXACT) is None
+    checks.same(first, second)
 
 
 @dataclass

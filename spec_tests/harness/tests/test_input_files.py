@@ -31,6 +31,9 @@ PUBLISHED_RUN = {
     "not-run": {"reason": ["comm.b"]},
     "tests": [{"clause": "comm.c", "test": "t", "verdict": "fail", "difference": "d"}],
 }
+HEADER = {key: PUBLISHED_RUN["run"][key] for key in PUBLISHED_RUN["run"] if key != "hardware"}
+HEADER_LINE = json.dumps({"run": HEADER})
+VERDICT_LINE = '{"test": "t", "verdict": "fail", "clause": "a.b"}'
 
 
 def load_register(path):
@@ -50,7 +53,8 @@ READERS = {
     "target-map": (load_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
     "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
     "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
-    "verdicts": (verdicts.read, '{"test": "t", "verdict": "fail", "clause": "a.b"}'),
+    "verdicts": (verdicts.read, VERDICT_LINE),
+    "run": (verdicts.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
 }
 
 
@@ -96,6 +100,10 @@ def test_folder_in_place_of_a_file_is_refused(tmp_path, reader):
         ("published-run", '"fail"', '"failed"', "tests.0.verdict: fail or not-offered or "),
         ("published-run", '"comm.a"', '"a"', "'a' is not the id of a clause"),
         ("verdicts", '"t"', "[]", "line 1: test: a text was expected"),
+        ("verdicts", "a.b", "<script>", "line 1: '<script>' is not the id of a clause"),
+        ("run", VERDICT_LINE, "", "contains no verdicts"),
+        ("run", HEADER_LINE, "", "contains 0 headers of runs, not one"),
+        ("run", HEADER_LINE, f"{HEADER_LINE}\n" * 2, "contains 2 headers of runs, not one"),
     ],
 )
 def test_refusal_names_the_key_of_a_wrong_value(tmp_path, reader, old, new, problem):
