@@ -85,7 +85,7 @@ def draft(
         lacks = _shorten_lacks({test["clause"] for test in missing})
         header += [f"lacks = {format_toml(lacks)}\n"] if lacks else []
     else:
-        lacks = _shorten_lacks({test["clause"] for test in missing if verdicts.is_error(test)})
+        lacks = _shorten_lacks({test["clause"] for test in missing if verdicts.fails_run(test)})
         old = without_passing(register, recorded[True], recorded[False])
         numbers = re.findall(r'^id = "X-(\d+)"', input_files.read_text(register), re.MULTILINE)
         first = 1 + max(map(int, numbers), default=0)

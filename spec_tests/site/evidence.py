@@ -19,8 +19,6 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.site import documents
 
-#: Length in characters to which texts of a published run are cut.
-_MAX_LENGTH = 1500
 _LISTED = ("not-offered", "not-run")
 _TEST = {
     "clause": str,
@@ -84,7 +82,7 @@ def _make_evidence(tests: Sequence[Mapping[str, str]]) -> Evidence:
 
 
 def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
-    """Return the published form of a run, without absolute folders and the ends of long texts."""
+    """Return the published form of a run, without absolute folders."""
     document: dict[str, Any] = {"run": about, "pass": {}, "not-offered": {}, "not-run": {}}
     tests = []
     for name, each in sorted(evidence.items()):
@@ -106,9 +104,8 @@ def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
 
 
 def _clean(text: str) -> str:
-    """Return the beginning of a text, without absolute folders and "[gw0]" lines."""
-    text = _FOLDERS.sub("", _WORKER.sub("", text))
-    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]} …"
+    """Return a text without absolute folders and "[gw0]" lines."""
+    return _FOLDERS.sub("", _WORKER.sub("", text))
 
 
 def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:

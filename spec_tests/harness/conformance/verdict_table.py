@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.verdicts import VERDICTS, is_error
+from spec_tests.harness.conformance.verdicts import VERDICTS, fails_run
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -62,7 +62,7 @@ def missing_names(tests: Iterable[Mapping[str, str]]) -> list[str]:
     pairs = {
         (test["reason"], test["clause"])
         for test in tests
-        if test["verdict"] == "not-offered" and is_error(test) and "clause" in test
+        if test["verdict"] == "not-offered" and fails_run(test) and "clause" in test
     }
     counts = Counter(reason for reason, _ in sorted(pairs)).most_common()
     return [f"{reason}: {n} {'clause' if n == 1 else 'clauses'}" for reason, n in counts]

@@ -185,7 +185,7 @@ def by_clause(tests: Iterable[dict[str, str]]) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def is_error(test: Mapping[str, str]) -> bool:
+def fails_run(test: Mapping[str, str]) -> bool:
     """Return whether a test fails the run. A missing name that ``lacks`` declares is no error."""
     return test["verdict"] in ERRORS and DECLARED not in test
 
@@ -196,7 +196,7 @@ def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
     The values are the entries of ``lacks``.
     """
     named = [test for test in tests if "clause" in test]
-    errors = {test["clause"] for test in named if is_error(test)}
+    errors = {test["clause"] for test in named if fails_run(test)}
     found = {test["clause"]: test[DECLARED] for test in named if DECLARED in test}
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
 

@@ -140,7 +140,7 @@ class VerdictLog:
             self._add_test({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         if passed and (
-            self.stale_declarations or any(verdicts.is_error(test) for test in self.resumed_tests)
+            self.stale_declarations or any(verdicts.fails_run(test) for test in self.resumed_tests)
         ):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
