@@ -5,9 +5,9 @@ import torch
 from hypothesis import example, given
 from torch import nn
 
-from spec_tests.data_parallel import gradient_penalty
+from spec_tests.data_parallel import gradient_penalty, wrapped_module
 from spec_tests.data_parallel.gradient_penalty import wrap
-from spec_tests.harness.compare import checks, wrapped_module
+from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
 from spec_tests.strategies.calls import DeviceAt, any_device

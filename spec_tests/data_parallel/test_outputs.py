@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks, wrapped_module
+from spec_tests.data_parallel import wrapped_module
+from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
