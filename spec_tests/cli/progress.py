@@ -21,7 +21,7 @@ from spec_tests.cli.failures import Failures
 from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import verdicts
 from spec_tests.harness.programs.search import FirstFailure
-from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
+from spec_tests.harness.pytest_plugin.hooks import pytest_report_header, topology_of
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
@@ -81,15 +81,15 @@ class Progress(RunMonitor):
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
-        find_programs: Returns programs in plain PyTorch for causes of failures; None on simulated
-            devices.
+        find_programs: Returns programs in plain PyTorch for causes of failures. It is called if
+            the devices are real.
         resumes: Whether the run continues an interrupted one.
     """
 
     def __init__(
         self,
         format_repeat_command: Callable[[str, str], str],
-        find_programs: Callable[[list[FirstFailure]], Mapping[str, str]] | None = None,
+        find_programs: Callable[[list[FirstFailure]], Mapping[str, str]],
         *,
         resumes: bool = False,
     ) -> None:
@@ -196,7 +196,7 @@ class Progress(RunMonitor):
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause."""
         failures = self._failures.first_failures()
-        if failures and self._find_programs is not None:
+        if failures and topology_of(session.config).accelerator != "sim":
             self._print_lines(["looking for programs that show the causes without the target ..."])
             programs = self._find_programs(failures)
             self._failures.add_programs(programs)

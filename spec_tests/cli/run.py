@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import torch
 
 from spec_tests.cli.progress import Progress, RunMonitor
 from spec_tests.harness.programs import search
@@ -34,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
         if options.verbose
         else Progress(
             functools.partial(_format_repeat_command, options),
-            None if _is_simulated(options) else functools.partial(_find_programs, options),
+            functools.partial(_find_programs, options),
             resumes=options.resume or "--resume" in options.pytest,
         )
     )
@@ -76,12 +75,6 @@ def _worker_options(options: argparse.Namespace) -> list[str]:
     """
     given = any(re.match(r"-n|--(numprocesses|dist|pdb|trace)", each) for each in options.pytest)
     return [*([] if given else ["-n1"]), f"--max-worker-restart={MAX_RESTARTS}"]
-
-
-def _is_simulated(options: argparse.Namespace) -> bool:
-    if options.accelerator == "auto" and not options.modules:
-        return torch.accelerator.current_accelerator(check_available=True) is None
-    return bool(options.accelerator == "sim")
 
 
 def _forwarded_options(options: argparse.Namespace) -> list[str]:

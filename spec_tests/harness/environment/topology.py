@@ -105,12 +105,8 @@ def not_run(reason: str) -> None:
     pytest.skip(f"{NOT_RUN}{reason}")
 
 
-def _say_nothing(_: str) -> None:
-    """Print nothing."""
-
-
 def make_topology(
-    accelerator: str, device_ids: str | None, say: Callable[[str], object] = _say_nothing
+    accelerator: str, device_ids: str | None, say: Callable[[str], object] = str
 ) -> Topology:
     """Return the devices that ``--accelerator`` and ``--device-ids`` select.
 

@@ -166,9 +166,8 @@ def topology_of(config: pytest.Config) -> Topology:
         os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
-        say = [terminal.write_line] if terminal is not None else []
-        probes.say = say[0] if say else str
-        config.stash[_TOPOLOGY] = make_topology(*options, *say)
+        probes.say = terminal.write_line if terminal is not None else str
+        config.stash[_TOPOLOGY] = make_topology(*options, probes.say)
         device_options.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 
