@@ -340,7 +340,7 @@ def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
 
 @pytest.mark.parametrize(
     "options",
-    [["--accelerator=no_such_name"], ["--clause=comm.none"], ["--profile=none"]],
+    [["--accelerator=no_such_name"], ["--profile=none"]],
     ids=str,
 )
 def test_wrong_option_values_exit_with_status_4(command, options):

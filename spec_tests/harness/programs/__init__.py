@@ -7,4 +7,6 @@ A test that fails on a back end runs again with a record of the operators that i
 program calls one of them with new tensors of the same shapes, strides, dtypes and devices. It is
 shown only if it raises the error of the test, ends its process as the test does, or computes
 another value than the same operator on the CPU.
+
+Of the other packages of the harness, the modules import only ``environment`` and ``conformance``.
 """
