@@ -74,12 +74,18 @@ def test_all_devices_are_used_by_default(target, baselines, topology, count, fun
     checks.agree(call, target, baselines, topology)
 
 
+#: Devices that do not begin with the ordinal 0, which is false in `output_device or …`.
+SECOND_FIRST = [DeviceAt(1), DeviceAt(0)]
+
+
 @clause("data_parallel.devices.output")
-@given(devices=SEVERAL, slot=st.integers(0, 3), functional=FUNCTIONAL)
+@example(devices=SECOND_FIRST, output=DeviceAt(0, "ordinal"), functional=True)
+@example(devices=SECOND_FIRST, output=DeviceAt(0, "ordinal"), functional=False)
+@given(devices=SEVERAL, output=any_device(), functional=FUNCTIONAL)
 def test_outputs_are_joined_on_the_output_device(
-    target, baselines, topology, devices, slot, functional
+    target, baselines, topology, devices, output, functional
 ):
-    call = call_of(ORDINALS, devices, DeviceAt(slot), functional=functional)
+    call = call_of(ORDINALS, devices, output, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
