@@ -84,12 +84,11 @@ def parallel_apply(
         devices: For each module, the device that is current while it runs. None means the device
             of the first tensor in its inputs, else in its keyword arguments, else the caller's
             current device.
-        in_turn: Whether the modules run one after the other, in a worker thread. Then no thread
-            waits for the interpreter lock, and asynchronous devices still compute at the same
-            time. This is faster if an
-            operator takes less time on the host than the hand-over of the lock, about 60 µs. It is
-            slower if operators take longer on the host, as on the CPU, or if a module waits for
-            its device. Modules must not wait for each other.
+        in_turn: Whether the modules run one after the other, each in a worker thread. Then no
+            thread waits for the interpreter lock, and asynchronous devices still compute at the
+            same time. This is faster if an operator takes less time on the host than the hand-over
+            of the lock, about 60 µs. It is slower if operators take longer on the host, as on the
+            CPU, or if a module waits for its device. Modules must not wait for each other.
 
     Returns:
         The ``k`` results in the order of ``modules``. The call returns when all modules have

@@ -11,7 +11,7 @@ from spec_tests.site.matrix import Matrix
 from spec_tests.site.runs import slug
 
 REPORTS = Path(__file__).resolve().parents[1]
-#: The benchmarks whose chart README.md shows.
+#: The benchmarks whose chart bench/README.md shows.
 CHARTED = "sim-models-default-threads"
 
 
@@ -25,7 +25,7 @@ def publish(
     """Write ``results/<target>/torch-<release>_<hardware>.json``; return the path.
 
     A file of benchmarks is written to ``benchmarks`` in place of ``results``, with the chart that
-    README.md shows. An older file of the same name is replaced.
+    bench/README.md shows. An older file of the same name is replaced.
 
     Args:
         sources: JSON files of pytest-benchmark, or one file of verdicts (JSON lines).
