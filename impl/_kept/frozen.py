@@ -66,13 +66,15 @@ class FrozenCopies(StepWatcher):
             places = [(target, streams.get(target)) for target in targets]
             if not self._are_current(sources, places):
                 self._forget()
-                self._sources, self._samples = sources, Samples(sources)
+            kept = self._rows
             if len(self._places) < len(places):
-                missing = targets[1 + len(self._rows) :]
-                self._rows += _copy(sources, targets[0], missing)
-                self._places, self._state = places, self._read_state()
-            kept = self._rows[: len(targets) - 1]
-            rows = [[*map(detached, row, sources)] for row in kept]
+                samples = self._samples if kept else Samples(sources)
+                kept = [*kept, *_copy(sources, targets[0], targets[1 + len(kept) :])]
+                # A signal handler may have used this object before this line.
+                self._sources, self._samples = sources, samples
+                self._rows, self._places = kept, places
+                self._state = self._read_state()
+            rows = [[*map(detached, row, sources)] for row in kept[: len(targets) - 1]]
         return sources, [own, *rows]
 
     def _are_current(
