@@ -107,16 +107,13 @@ def _is_opaque(module: nn.Module) -> bool:
 
     ``functional.batch_norm`` does so in training, with one-dimensional buffers.
     """
-    buffers = [buffer for buffer in module._buffers.values() if buffer is not None]
-    return (
-        is_script_module(module)
-        or (bool(buffers) and type(module).__setattr__ is not nn.Module.__setattr__)
-        or (module.training and any(map(_may_be_statistic, buffers)))
+    return is_script_module(module) or (
+        module.training and any(map(_may_be_statistic, module._buffers.values()))
     )
 
 
-def _may_be_statistic(buffer: Tensor) -> bool:
-    return buffer.dim() == 1 and buffer.is_floating_point()
+def _may_be_statistic(buffer: Tensor | None) -> bool:
+    return buffer is not None and buffer.dim() == 1 and buffer.is_floating_point()
 
 
 class _HeldReplicas:

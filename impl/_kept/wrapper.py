@@ -85,12 +85,11 @@ class KeptReplicas(Wrapper[T]):
         that replica until the replicas are built again.
 
         With one device, or none, the block has no effect. A tree is replicated in each forward if
-        it has a script module, a class with its own ``__setattr__`` and buffers, a module in
-        training mode with one-dimensional buffers (batch norm writes them without a new version),
-        a buffer that was created in inference mode, or a tensor that cannot be compared (sparse,
-        of a class with its own operators, with gaps in its memory), and while a dispatch mode or a
-        transform of ``torch.func`` is active. If other streams are current in a later forward,
-        that forward builds replicas for these streams.
+        it has a script module, a module in training mode with one-dimensional buffers (batch norm
+        writes them without a new version), a buffer that was created in inference mode, or a
+        tensor that cannot be compared (sparse, of a class with its own operators, with gaps in its
+        memory), and while a dispatch mode or a transform of ``torch.func`` is active. If other
+        streams are current in a later forward, that forward builds replicas for these streams.
         Blocks may be nested; the outermost one frees the replicas when it ends. Copies and pickles
         of the wrapper contain no replicas.
 
