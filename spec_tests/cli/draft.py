@@ -6,7 +6,7 @@ statements.
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -64,50 +64,62 @@ def draft(
     """
     last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
     named = [test for test in last.values() if "::" in test["test"]]  # others are of a register
-    failed: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-    recorded: dict[bool, set[str]] = {True: set(), False: set()}  # whether a test passes
-    for test in named:
-        passes = known_failures.PASSES in test.get("difference", "")
-        if test["verdict"] == "fail" and not passes:
-            failed[test["clause"]].append(test)
-        if test["verdict"] in ("fail", "known"):
-            recorded[passes].add(test["test"].removeprefix("spec_tests/"))
-    if unknown := failed.keys() - clauses.load():
+    failed = [test for test in named if test["verdict"] == "fail" and not _passes(test)]
+    if unknown := {test["clause"] for test in failed} - clauses.load().keys():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
-    header = []
-    if failed.keys() & violations.CLAUSES:
-        lives = [name for name in failed if name.startswith(_LIVES)]
-        failed = {name: found for name, found in failed.items() if name not in lives}
-        header += [_WITHOUT_LIVES] if lives else []
-    missing = [test for test in named if test["verdict"] == "not-offered"]
-    if register is None:
-        first = 1
-        lacks = _shorten_lacks({test["clause"] for test in missing})
-        header += [f"lacks = {format_toml(lacks)}\n"] if lacks else []
-    else:
-        lacks = _shorten_lacks({test["clause"] for test in missing if verdicts.fails_run(test)})
-        old = without_passing(register, recorded[True], recorded[False])
-        numbers = re.findall(r'^id = "X-(\d+)"', input_files.read_text(register), re.MULTILINE)
-        first = 1 + max(map(int, numbers), default=0)
-        header += [with_lacks(old, lacks).rstrip() + "\n"]
+    lives = [test for test in failed if test["clause"].startswith(_LIVES)]
+    if not any(test["clause"] in violations.CLAUSES for test in failed):
+        lives = []
+    head, first = _head(named) if register is None else _updated(register, named)
+    groups = _group([test for test in failed if test not in lives], kind, programs)
+    records = [
+        _format_record(f"X-{number}", *group, named) for number, group in enumerate(groups, first)
+    ]
+    return "\n".join([*([_WITHOUT_LIVES] if lives else []), *head, *records])
+
+
+def _passes(test: Mapping[str, str]) -> bool:
+    """Return whether a test fails because it passes although a record expects its failure."""
+    return known_failures.PASSES in test.get("difference", "")
+
+
+def _head(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], int]:
+    """Return the text before the records of a new register, and the number of the first one."""
+    lacks = _shorten_lacks({test["clause"] for test in tests if test["verdict"] == "not-offered"})
+    return [f"lacks = {format_toml(lacks)}\n"] if lacks else [], 1
+
+
+def _updated(register: Path, tests: Sequence[Mapping[str, str]]) -> tuple[list[str], int]:
+    """Return a register without the tests that pass, and the number of the first new record."""
+    recorded: dict[bool, set[str]] = {True: set(), False: set()}  # whether a test passes
+    for test in tests:
+        if test["verdict"] in ("fail", "known"):
+            recorded[_passes(test)].add(test["test"].removeprefix("spec_tests/"))
+    undeclared = [test for test in tests if test["verdict"] == "not-offered"]
+    lacks = _shorten_lacks({test["clause"] for test in undeclared if verdicts.fails_run(test)})
+    old = without_passing(register, recorded[True], recorded[False])
+    numbers = re.findall(r'^id = "X-(\d+)"', input_files.read_text(register), re.MULTILINE)
+    return [with_lacks(old, lacks).rstrip() + "\n"], 1 + max(map(int, numbers), default=0)
+
+
+def _group(
+    failed: Iterable[Mapping[str, str]], kind: str, programs: Mapping[str, str]
+) -> list[tuple[str, list[Mapping[str, str]], str]]:
+    """Return kind, tests and program of each record: first those whose cause has a program."""
     by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     by_difference: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     # A wrong value may have another cause in each test.
     known = {causes.key_of(cause): cause for cause in programs if causes.is_error(cause)}
-    for _, found in sorted(failed.items()):
-        for test in found:
-            cause = known.get(_cause_key(test))
-            if cause is None:
-                by_difference[_difference(test)].append(test)
-            else:
-                by_cause[cause].append(test)
-    of_causes = [("back-end-bug", found, programs[cause]) for cause, found in by_cause.items()]
-    of_clauses = [(kind, found, "") for found in by_difference.values()]
-    records = [
-        _format_record(f"X-{number}", *each, named)
-        for number, each in enumerate([*of_causes, *of_clauses], first)
+    for test in sorted(failed, key=lambda each: each["clause"]):
+        cause = known.get(_cause_key(test))
+        if cause is None:
+            by_difference[_difference(test)].append(test)
+        else:
+            by_cause[cause].append(test)
+    return [
+        *(("back-end-bug", found, programs[cause]) for cause, found in by_cause.items()),
+        *((kind, found, "") for found in by_difference.values()),
     ]
-    return "\n".join([*header, *records])
 
 
 def _cause_key(test: Mapping[str, str]) -> str:
