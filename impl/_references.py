@@ -54,7 +54,7 @@ class References:
         self._kinds = _REBOUND.union(map(type, replicas)) - {type(None)}
         #: The functions in attributes and hooks, and with ``finds_objects`` those in containers,
         #: and objects of other classes. They are not rebound.
-        self.others: list[Any] = []
+        self.not_rebound: list[Any] = []
         # For the `id` of each object that was searched: the object, which keeps the `id` from
         # coming back, and whether it refers to a module.
         self._known: dict[int, tuple[Any, bool]] = {}
@@ -69,7 +69,7 @@ class References:
             kind = type(value)
             function = _function(value) if kind in _FUNCTIONS else None
             if type(function) is FunctionType:
-                self.others.append(function)
+                self.not_rebound.append(function)
             if kind in self._kinds:
                 # Most containers hold numbers and names: this is faster than a loop.
                 if kind in _FLAT and self._is_irrelevant({*map(type, value)}):
@@ -77,7 +77,7 @@ class References:
                 if self._refers(value):
                     found.append(name)
             elif self._finds_objects and value is not function and kind not in _PLAIN:
-                self.others.append(value)
+                self.not_rebound.append(value)
         return found
 
     def _is_irrelevant(self, kinds: set[type]) -> bool:
@@ -138,7 +138,7 @@ class References:
                     if type(each) in self._kinds:
                         pending.append(each)
                     elif self._finds_objects and type(each) not in _PLAIN:
-                        self.others.append(each)
+                        self.not_rebound.append(each)
         if refers:
             self._known[id(root)] = root, True
         else:

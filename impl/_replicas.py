@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ._closures import warn_of_closures
 from ._compiled import attach_compiled_code
-from ._held_modules import warn_of_others
 from ._module_tree import is_script_module
 from ._references import References
 from ._torch_private import (
@@ -108,8 +108,8 @@ def build_replicas(
         set_members(module, replica_map, references, with_parameters=with_parameters)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
-    if with_parameters and len(devices) > 1 and references.others:
-        warn_of_others(references.others, modules)
+    if with_parameters and len(devices) > 1 and references.not_rebound:
+        warn_of_closures(references.not_rebound, modules)
 
 
 def _is_plain(module_class: type[nn.Module]) -> bool:

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from ._arguments import argument, as_bool
+from ._closures import device_note
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
 from ._errors import CapturedError, capture, reraise
-from ._held_modules import device_note
 from ._recording import check_not_traced
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import ModuleCall, start

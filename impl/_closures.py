@@ -33,13 +33,13 @@ _MOST_OBJECTS = 10_000
 _checked: dict[tuple[int, type], Any] = {}
 
 
-def warn_of_others(others: Iterable[Any], modules: Sequence[nn.Module]) -> None:
-    """Warn once of each function or object among ``others`` that refers to one of ``modules``.
+def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> None:
+    """Warn once of each function or object among ``values`` that refers to one of ``modules``.
 
     The first of ``modules`` is the root. A function refers to a module by a variable of its
     closure or a global variable.
     """
-    unchecked = [each for each in others if not _note_check(each, modules[0])]
+    unchecked = [each for each in values if not _note_check(each, modules[0])]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
         held = find_held_module(each, lambda module: id(module) in tree)
