@@ -1,6 +1,6 @@
 """Stress test: calls to all parts of impl in many threads at once.
 
-``python -m impl_tests.weekly.stress --minutes 10 --threads 2-16`` runs rounds of random jobs. Each
+``python -m impl_tests.weekly.stress --minutes 10`` runs rounds of random jobs. Each
 job checks its result. Between two rounds no job runs: then impl must not cache replicas, and
 memory and threads must not grow. The test is most effective on free-threaded Python, where threads
 switch inside statements.
