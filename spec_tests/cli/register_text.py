@@ -46,8 +46,8 @@ def without_passing(path: Path, passing: Collection[str], failing: Collection[st
             text = f"tests = {format_toml(left)}"
             block = _TESTS.sub(lambda _, text=text: text, block, count=1)
             if tomllib.loads(block)["divergence"][0]["tests"] != left:
-                fault = f"divergence {record['id']}: remove the tests that pass: {passing}"
-                raise input_files.refuse(path, fault)
+                problem = f"divergence {record['id']}: remove the tests that pass: {passing}"
+                raise input_files.refuse(path, problem)
         if left:
             kept.append(block)
     return "".join(kept)

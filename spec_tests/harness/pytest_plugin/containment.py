@@ -37,8 +37,8 @@ def as_failure(error: BaseException) -> BaseException:
         if _is_reportable(error):
             return error
         text = f"{error}".encode(errors="backslashreplace").decode()
-    except BaseException as fault:  # The methods of an error may raise any other one.
-        text = f"its text cannot be read: {type(fault).__name__}"
+    except BaseException as other:  # The methods of an error may raise any other one.
+        text = f"its text cannot be read: {type(other).__name__}"
     found = ContainedError(f"the test raises {type(error).__name__}: {text}")
     return found.with_traceback(error.__traceback__)
 
@@ -87,10 +87,10 @@ def end_soon(status: int) -> None:
 
 
 def report_without_details(
-    item: pytest.Item, call: pytest.CallInfo[None], fault: BaseException
+    item: pytest.Item, call: pytest.CallInfo[None], other: BaseException
 ) -> pytest.TestReport:
-    """Return the report of a failed test whose error raised ``fault`` when it was shown."""
-    error = ContainedError(f"the failure cannot be shown: {type(fault).__name__}")
+    """Return the report of a failed test whose error raised ``other`` when it was shown."""
+    error = ContainedError(f"the failure cannot be shown: {type(other).__name__}")
 
     def fail() -> None:
         raise error from None  # The error that is handled cannot be shown.

@@ -25,8 +25,8 @@ def pytest_runtest_makereport(
     try:
         report = yield
         _judge(item, call, report)
-    except (Exception, SystemExit) as fault:  # An object of the target raises it when it is shown.
-        report = containment.report_without_details(item, call, fault)
+    except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
+        report = containment.report_without_details(item, call, other)
     return report
 
 
