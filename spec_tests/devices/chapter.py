@@ -17,8 +17,6 @@ from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.environment.topology import Topology
 
-__all__ = ["features", "known_clauses", "run"]
-
 NAME = "devices"
 #: The settings of a probe: few examples, and no time to find a smaller one that fails.
 _FEW = settings(

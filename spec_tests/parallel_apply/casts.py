@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from spec_tests.harness.environment import capabilities
 
-__all__ = ["CastingLinear", "casts_of_the_current_parameters"]
-
 
 class CastingLinear(nn.Linear):
     """A layer that computes in bfloat16. The replica of the first row ends before the others."""

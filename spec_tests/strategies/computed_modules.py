@@ -18,8 +18,6 @@ from spec_tests.harness.pytest_plugin.hooks import topology_of
 from spec_tests.strategies.edge_case_modules import EDGE_CASES, build_edge_case
 from spec_tests.strategies.layers import WIDTH
 
-__all__ = ["compare_layer", "computed", "find_errors", "pytest_report_header"]
-
 #: The largest absolute or relative difference between a result on the devices and on the CPU.
 #: Some devices compute float32 products with a mantissa of 10 bits (TF32).
 TOLERANCE = 1e-2

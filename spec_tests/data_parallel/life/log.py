@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-__all__ = ["FLAGS", "KINDS", "Hook", "group", "take"]
-
 #: Thread, group and entry of each call of a hook since the last `take`. The entry None stands
 #: before each group.
 _entries: list[tuple[int, object, tuple[Any, ...] | None]] = []

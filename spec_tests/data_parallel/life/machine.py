@@ -25,8 +25,6 @@ from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.modules import Layer, ModuleSpec, flatten, module_specs
 from spec_tests.strategies.tensors import device_slots
 
-__all__ = ["Life", "step"]
-
 #: Kinds of layers. All can be pickled, and can be converted to another dtype.
 KINDS = (
     *("linear", "batch_norm", "linear_without_bias", "layer_norm", "none_entries", "grad_buffer"),

@@ -16,8 +16,6 @@ from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.replica_laws import first_names
 from spec_tests.harness.compare.snapshot import snapshot
 
-__all__ = ["Side"]
-
 
 @dataclass
 class Side:
