@@ -1,12 +1,25 @@
-"""A call of parallel_apply on modules that take no argument."""
+"""A call of parallel_apply on modules that take no argument, and a module that is a function."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import nn
 
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
+
+
+class Lambda(nn.Module):
+    """A module that calls a function with given arguments."""
+
+    def __init__(self, function: Callable[..., Any], *args: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.args = args
+
+    def forward(self) -> Any:
+        """Return the result of the function."""
+        return self.function(*self.args)
 
 
 def run(target: Target, topology: Topology, modules: Sequence[nn.Module]) -> list[Any]:

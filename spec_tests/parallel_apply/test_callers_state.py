@@ -13,7 +13,7 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.probe_modules import CurrentDevice
 from spec_tests.strategies.thread_state import (
     AUTOCASTS,
@@ -38,13 +38,6 @@ class ProductDtype(nn.Module):
 
     def forward(self, x):
         return (x @ x).dtype
-
-
-class SuppressesErrors(nn.Module):
-    """A module that returns a setting of torch.compile."""
-
-    def forward(self):
-        return torch._dynamo.config.suppress_errors
 
 
 def found_and_expected(target, topology, state, count):
@@ -123,5 +116,6 @@ def test_modules_see_the_callers_settings_of_the_compiler(target, topology):
     import torch._dynamo  # takes a second
 
     with torch._dynamo.config.patch(suppress_errors=True):
-        found = run(target, topology, [SuppressesErrors(), SuppressesErrors()])
+        module = Lambda(lambda: torch._dynamo.config.suppress_errors)
+        found = run(target, topology, [module, module])
     assert found == [True, True]

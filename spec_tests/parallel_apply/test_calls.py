@@ -12,7 +12,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.calls import PublicCall, device_lists
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
@@ -30,24 +30,6 @@ class MissingKey(nn.Module):
 
     def forward(self, *args):
         return {}["wonderful"]
-
-
-class CurrentThread(nn.Module):
-    """A module that returns the thread that runs it."""
-
-    def forward(self):
-        return threading.current_thread()
-
-
-class Waiting(nn.Module):
-    """A module that waits at a barrier until all modules with this barrier have started."""
-
-    def __init__(self, barrier):
-        super().__init__()
-        self.barrier = barrier
-
-    def forward(self):
-        return self.barrier.wait() is not None
 
 
 def _call(modules, inputs, **options):
@@ -159,14 +141,17 @@ def test_an_empty_list_of_modules_is_refused(target, topology, keywords, devices
 
 @clause("parallel_apply.one-module")
 def test_one_module_runs_in_the_callers_thread(target, topology):
-    assert run(target, topology, [CurrentThread()]) == [threading.current_thread()]
+    assert run(target, topology, [Lambda(threading.current_thread)]) == [
+        threading.current_thread()
+    ]
 
 
 @clause("parallel_apply.at-the-same-time")
 @pytest.mark.parametrize("count", [2, 3, 4, 100], ids="modules={}".format)
 def test_modules_run_concurrently(target, topology, count):
     barrier = threading.Barrier(count, timeout=TIMEOUT)
-    assert run(target, topology, [Waiting(barrier) for _ in range(count)]) == [True] * count
+    found = run(target, topology, [Lambda(barrier.wait) for _ in range(count)])
+    assert sorted(found) == list(range(count))
 
 
 @clause("parallel_apply.get-a-var-deep")

@@ -9,7 +9,7 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import (
     PRINTS,
     ExceptionSpec,
@@ -50,15 +50,8 @@ class Outer:
         pass
 
 
-class Raising(nn.Module):
-    """A module that raises the given exception."""
-
-    def __init__(self, error):
-        super().__init__()
-        self.error = error
-
-    def forward(self):
-        raise self.error
+def fail(error):
+    raise error
 
 
 class SlowEcho(nn.Module):
@@ -79,7 +72,7 @@ def fail_while_handling(target, topology, handled):
     try:
         raise handled
     except LookupError:
-        run(target, topology, [Raising(ValueError("failure"))] * 2)
+        run(target, topology, [Lambda(fail, ValueError("failure"))] * 2)
 
 
 @clause("parallel_apply.errors.rewrapped")
@@ -200,7 +193,7 @@ class CustomBaseException(BaseException):
 def test_a_base_exception_of_a_single_module_is_raised_unchanged(target, topology, kind):
     original = kind("failure")
     with pytest.raises(kind) as caught:
-        run(target, topology, [Raising(original)])
+        run(target, topology, [Lambda(fail, original)])
     assert caught.value is original
 
 

@@ -7,14 +7,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.modules import row_wise_specs
 
 #: A program that calls a layer that is wrapped twice, each time for the same two devices.
@@ -35,18 +34,6 @@ for call in (wrap(inner, devices), lambda x: function(inner, x, devices)):
     except Exception as error:
         print(type(error).__name__, re.sub(r" \\d", " N", str(error).partition("\\n")[0]))
 """
-
-
-class Lambda(nn.Module):
-    """A module that calls a function."""
-
-    def __init__(self, action, *args):
-        super().__init__()
-        self.action = action
-        self.args = args
-
-    def forward(self):
-        return self.action(*self.args)
 
 
 def run_nested(target, topology, widths, path=()):

@@ -16,7 +16,7 @@ from spec_tests.harness.concurrency.leaks import (
     wait_for_thread_count,
 )
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS, ExceptionSpec
 from spec_tests.strategies.failing_modules import error_and_modules, failing_calls
 from spec_tests.strategies.parallel_apply import ordinals
@@ -24,13 +24,6 @@ from spec_tests.strategies.probe_modules import Double
 
 #: Numbers of modules in a call.
 COUNTS = st.integers(1, 4)
-
-
-class NoOp(nn.Module):
-    """A module that does nothing."""
-
-    def forward(self):
-        pass
 
 
 def apply(target, topology, modules):
@@ -106,17 +99,17 @@ def test_an_error_keeps_no_module_or_tensor_alive_after_its_handler(target, topo
 @clause("parallel_apply.leftovers.threads")
 @given(counts=st.lists(COUNTS, min_size=1, max_size=8))
 def test_calls_do_not_accumulate_threads(target, topology, counts):
-    run(target, topology, [NoOp()] * max(counts))
+    run(target, topology, [Lambda(int)] * max(counts))
     before = threading.active_count()
     for count in counts:
-        run(target, topology, [NoOp()] * count)
+        run(target, topology, [Lambda(int)] * count)
     assert wait_for_thread_count(before)
 
 
 @clause("parallel_apply.leftovers.threads")
 @given(call=failing_calls(ANY_EXCEPTIONS | BASE_EXCEPTIONS))
 def test_failing_calls_do_not_accumulate_threads(target, topology, call):
-    run(target, topology, [NoOp()] * 4)
+    run(target, topology, [Lambda(int)] * 4)
     before = threading.active_count()
     with silence_thread_errors():
         error_and_modules(call, target, topology)

@@ -2,18 +2,10 @@
 
 import pytest
 import torch
-from torch import nn
 
 from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.conformance.clauses import clause
-
-
-class Adding(nn.Module):
-    """A module that adds one to its input and allocates memory for the result."""
-
-    def forward(self, x):
-        """Return ``x + 1``."""
-        return x + 1
+from spec_tests.strategies.probe_modules import Double
 
 
 @clause("parallel_apply.errors.no-memory")
@@ -29,7 +21,7 @@ def test_the_error_names_the_device_without_memory(target, topology, slot):
     text = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
     for _ in range(2):
         with topology.fail_allocations(slot), pytest.raises(torch.OutOfMemoryError, match=text):
-            run([Adding()] * 3, inputs, devices=ordinals)
+            run([Double()] * 3, inputs, devices=ordinals)
         assert current_device_and_streams(topology) == before
-        results = run([Adding()] * 3, inputs, devices=ordinals)
+        results = run([Double()] * 3, inputs, devices=ordinals)
         assert [result.tolist() for result in results] == [[2.0] * 3] * 3

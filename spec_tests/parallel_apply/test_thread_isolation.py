@@ -15,7 +15,7 @@ from torch import nn
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 
 #: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)
@@ -58,41 +58,23 @@ class CounterOfThread(threading.local):
         self.count = 0
 
 
-class CountCalls(nn.Module):
-    """A module that returns how often it has been called in its thread."""
-
-    def __init__(self, local):
-        super().__init__()
-        self.local = local
-
-    def forward(self):
-        self.local.count += 1
-        return self.local.count
+def count_calls(local):
+    """Return how often this function has been called in its thread."""
+    local.count += 1
+    return local.count
 
 
-class TracedModule(nn.Module):
-    """A module that does nothing. The hook of `record_threads` detects its calls."""
-
-    def forward(self):
-        return None
+def traced():
+    """Do nothing. The hook of `record_threads` detects a call."""
 
 
-class RunningLoop(nn.Module):
-    """A module that runs a coroutine in a new event loop."""
-
-    async def fetch(self):
-        await asyncio.sleep(0)
-        return "fetched"
-
-    def forward(self):
-        return asyncio.run(self.fetch())
+async def fetch():
+    await asyncio.sleep(0)
+    return "fetched"
 
 
-class CurrentLoop(nn.Module):
-    """A module that returns the event loop that runs in its thread."""
-
-    def forward(self):
-        return asyncio.get_running_loop()
+def run_event_loop():
+    return asyncio.run(fetch())
 
 
 def barrier(count, concurrent):
@@ -101,11 +83,11 @@ def barrier(count, concurrent):
 
 @contextmanager
 def record_threads(setter, getter):
-    """Set a hook that lists the ids of threads that run `TracedModule`, and yield the list."""
+    """Set a hook that lists the ids of threads that call `traced`, and yield the list."""
     threads, before = [], getter()
 
     def hook(frame, event, _):
-        if event == "call" and frame.f_code is TracedModule.forward.__code__:
+        if event == "call" and frame.f_code is traced.__code__:
             threads.append(threading.get_ident())
 
     setter(hook)
@@ -148,7 +130,7 @@ def test_a_thread_local_with_a_constructor_is_initialized_in_each_module(target,
     local = CounterOfThread()
     local.count = 10
     for count in counts:
-        assert run(target, topology, [CountCalls(local)] * count) == [1] * count
+        assert run(target, topology, [Lambda(count_calls, local)] * count) == [1] * count
     assert local.count == 10
 
 
@@ -192,9 +174,9 @@ def test_thread_locals_of_modules_are_freed_after_the_call(
 @pytest.mark.parametrize("kind", HOOKS)
 @given(count=SEVERAL)
 def test_hooks_for_new_threads_reach_every_module(target, topology, kind, count):
-    run(target, topology, [TracedModule()] * count)
+    run(target, topology, [Lambda(traced)] * count)
     with record_threads(*HOOKS[kind][:2]) as threads:
-        run(target, topology, [TracedModule()] * count)
+        run(target, topology, [Lambda(traced)] * count)
     assert len(threads) == count
 
 
@@ -203,9 +185,9 @@ def test_hooks_for_new_threads_reach_every_module(target, topology, kind, count)
 @given(count=SEVERAL)
 def test_removed_hooks_reach_no_module(target, topology, kind, count):
     with record_threads(*HOOKS[kind][:2]) as threads:
-        run(target, topology, [TracedModule()] * count)
+        run(target, topology, [Lambda(traced)] * count)
         before = len(threads)
-    run(target, topology, [TracedModule()] * count)
+    run(target, topology, [Lambda(traced)] * count)
     assert len(threads) == before
 
 
@@ -214,9 +196,9 @@ def test_removed_hooks_reach_no_module(target, topology, kind, count):
 @given(count=SEVERAL)
 def test_hooks_of_the_callers_thread_do_not_reach_modules(target, topology, kind, count):
     with record_threads(*HOOKS[kind][2:]) as threads:
-        run(target, topology, [TracedModule()] * count)
+        run(target, topology, [Lambda(traced)] * count)
         assert not threads
-        run(target, topology, [TracedModule()])
+        run(target, topology, [Lambda(traced)])
         assert threads == [threading.get_ident()]
 
 
@@ -224,7 +206,7 @@ def test_hooks_of_the_callers_thread_do_not_reach_modules(target, topology, kind
 @given(count=SEVERAL)
 def test_modules_run_their_own_event_loops_inside_a_coroutine(target, topology, count):
     async def call():
-        return run(target, topology, [RunningLoop()] * count)
+        return run(target, topology, [Lambda(run_event_loop)] * count)
 
     assert asyncio.run(call()) == ["fetched"] * count
 
@@ -232,9 +214,9 @@ def test_modules_run_their_own_event_loops_inside_a_coroutine(target, topology, 
 @clause("parallel_apply.state.event-loop")
 @given(rows=st.integers(2, 6))
 def test_data_parallel_replicas_run_event_loops_inside_a_coroutine(target, topology, rows):
-    class Fetching(RunningLoop):
+    class Fetching(nn.Module):
         def forward(self, x):
-            assert super().forward() == "fetched"
+            assert run_event_loop() == "fetched"
             return x
 
     module, x = Fetching(), torch.arange(rows).to(topology.device(0))
@@ -249,6 +231,8 @@ def test_data_parallel_replicas_run_event_loops_inside_a_coroutine(target, topol
 @clause("parallel_apply.state.event-loop")
 def test_a_single_module_sees_the_callers_event_loop(target, topology):
     async def call():
-        return run(target, topology, [CurrentLoop()]) == [asyncio.get_running_loop()]
+        return run(target, topology, [Lambda(asyncio.get_running_loop)]) == [
+            asyncio.get_running_loop()
+        ]
 
     assert asyncio.run(call())

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
-from spec_tests.parallel_apply.run_modules import run
+from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.thread_state import (
     CHANGES,
     Autocast,
@@ -33,15 +33,13 @@ SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
 
 
-class SharedSettings(nn.Module):
-    """A module that returns settings that all threads share."""
-
-    def forward(self):
-        return (
-            torch.get_default_dtype(),
-            torch.is_anomaly_enabled(),
-            torch.are_deterministic_algorithms_enabled(),
-        )
+def read_shared_settings():
+    """Return settings that all threads share."""
+    return (
+        torch.get_default_dtype(),
+        torch.is_anomaly_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+    )
 
 
 class Squaring(nn.Module):
@@ -140,7 +138,7 @@ def test_autocast_is_enabled_in_modules_if_enabled_in_the_caller(
 @given(count=COUNTS)
 def test_process_wide_settings_apply_in_modules(target, topology, count):
     with shared_settings(), torch.autograd.set_detect_anomaly(True, check_nan=False):
-        found = run(target, topology, [SharedSettings()] * count)
+        found = run(target, topology, [Lambda(read_shared_settings)] * count)
     checks.same(found, [(torch.float64, True, True)] * count)
 
 

@@ -26,20 +26,13 @@ GATHER_DEPTHS = [
 ]
 
 
-class Identity(nn.Module):
-    """A module that returns its argument."""
-
-    def forward(self, x):
-        return x
-
-
 @pytest.fixture(autouse=True)
 def imported_torch_modules(target, topology):
     """Run one forward, so that torch imports the modules that it imports on first use.
 
     An import in a deeply nested call would exceed the recursion limit.
     """
-    wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
+    wrapped = target.data_parallel.DataParallel(nn.Identity(), topology.take(2))
     wrapped(torch.arange(4).to(topology.device(0)))
 
 
@@ -79,7 +72,7 @@ def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_data_parallel_accepts_and_returns_deeply_nested_values(target, topology, kinds, depth):
     value = nest(kinds, depth - 10, torch.arange(4).to(topology.device(0)))
-    wrapped = target.data_parallel.DataParallel(Identity(), topology.take(2))
+    wrapped = target.data_parallel.DataParallel(nn.Identity(), topology.take(2))
     found, tensor = unnest(call_on_empty_stack(partial(wrapped, value)))
     assert (found, tensor.tolist()) == (unnest(value)[0], [0, 1, 2, 3])
 
