@@ -1,10 +1,11 @@
-"""impl._replicas: changes of arguments in place, of which each replica on the CPU has a copy."""
+"""impl._separate_chunks: changes of arguments in place, of which each replica on the CPU has a copy."""
 
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
-from impl import DataParallel
+from impl import DataParallel, Whole
 
 
 class Call(nn.Module):
@@ -68,3 +69,33 @@ def test_a_change_after_the_forward_does_not_reach_the_callers_tensor():
     assert outside.grad.tolist() == x.tolist() == [1, 1, 1, 1]
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         output.sum().backward()
+
+
+def test_in_place_changes_of_packed_sequences_train():
+    def scale(weight, packed: PackedSequence):
+        return packed._replace(data=packed.data.mul_(2) * weight)
+
+    model = lanes(scale)
+    packed = pack_sequence([torch.ones(3), torch.ones(2), torch.ones(1)])
+    model(packed).data.sum().backward()
+    assert model.module.weight.grad.item() == 12
+
+
+def test_a_change_of_a_view_that_is_not_copied_still_raises_in_backward():
+    model = lanes(lambda weight, x, y: x.relu_() * weight + y * weight, in_turn=True)
+    x = torch.ones(4)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        model(x, x).sum().backward()
+
+
+def test_a_change_beside_a_whole_copy_of_the_same_tensor_raises_in_backward():
+    model = lanes(lambda weight, x, whole: whole.sum() * weight + x.add_(1) * weight, in_turn=True)
+    x = torch.ones(4)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        model(x, Whole(x)).sum().backward()
+
+
+def test_a_shape_that_a_replica_changes_is_not_the_shape_of_the_callers_tensor():
+    x = torch.ones(4, 3)
+    lanes(lambda weight, chunk: chunk.t_().mul_(2).t() * weight)(x)
+    assert x.tolist() == [[2.0] * 3] * 4
