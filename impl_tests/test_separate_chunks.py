@@ -1,4 +1,4 @@
-"""impl._separate_chunks: changes of arguments in place, of which each replica on the CPU has a copy."""
+"""impl._separate_chunks: changes of chunks in place, of which each replica has a copy."""
 
 import pytest
 import torch

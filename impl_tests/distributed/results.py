@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
+from impl_tests.distributed.pool import Raised
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 
@@ -21,3 +22,12 @@ def check_close(actual: Any, expected: Any, call: object = "") -> None:
 def copy_to_cpu(tensor: Tensor | None) -> Tensor | None:
     """Return a detached copy on the CPU; None for None."""
     return None if tensor is None else tensor.detach().cpu().clone()
+
+
+def check_same_error(found: list[Any], kind: str, *parts: str) -> None:
+    """Fail unless every rank raises the same error, with ``parts`` in its text."""
+    __tracebackhide__ = True
+    assert len({repr(result) for result in found}) == 1, found
+    assert isinstance(found[0], Raised), found
+    assert found[0].kind == kind, found
+    assert not [part for part in parts if part not in found[0].text], found

@@ -9,8 +9,7 @@ from torch import nn
 from impl import distributed
 from impl_tests.distributed.pool import Raised
 from impl_tests.distributed.probes import make_linear, make_rank_rows
-from impl_tests.distributed.results import check_close, copy_to_cpu
-from impl_tests.distributed.test_refusals import check_same_error
+from impl_tests.distributed.results import check_close, check_same_error, copy_to_cpu
 
 
 class ActOnRanks(nn.Module):

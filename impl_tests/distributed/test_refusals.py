@@ -6,18 +6,8 @@ import torch.distributed as dist
 from torch import nn
 
 from impl import distributed
-from impl_tests.distributed.pool import Raised
 from impl_tests.distributed.probes import make_linear, make_rank_rows
-from impl_tests.distributed.results import check_close, copy_to_cpu
-
-
-def check_same_error(found, kind, *parts):
-    """Fail unless every rank raises the same error, with ``parts`` in its text."""
-    __tracebackhide__ = True
-    assert len({repr(result) for result in found}) == 1, found
-    assert isinstance(found[0], Raised), found
-    assert found[0].kind == kind, found
-    assert not [part for part in parts if part not in found[0].text], found
+from impl_tests.distributed.results import check_close, check_same_error, copy_to_cpu
 
 
 def differentiate_twice(context):

@@ -12,58 +12,23 @@ import torch
 from torch import nn
 from torch.optim import SGD
 from torch.testing._internal.two_tensor import TwoTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
 from impl._kept import frozen
+from impl_tests.extras.kept_modules import (
+    Counting,
+    Doubled,
+    FrozenLayer,
+    UnversionedSGD,
+    X,
+    addresses,
+    lane_weights,
+    on_lanes,
+)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.scripts import run_program
-
-
-class FrozenLayer(nn.Linear):
-    """A frozen layer that appends the weight of each forward to ``seen``."""
-
-    def __init__(self, size=2):
-        super().__init__(size, size)
-        self.requires_grad_(False)
-        self.seen = []
-
-    def forward(self, x):
-        self.seen.append(self.weight)
-        return super().forward(x)
-
-
-class Counting(nn.Module):
-    """A module that adds its weight, and then changes it in a chunk with negative rows."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
-
-    def forward(self, x):
-        y = x + self.weight
-        if x.min() < 0:
-            self.weight.add_(1)
-        return y
-
-
-def addresses(tensors):
-    return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
-
-
-class UnversionedSGD(torch.optim.Optimizer):
-    """Gradient descent that increases no version counter, like the fused optimizers of PyTorch."""
-
-    def __init__(self, parameters, lr=1.0, **_):
-        super().__init__(parameters, {"lr": lr})
-
-    def step(self, closure=None):
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:
-                    parameter.data.sub_(parameter.grad, alpha=group["lr"])
 
 
 def wrapped(topology, module=None, option=True, size=2):
@@ -275,20 +240,6 @@ def test_copies_are_freed(topology, end):
         assert [storage() is None for storage in storages] == [True] * 2
 
 
-X = torch.ones(4, 2)
-
-
-def on_lanes(*layers, kind=impl.DataParallel):
-    return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
-
-
-def lane_weights(net, layer):
-    """Return the weights of ``layer`` in one forward of ``net``."""
-    layer.seen.clear()
-    net(X)
-    return layer.seen.copy()
-
-
 def assert_outputs_are_those_of_the_module(net):
     torch.testing.assert_close(net(X), net.module(X))
 
@@ -370,14 +321,6 @@ def test_a_step_without_gradients_drops_no_copies():
     assert addresses(lane_weights(net, layer)) == addresses(first)
 
 
-class Doubled(TorchDispatchMode):
-    """A mode in which copies have twice the values."""
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        return result.mul_(2) if "copy_" in str(func) else result
-
-
 def test_copies_of_a_dispatch_mode_are_not_kept():
     net = on_lanes(FrozenLayer())
     with Doubled():
@@ -398,7 +341,7 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
 
 FORK = """
 import os, torch
-from impl_tests.extras.test_frozen import FrozenLayer, addresses, lane_weights, on_lanes
+from impl_tests.extras.kept_modules import FrozenLayer, addresses, lane_weights, on_lanes
 
 torch.set_num_threads(1)
 layer = FrozenLayer()

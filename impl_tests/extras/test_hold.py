@@ -1,7 +1,6 @@
 """impl._kept.hold: replicas that are kept for several forwards."""
 
 import copy
-import weakref
 from contextlib import nullcontext
 
 import pytest
@@ -11,35 +10,18 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from impl_tests.extras.test_frozen import Counting, Doubled
+from impl_tests.extras.kept_modules import (
+    Counting,
+    Doubled,
+    recording_data_parallel,
+    wrapped,
+)
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.environment import capabilities
 from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.strategies.compiled_modules import COMPILATIONS
-
-
-def network():
-    return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(1.0))).eval()
-
-
-def recording_data_parallel(created):
-    """Return a DataParallel class whose replicate appends devices and weakrefs to ``created``."""
-
-    class Recording(impl.DataParallel):
-        def replicate(self, module, device_ids):
-            replicas = super().replicate(module, device_ids)
-            created.append((list(device_ids), [weakref.ref(replica) for replica in replicas]))
-            return replicas
-
-    return Recording
-
-
-def wrapped(topology, created=None, module=None, devices=3):
-    placed = topology.take(devices)
-    kind = impl.DataParallel if created is None else recording_data_parallel(created)
-    return kind((module or network()).to(placed[0]), placed), torch.rand(6, 2).to(placed[0])
 
 
 @pytest.mark.parametrize("rows", [1, 2, 5], ids="rows={}".format)

@@ -1,0 +1,105 @@
+"""Modules, optimizers and wrappers of the tests of kept replicas and kept copies."""
+
+import weakref
+
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import impl
+
+
+class FrozenLayer(nn.Linear):
+    """A frozen layer that appends the weight of each forward to ``seen``."""
+
+    def __init__(self, size=2):
+        super().__init__(size, size)
+        self.requires_grad_(False)
+        self.seen = []
+
+    def forward(self, x):
+        """Return the output of the layer."""
+        self.seen.append(self.weight)
+        return super().forward(x)
+
+
+class Counting(nn.Module):
+    """A module that adds its weight, and then changes it in a chunk with negative rows."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x):
+        """Return the sum."""
+        y = x + self.weight
+        if x.min() < 0:
+            self.weight.add_(1)
+        return y
+
+
+class Doubled(TorchDispatchMode):
+    """A mode in which copies have twice the values."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        return result.mul_(2) if "copy_" in str(func) else result
+
+
+class UnversionedSGD(torch.optim.Optimizer):
+    """Gradient descent that increases no version counter, like the fused optimizers of PyTorch."""
+
+    def __init__(self, parameters, lr=1.0, **_):
+        super().__init__(parameters, {"lr": lr})
+
+    def step(self, closure=None):
+        """Subtract the gradients."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    parameter.data.sub_(parameter.grad, alpha=group["lr"])
+
+
+def addresses(tensors):
+    """Return the devices and addresses of tensors."""
+    return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
+
+
+def on_lanes(*layers, kind=impl.DataParallel):
+    """Return a wrapper of two CPU devices that keeps copies of frozen parameters."""
+    return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
+
+
+#: The batch of `lane_weights`.
+X = torch.ones(4, 2)
+
+
+def lane_weights(net, layer):
+    """Return the weights of ``layer`` in one forward of ``net``."""
+    layer.seen.clear()
+    net(X)
+    return layer.seen.copy()
+
+
+def network():
+    """Return a network with a batch norm and a dropout, in evaluation mode."""
+    return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(1.0))).eval()
+
+
+def recording_data_parallel(created):
+    """Return a DataParallel class whose replicate appends devices and weakrefs to ``created``."""
+
+    class Recording(impl.DataParallel):
+        def replicate(self, module, device_ids):
+            replicas = super().replicate(module, device_ids)
+            created.append((list(device_ids), [weakref.ref(replica) for replica in replicas]))
+            return replicas
+
+    return Recording
+
+
+def wrapped(topology, created=None, module=None, devices=3):
+    """Return a wrapper of ``module``, and a batch on its first device."""
+    placed = topology.take(devices)
+    kind = impl.DataParallel if created is None else recording_data_parallel(created)
+    return kind((module or network()).to(placed[0]), placed), torch.rand(6, 2).to(placed[0])
