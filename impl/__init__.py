@@ -8,7 +8,7 @@ replace ``torch.nn.parallel`` by this package and undo the replacement.
 
 from . import _functions as _functions  # Other packages import this private module.
 from . import comm
-from ._containers import SplitAlong, Whole
+from ._markers import SplitAlong, Whole
 from .data_parallel import DataParallel, data_parallel
 from .extras.batch_norm import SyncBatchNorm
 from .extras.install import install, installed, uninstall

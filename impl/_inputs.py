@@ -21,17 +21,15 @@ from ._containers import (
     MappingBranch,
     NamedTupleBranch,
     Node,
-    PackedBranch,
     RegisteredBranch,
-    SplitAlong,
-    Whole,
-    count_sequences,
     format_path,
     is_dataclass_instance,
     is_named_tuple,
     is_registered,
     is_tensor_dict,
 )
+from ._markers import SplitAlong, Whole
+from ._packed import PackedBranch, count_sequences
 from ._torch_private import pytree_node
 
 

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ._arguments import argument, as_buffer_size, as_list, as_tensors, check_tensor
-from ._buckets import DEFAULT_BUFFER_SIZE, detached_copies, reduce_lists, reduce_tensors
+from ._bucket_copies import detached_copies
+from ._buckets import DEFAULT_BUFFER_SIZE
 from ._copies import (
     Streams,
     cat_on_device,
@@ -38,6 +39,7 @@ from ._devices import (
     is_on_accelerator,
 )
 from ._devices import device_index as _get_device_index  # noqa: F401 - a test elsewhere replaces it
+from ._sums import reduce_lists, reduce_tensors
 from ._torch_private import exclude_from_compilation
 
 __all__ = [

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import Function
 
 from ._arguments import argument, as_int, as_list, as_tensors, check_tensor
-from ._buckets import attached_copies
+from ._bucket_copies import attached_copies
 from ._chunks import SplitTensor, move_from_cpu
 from ._copies import cat_on_device, is_wrapper, split_into_views, to_device
 from ._devices import (

@@ -19,7 +19,8 @@ from ._arguments import (
     as_list,
     check_gradient_layout,
 )
-from ._buckets import REPLICA_BUFFER_SIZE, attached_copies, detached_copies
+from ._bucket_copies import attached_copies, detached_copies
+from ._buckets import REPLICA_BUFFER_SIZE
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
 from ._module_tree import Tree, collect_tree

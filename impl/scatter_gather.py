@@ -15,14 +15,14 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ._arguments import argument, as_bool, as_int, as_list, check_gradient_layout
-from ._buckets import attached_copies, detached_copies
+from ._bucket_copies import attached_copies, detached_copies
 from ._chunks import (
     SplitTensor,
     check_weights,
     chunk_lengths,
     split_and_move,
 )
-from ._containers import Leaf, PackedChunk, Pieces, cat_packed, format_path, split_packed
+from ._containers import Leaf, Pieces, format_path
 
 # Undocumented names: nncore and torch.distributed import the first one, and copies of scatter the
 # older second one.
@@ -41,6 +41,7 @@ from ._copies import (
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
+from ._packed import PackedChunk, cat_packed, split_packed
 from ._recording import check_not_traced
 from ._streams import current_stream_by_device
 from ._torch_private import exclude_from_compilation

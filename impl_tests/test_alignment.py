@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from impl import comm, replicate
-from impl._buckets import attached_copies
+from impl._bucket_copies import attached_copies
 from impl._devices import CPU, alignment_on
 from impl.distributed.serialization import (
     TensorMeta,

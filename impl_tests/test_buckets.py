@@ -6,9 +6,7 @@ import weakref
 import pytest
 import torch
 
-from impl._buckets import (
-    attached_copies,
-)
+from impl._bucket_copies import attached_copies
 from spec_tests.strategies.tensor_subclasses import WARNINGS
 
 

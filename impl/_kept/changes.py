@@ -19,7 +19,8 @@ from torch.optim.optimizer import (
     register_optimizer_step_pre_hook,
 )
 
-from .._buckets import REPLICA_BUFFER_SIZE, detached_copies, plan_buckets
+from .._bucket_copies import detached_copies
+from .._buckets import REPLICA_BUFFER_SIZE, plan_buckets
 from .._copies import is_wrapper
 from .._devices import is_of_type
 from .._settings import register_fork_handler

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from .._buckets import detached_copies
+from .._bucket_copies import detached_copies
 from .._copies import detached
 from .._settings import register_fork_handler
 from .._streams import current_stream_by_device

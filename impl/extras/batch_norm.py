@@ -15,7 +15,7 @@ from torch.nn import functional
 from .._arguments import argument, check_tensor
 from .._copies import to_device
 from .._errors import mark_consequence
-from .._threads import ModuleCall, running_call
+from .._module_call import ModuleCall, running_call
 from .._torch_private import BatchNorm
 
 __all__ = ["SyncBatchNorm"]

@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from .._arguments import argument, as_int
-from .._containers import SplitAlong, format_path
+from .._containers import format_path
 from .._devices import DeviceLike
 from .._inputs import InputLeaves, find_tensors
+from .._markers import SplitAlong
 from .._torch_private import compiled_module, exclude_from_compilation, module_has_hooks
 from ..data_parallel import DataParallel
 from ..scatter_gather import gather, has_one_row_per_device
