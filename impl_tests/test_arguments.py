@@ -288,7 +288,7 @@ def test_an_error_for_an_object_of_another_kind_names_the_argument(name):
     assert find_unnamed_arguments(name, ["object()", "closed generator"]) == []
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.usefixtures("process_group")

@@ -21,8 +21,8 @@ _ROOT = Path(__file__).resolve().parents[2]
 _TOX = configparser.RawConfigParser()
 _TOX.read(_ROOT / "tox.ini")
 #: The folders of tests that ``tox.ini`` lists.
-TEST_FOLDERS, _EXTRAS = (
-    _TOX["tests"][name].replace("\\", "").split() for name in ("folders", "extras")
+TEST_FOLDERS, _ON_DEVICES = (
+    _TOX["tests"][name].replace("\\", "").split() for name in ("folders", "on_devices")
 )
 PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 SUITE = (*PYTEST, "spec_tests", "--accelerator", "sim")
@@ -37,18 +37,18 @@ _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
 #: Name of a part -> its commands.
 PARTS: dict[str, Sequence[Command]] = {
     # The slow tests of the command line, the plugin, the simulator and the fault harness.
-    "machinery": [(*PYTEST, *TEST_FOLDERS, "impl_tests", "-m", "machinery")],
+    "slow": [(*PYTEST, *TEST_FOLDERS, "impl_tests", "-m", "slow")],
     # The suite with more examples than in the gate, then on simulated devices that lack all
     # optional features, then one feature at a time.
     "suite": [
-        (*SUITE, *_EXTRAS),
-        (*SUITE, *_EXTRAS, "--features", "lean"),
+        (*SUITE, *_ON_DEVICES),
+        (*SUITE, *_ON_DEVICES, "--features", "lean"),
         *((*SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
     ],
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.
-    "alone": [(*SUITE, "--reference", "none")],
+    "without-reference": [(*SUITE, "--reference", "none")],
     # The suite on impl with the perturbation of each clause, one at a time; it must fail.
-    "wrong": [("impl_tests.weekly.wrong",)],
+    "perturbations": [("impl_tests.weekly.perturbations",)],
     # The tests on impl with one small change at a time.
     "mutation": [("impl_tests.weekly.mutation",), ("impl_tests.weekly.mutation", "--orderings")],
     # Faults in calls, and lost ranks.

@@ -33,7 +33,7 @@ def test_some_faults_of_impl_have_no_bad_verdict():
     assert " 0 bad" in run.stdout
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CHANGES)
 def test_each_kind_finds_a_change_of_impl_and_its_trial_repeats(kind, tmp_path):
     changes = find_changes((CHANGES[kind][1],)).values()

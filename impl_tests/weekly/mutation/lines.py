@@ -28,7 +28,7 @@ __all__ = ["ExecutedLines", "import_impl_from", "record_lines"]
 
 #: Patterns of the files that test impl's private modules. They import impl, so that each process
 #: collects them itself.
-_PRIVATE = ("impl_tests/test_*.py", "impl_tests/extras/test_*.py")
+_PRIVATE = ("impl_tests/test_*.py", "impl_tests/on_devices/test_*.py")
 #: Test files that do not run impl in this process: they read its source.
 _EXCLUDED = ("test_source_rules.py",)
 #: The folder for cached records. A record is valid until impl or the test file changes.

@@ -24,7 +24,7 @@ from spec_tests.harness.conformance import (
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.harness.tests.fixtures import ROOT
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 
 ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
 #: pytest-benchmark writes a folder of its own.

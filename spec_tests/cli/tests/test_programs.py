@@ -10,7 +10,7 @@ import pytest
 from spec_tests.harness.environment.target import PARTS
 from spec_tests.harness.tests.fixtures import ROOT
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 
 #: A package whose functions and classes all raise.
 BROKEN = """

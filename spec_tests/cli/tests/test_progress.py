@@ -19,7 +19,7 @@ from spec_tests.harness.programs.failed_test import PROGRAM
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 from spec_tests.harness.tests.fixtures import ROOT
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 
 #: The module ``comm`` of a package whose scatter never returns, and ignores KeyboardInterrupt.
 HANGING_COMM = """

@@ -197,7 +197,7 @@ def test_offered(topology): torch.ones(1, device=topology.device(0))
 """
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 @pytest.mark.parametrize("option", ["--without=double-precision", "--features=lean"])
 def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result = run_suite(TESTS, option, "-rs")
@@ -205,7 +205,7 @@ def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_an_unknown_feature_is_refused(run_suite):
     result = run_suite(TESTS, "--without=wings")
     result.stderr.fnmatch_lines(["*sim has no feature 'wings'*"])
@@ -224,7 +224,7 @@ def test_two(): pass
 """
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester):
     pytester.path.joinpath("my_back_end.py").write_text("")
     result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")

@@ -8,7 +8,7 @@ from spec_tests.harness.conformance.verdicts import read
 from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.harness.tests.small_suite import TWO_TESTS
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 #: Two tests that do nothing. The parameters of the second test are inserted.

@@ -6,7 +6,7 @@ import pytest
 
 from spec_tests.harness.tests.small_suite import TWO_TESTS
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 #: An error, each of whose methods in ``names`` raises another one.

@@ -9,7 +9,7 @@ from torch import nn
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.tests.fixtures import ROOT
 
-pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
+pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.slow]
 
 
 def scatter_by_private_function(tensor, devices=None, chunk_sizes=None, dim=0, streams=None):

@@ -11,7 +11,7 @@ from spec_tests.harness.programs.operator_call import OperatorCall
 from spec_tests.harness.programs.search import FirstFailure, find
 from spec_tests.harness.tests.fixtures import ROOT
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 
 #: The module that registers the back end. ``abs`` refuses a dtype, ``neg`` is
 #: wrong for some strides, ``sign`` warns, and ``triu`` ends the process.

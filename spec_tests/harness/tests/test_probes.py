@@ -10,7 +10,7 @@ from spec_tests.harness.environment import probes
 from spec_tests.harness.environment.probes import Finding
 from spec_tests.harness.environment.topology import Topology
 
-pytestmark = pytest.mark.machinery  # Each process imports torch.
+pytestmark = pytest.mark.slow  # Each process imports torch.
 
 #: Topologies of real devices are tried in another process. The CPU stands for a real device here.
 DEVICES = Topology("cpu", (0,))

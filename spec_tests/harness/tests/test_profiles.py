@@ -5,7 +5,7 @@ import pytest
 from spec_tests.harness.conformance import clauses, profiles
 from spec_tests.harness.tests.small_suite import TWO_TESTS
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 NO_GRAD = "not __import__('torch').is_grad_enabled()"

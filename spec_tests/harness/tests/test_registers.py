@@ -9,7 +9,7 @@ from spec_tests.harness.conformance import clauses, known_failures, register
 from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.harness.tests.small_suite import RECORD, TWO_TESTS
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 REGISTERS = sorted(register.FOLDER.rglob("*.toml"))
 

@@ -7,7 +7,7 @@ import pytest
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, NotOffered, Target
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 
 #: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
 VENDOR = """

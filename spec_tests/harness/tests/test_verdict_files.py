@@ -8,7 +8,7 @@ import torch
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.tests.small_suite import RECORD, TWO_TESTS
 
-pytestmark = pytest.mark.machinery
+pytestmark = pytest.mark.slow
 pytest_plugins = ["pytester"]
 
 

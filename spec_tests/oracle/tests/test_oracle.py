@@ -122,14 +122,14 @@ def run_with_torch_nn_parallel_removed(run_command, clauses, *options):
     return run_command(*command, *options, "--", "--hypothesis-profile=few", *plugin)
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_a_run_without_reference_uses_no_torch_nn_parallel(run_command):
     done = run_with_torch_nn_parallel_removed(run_command, SAMPLE, "--reference=none")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "reference: none" in done.stdout
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_a_run_with_the_reference_uses_torch_nn_parallel(run_command):
     done = run_with_torch_nn_parallel_removed(run_command, SAMPLE[:1])
     assert done.returncode == 1

@@ -14,7 +14,7 @@ from spec_tests import simulator
 from spec_tests.harness.tests.fixtures import ROOT
 from spec_tests.simulator import build
 
-pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.machinery]
+pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.slow]
 
 
 def run(code, **environment):

@@ -34,7 +34,7 @@ CASES = [
 ]
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_lost_ranks_are_named_and_errors_without_a_name_are_found():
     completed = run_program(PROGRAM.format(cases=CASES))
     assert completed.returncode == 0, completed.stderr

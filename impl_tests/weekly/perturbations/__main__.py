@@ -1,4 +1,4 @@
-"""Check the table of perturbations: ``python -m impl_tests.weekly.wrong [CLAUSE ...]``."""
+"""Check the table of perturbations: ``python -m impl_tests.weekly.perturbations [CLAUSE ...]``."""
 
 import argparse
 import importlib
@@ -13,8 +13,8 @@ from typing import Any
 
 from impl_tests.helpers import collected, forks
 from impl_tests.helpers.collected import CollectedTests
-from impl_tests.weekly.wrong import DEVICES, FAULT, TABLE, Perturbation, load, wrapping
-from impl_tests.weekly.wrong.kinds import KINDS, undo
+from impl_tests.weekly.perturbations import DEVICES, FAULT, TABLE, Perturbation, load, wrapping
+from impl_tests.weekly.perturbations.kinds import KINDS, undo
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
@@ -38,7 +38,7 @@ def main() -> int:
     not checked, because it needs all tests.
     """
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.wrong", description=main.__doc__
+        prog="python -m impl_tests.weekly.perturbations", description=main.__doc__
     )
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")

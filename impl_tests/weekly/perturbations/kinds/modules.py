@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from impl_tests.weekly.wrong.calls import Call
-from impl_tests.weekly.wrong.kinds.registry import add, around, with_word
+from impl_tests.weekly.perturbations.calls import Call
+from impl_tests.weekly.perturbations.kinds.registry import add, around, with_word
 
 __all__ = ["Forward", "replaced_forward"]
 

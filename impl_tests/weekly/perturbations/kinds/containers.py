@@ -4,7 +4,7 @@ import copy
 from collections import OrderedDict
 from typing import Any
 
-from impl_tests.weekly.wrong.kinds.registry import of_result
+from impl_tests.weekly.perturbations.kinds.registry import of_result
 
 
 @of_result

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from impl_tests.weekly.wrong.calls import Call, map_tensors, modules_in, tensors_in
-from impl_tests.weekly.wrong.kinds.registry import add, of_result, of_tensors
+from impl_tests.weekly.perturbations.calls import Call, map_tensors, modules_in, tensors_in
+from impl_tests.weekly.perturbations.kinds.registry import add, of_result, of_tensors
 
 __all__ = ["differ"]
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
-from impl_tests.weekly.wrong.calls import Call, map_tensors
+from impl_tests.weekly.perturbations.calls import Call, map_tensors
 
 __all__ = ["KINDS", "OPERATORS", "UNDO", "add", "around", "of_result", "of_tensors", "with_word"]
 

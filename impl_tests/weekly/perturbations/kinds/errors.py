@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from impl_tests.weekly.wrong.calls import Call
-from impl_tests.weekly.wrong.kinds.registry import add, around
+from impl_tests.weekly.perturbations.calls import Call
+from impl_tests.weekly.perturbations.kinds.registry import add, around
 
 #: Exceptions that are no `Exception`.
 _INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from impl_tests.weekly.wrong import DEVICES, Perturbation, load
-from impl_tests.weekly.wrong.calls import Call
-from impl_tests.weekly.wrong.facts import facts_of
-from impl_tests.weekly.wrong.kinds import OTHER_SIGNATURE, perturbed
+from impl_tests.weekly.perturbations import DEVICES, Perturbation, load
+from impl_tests.weekly.perturbations.calls import Call
+from impl_tests.weekly.perturbations.facts import facts_of
+from impl_tests.weekly.perturbations.kinds import OTHER_SIGNATURE, perturbed
 
 __all__ = ["LINE", "LOG", "TARGET", "signature_of", "wrap_functions"]
 

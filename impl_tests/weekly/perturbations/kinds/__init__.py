@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from impl_tests.weekly.wrong.calls import Call
-from impl_tests.weekly.wrong.kinds import (  # noqa: F401 # these modules add their kinds to the table
+from impl_tests.weekly.perturbations.calls import Call
+from impl_tests.weekly.perturbations.kinds import (  # noqa: F401 # these modules add their kinds to the table
     calls,
     containers,
     errors,
@@ -12,7 +12,7 @@ from impl_tests.weekly.wrong.kinds import (  # noqa: F401 # these modules add th
     replicas,
     tensors,
 )
-from impl_tests.weekly.wrong.kinds.registry import KINDS, UNDO
+from impl_tests.weekly.perturbations.kinds.registry import KINDS, UNDO
 
 __all__ = ["KINDS", "OTHER_SIGNATURE", "perturbed", "undo"]
 

@@ -6,14 +6,15 @@ import sys
 import pytest
 
 from impl_tests.helpers.collected import ROOT
-from impl_tests.weekly.wrong import DEVICES, FAULT, Perturbation, load, wrapping
-from impl_tests.weekly.wrong.__main__ import main
-from impl_tests.weekly.wrong.kinds import KINDS
+from impl_tests.weekly.perturbations import DEVICES, FAULT, Perturbation, load, wrapping
+from impl_tests.weekly.perturbations.__main__ import main
+from impl_tests.weekly.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
 TABLE = load()
-#: The clauses whose perturbations each test run tries. ``impl_tests.weekly.wrong`` tries all.
+#: The clauses whose perturbations each test run tries. ``tox -e weekly -- perturbations`` tries
+#: all.
 SAMPLE = (
     "comm.scatter.own-device-views",
     "comm.gather.keeps-channels-last",
@@ -25,7 +26,7 @@ SAMPLE = (
 
 def run_wrong(*arguments):
     # Start a new process: a process that has used simulated devices must not fork.
-    command = [sys.executable, "-m", "impl_tests.weekly.wrong", *arguments]
+    command = [sys.executable, "-m", "impl_tests.weekly.perturbations", *arguments]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -59,7 +60,7 @@ def test_the_list_has_kinds_with_descriptions_and_facts(monkeypatch, capsys):
     assert " has-empty " in printed
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_suite_notices_a_sample_of_perturbations():
     run = run_wrong(*SAMPLE)
     assert run.returncode == 0, run.stdout + run.stderr
@@ -67,7 +68,7 @@ def test_suite_notices_a_sample_of_perturbations():
     assert "0 problems" in run.stdout
 
 
-@pytest.mark.machinery
+@pytest.mark.slow
 def test_a_perturbation_that_changes_nothing_is_a_problem(tmp_path):
     table = tmp_path / "table.toml"
     table.write_text('[clauses]\n"comm.scatter.slices" = "comm.scatter cloned dim:has-empty"\n')

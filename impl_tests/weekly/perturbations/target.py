@@ -7,7 +7,7 @@ perturbation.
 import importlib
 import sys
 
-from impl_tests.weekly.wrong import wrapping
+from impl_tests.weekly.perturbations import wrapping
 from spec_tests.harness.environment.target import PARTS
 
 wrapping.wrap_functions()

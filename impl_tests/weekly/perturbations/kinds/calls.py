@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from impl_tests.weekly.wrong.calls import Call, map_tensors, tensors_in
-from impl_tests.weekly.wrong.kinds.registry import UNDO, add, around, with_word
-from impl_tests.weekly.wrong.kinds.tensors import differ
+from impl_tests.weekly.perturbations.calls import Call, map_tensors, tensors_in
+from impl_tests.weekly.perturbations.kinds.registry import UNDO, add, around, with_word
+from impl_tests.weekly.perturbations.kinds.tensors import differ
 
 #: Keeps references to arguments.
 _KEPT: list[Any] = []

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from impl_tests.weekly.wrong.calls import Call, members, modules_in, tensors_in
+from impl_tests.weekly.perturbations.calls import Call, members, modules_in, tensors_in
 
 __all__ = ["facts_of"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from impl_tests.weekly.wrong.calls import Call, modules_in
-from impl_tests.weekly.wrong.kinds.registry import OPERATORS, add, around, with_word
+from impl_tests.weekly.perturbations.calls import Call, modules_in
+from impl_tests.weekly.perturbations.kinds.registry import OPERATORS, add, around, with_word
 
 #: A dictionary, the name of a tensor in it, and the tensor.
 _Entry = tuple[dict[str, Any], str, Tensor]
