@@ -1,23 +1,26 @@
 """Modules, optimizers and wrappers of the tests of kept replicas and kept copies."""
 
 import weakref
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
+from spec_tests.harness.environment.topology import Topology
 
 
 class FrozenLayer(nn.Linear):
     """A frozen layer that appends the weight of each forward to ``seen``."""
 
-    def __init__(self, size=2):
+    def __init__(self, size: int = 2) -> None:
         super().__init__(size, size)
         self.requires_grad_(False)
-        self.seen = []
+        self.seen: list[Tensor] = []
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         """Return the output of the layer."""
         self.seen.append(self.weight)
         return super().forward(x)
@@ -26,22 +29,24 @@ class FrozenLayer(nn.Linear):
 class Counting(nn.Module):
     """A module that adds its weight, and then changes it in a chunk with negative rows."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(1))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         """Return the sum."""
-        y = x + self.weight
+        y: Tensor = x + self.weight
         if x.min() < 0:
             self.weight.add_(1)
         return y
 
 
-class Doubled(TorchDispatchMode):
+class Doubled(TorchDispatchMode):  # type: ignore[no-untyped-call] # in torch
     """A mode in which copies have twice the values."""
 
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         result = func(*args, **(kwargs or {}))
         return result.mul_(2) if "copy_" in str(func) else result
 
@@ -49,10 +54,10 @@ class Doubled(TorchDispatchMode):
 class UnversionedSGD(torch.optim.Optimizer):
     """Gradient descent that increases no version counter, like the fused optimizers of PyTorch."""
 
-    def __init__(self, parameters, lr=1.0, **_):
+    def __init__(self, parameters: Iterable[Tensor], lr: float = 1.0, **_: object) -> None:
         super().__init__(parameters, {"lr": lr})
 
-    def step(self, closure=None):
+    def step(self, closure: object = None) -> None:  # type: ignore[override]  # no closure is called
         """Subtract the gradients."""
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -60,12 +65,12 @@ class UnversionedSGD(torch.optim.Optimizer):
                     parameter.data.sub_(parameter.grad, alpha=group["lr"])
 
 
-def addresses(tensors):
+def addresses(tensors: Iterable[Tensor]) -> set[tuple[torch.device, int]]:
     """Return the devices and addresses of tensors."""
     return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
 
 
-def on_lanes(*layers, kind=impl.DataParallel):
+def on_lanes(*layers: nn.Module, kind: Any = impl.DataParallel) -> Any:
     """Return a wrapper of two CPU devices that keeps copies of frozen parameters."""
     return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
 
@@ -74,23 +79,23 @@ def on_lanes(*layers, kind=impl.DataParallel):
 X = torch.ones(4, 2)
 
 
-def lane_weights(net, layer):
+def lane_weights(net: nn.Module, layer: FrozenLayer) -> list[Tensor]:
     """Return the weights of ``layer`` in one forward of ``net``."""
     layer.seen.clear()
     net(X)
     return layer.seen.copy()
 
 
-def network():
+def network() -> nn.Module:
     """Return a network with a batch norm and a dropout, in evaluation mode."""
     return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout(1.0))).eval()
 
 
-def recording_data_parallel(created):
+def recording_data_parallel(created: list[Any]) -> Any:
     """Return a DataParallel class whose replicate appends devices and weakrefs to ``created``."""
 
-    class Recording(impl.DataParallel):
-        def replicate(self, module, device_ids):
+    class Recording(impl.DataParallel[nn.Module]):
+        def replicate(self, module: nn.Module, device_ids: Sequence[Any]) -> list[nn.Module]:
             replicas = super().replicate(module, device_ids)
             created.append((list(device_ids), [weakref.ref(replica) for replica in replicas]))
             return replicas
@@ -98,7 +103,12 @@ def recording_data_parallel(created):
     return Recording
 
 
-def wrapped(topology, created=None, module=None, devices=3):
+def wrapped(
+    topology: Topology,
+    created: list[Any] | None = None,
+    module: nn.Module | None = None,
+    devices: int = 3,
+) -> tuple[Any, Tensor]:
     """Return a wrapper of ``module``, and a batch on its first device."""
     placed = topology.take(devices)
     kind = impl.DataParallel if created is None else recording_data_parallel(created)
