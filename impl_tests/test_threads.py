@@ -276,8 +276,7 @@ def test_replicas_on_the_cpu_leave_no_openmp_threads():
 import torch, impl
 
 def count_openmp_threads():
-    # Python's threads are not counted: a worker whose task the caller has claimed stays idle, and
-    # has no OpenMP threads.
+    # Python's threads are not counted: an idle worker has no OpenMP threads.
     return len(os.listdir("/proc/self/task")) - threading.active_count()
 
 torch.set_num_threads(2)

@@ -16,8 +16,8 @@ _HEAD = """\
 # The matrix
 
 Each column is the published run of an implementation on a release of PyTorch and a machine. The
-numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md), without those that
-the suite got after the run. *clauses* is their sum.
+numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md) of today, without
+those that the suite got after the run. *clauses* is their sum.
 
 | verdict | meaning |
 | --- | --- |

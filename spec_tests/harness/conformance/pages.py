@@ -38,9 +38,9 @@ Generated from `spec_tests/registers/torch.nn.parallel.toml` by
 _ABOUT_CLAUSES = """\
 # The specification of torch.nn.parallel
 
-Suite {version}, {count} clauses. A *clause* is one statement about torch.nn.parallel that tests
-check. The **basis** of a clause is the evidence for it. For an observed clause, *source* links a
-public thread, if there is one.
+Suite {version}, {count} clauses. A *clause* is one statement about torch.nn.parallel, or about
+devices, that tests check. The **basis** of a clause is the evidence for it. For an observed
+clause, *source* links a public thread, if there is one.
 
 {bases}
 
