@@ -141,22 +141,18 @@ def test_sums_are_returned_in_a_tuple(target, topology):
 
 
 @clause("comm.reduce-add-coalesced.refuses-ragged-lists")
-@pytest.mark.parametrize(
-    ("lengths", "comparison"), [((1, 2), "longer"), ((2, 1), "shorter")], ids=str
-)
-def test_lists_of_different_lengths_are_refused(target, topology, lengths, comparison):
+@pytest.mark.parametrize("lengths", [(1, 2), (2, 1)], ids=str)
+def test_lists_of_different_lengths_are_refused(target, topology, lengths):
     rows = [[dense()] * length for length in lengths]
-    text = f"zip() argument 2 is {comparison} than argument 1"
-    refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, text)
+    refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, [])
 
 
 @clause("comm.reduce-add-coalesced.refuses-ragged-lists")
 def test_lists_with_different_numbers_of_buckets_are_refused(target, topology):
     first = [TensorSpec((2,)), TensorSpec((0,))]
     second = [TensorSpec((2,)), TensorSpec((0,), torch.float64)]
-    text = "zip() argument 2 is longer than argument 1"
     call = _reduce(first, second, destination=DeviceAt(0))
-    refused(call, target, topology, ValueError, text)
+    refused(call, target, topology, ValueError, [])
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
