@@ -1,23 +1,29 @@
 """Checks for threads and objects that a call leaves behind."""
 
 import gc
+import os
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-#: Seconds after which `wait_until` gives up.
-_TIMEOUT = 20.0
+#: Seconds after which `wait_until` gives up: the first time in a test, and then in this test.
+#: Hypothesis repeats a failing test.
+_TIMEOUT, _NEXT_TIMEOUT = 20.0, 2.0
+#: The tests in which `wait_until` has given up.
+_gave_up: set[str] = set()
 #: Seconds between two checks of a condition.
 _INTERVAL = 0.01
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
     """Wait until ``condition`` is true, at most 20 seconds; return whether it became true."""
-    end = time.monotonic() + _TIMEOUT
+    test = os.environ.get("PYTEST_CURRENT_TEST", "")
+    end = time.monotonic() + (_NEXT_TIMEOUT if test in _gave_up else _TIMEOUT)
     while not condition():
         if time.monotonic() > end:
+            _gave_up.add(test)
             return False
         time.sleep(_INTERVAL)
     return True
