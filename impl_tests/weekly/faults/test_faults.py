@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[3]
 CHANGES = {
     "interrupt": ("drop finally", "_settings.py", "call_with_setting"),
     "memory": ("drop finally", "_settings.py", "call_with_setting"),
-    "thread": ("drop finally", "_kept/hold.py", "_keep_replicas"),
+    "thread": ("drop finally", "_settings.py", "pause_gc"),
     "blocked": ("drop finally", "_settings.py", "pause_gc"),
 }
 
