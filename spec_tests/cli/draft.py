@@ -59,8 +59,8 @@ def draft(
             that pass.
 
     Raises:
-        input_files.RefusedError: The suite lacks the clause of a failed test, or the tests of a
-            record are not written as ``tests = […]``.
+        input_files.RefusedError: The suite lacks the clause of a failed test, or a list of the
+            register that changes is not on lines of its own.
     """
     last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
     named = [test for test in last.values() if "::" in test["test"]]  # others are of a register
@@ -99,7 +99,9 @@ def _updated(register: Path, tests: Sequence[Mapping[str, str]]) -> tuple[list[s
     lacks = _shorten_lacks({test["clause"] for test in undeclared if verdicts.fails_run(test)})
     old = without_passing(register, recorded[True], recorded[False])
     numbers = re.findall(r'^id = "X-(\d+)"', input_files.read_text(register), re.MULTILINE)
-    return [with_lacks(old, lacks).rstrip() + "\n"], 1 + max(map(int, numbers), default=0)
+    return [with_lacks(register, old, lacks).rstrip() + "\n"], 1 + max(
+        map(int, numbers), default=0
+    )
 
 
 def _group(

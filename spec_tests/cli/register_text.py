@@ -3,15 +3,14 @@
 import json
 import re
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from spec_tests.harness import input_files
 
-#: Matches the list of tests in the text of a record, and the list of what the target lacks.
-_TESTS, _LACKS = (
-    re.compile(rf"^{key} = \[.*?\]$", re.MULTILINE | re.DOTALL) for key in ("tests", "lacks")
-)
+#: Matches a list in the text of a register, such as ``tests = […]``, on lines of its own.
+_LIST = r"^{} = \[.*?\]$"
 
 
 def format_toml(value: str | Sequence[str]) -> str:
@@ -33,7 +32,7 @@ def without_passing(path: Path, passing: Collection[str], failing: Collection[st
         failing: The tests of records that fail.
 
     Raises:
-        input_files.RefusedError: The tests of a record are not written as ``tests = […]``.
+        input_files.RefusedError: A list of tests is not on lines of its own.
     """
     head, *blocks = re.split(
         r"^(?=\[\[divergence\]\])", input_files.read_text(path), flags=re.MULTILINE
@@ -42,14 +41,11 @@ def without_passing(path: Path, passing: Collection[str], failing: Collection[st
     for block in blocks:
         (record,) = tomllib.loads(block)["divergence"]
         left = [name for test in record["tests"] for name in _left(test, passing, failing)]
-        if left != record["tests"]:
-            text = f"tests = {format_toml(left)}"
-            block = _TESTS.sub(lambda _, text=text: text, block, count=1)
-            if tomllib.loads(block)["divergence"][0]["tests"] != left:
-                problem = f"divergence {record['id']}: remove the tests that pass: {passing}"
-                raise input_files.refuse(path, problem)
-        if left:
+        if left == record["tests"]:
             kept.append(block)
+        elif left:
+            changed = {"divergence": [{**record, "tests": left}]}
+            kept.append(_with_list(path, block, "tests", left, changed))
     return "".join(kept)
 
 
@@ -62,10 +58,33 @@ def _left(test: str, passing: Collection[str], failing: Collection[str]) -> Coll
     return sorted(filter(is_of_test, failing)) if any(map(is_of_test, passing)) else [test]
 
 
-def with_lacks(text: str, lacks: Sequence[str]) -> str:
-    """Return the text of a register with more entries of ``lacks``."""
+def with_lacks(path: Path, text: str, lacks: Sequence[str]) -> str:
+    """Return ``text``, the text of a register, with more entries of ``lacks``.
+
+    Args:
+        path: The register, for the text of an error.
+        text: The text.
+        lacks: The entries to add.
+
+    Raises:
+        input_files.RefusedError: The list ``lacks`` is not on lines of its own.
+    """
     if not lacks:
         return text
-    declared = tomllib.loads(text).get("lacks", [])
-    line = f"lacks = {format_toml([*declared, *lacks])}"
-    return _LACKS.sub(lambda _: line, text, count=1) if declared else f"{line}\n\n{text}"
+    tables = tomllib.loads(text)
+    if "lacks" not in tables:
+        return f"lacks = {format_toml(lacks)}\n\n{text}"
+    entries = [*tables["lacks"], *lacks]
+    return _with_list(path, text, "lacks", entries, {**tables, "lacks": entries})
+
+
+def _with_list(
+    path: Path, text: str, key: str, values: Sequence[str], tables: Mapping[str, Any]
+) -> str:
+    """Return ``text`` with ``values`` in its first list ``key``. It then has these ``tables``."""
+    pattern = re.compile(_LIST.format(key), re.MULTILINE | re.DOTALL)
+    changed = pattern.sub(lambda _: f"{key} = {format_toml(values)}", text, count=1)
+    # Behind a remark at the end of the list, the pattern matches up to the end of another list.
+    if tomllib.loads(changed) != tables:
+        raise input_files.refuse(path, f"write {key} = […] on lines of its own, without a remark")
+    return changed

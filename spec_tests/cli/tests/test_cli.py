@@ -22,6 +22,7 @@ from spec_tests.harness.conformance import (
     verdicts,
 )
 from spec_tests.harness.environment.topology import MODULES
+from spec_tests.harness.input_files import RefusedError
 from spec_tests.harness.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.slow
@@ -327,6 +328,17 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(tmp
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])
     assert (added["id"], added["tests"]) == ("X-6", ["a.py::four"])
     assert len(tomllib.loads(draft(tests))["divergence"]) == 1
+
+
+@pytest.mark.parametrize("key", ["lacks", "tests"])
+def test_a_draft_refuses_a_register_whose_lists_it_cannot_change(tmp_path, key):
+    file = tmp_path / "old.toml"
+    file.write_text(re.sub(rf"(?m)^({key} = .*)$", r"\1  # a remark", OLD_REGISTER))
+    stale = {"clause": "comm.scatter.slices", "test": "spec_tests/a.py::one", "verdict": "fail"}
+    stale["difference"] = known_failures.PASSES
+    lacking = {"clause": "comm.gather.joined", "test": "a.py::five", "verdict": "not-offered"}
+    with pytest.raises(RefusedError, match=rf"write {key} = "):
+        draft([stale, lacking], register=file)
 
 
 def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
