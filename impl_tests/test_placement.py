@@ -17,6 +17,7 @@ from impl import DataParallel, _placement, data_parallel
 from impl._devices import as_device_or_current
 
 CPU = torch.device("cpu")
+MIXED = "device_ids, which mixes the CPU with other devices"
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
 SMALL = SimpleNamespace(total_memory=1, multi_processor_count=1)
 
@@ -89,8 +90,9 @@ def no_accelerator(monkeypatch):
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_cpu_beside_other_devices_is_refused_without_an_accelerator(call, devices):
-    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu"):
+    with pytest.raises(ValueError, match="Expected a non cpu device, but got: cpu") as caught:
         call(nn.Linear(2, 1), device_ids=devices)
+    assert caught.value.__notes__ == [f"Argument: {MIXED}"]
 
 
 @pytest.mark.usefixtures("no_accelerator")
@@ -110,3 +112,12 @@ def test_the_constructor_refuses_a_device_that_does_not_exist(topology, place):
     missing = torch.device(topology.accelerator, count)
     with pytest.raises(RuntimeError, match=f"no device {missing}: .* devices is {count}"):
         DataParallel(nn.Linear(2, 1), devices, output)
+
+
+@pytest.mark.parametrize(
+    ("devices", "note"), [(["cpu", 0], MIXED), ([0, "cpu"], MIXED), (["gpu:0"], "device 'gpu:0'")]
+)
+def test_an_error_has_a_note_with_the_wrong_device(topology, devices, note):
+    with pytest.raises((ValueError, RuntimeError)) as caught:
+        DataParallel(nn.Linear(1, 1), devices)
+    assert caught.value.__notes__ == [f"Argument: {note}"]

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
@@ -13,6 +13,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.containers import Container
 from spec_tests.strategies.scatter_gather import (
     dict_gather_calls,
     gather_calls,
@@ -59,7 +60,16 @@ def test_other_iterables_are_rebuilt_by_calling_their_class(target, baselines, t
     checks.agree(call, target, baselines, topology)
 
 
+ONE_ARGUMENT = Container("OneArgument", (TensorSpec((2,)), TensorSpec((2,))))
+
+
 @clause("scatter_gather.gather.named-tuples")
+@example(
+    call=PublicCall(
+        "scatter_gather.gather",
+        {"outputs": [ONE_ARGUMENT] * 2, "target_device": DeviceAt(0), "dim": 0},
+    )
+)
 @given(call=gather_calls(kinds=("Pair", "Typed", "OneArgument", "max")))
 def test_gathered_named_tuples_keep_their_class(target, baselines, topology, call):
     # PyTorch 1.7: gather called the class with one iterable, not with its fields (#50510).
