@@ -23,11 +23,11 @@ from torch.autograd.function import Function
 from ._buckets import REPLICA_BUFFER_SIZE, copy_bucket, plan_buckets, sorted_by_index
 from ._copies import (
     PLAIN_CLASSES,
-    is_wrapper,
+    has_own_operators,
     to_device,
     with_class_and_attributes,
     without_grad,
-    wrapper_to_device,
+    move_by_own_operators,
 )
 from ._streams import save_streams, with_saved_streams
 from ._sums import add_buckets
@@ -109,7 +109,7 @@ def _copy_bucket_by_bucket(
     rows: _Rows = [[] for _ in devices]
     for indices in plan:
         bucket = [tensors[index] for index in indices]
-        is_plain = PLAIN_CLASSES.issuperset(map(type, bucket)) or is_wrapper(bucket[0])
+        is_plain = PLAIN_CLASSES.issuperset(map(type, bucket)) or has_own_operators(bucket[0])
         # A subclass may refuse an operator that the copies need, and the bucket of a tensor of a
         # subclass would give its class to all tensors.
         with nullcontext() if is_plain else use_plain_operators():
@@ -125,20 +125,22 @@ def _copy_bucket_by_bucket(
 
 
 def _copy_detached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    if is_wrapper(bucket[0]):
-        return without_grad(_copy_wrapper)(bucket[0], devices)
+    if has_own_operators(bucket[0]):
+        return without_grad(_copy_by_own_operators)(bucket[0], devices)
     source, other_devices = _separate_source(bucket, devices)
     rows = copy_bucket(bucket, other_devices)
     return rows if source is None else [*rows[:source], list(bucket), *rows[source:]]
 
 
 def _copy_attached(bucket: Sequence[Tensor], devices: Sequence[torch.device]) -> _Rows:
-    if is_wrapper(bucket[0]):
+    if has_own_operators(bucket[0]):
         tensor = bucket[0]
         records = tensor.requires_grad and _records_gradients()
         # The first copy is another object: if it were a Parameter, the replica would have it in
         # `parameters()`.
-        return _copy_wrapper(tensor.view_as(tensor) if records else tensor.detach(), devices)
+        return _copy_by_own_operators(
+            tensor.view_as(tensor) if records else tensor.detach(), devices
+        )
     source, other_devices = _separate_source(bucket, devices)
     if bucket[0].requires_grad and _records_gradients():
         # If the memory of a view is changed in place, even under `no_grad`, autograd replaces the
@@ -163,12 +165,14 @@ def _records_gradients() -> bool:
     return torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
 
 
-def _copy_wrapper(tensor: Tensor, devices: Sequence[torch.device]) -> _Rows:
+def _copy_by_own_operators(tensor: Tensor, devices: Sequence[torch.device]) -> _Rows:
     """Copy a tensor by the operators of its class. The first row on its device has no copy."""
     source, _ = _separate_source([tensor], devices)
     rows: _Rows = []
     for index, device in enumerate(devices):
-        rows.append([tensor if index == source else wrapper_to_device(tensor, device, copy=True)])
+        rows.append(
+            [tensor if index == source else move_by_own_operators(tensor, device, copy=True)]
+        )
         if tensor.requires_grad and index < len(devices) - 1:
             # Autograd adds the gradients of a tensor in the order in which they are ready. Each
             # view gets two gradients only, whose sum does not depend on their order.

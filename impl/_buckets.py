@@ -12,7 +12,7 @@ from operator import itemgetter
 import torch
 from torch import Tensor
 
-from ._copies import is_wrapper_class, row_major_copy, to_device, without_grad
+from ._copies import class_has_own_operators, row_major_copy, to_device, without_grad
 from ._devices import alignment_on
 from ._torch_private import flatten, sparse_parts, use_unrecorded_views
 
@@ -36,24 +36,24 @@ def plan_buckets(
     ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket with a single
     non-empty tensor may be larger. A tensor with its own operators has a bucket of its own.
     """
-    wrappers = {kind for kind in set(map(type, tensors)) if is_wrapper_class(kind)}
+    with_own_operators = {*filter(class_has_own_operators, map(type, tensors))}
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}
     for index, (tensor, size) in enumerate(zip(tensors, sizes_in_bytes(tensors), strict=True)):
-        kind: tuple[object, ...] = (index,)
-        if type(tensor) not in wrappers:
+        key: tuple[object, ...] = (index,)
+        if type(tensor) not in with_own_operators:
             autograd = (tensor.requires_grad, tensor.is_inference()) if by_grad else None
-            kind = tensor.dtype, tensor.layout, tensor.device, autograd
-        bucket = filling.setdefault(kind, [])
-        total = filled.get(kind, 0) + size
+            key = tensor.dtype, tensor.layout, tensor.device, autograd
+        bucket = filling.setdefault(key, [])
+        total = filled.get(key, 0) + size
         # Close the bucket if it is not empty and would become too large.
         if size < total > buffer_size:
             closed.append(bucket)
-            bucket = filling[kind] = []
+            bucket = filling[key] = []
             total = size
         bucket.append(index)
-        filled[kind] = total
+        filled[key] = total
     return closed + list(filling.values())
 
 

@@ -42,16 +42,16 @@ def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:
 # Splitting and concatenation of tensors along a dimension.
 
 
-def is_wrapper(tensor: Tensor) -> bool:
+def has_own_operators(tensor: Tensor) -> bool:
     """Return whether the class of ``tensor`` defines its own ``__torch_dispatch__``.
 
     The class may lack an operator: jagged nested tensors and masked tensors have ``chunk``, but
     no ``split_with_sizes``.
     """
-    return is_wrapper_class(type(tensor))
+    return class_has_own_operators(type(tensor))
 
 
-def is_wrapper_class(tensor_class: type[Tensor]) -> bool:
+def class_has_own_operators(tensor_class: type[Tensor]) -> bool:
     """Return whether ``tensor_class`` defines its own ``__torch_dispatch__``."""
     return tensor_class.__torch_dispatch__ is not Tensor.__torch_dispatch__
 
@@ -177,7 +177,7 @@ def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
     The attributes are the same objects as those of ``source``. The copy of a Parameter is a plain
     tensor, because it is not a leaf of the autograd graph.
     """
-    if copy is source or is_wrapper(source):
+    if copy is source or has_own_operators(source):
         return copy
     kind = type(source)
     if not issubclass(kind, nn.Parameter) and type(copy) is not kind:
@@ -218,7 +218,7 @@ def to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Te
     return tensor.to(device, non_blocking=not is_cpu(device), copy=copy)
 
 
-def wrapper_to_device(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
+def move_by_own_operators(tensor: Tensor, device: torch.device, *, copy: bool = False) -> Tensor:
     """Return ``tensor``, of a class with its own operators, on ``device``. Gradients flow back.
 
     If ``tensor`` is already on ``device``, it is copied only if ``copy`` is True.

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ._containers import Leaf
-from ._copies import is_wrapper, with_class_and_attributes, without_grad
+from ._copies import has_own_operators, with_class_and_attributes, without_grad
 from ._inputs import InputLeaves
 from ._torch_private import base_of_view, use_plain_operators, version_counters
 
@@ -96,5 +96,5 @@ def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
         # A tensor that all replicas share is not split.
         and len({tensor.data_ptr() for _, tensor in found}) == len(found)
         for _, tensor in found
-        if not (tensor.requires_grad or tensor.is_inference() or is_wrapper(tensor))
+        if not (tensor.requires_grad or tensor.is_inference() or has_own_operators(tensor))
     }

@@ -19,7 +19,7 @@ from torch.autograd.function import Function
 from ._arguments import argument, as_int, as_list, as_tensors, check_tensor
 from ._bucket_copies import attached_copies
 from ._chunks import SplitTensor, move_from_cpu
-from ._copies import cat_on_device, is_wrapper, split_into_views, to_device
+from ._copies import cat_on_device, has_own_operators, split_into_views, to_device
 from ._devices import (
     CPU,
     DeviceLike,
@@ -181,8 +181,8 @@ class Scatter(Function):
         chunks = split_into_views(input, len(devices), sizes, dim)
         used = devices[: len(chunks)]
         save_streams(ctx, [*used, input.device])
-        # A wrapper tensor may lack `record_stream`.
-        if is_on_cpu(input) and not is_wrapper(input):
+        # A class with its own operators may lack `record_stream`.
+        if is_on_cpu(input) and not has_own_operators(input):
             split = SplitTensor(input, sizes, dim, chunks)
             move_from_cpu([split], used, current_stream_by_device(used))
             return tuple(split.chunks)
@@ -192,7 +192,7 @@ class Scatter(Function):
     @with_saved_streams
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Concatenate the gradients of the chunks on the input's device."""
-        if any(map(is_on_cpu, grads)) or any(map(is_wrapper, grads)):
+        if any(map(is_on_cpu, grads)) or any(map(has_own_operators, grads)):
             # Gather would leave CPU gradients on the CPU, raise an error for a mix of the CPU and
             # other devices, and return a plain tensor for tensor subclasses.
             grad = torch.cat([to_device(grad, ctx.device) for grad in grads], ctx.dim)

@@ -32,11 +32,11 @@ from ._copies import (
     PLAIN_CLASSES,
     cat_on_device,
     copy_attributes,
-    is_wrapper,
+    has_own_operators,
     needs_grad,
     split_into_views,
     tensor_dict_to_device,
-    wrapper_to_device,
+    move_by_own_operators,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
@@ -256,9 +256,9 @@ def _copy_leaves(
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Yield each leaf with its copies. Leaves that require grad are copied separately."""
     for leaf in copied:
-        if is_wrapper(leaf.tensor):
-            yield leaf, [wrapper_to_device(leaf.tensor, device) for device in devices]
-    plain = [leaf for leaf in copied if not is_wrapper(leaf.tensor)]
+        if has_own_operators(leaf.tensor):
+            yield leaf, [move_by_own_operators(leaf.tensor, device) for device in devices]
+    plain = [leaf for leaf in copied if not has_own_operators(leaf.tensor)]
     with_grad = [leaf for leaf in plain if leaf.tensor.requires_grad]
     for leaf in with_grad:
         if leaf.tensor.layout is not torch.strided:
@@ -293,7 +293,7 @@ def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tens
     if dim not in (0, -tensors[0].dim()):
         raise RuntimeError(f"jagged tensors can be gathered along dim 0 only, not along dim {dim}")
     target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
-    rows = [row for each in tensors for row in wrapper_to_device(each, target).unbind()]
+    rows = [row for each in tensors for row in move_by_own_operators(each, target).unbind()]
     return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
 
 
@@ -376,8 +376,8 @@ def split_leaves(
         elif not isinstance(leaf.value, Tensor):  # A TensorDict.
             chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
             pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
-        elif is_wrapper(leaf.value):
-            pieces[leaf] = _split_wrapper(leaf, devices, lengths, even=even)
+        elif has_own_operators(leaf.value):
+            pieces[leaf] = _split_by_own_operators(leaf, devices, lengths, even=even)
         else:
             rows[leaf] = _used_rows(leaf, lengths, even=even)
     streams = _streams_for(rows.values(), devices)
@@ -426,7 +426,7 @@ def _streams_for(
     return current_stream_by_device([*devices, *sources]) if sources else {}
 
 
-def _split_wrapper(
+def _split_by_own_operators(
     split: SplitLeaf, targets: Sequence[torch.device], lengths: Sequence[int], *, even: bool
 ) -> Sequence[Tensor]:
     """Split a tensor subclass by its own operators, which are differentiable."""
@@ -435,4 +435,4 @@ def _split_wrapper(
     count = split.extent if rest else len(lengths)
     chunks = split_into_views(split.value, count, None if even else [*lengths, rest], split.dim)
     pairs = zip(chunks, targets, strict=False)
-    return [wrapper_to_device(chunk, target) for chunk, target in pairs]
+    return [move_by_own_operators(chunk, target) for chunk, target in pairs]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._prims_common import suggest_memory_format
 
-from impl._copies import cat_on_device, wrapper_to_device
+from impl._copies import cat_on_device, move_by_own_operators
 
 
 def narrowed_tensor():
@@ -27,7 +27,7 @@ def transposed_tensor():
 @pytest.mark.parametrize("requires_grad", [False, True], ids="requires_grad={}".format)
 def test_copy_of_a_jagged_tensor_has_its_rows(topology, make, requires_grad):
     tensor = make() if requires_grad else make().detach()
-    copy = wrapper_to_device(tensor, topology.device(0))
+    copy = move_by_own_operators(tensor, topology.device(0))
     assert (copy.device, copy.requires_grad) == (topology.device(0), requires_grad)
     assert [row.tolist() for row in copy.unbind()] == [row.tolist() for row in tensor.unbind()]
 

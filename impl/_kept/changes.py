@@ -21,7 +21,7 @@ from torch.optim.optimizer import (
 
 from .._bucket_copies import detached_copies
 from .._buckets import REPLICA_BUFFER_SIZE, plan_buckets
-from .._copies import is_wrapper
+from .._copies import has_own_operators
 from .._devices import is_of_type
 from .._settings import register_fork_handler
 from .._torch_private import exclude_from_compilation, use_plain_operators, use_unrecorded_views
@@ -63,7 +63,7 @@ def find_comparable(tensors: Iterable[Tensor]) -> list[Tensor]:
 def _is_comparable(tensor: Tensor) -> bool:
     return (
         tensor.layout is torch.strided
-        and not is_wrapper(tensor)
+        and not has_own_operators(tensor)
         and not tensor.is_quantized
         and not tensor.is_conj()
         and not tensor.is_neg()
