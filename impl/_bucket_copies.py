@@ -24,10 +24,10 @@ from ._buckets import REPLICA_BUFFER_SIZE, copy_bucket, plan_buckets, sorted_by_
 from ._copies import (
     PLAIN_CLASSES,
     has_own_operators,
+    move_by_own_operators,
     to_device,
     with_class_and_attributes,
     without_grad,
-    move_by_own_operators,
 )
 from ._streams import save_streams, with_saved_streams
 from ._sums import add_buckets

@@ -23,16 +23,16 @@ from ._devices import DeviceLike, as_target
 from ._inputs import InputLeaves, find_tensors, remove_markers
 from ._module_tree import check_source
 from ._placement import DeviceId
-from ._recording import (
+from ._separate_chunks import SeparateChunks
+from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
+from ._tracing import (
     ProfilerSpan,
     break_graph,
     check_not_traced,
+    is_compiling_or_tracing,
     is_movable,
-    is_recorded,
     move_tensors,
 )
-from ._separate_chunks import SeparateChunks
-from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs
@@ -81,7 +81,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
     in_turn: bool = False
     scalar_warning: bool = True
     #: The name of a forward in profiles.
-    _recorded_name = "DataParallel.forward"
+    _profiler_name = "DataParallel.forward"
 
     @compile_only_inlined
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -107,9 +107,9 @@ class Wrapper(ModuleAttributes, Generic[T]):
         if len(self.device_ids) > 1:
             break_graph()
             return self._compute_on_several(inputs, kwargs)
-        if is_recorded():
+        if is_compiling_or_tracing():
             return self._compute_on_one(inputs, kwargs)
-        with ProfilerSpan(self._recorded_name):
+        with ProfilerSpan(self._profiler_name):
             if self.device_ids:
                 check_source(self._network(), self.src_device_obj)
             return self._compute_on_one(inputs, kwargs)
@@ -160,7 +160,7 @@ class Wrapper(ModuleAttributes, Generic[T]):
         check_not_traced()
         if has_dual_level():
             _check_no_tangents(self.module, (inputs, kwargs))
-        with record_function(self._recorded_name):
+        with record_function(self._profiler_name):
             kept = self._kept_replicas()
             if not kept:
                 check_source(self._network(), self.src_device_obj)
@@ -226,7 +226,7 @@ def scatter_to_one(
     inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return the arguments with their tensors moved to ``device``, without markers."""
-    if is_recorded() and is_movable((inputs, kwargs), dim):
+    if is_compiling_or_tracing() and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), device)
         return args, kwargs
     return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))

@@ -237,7 +237,7 @@ def _check_has_parameters(module: Any) -> None:
 class _DataParallelCall(Wrapper[nn.Module]):
     """One call of :func:`data_parallel` on several devices."""
 
-    _recorded_name = "data_parallel"
+    _profiler_name = "data_parallel"
 
     @exclude_from_compilation
     def __init__(self, module: nn.Module, placement: Placement, dim: int) -> None:

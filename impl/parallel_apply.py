@@ -16,10 +16,10 @@ from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
 from ._errors import CapturedError, capture, reraise
 from ._module_call import ModuleCall
-from ._recording import check_not_traced
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import start
 from ._torch_private import exclude_from_compilation
+from ._tracing import check_not_traced
 
 __all__ = ["get_a_var", "parallel_apply"]
 

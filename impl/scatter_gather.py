@@ -33,18 +33,18 @@ from ._copies import (
     cat_on_device,
     copy_attributes,
     has_own_operators,
+    move_by_own_operators,
     needs_grad,
     split_into_views,
     tensor_dict_to_device,
-    move_by_own_operators,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed import PackedChunk, cat_packed, split_packed
-from ._recording import check_not_traced
 from ._streams import current_stream_by_device
 from ._torch_private import exclude_from_compilation
+from ._tracing import check_not_traced
 from .comm import _check_gather_inputs
 from .functions import Gather, ScatteredChunks
 from .functions import Scatter as Scatter  # Other packages import it from this module.

@@ -1,4 +1,4 @@
-"""impl._compiled and impl._recording: compiled replicas; export and traces of wrappers."""
+"""impl._compiled and impl._tracing: compiled replicas; export and traces of wrappers."""
 
 import sys
 from types import ModuleType
@@ -10,7 +10,7 @@ from torch import nn
 import impl
 from impl._compiled import has_compiled_code
 from impl._markers import Whole
-from impl._recording import is_movable, move_tensors
+from impl._tracing import is_movable, move_tensors
 from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 

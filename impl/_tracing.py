@@ -18,7 +18,7 @@ _CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
 
 
 @compile_only_inlined
-def is_recorded() -> bool:
+def is_compiling_or_tracing() -> bool:
     """Return whether this call is recorded as a graph.
 
     torch.compile evaluates the result while it compiles, so graphs contain no condition.
