@@ -178,7 +178,7 @@ class _Pool:
 _pool = _Pool()
 
 
-def start(function: Callable[[], Any]) -> PendingCall:
+def start_in_thread(function: Callable[[], Any]) -> PendingCall:
     """Run ``function`` in another thread, immediately. Return the pending call.
 
     Raise RuntimeError if the system cannot start another thread.

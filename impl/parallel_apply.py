@@ -17,7 +17,7 @@ from ._devices import device_index as _get_device_index  # noqa: F401 - for copi
 from ._errors import CapturedError, capture, reraise
 from ._module_call import ModuleCall
 from ._thread_state import call_in, clear_old_casts, thread_states
-from ._threads import start
+from ._threads import start_in_thread
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
 
@@ -221,7 +221,7 @@ def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any
         return [capture(calls[0])]
     if in_turn:
         return _run_in_turn(calls)
-    pending = [start(call) for call in calls]
+    pending = [start_in_thread(call) for call in calls]
     return [each.wait() for each in pending]
 
 
@@ -232,7 +232,7 @@ def _run_in_turn(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """
     outcomes: list[Any] = []
     for call in calls:
-        outcome = start(call).wait()
+        outcome = start_in_thread(call).wait()
         if isinstance(outcome, CapturedError) and outcome.is_interrupt:
             return [*[None] * len(outcomes), outcome]
         outcomes.append(outcome)

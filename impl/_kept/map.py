@@ -13,7 +13,7 @@ from .._module_call import ModuleCall
 from .._placement import DeviceId
 from .._streams import current_stream_by_device
 from .._thread_state import call_in, clear_old_casts, thread_states
-from .._threads import PendingCall, start
+from .._threads import PendingCall, start_in_thread
 from .._wrapper import call_on_one
 
 
@@ -56,7 +56,7 @@ class ReplicaPool:
         compute = partial(self._compute, replicas[index], index)
         call = ModuleCall([replicas[index]], "in DataParallel.map: call eval() before")
         run = partial(state.context.run, call.run, 0, call_in, state, compute, (batch,), {})
-        self._calls[number] = index, start(partial(self._run, number, run))
+        self._calls[number] = index, start_in_thread(partial(self._run, number, run))
 
     def _run(self, number: int, call: Callable[[], Any]) -> Any:
         try:

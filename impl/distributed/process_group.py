@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.futures import Future
 
 from .._devices import CPU, is_cpu
-from .._threads import start
+from .._threads import start_in_thread
 from .liveness import LivenessCheck
 
 #: Bytes that each rank sends in the first round of `all_gather_object`. If a payload does not fit,
@@ -95,7 +95,7 @@ class Communicator:
         threads at exit.
         """
         future: Future[Tensor] = Future()
-        start(lambda: self._complete_future(future, tensor, work))
+        start_in_thread(lambda: self._complete_future(future, tensor, work))
         # Code that waits in C++ gets an error only if a callback raises it, so add a callback.
         awaited: Future[Tensor] = future.then(lambda done: done.value())
         return awaited

@@ -11,7 +11,7 @@ from torch import nn
 
 import impl
 from impl import SyncBatchNorm, parallel_apply
-from impl._threads import start
+from impl._threads import start_in_thread
 from spec_tests.harness.concurrency.leaks import disable_gc, wait_until
 from spec_tests.harness.environment.scripts import run_program
 
@@ -55,7 +55,7 @@ def test_an_exchange_ends_if_a_thread_cannot_start(monkeypatch):
     def start_once(function):
         if started:
             raise RuntimeError("can't start new thread")
-        started.append(start(function))
+        started.append(start_in_thread(function))
         return started[0]
 
     def call(x):
