@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ._errors import CapturedError, capture
-from ._settings import register_fork_handler
+from ._forks import register_fork_handler
 from ._thread_state import SINGLE_USE_THREADS, count_locals, install_thread_hooks, is_pristine
 
 #: The largest number of idle threads. If so many threads are idle, another thread ends after its

@@ -23,7 +23,7 @@ from .._bucket_copies import detached_copies
 from .._buckets import REPLICA_BUFFER_SIZE, plan_buckets
 from .._copies import has_own_operators
 from .._devices import is_of_type
-from .._settings import register_fork_handler
+from .._forks import register_fork_handler
 from .._torch_private import exclude_from_compilation, use_plain_operators, use_unrecorded_views
 
 #: For each size of an element, a dtype whose values are compared by their bits. Views with one

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .._bucket_copies import detached_copies
 from .._copies import detached
-from .._settings import register_fork_handler
+from .._forks import register_fork_handler
 from .._streams import current_stream_by_device
 from .._torch_private import call_with_inference_mode, version_counters
 from .changes import Samples, StepWatcher, find_comparable, memory_of, read_layouts

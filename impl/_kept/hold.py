@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from .._devices import as_device_or_current
+from .._forks import register_fork_handler
 from .._module_tree import Tree, collect_tree, is_script_module
 from .._placement import DeviceId
-from .._settings import register_fork_handler
 from .._streams import current_stream_by_device
 from .._torch_private import call_with_inference_mode, has_modes_or_transforms
 from .changes import StepWatcher, find_comparable

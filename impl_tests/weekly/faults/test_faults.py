@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parents[3]
 CHANGES = {
     "interrupt": ("drop finally", "_settings.py", "call_with_setting"),
     "memory": ("drop finally", "_settings.py", "call_with_setting"),
-    "thread": ("drop finally", "_settings.py", "pause_gc"),
-    "blocked": ("drop finally", "_settings.py", "pause_gc"),
+    "thread": ("drop finally", "_gc.py", "pause_gc"),
+    "blocked": ("drop finally", "_gc.py", "pause_gc"),
 }
 
 

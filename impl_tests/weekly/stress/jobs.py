@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import impl
+from impl._gc import pause_gc
 from impl._kept import hold
-from impl._settings import pause_gc
 from impl_tests.helpers.cases import CASES, Call, Net, Result, are_equal, create_tensor
 
 __all__ = ["Jobs"]
