@@ -27,8 +27,8 @@ from ._copies import (
     move_by_own_operators,
     to_device,
     with_class_and_attributes,
-    without_grad,
 )
+from ._grad_mode import without_grad
 from ._streams import save_streams, with_saved_streams
 from ._sums import add_buckets
 from ._torch_private import (

@@ -1,20 +1,23 @@
-"""The lengths of chunks, and the split of several tensors into chunks.
+"""The lengths of chunks, the split of several tensors into chunks, and the copies of chunks.
 
 Weights are the public argument ``chunk_sizes``: sizes or proportions.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ._arguments import argument
-from ._copies import PLAIN_CLASSES, split_into_views, to_device, without_grad
-from ._devices import is_on_cpu
-from ._streams import call_on_streams, side_stream
+from ._copies import PLAIN_CLASSES, split_into_views, to_device
+from ._devices import accelerator_type, device_at, is_of_type, is_on_cpu
+from ._grad_mode import without_grad
+from ._streams import call_on_stream, call_on_streams, is_stream, side_stream
 from ._torch_private import use_plain_operators
 
 #: A computed chunk length that exceeds an integer by at most this rounding error is rounded down.
@@ -127,13 +130,13 @@ def move_from_cpu(
     # 1. Copy on the side streams. The copies start at once, even if the current streams have
     #    queued work.
     places = [(device, users.get(device)) for device in devices]
-    call_on_streams(sides, _copy_chunks, splits, places)
+    call_on_streams(sides, _copy_from_cpu, splits, places)
     # 2. Make the current streams wait for the copies.
     for side, user in sides.items():
         user.wait_stream(side)
 
 
-def _copy_chunks(
+def _copy_from_cpu(
     splits: Sequence[SplitTensor], places: Sequence[tuple[torch.device, torch.Stream | None]]
 ) -> None:
     # This loop is written out, because the calls of small functions would take as long as copies.
@@ -151,3 +154,79 @@ def _copy_chunks(
                     copy.record_stream(user)
             copies.append(copy)
         split.chunks = copies
+
+
+# Copies of chunks on streams that the caller passes.
+#
+# The stream of a chunk stays current for the following chunks, until a chunk has another stream.
+
+
+#: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
+#: than chunks.
+Streams = Sequence[torch.Stream | None] | None
+
+
+def check_streams(streams: object) -> None:
+    """Check that ``streams`` is None or a sequence of the accelerator's streams and Nones."""
+    if streams is None:
+        return
+    if not isinstance(streams, Sequence):
+        raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
+    if not all(stream is None or is_stream(stream) for stream in streams):
+        raise RuntimeError(
+            "Unknown data type found in stream list. "
+            f"Need torch.{accelerator_type()}.Stream or None"
+        )
+    for index, stream in enumerate(streams):
+        if stream is not None and not is_of_type(stream.device, accelerator_type()):
+            raise RuntimeError(
+                f"Expected streams of {accelerator_type()} devices, but the stream at index "
+                f"{index} is on {stream.device}"
+            )
+
+
+def chunks_to_devices(
+    chunks: Sequence[Tensor],
+    ordinals: Sequence[int],
+    streams: Streams,
+) -> tuple[Tensor, ...]:
+    """Return the chunks on their devices. A chunk that is already on its device is not copied."""
+    results = []
+    stream = None
+    # If there are fewer chunks than devices, the remaining devices are not checked.
+    for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
+        if chunk.get_device() != ordinal:
+            stream = _find_stream(streams, index, ordinal) or stream
+            chunk = _call_on(stream, to_device, chunk, device_at(ordinal))
+        results.append(chunk)
+    return tuple(results)
+
+
+def copy_chunks(
+    chunks: Sequence[Tensor], outputs: Sequence[Tensor], streams: Streams
+) -> tuple[Tensor, ...]:
+    """Copy each chunk into its output, and return the outputs."""
+    stream = None
+    for index, (chunk, output) in enumerate(zip(chunks, outputs, strict=True)):
+        stream = _find_stream(streams, index, output.get_device()) or stream
+        _call_on(stream, partial(output.copy_, non_blocking=True), chunk)
+    return tuple(outputs)
+
+
+def _call_on(stream: torch.Stream | None, function: Callable[..., Tensor], *args: Any) -> Tensor:
+    return function(*args) if stream is None else call_on_stream(stream, function, *args)
+
+
+def _find_stream(streams: Streams, index: int, ordinal: int) -> torch.Stream | None:
+    """Return the stream for the chunk ``index``, or None.
+
+    Raise RuntimeError if the stream does not belong to the device ``ordinal``.
+    """
+    stream = streams[index] if streams is not None and index < len(streams) else None
+    if stream is not None and stream.device_index != ordinal:
+        raise RuntimeError(
+            f"Expected the device associated with the stream at index {index} "
+            f"(was {stream.device_index}) to match the device supplied at that index "
+            f"(expected {ordinal})"
+        )
+    return stream

@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ._containers import Leaf
-from ._copies import has_own_operators, with_class_and_attributes, without_grad
+from ._copies import has_own_operators, with_class_and_attributes
+from ._grad_mode import without_grad
 from ._inputs import InputLeaves
 from ._torch_private import base_of_view, use_plain_operators, version_counters
 

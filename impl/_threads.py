@@ -18,7 +18,8 @@ from typing import Any
 
 from ._errors import CapturedError, capture
 from ._forks import register_fork_handler
-from ._thread_state import SINGLE_USE_THREADS, count_locals, install_thread_hooks, is_pristine
+from ._thread_locals import SINGLE_USE_THREADS, count_locals
+from ._thread_state import install_thread_hooks, is_pristine
 
 #: The largest number of idle threads. If so many threads are idle, another thread ends after its
 #: function.

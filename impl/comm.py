@@ -17,13 +17,10 @@ from torch import Tensor
 from ._arguments import argument, as_buffer_size, as_list, as_tensors, check_tensor
 from ._bucket_copies import detached_copies
 from ._buckets import DEFAULT_BUFFER_SIZE
+from ._chunks import Streams, check_streams, chunks_to_devices, copy_chunks
 from ._copies import (
-    Streams,
     cat_on_device,
     cat_shape,
-    check_streams,
-    chunks_to_devices,
-    copy_chunks,
     copy_into_slices,
     row_major_copy,
     split_into_views,

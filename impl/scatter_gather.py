@@ -34,11 +34,11 @@ from ._copies import (
     copy_attributes,
     has_own_operators,
     move_by_own_operators,
-    needs_grad,
     split_into_views,
     tensor_dict_to_device,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
+from ._grad_mode import needs_grad
 from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed import PackedChunk, cat_packed, split_packed

@@ -1,4 +1,4 @@
-"""impl._thread_state: transfer and restoration of state, and thread-local values."""
+"""impl._thread_state: transfer and restoration of state."""
 
 import contextvars
 import gc
@@ -15,7 +15,6 @@ from torch.autograd.graph import saved_tensors_hooks
 
 from impl import _thread_state
 from impl_tests.helpers.modes import FunctionMode, OperatorLog, call_in_thread
-from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.thread_state import thread_states, visible_states
 
 CPU = torch.device("cpu")
@@ -159,13 +158,3 @@ def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("read"))
     (state,) = _thread_state.thread_states([CPU])
     assert state.device == CPU
-
-
-def test_count_locals_counts_a_new_local_until_it_is_deleted():
-    if _thread_state.SINGLE_USE_THREADS:
-        not_run("a free-threaded Python cannot count locals without stopping all threads")
-    before, local = _thread_state.count_locals(), threading.local()
-    local.value = True
-    assert _thread_state.count_locals() > before
-    del local
-    assert _thread_state.count_locals() == before

@@ -11,11 +11,13 @@ import torch
 
 from impl import _threads
 from impl._devices import CPU
-from impl._thread_state import SINGLE_USE_THREADS, call_in, thread_states
+from impl._thread_locals import SINGLE_USE_THREADS, count_locals
+from impl._thread_state import call_in, thread_states
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.scripts import run_program
+from spec_tests.harness.environment.topology import not_run
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20
@@ -144,7 +146,7 @@ def run_on(device):
     """Run a function in a worker as a replica on ``device``. Return the worker's thread."""
     (state,) = thread_states([device])
     run = partial(state.context.run, call_in, state, threading.current_thread, (), {})
-    return _threads.start(run).wait()
+    return _threads.start_in_thread(run).wait()
 
 
 @REUSES_WORKERS
@@ -173,7 +175,7 @@ def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
 #: The code of a function that uses ``depth`` worker threads at the same time.
 NESTED = """
 def nested(depth):
-    return depth and 1 + _threads.start(lambda: nested(depth - 1)).wait()
+    return depth and 1 + _threads.start_in_thread(lambda: nested(depth - 1)).wait()
 """
 
 
@@ -197,7 +199,7 @@ def test_fork_while_functions_run_does_not_deadlock():
         + """
 assert nested(5) == 5
 release = threading.Event()
-busy = [_threads.start(release.wait) for _ in range(3)]
+busy = [_threads.start_in_thread(release.wait) for _ in range(3)]
 child = os.fork()
 if child == 0:
     sys.exit(0 if nested(5) == 5 else 1)
@@ -219,7 +221,7 @@ def fork():
         os._exit(0 if nested(5) == 5 else 1)
     return os.waitpid(child, 0)[1]
 
-print(_threads.start(fork).wait(), nested(5))
+print(_threads.start_in_thread(fork).wait(), nested(5))
 """
     )
     assert (completed.stdout, completed.stderr) == ("0 5\n", "")
@@ -227,7 +229,9 @@ print(_threads.start(fork).wait(), nested(5))
 
 def test_interrupted_program_ends_while_threads_are_idle():
     interrupt = "os.kill(os.getpid(), signal.SIGINT)"
-    completed = run_script("[_threads.start(int).wait() for _ in range(3)]\n" + interrupt)
+    completed = run_script(
+        "[_threads.start_in_thread(int).wait() for _ in range(3)]\n" + interrupt
+    )
     assert completed.stdout == ""
     assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
     assert completed.returncode == -signal.SIGINT
@@ -260,7 +264,7 @@ def fork():
     return child and os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 known = threading.Event()
-pending = _threads.start(lambda: known.wait() and fork())
+pending = _threads.start_in_thread(lambda: known.wait() and fork())
 known.set()
 print(pending.wait())
 """
@@ -300,4 +304,14 @@ def test_an_error_that_cannot_be_captured_does_not_block_the_caller(monkeypatch)
         raise LookupError("refused")
 
     monkeypatch.setattr(_threads, "capture", refuse)
-    assert type(_threads.start(int).wait().pop()) is LookupError
+    assert type(_threads.start_in_thread(int).wait().pop()) is LookupError
+
+
+def test_count_locals_counts_a_new_local_until_it_is_deleted():
+    if SINGLE_USE_THREADS:
+        not_run("a free-threaded Python cannot count locals without stopping all threads")
+    before, local = count_locals(), threading.local()
+    local.value = True
+    assert count_locals() > before
+    del local
+    assert count_locals() == before

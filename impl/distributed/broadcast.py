@@ -5,8 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._copies import without_grad
 from .._errors import CapturedError, capture
+from .._grad_mode import without_grad
 from .process_group import Communicator
 from .rank_result import Idle, RankResult, Returned, make_failed, raise_first_error
 from .serialization import (

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import impl
-from impl._copies import without_grad
+from impl._grad_mode import without_grad
 from spec_tests.harness.compare import nested_values
 
 __all__ = ["CASES", "ORDINALS", "Call", "Case", "Net", "are_equal", "create_tensor"]
