@@ -1,7 +1,4 @@
-"""The lengths of chunks, the split of several tensors into chunks, and the copies of chunks.
-
-Weights are the public argument ``chunk_sizes``: sizes or proportions.
-"""
+"""The lengths of chunks, the split of several tensors into chunks, and the copies of chunks."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,43 +21,44 @@ from ._torch_private import use_plain_operators
 _ROUNDING = 1e-9
 
 
-def chunk_lengths(extent: int, count: int, weights: Sequence[float] | None = None) -> list[int]:
+def chunk_lengths(
+    extent: int, count: int, chunk_sizes: Sequence[float] | None = None
+) -> list[int]:
     """Return at most ``count`` chunk lengths that sum to ``extent``.
 
-    ``weights`` are either chunk sizes that sum to ``extent``, or proportions: each length is
-    rounded up until no rows are left. By default every length but the last is
-    ``ceil(extent / count)``. The last devices have no length if no rows are left for them. A
-    device with weight 0 before them has the length 0. If ``extent`` is 0, there are ``count``
+    ``chunk_sizes`` either sum to ``extent``, or are proportions: each length is rounded up until
+    no rows are left. By default every length but the last is ``ceil(extent / count)``. The last devices have no length if no rows are left for them. A
+    device with size 0 before them has the length 0. If ``extent`` is 0, there are ``count``
     lengths of 0.
     """
     if extent == 0:
         return [0] * count
-    if weights is None:
+    if chunk_sizes is None:
         length = math.ceil(extent / count)
         full, remainder = divmod(extent, length)
         return [length] * full + [remainder] * (remainder > 0)
-    return _weighted_lengths(extent, list(weights))
+    return _proportional_lengths(extent, list(chunk_sizes))
 
 
-def check_weights(weights: Sequence[float], count: int | None) -> None:
-    """Raise ValueError unless ``weights`` are ``count`` finite numbers >= 0, and one is > 0.
+def check_chunk_sizes(chunk_sizes: Sequence[float], count: int | None) -> None:
+    """Raise ValueError unless there are ``count`` finite numbers >= 0, and one is > 0.
 
-    If ``count`` is None, any number of weights is accepted.
+    If ``count`` is None, any number of sizes is accepted.
     """
     with argument("chunk_sizes"):
-        if len(weights) != count and count is not None:
-            raise ValueError(f"{len(weights)} chunk sizes for {count} devices")
-        if not all(0 <= weight < math.inf for weight in weights):
-            raise ValueError(f"negative or infinite chunk size in {list(weights)}")
-        if not any(weights):
-            raise ValueError(f"every chunk size is 0 in {list(weights)}")
+        if len(chunk_sizes) != count and count is not None:
+            raise ValueError(f"{len(chunk_sizes)} chunk sizes for {count} devices")
+        if not all(0 <= size < math.inf for size in chunk_sizes):
+            raise ValueError(f"negative or infinite chunk size in {list(chunk_sizes)}")
+        if not any(chunk_sizes):
+            raise ValueError(f"every chunk size is 0 in {list(chunk_sizes)}")
 
 
-def _weighted_lengths(extent: int, weights: Sequence[float]) -> list[int]:
+def _proportional_lengths(extent: int, chunk_sizes: Sequence[float]) -> list[int]:
     lengths: list[int] = []
     rows = extent
-    for index, weight in enumerate(weights):
-        share = rows * weight / sum(weights[index:])
+    for index, size in enumerate(chunk_sizes):
+        share = rows * size / sum(chunk_sizes[index:])
         lengths.append(min(rows, math.ceil(share - _ROUNDING)))
         rows -= lengths[-1]
         if rows == 0:

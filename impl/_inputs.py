@@ -29,7 +29,7 @@ from ._containers import (
     is_tensor_dict,
 )
 from ._markers import SplitAlong, Whole
-from ._packed import PackedBranch, count_sequences
+from ._packed_sequences import PackedBranch, count_sequences
 from ._torch_private import pytree_node
 
 

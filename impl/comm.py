@@ -9,7 +9,6 @@ devices, ``n`` the number of tensors per device.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from numbers import Real
 
 import torch
 from torch import Tensor
@@ -18,22 +17,27 @@ from ._arguments import argument, as_buffer_size, as_list, as_tensors, check_ten
 from ._bucket_copies import detached_copies
 from ._buckets import DEFAULT_BUFFER_SIZE
 from ._chunks import Streams, check_streams, chunks_to_devices, copy_chunks
+from ._comm_checks import (
+    as_chunk_sizes,
+    check_broadcast_outputs,
+    check_gather_inputs,
+    check_not_given_with_out,
+    check_scatter_outputs,
+    check_sum_buffer_size,
+)
 from ._copies import (
     cat_on_device,
     cat_shape,
     copy_into_slices,
     row_major_copy,
     split_into_views,
-    wrap_dim,
 )
 from ._devices import (
     DeviceLike,
-    accelerator_type,
     as_target,
     call_on_device,
     device_at,
     device_index,
-    is_on_accelerator,
 )
 from ._devices import device_index as _get_device_index  # noqa: F401 - a test elsewhere replaces it
 from ._sums import reduce_lists, reduce_tensors
@@ -83,7 +87,7 @@ def broadcast(
     check_tensor("tensor", tensor)
     if out is not None:
         out = as_tensors("out", out)
-        _check_broadcast_outputs(tensor, out)
+        check_broadcast_outputs(tensor, out)
         return [output.copy_(tensor, non_blocking=True) for output in out]
     targets = [*map(device_at, _as_ordinals(devices))]
     return [
@@ -181,7 +185,7 @@ def reduce_add_coalesced(
         TypeError: An object is not a tensor, ``destination`` is no device, or ``buffer_size`` is
             not a number.
     """
-    _check_sum_buffer_size(buffer_size)
+    check_sum_buffer_size(buffer_size)
     with argument("inputs"):
         rows = [as_tensors(f"inputs[{index}]", row) for index, row in enumerate(inputs)]
         columns = list(zip(*rows, strict=True))
@@ -234,13 +238,13 @@ def scatter(
         check_streams(streams)
     check_tensor("tensor", tensor)
     if out is not None:
-        _check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
+        check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         out = as_tensors("out", out)
-        dim = _check_scatter_outputs(tensor, out, dim)
+        dim = check_scatter_outputs(tensor, out, dim)
         chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
         return copy_chunks(chunks, out, streams)
     ordinals = _as_ordinals(devices)
-    sizes = _as_chunk_sizes(chunk_sizes, len(ordinals))
+    sizes = as_chunk_sizes(chunk_sizes, len(ordinals))
     chunks = split_into_views(tensor, len(ordinals), sizes, dim)
     return chunks_to_devices(chunks, ordinals, streams)
 
@@ -281,11 +285,11 @@ def gather(
     tensors = as_tensors("tensors", tensors)
     if out is None:
         device = as_target(destination)
-        dim = _check_gather_inputs(tensors, dim)
+        dim = check_gather_inputs(tensors, dim)
         return cat_on_device(tensors, dim, device)
-    _check_not_given_with_out(destination=destination)
+    check_not_given_with_out(destination=destination)
     check_tensor("out", out)
-    dim = _check_gather_inputs(tensors, dim)
+    dim = check_gather_inputs(tensors, dim)
     shape = cat_shape(tensors, dim)
     with argument("out"):
         found = list(out.shape)
@@ -316,132 +320,6 @@ def _reduce_columns(
         lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
     return [sums[index] for index in range(len(columns))]
-
-
-def _check_not_given_with_out(**kwargs: object) -> None:
-    for name, value in kwargs.items():
-        if value is not None:
-            raise RuntimeError(
-                f"'{name}' must not be specified when 'out' is specified, but got {name}={value}"
-            )
-
-
-# Checks with the error messages of torch.nn.parallel.
-
-
-def _check_broadcast_outputs(tensor: Tensor, outputs: Sequence[Tensor]) -> None:
-    """Check that all outputs are on the accelerator and have the shape of ``tensor``."""
-    for index, output in _enumerate_on_accelerator(outputs, "output"):
-        if output.shape != tensor.shape:
-            raise RuntimeError(
-                "Expected all output tensors to have same shape as the source tensor "
-                f"{list(tensor.shape)}, but output tensor at index {index} has shape "
-                f"{list(output.shape)}"
-            )
-
-
-def _check_scatter_outputs(tensor: Tensor, outputs: Sequence[Tensor], dim: int) -> int:
-    """Check that chunks of ``tensor`` fit the outputs. Return ``dim`` as a non-negative number."""
-    if not outputs:
-        raise RuntimeError("Expected at least one output tensor to scatter to")
-    dim = wrap_dim(dim, tensor.dim())
-    total = 0
-    for index, output in _enumerate_on_accelerator(outputs, "output"):
-        if _sizes_except(output, dim) != _sizes_except(tensor, dim):
-            raise RuntimeError(
-                f"Output tensor at index {index} has incorrect shape: {list(output.shape)}. "
-                f"Expected same shape except for scatter dim {dim} as the source tensor: "
-                f"{list(tensor.shape)}"
-            )
-        _check_dimension(output, index, "scatter to")
-        total += output.size(dim)
-    if total != tensor.size(dim):
-        raise RuntimeError(
-            f"Total size for output tensors along scatter dim {dim} does not match the source "
-            f"tensor size at dim {dim}. Expected {tensor.size(dim)}, but got total size {total}"
-        )
-    return dim
-
-
-def _check_gather_inputs(tensors: Sequence[Tensor], dim: int, *, any_device: bool = False) -> int:
-    """Check that inputs can be concatenated. Return ``dim`` as a non-negative number.
-
-    Unless ``any_device`` is true, all inputs must be on the accelerator.
-    """
-    if not tensors:
-        raise RuntimeError("Expected at least one tensor to gather from")
-    dims = tensors[0].dim()
-    dim = wrap_dim(dim, dims)
-    on_accelerator = _enumerate_on_accelerator(tensors, "input")
-    for index, tensor in enumerate(tensors) if any_device else on_accelerator:
-        if tensor.dim() != dims:
-            raise RuntimeError(
-                "Expected all input tensors to have the same number of dimensions, but tensor at "
-                f"index {index} has {tensor.dim()} dimensions, (expected {dims})"
-            )
-        _check_dimension(tensor, index, "gather")
-        expected = list(tensors[0].shape)
-        expected[dim] = tensor.size(dim)
-        if list(tensor.shape) != expected:
-            raise RuntimeError(
-                f"Input tensor at index {index} has invalid shape {list(tensor.shape)}, "
-                f"but expected {expected}"
-            )
-    return dim
-
-
-def _as_chunk_sizes(chunk_sizes: Iterable[int] | None, count: int) -> list[int] | None:
-    """Return a list of ``chunk_sizes``. Check that there is one for each of ``count`` devices."""
-    if count == 0:
-        raise RuntimeError("Expected at least one device to scatter to")
-    if chunk_sizes is None:
-        return None
-    sizes = as_list("chunk_sizes", chunk_sizes)
-    if len(sizes) != count:
-        raise RuntimeError(
-            "Expected devices and chunk_sizes to be of same length, but got len(devices) = "
-            f"{count} and len(chunk_sizes) = {len(sizes)}"
-        )
-    return sizes
-
-
-def _check_sum_buffer_size(size: object) -> None:
-    """Raise TypeError if ``size`` is not a number. torch.nn.parallel takes any number for sums."""
-    if not issubclass(type(size), Real):
-        raise TypeError(f"buffer_size must be a number of bytes, not {type(size).__name__}")
-
-
-def _enumerate_on_accelerator(
-    tensors: Sequence[Tensor], role: str
-) -> Iterator[tuple[int, Tensor]]:
-    """Check that each tensor is on an accelerator, then yield its index and the tensor.
-
-    This function is a generator, so that callers finish the checks of one tensor before the next
-    tensor is checked, as in torch.nn.parallel.
-    """
-    for index, tensor in enumerate(tensors):
-        if not is_on_accelerator(tensor):
-            name = "output tensor" if role == "output" else "tensor"
-            kind = (accelerator_type() or "accelerator").upper()
-            raise RuntimeError(
-                f"Expected all {role} tensors to be {kind} tensors, "
-                f"but {name} at index {index} has device '{tensor.device}'"
-            )
-        yield index, tensor
-
-
-def _sizes_except(tensor: Tensor, dim: int) -> tuple[int, list[int]]:
-    """Return the number of dimensions of ``tensor``, and its sizes except along ``dim``."""
-    sizes = list(tensor.shape)
-    return tensor.dim(), sizes[:dim] + sizes[dim + 1 :]
-
-
-def _check_dimension(tensor: Tensor, index: int, purpose: str) -> None:
-    if tensor.dim() == 0:
-        raise ValueError(
-            f"Expected tensors of at least one dimension to {purpose}, "
-            f"but tensor at index {index} has none"
-        )
 
 
 # Code that copies torch.nn.parallel imports this undocumented name.

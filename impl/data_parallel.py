@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from torch import nn
 
 from ._arguments import as_bool
-from ._chunks import check_weights
+from ._chunks import check_chunk_sizes
 from ._devices import DeviceLike, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
@@ -146,7 +146,7 @@ class DataParallel(KeptReplicas[T]):
             _check_has_parameters(module)
         if chunk_sizes is not None:
             # Without devices any number of sizes is accepted.
-            check_weights(chunk_sizes, len(self.device_ids) or None)
+            check_chunk_sizes(chunk_sizes, len(self.device_ids) or None)
             self.chunk_sizes = chunk_sizes
         self._set_options(in_turn, scalar_warning, module_attributes, cache_frozen_parameters)
         if placement is None:

@@ -19,6 +19,7 @@ from torch.autograd.function import Function
 from ._arguments import argument, as_int, as_list, as_tensors, check_tensor
 from ._bucket_copies import attached_copies
 from ._chunks import SplitTensor, move_from_cpu
+from ._comm_checks import as_chunk_sizes, check_gather_inputs
 from ._copies import cat_on_device, has_own_operators, split_into_views, to_device
 from ._devices import (
     CPU,
@@ -38,12 +39,7 @@ from ._streams import (
     with_saved_streams,
 )
 from ._torch_private import exclude_from_compilation
-from .comm import (
-    _as_chunk_sizes,
-    _check_gather_inputs,
-    broadcast_coalesced,
-    reduce_add_coalesced,
-)
+from .comm import broadcast_coalesced, reduce_add_coalesced
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter"]
 
@@ -177,7 +173,7 @@ class Scatter(Function):
         check_tensor("input", input)
         devices = _as_devices(target_gpus)
         ctx.dim, ctx.device = dim, input.device
-        sizes = _as_chunk_sizes(chunk_sizes, len(devices))
+        sizes = as_chunk_sizes(chunk_sizes, len(devices))
         chunks = split_into_views(input, len(devices), sizes, dim)
         used = devices[: len(chunks)]
         save_streams(ctx, [*used, input.device])
@@ -270,7 +266,7 @@ class Gather(Function):
             inputs = tuple([tensor.view(1) for tensor in inputs])
         ctx.sizes = [tensor.size(dim) for tensor in inputs]
         target = CPU if any(on_cpu) else as_target(target_device)
-        dim = _check_gather_inputs(inputs, dim, any_device=all(on_cpu))
+        dim = check_gather_inputs(inputs, dim, any_device=all(on_cpu))
         return cat_on_device(inputs, dim, target)
 
     @staticmethod

@@ -12,41 +12,34 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence
 
 from ._arguments import argument, as_bool, as_int, as_list, check_gradient_layout
 from ._bucket_copies import attached_copies, detached_copies
 from ._chunks import (
-    SplitTensor,
-    check_weights,
-    chunk_lengths,
-    split_and_move,
+    check_chunk_sizes,
 )
-from ._containers import Leaf, Pieces, format_path
+from ._comm_checks import check_gather_inputs
+from ._containers import Leaf, Pieces
 
 # Undocumented names: nncore and torch.distributed import the first one, and copies of scatter the
 # older second one.
 from ._containers import is_named_tuple as _is_namedtuple  # noqa: F401
 from ._containers import is_named_tuple as is_namedtuple  # noqa: F401
 from ._copies import (
-    PLAIN_CLASSES,
     cat_on_device,
-    copy_attributes,
     has_own_operators,
     move_by_own_operators,
-    split_into_views,
     tensor_dict_to_device,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._grad_mode import needs_grad
-from ._inputs import CopiedLeaf, InputLeaves, SplitLeaf
+from ._inputs import CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
-from ._packed import PackedChunk, cat_packed, split_packed
-from ._streams import current_stream_by_device
+from ._packed_sequences import cat_packed
+from ._split_leaves import split_leaves, split_lengths
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
-from .comm import _check_gather_inputs
-from .functions import Gather, ScatteredChunks
+from .functions import Gather
 from .functions import Scatter as Scatter  # Other packages import it from this module.
 
 __all__ = ["gather", "scatter", "scatter_kwargs"]
@@ -211,17 +204,16 @@ def _scatter_together(
     roots: Sequence[tuple[Any, str]],
     devices: Iterable[DeviceLike],
     dim: int,
-    weights: Sequence[float] | None,
+    chunk_sizes: Sequence[float] | None,
 ) -> list[list[Any]]:
     """Split each of ``roots``: pairs of a value and its name in error messages.
 
-    Return for each root a list with one part for each replica. ``weights`` is the argument
-    ``chunk_sizes`` of ``scatter``.
+    Return for each root a list with one part for each replica.
     """
     targets = as_list("target_gpus", devices)
     dim = as_int("dim", dim)
-    if weights is not None:
-        check_weights(weights, len(targets))
+    if chunk_sizes is not None:
+        check_chunk_sizes(chunk_sizes, len(targets))
     # Flatten all values before any tensor is copied: the number of chunks depends on all tensors,
     # and sizes that do not match must raise an error before any device has work.
     only = targets[0] if len(targets) == 1 and isinstance(targets[0], torch.device) else None
@@ -230,12 +222,12 @@ def _scatter_together(
     for value, name in roots:
         with argument(f"{name} or dim"):
             nodes.append(leaves.flatten(value, dim, name))
-    count, pieces = _split_leaves(leaves, targets, weights)
+    count, pieces = _split_leaves(leaves, targets, chunk_sizes)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 
 
 def _split_leaves(
-    leaves: InputLeaves, devices: Sequence[DeviceLike], weights: Sequence[float] | None
+    leaves: InputLeaves, devices: Sequence[DeviceLike], chunk_sizes: Sequence[float] | None
 ) -> tuple[int, Pieces]:
     """Return the number of replicas, and for each leaf a chunk or copy for each replica."""
     if not (leaves.splits or leaves.copied):
@@ -244,9 +236,9 @@ def _split_leaves(
     if not devices:
         raise RuntimeError("Expected at least one device to scatter to")
     targets = [as_device_or_current(device) for device in devices]
-    lengths = split_lengths(leaves.splits, len(targets), weights)
+    lengths = split_lengths(leaves.splits, len(targets), chunk_sizes)
     count = len(lengths[0]) if lengths else len(targets)
-    pieces = split_leaves(leaves.splits, lengths, targets[:count], even=weights is None)
+    pieces = split_leaves(leaves.splits, lengths, targets[:count], even=chunk_sizes is None)
     pieces.update(_copy_leaves(leaves.copied, targets[:count]))
     return count, pieces
 
@@ -302,137 +294,9 @@ def _cat_tensors(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Ten
     if is_minus_one(device) or needs_grad(tensors) or any(map(_is_scalar_or_on_cpu, tensors)):
         whole: Tensor = Gather.apply(device, dim, *tensors)  # type: ignore[no-untyped-call] # in torch
         return whole
-    dim = _check_gather_inputs(tensors, dim)
+    dim = check_gather_inputs(tensors, dim)
     return cat_on_device(tensors, dim, as_device_or_current(device))
 
 
 def _is_scalar_or_on_cpu(tensor: Tensor) -> bool:
     return tensor.dim() == 0 or is_on_cpu(tensor)
-
-
-# Chunks of the leaves of nested inputs.
-
-
-def split_lengths(
-    splits: Sequence[SplitLeaf], count: int, weights: Sequence[float] | None
-) -> list[list[int]]:
-    """Return the chunk lengths of each leaf. All leaves have equally many chunks.
-
-    A tensor with one row per device, beside a batch of another size, has chunks of one row.
-    transformers' Trainer passes a tensor of this kind with every batch. If the batch has fewer
-    chunks than there are devices, the last rows of the tensor are dropped.
-    """
-    extents = {split.extent for split in splits}
-    if len(extents) == 1:
-        return [chunk_lengths(extents.pop(), count, weights)] * len(splits)
-    batch = [split for split in splits if not has_one_row_per_device(split, count)]
-    lengths = {
-        extent: chunk_lengths(extent, count, weights)
-        for extent in {split.extent for split in batch}
-    }
-    for split in batch:
-        if len(lengths[split.extent]) != len(lengths[batch[0].extent]):
-            raise ValueError(_describe_mismatch(batch[0], split, count, lengths))
-    single_rows = [1] * len(lengths[batch[0].extent]) if batch else []
-    batch_ids = set(map(id, batch))
-    return [lengths[split.extent] if id(split) in batch_ids else single_rows for split in splits]
-
-
-def has_one_row_per_device(split: SplitLeaf, count: int) -> bool:
-    """Return whether ``split`` is a tensor with as many rows as there are devices."""
-    return split.extent == count and isinstance(split.value, Tensor)
-
-
-def _describe_mismatch(
-    first: SplitLeaf, other: SplitLeaf, count: int, lengths: Mapping[int, list[int]]
-) -> str:
-    described = [
-        f"{format_path(split.path)} has size {split.extent} along dim {split.dim} "
-        f"({len(lengths[split.extent])} chunks)"
-        for split in (first, other)
-    ]
-    return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
-
-
-def split_leaves(
-    splits: Sequence[SplitLeaf],
-    lengths_of_leaves: Sequence[Sequence[int]],
-    devices: Sequence[torch.device],
-    *,
-    even: bool,
-) -> dict[Leaf, Sequence[Any]]:
-    """Return for each leaf its chunks, one on each of ``devices``.
-
-    ``lengths_of_leaves`` has the chunk lengths of each leaf. Rows beyond their sum are dropped.
-    ``even`` means that the lengths are those of ``Tensor.chunk``.
-    """
-    pieces: dict[Leaf, Sequence[Any]] = {}
-    rows: dict[SplitLeaf, SplitTensor] = {}
-    packed: dict[SplitLeaf, list[PackedChunk]] = {}
-    for leaf, lengths in zip(splits, lengths_of_leaves, strict=True):
-        if isinstance(leaf.value, PackedSequence):
-            data, data_lengths, packed[leaf] = split_packed(leaf.value, lengths)
-            rows[leaf] = SplitTensor(data, data_lengths, 0)
-        elif not isinstance(leaf.value, Tensor):  # A TensorDict.
-            chunks = zip(leaf.value.split([*lengths], leaf.dim), devices, strict=True)
-            pieces[leaf] = [tensor_dict_to_device(*chunk) for chunk in chunks]
-        elif has_own_operators(leaf.value):
-            pieces[leaf] = _split_by_own_operators(leaf, devices, lengths, even=even)
-        else:
-            rows[leaf] = _used_rows(leaf, lengths, even=even)
-    streams = _streams_for(rows.values(), devices)
-    split_and_move(rows.values(), devices, streams)
-    for split in rows.values():
-        if needs_grad([split.tensor]):
-            split.chunks = ScatteredChunks.apply(  # type: ignore[no-untyped-call] # in torch
-                [*streams.values()], split.dim, split.chunks, split.tensor
-            )
-    for leaf, split in rows.items():
-        pieces[leaf] = split.chunks
-        _copy_attributes(split)
-    for leaf, parts in packed.items():
-        pairs = zip(parts, pieces[leaf], strict=True)
-        pieces[leaf] = [part.with_data(chunk) for part, chunk in pairs]
-    return pieces
-
-
-def _used_rows(leaf: SplitLeaf, lengths: Sequence[int], *, even: bool) -> SplitTensor:
-    rows, used = leaf.value, sum(lengths)
-    if used != leaf.extent:
-        rows = rows.narrow(leaf.dim, 0, used)
-    # `split_with_sizes` is faster than `chunk`, but a subclass may support `chunk` only.
-    by_chunk = even and type(leaf.value) not in PLAIN_CLASSES
-    return SplitTensor(rows, None if by_chunk else lengths, leaf.dim)
-
-
-def _copy_attributes(split: SplitTensor) -> None:
-    """Copy the attributes of a tensor of a subclass to its chunks of this subclass."""
-    kind = type(split.tensor)
-    if kind not in PLAIN_CLASSES:
-        for chunk in split.chunks:
-            if type(chunk) is kind:
-                copy_attributes(split.tensor, chunk)
-
-
-def _streams_for(
-    splits: Iterable[SplitTensor], devices: Sequence[torch.device]
-) -> dict[torch.device, torch.Stream]:
-    """Return the current streams that copies from the CPU and backward need."""
-    sources = [
-        split.tensor.device
-        for split in splits
-        if is_on_cpu(split.tensor) or needs_grad([split.tensor])
-    ]
-    return current_stream_by_device([*devices, *sources]) if sources else {}
-
-
-def _split_by_own_operators(
-    split: SplitLeaf, targets: Sequence[torch.device], lengths: Sequence[int], *, even: bool
-) -> Sequence[Tensor]:
-    """Split a tensor subclass by its own operators, which are differentiable."""
-    rest = split.extent - sum(lengths)
-    # If rows are dropped, each chunk has one row (see `split_lengths`).
-    count = split.extent if rest else len(lengths)
-    chunks = split_into_views(split.value, count, None if even else [*lengths, rest], split.dim)
-    pairs = zip(chunks, targets, strict=False)
-    return [move_by_own_operators(chunk, target) for chunk, target in pairs]

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .._arguments import argument, as_bool, as_int, check_tensor
-from .._chunks import check_weights
+from .._chunks import check_chunk_sizes
 from .._devices import CPU, DeviceLike, as_device_or_current, device_index
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
@@ -107,7 +107,7 @@ class DataParallel(nn.Module, Generic[T]):
         with argument("process_group"):
             self._comm = get_communicator(process_group, self.device)
         if chunk_sizes is not None:
-            check_weights(chunk_sizes, self.size)
+            check_chunk_sizes(chunk_sizes, self.size)
         self.chunk_sizes = chunk_sizes
         self.source = source if source is None else as_int("source", source)
         if source is not None and not 0 <= source < self.size:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .._containers import Leaf, Node, format_path, is_tensor_dict
 from .._inputs import CopiedLeaf, InputLeaves, SplitLeaf
-from ..scatter_gather import split_leaves, split_lengths
+from .._split_leaves import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 
