@@ -27,9 +27,9 @@ def chunk_lengths(
     """Return at most ``count`` chunk lengths that sum to ``extent``.
 
     ``chunk_sizes`` either sum to ``extent``, or are proportions: each length is rounded up until
-    no rows are left. By default every length but the last is ``ceil(extent / count)``. The last devices have no length if no rows are left for them. A
-    device with size 0 before them has the length 0. If ``extent`` is 0, there are ``count``
-    lengths of 0.
+    no rows are left. By default every length but the last is ``ceil(extent / count)``. The last
+    devices have no length if no rows are left for them. A device with size 0 before them has the
+    length 0. If ``extent`` is 0, there are ``count`` lengths of 0.
     """
     if extent == 0:
         return [0] * count

@@ -39,7 +39,7 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
     The first of ``modules`` is the root. A function refers to a module by a variable of its
     closure or a global variable.
     """
-    unchecked = [each for each in values if not _note_check(each, modules[0])]
+    unchecked = [each for each in values if not _mark_checked(each, modules[0])]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
         held = find_held_module(each, lambda module: id(module) in tree)
@@ -56,7 +56,7 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
             )
 
 
-def _note_check(value: Any, root: nn.Module) -> bool:
+def _mark_checked(value: Any, root: nn.Module) -> bool:
     """Note that ``value`` is checked; return whether it was checked before."""
     key = id(value), type(value)
     was_checked = key in _checked

@@ -61,7 +61,7 @@ class References:
         # For the index of a replica and the `id` of an object: the counterpart in the replica.
         self._copies: dict[tuple[int, int], Any] = {}
 
-    def names(self, values: Mapping[Any, Any], names: Iterable[Any]) -> list[Any]:
+    def find_referring(self, values: Mapping[Any, Any], names: Iterable[Any]) -> list[Any]:
         """Return those of ``names`` whose value refers to a module."""
         found = []
         for name in names:

@@ -144,10 +144,12 @@ def _write_state(
     """Set the ``__dict__`` of each replica of ``module``."""
     # `_former_parameters` must be the first entry for deepcopy (see `FormerParameters`).
     template = {"_former_parameters": None, **_uncompiled_state(module), "_is_replica": True}
-    referring = references.names(template, template.keys() - _OF_EVERY_MODULE)
+    referring = references.find_referring(template, template.keys() - _OF_EVERY_MODULE)
     hooks = list(filter(template.get, _HOOKS))
     bound_hooks = [
-        (name, key) for name in hooks for key in references.names(template[name], template[name])
+        (name, key)
+        for name in hooks
+        for key in references.find_referring(template[name], template[name])
     ]
     children = [(name, replica_map.modules[child]) for name, child in module._modules.items()]
     parameters = [
@@ -284,9 +286,9 @@ def _assign_members(
         hooks = [
             (name, key)
             for name in _HOOKS
-            for key in references.names(state.get(name, {}), state.get(name, {}))
+            for key in references.find_referring(state.get(name, {}), state.get(name, {}))
         ]
-        referring = references.names(state, state.keys() - _OF_EVERY_MODULE)
+        referring = references.find_referring(state, state.keys() - _OF_EVERY_MODULE)
         _rebind(state, referring, hooks, module, references, index)
         _set_non_leaf_buffers(state, [column[index] for column in buffers])
         if with_parameters:

@@ -17,6 +17,7 @@ from ._devices import DeviceLike, is_cuda
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
 # and tests replace both. `DataParallel` calls `_check_balance`.
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
+from ._forward import Wrapper, call_on_one
 from ._kept.wrapper import KeptReplicas
 from ._module_tree import check_source
 from ._placement import (
@@ -28,7 +29,6 @@ from ._placement import (
 )
 from ._placement import check_balance as _check_balance
 from ._torch_private import exclude_from_compilation
-from ._wrapper import Wrapper, call_on_one
 from .replicate import replicate
 
 __all__ = ["DataParallel", "data_parallel"]

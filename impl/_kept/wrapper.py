@@ -9,9 +9,9 @@ from torch import nn
 
 from .._arguments import argument, as_bool, as_int
 from .._devices import DeviceLike
+from .._forward import Wrapper
 from .._module_tree import check_source
 from .._torch_private import exclude_from_compilation, has_modes_or_transforms
-from .._wrapper import Wrapper
 from ..replicate import replicate_with
 from .frozen import FrozenCopies, find_frozen_copies, free_frozen_copies
 from .hold import HoldBlock, find_replica_cache

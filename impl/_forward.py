@@ -41,7 +41,7 @@ from .scatter_gather import gather, scatter_kwargs
 _OWN = frozenset(("module", "device_ids", "output_device", "dim", "src_device_obj"))
 
 
-class ModuleAttributes(nn.Module):
+class AttributeForwardingModule(nn.Module):
     """A wrapper of ``module`` that may return the attributes of ``module`` as its own.
 
     Attributes:
@@ -68,7 +68,7 @@ class ModuleAttributes(nn.Module):
 T = TypeVar("T", bound=nn.Module)
 
 
-class Wrapper(ModuleAttributes, Generic[T]):
+class Wrapper(AttributeForwardingModule, Generic[T]):
     """A module that computes each batch on several devices. It builds replicas in each forward."""
 
     module: T
