@@ -116,9 +116,9 @@ def _enumerate_on_accelerator(
     for index, tensor in enumerate(tensors):
         if not is_on_accelerator(tensor):
             name = "output tensor" if role == "output" else "tensor"
-            kind = (accelerator_type() or "accelerator").upper()
+            device_type = (accelerator_type() or "accelerator").upper()
             raise RuntimeError(
-                f"Expected all {role} tensors to be {kind} tensors, "
+                f"Expected all {role} tensors to be {device_type} tensors, "
                 f"but {name} at index {index} has device '{tensor.device}'"
             )
         yield index, tensor

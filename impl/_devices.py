@@ -44,30 +44,30 @@ def accelerator_type() -> str | None:
 
 
 @cache
-def _is_usable(kind: str) -> bool:
-    """Return whether ``kind`` is the type of an accelerator that is available.
+def _is_usable(device_type: str) -> bool:
+    """Return whether ``device_type`` is the type of an accelerator that is available.
 
     The result is cached, because queries of the driver are slow.
     """
-    if kind == "cpu":
+    if device_type == "cpu":
         return False
     try:
-        module = torch.get_device_module(kind)
+        module = torch.get_device_module(device_type)
     except RuntimeError:  # PyTorch has no device module for types such as "meta".
         return False
     # A back end may lack this function. `torch.accelerator` itself only needs `device_count`.
     is_available = getattr(module, "is_available", None)
-    return device_count(kind) > 0 if is_available is None else bool(is_available())
+    return device_count(device_type) > 0 if is_available is None else bool(is_available())
 
 
-def device_count(kind: str | None = None) -> int:
-    """Return the number of devices of the type ``kind``, by default of the accelerator.
+def device_count(device_type: str | None = None) -> int:
+    """Return the number of devices of a type, by default of the accelerator.
 
     Return 0 if there is no accelerator. Raise RuntimeError if the back end does not offer this
     number.
     """
     try:
-        count: int = runtime(kind).device_count()
+        count: int = runtime(device_type).device_count()
     except AttributeError as error:  # torch.accelerator calls the back end's device module.
         raise RuntimeError(f"the back end cannot count its devices: {error}") from error
     return count
@@ -78,15 +78,15 @@ def runtime_of(device: torch.device) -> Any:
     return runtime(device.type)
 
 
-def runtime(kind: str | None) -> Any:
-    """Return an object with the functions of ``torch.accelerator`` for the device type ``kind``.
+def runtime(device_type: str | None) -> Any:
+    """Return an object with the functions of ``torch.accelerator`` for ``device_type``.
 
-    None stands for the accelerator.
+    None stands for the type of the accelerator.
     """
     accelerator = torch.accelerator.current_accelerator()
-    if kind is None or accelerator is None or accelerator.type == kind:
+    if device_type is None or accelerator is None or accelerator.type == device_type:
         return torch.accelerator
-    return _second_runtime(kind)
+    return _second_runtime(device_type)
 
 
 def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device, Any]:
@@ -98,13 +98,13 @@ def runtimes_with_streams(devices: Iterable[torch.device]) -> dict[torch.device,
     counts: dict[str, int] = {}
     found: dict[torch.device, Any] = {}
     for device in devices:
-        kind = device.type
-        if kind not in runtimes:
-            runtimes[kind] = runtime(kind) if has_streams(device) else None
-            counts[kind] = 0 if runtimes[kind] is None else device_count(kind)
-        if runtimes[kind] is not None:
-            check_exists(device, counts[kind])
-            found[device] = runtimes[kind]
+        device_type = device.type
+        if device_type not in runtimes:
+            runtimes[device_type] = runtime(device_type) if has_streams(device) else None
+            counts[device_type] = 0 if runtimes[device_type] is None else device_count(device_type)
+        if runtimes[device_type] is not None:
+            check_exists(device, counts[device_type])
+            found[device] = runtimes[device_type]
     return found
 
 
@@ -122,9 +122,9 @@ def check_exists(device: torch.device, count: int | None = None) -> None:
 
 
 @cache
-def _second_runtime(kind: str) -> SimpleNamespace:
+def _second_runtime(device_type: str) -> SimpleNamespace:
     """Return the functions of ``torch.accelerator`` for a type that is not the accelerator's."""
-    module = torch.get_device_module(kind)
+    module = torch.get_device_module(device_type)
     return SimpleNamespace(
         current_device_index=module.current_device,
         current_stream=module.current_stream,
@@ -245,8 +245,8 @@ def is_ordinal(device: object) -> TypeGuard[int]:
     return kind is int or (issubclass(kind, Integral) and not issubclass(kind, bool))
 
 
-def device_at(ordinal: int, kind: str | None = None) -> torch.device:
-    """Return the device of the type ``kind``, by default of the accelerator, with this ordinal.
+def device_at(ordinal: int, device_type: str | None = None) -> torch.device:
+    """Return the device with an ordinal, by default of the accelerator.
 
     Raise RuntimeError if ``ordinal`` is negative or above 127, or there is no accelerator.
     """
@@ -254,7 +254,7 @@ def device_at(ordinal: int, kind: str | None = None) -> torch.device:
         raise RuntimeError(f"Expected non-negative device index, but got {ordinal}")
     if ordinal > _MAX_INDEX:
         raise RuntimeError(f"There is no device with the index {ordinal}")
-    return torch.device(kind or _require_accelerator(), ordinal)
+    return torch.device(device_type or _require_accelerator(), ordinal)
 
 
 def as_device_or_current(device: DeviceLike | None) -> torch.device:
@@ -281,8 +281,8 @@ def as_device_or_current(device: DeviceLike | None) -> torch.device:
         name = type(device).__name__
         raise TypeError(f"a device must be an int, a str, a torch.device or None, not {name}")
     index = None if device is None else device.index
-    kind = type_to_use(device)
-    return current_device(kind) if index is None else device_at(index, kind)
+    device_type = type_to_use(device)
+    return current_device(device_type) if index is None else device_at(index, device_type)
 
 
 def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
@@ -302,13 +302,13 @@ def as_target(device: DeviceLike | None, *, warns: bool = True) -> torch.device:
     return CPU
 
 
-def current_device(kind: str | None = None) -> torch.device:
-    """Return the current device of the type ``kind``, by default of the accelerator.
+def current_device(device_type: str | None = None) -> torch.device:
+    """Return the current device of a type, by default of the accelerator.
 
     Raise RuntimeError if there is no accelerator.
     """
-    kind = kind or _require_accelerator()
-    return torch.device(kind, runtime(kind).current_device_index())
+    device_type = device_type or _require_accelerator()
+    return torch.device(device_type, runtime(device_type).current_device_index())
 
 
 def call_on_device(
@@ -332,13 +332,13 @@ def has_streams(device: torch.device) -> bool:
     return device.type != "mps" and _is_usable(device.type)
 
 
-def has_indices(kind: str) -> bool:
-    """Return whether devices of the type ``kind`` have indices: all but Apple's do."""
-    return kind != "mps"
+def has_indices(device_type: str) -> bool:
+    """Return whether devices of this type have indices: all but Apple's do."""
+    return device_type != "mps"
 
 
 def _require_accelerator() -> str:
-    kind = accelerator_type()
-    if kind is None:
+    device_type = accelerator_type()
+    if device_type is None:
         raise RuntimeError("Cannot access accelerator device when none is available.")
-    return kind
+    return device_type

@@ -88,18 +88,20 @@ def choose_devices(
     first = next(iter(device_ids or ()), None)
     if device_ids is None and isinstance(module, nn.Module):
         first = next((parameter.device for parameter in module.parameters()), None)
-    kind = type_to_use(first)
-    if kind is None or not has_indices(kind):
+    device_type = type_to_use(first)
+    if device_type is None or not has_indices(device_type):
         with argument(_MIXED):
             for device in filter(is_cpu, device_ids or ()):
                 device_index(device)  # Raises ValueError.
         return None
     if device_ids is None:
-        device_ids = [torch.device(kind, ordinal) for ordinal in range(device_count(kind))]
+        device_ids = [
+            torch.device(device_type, ordinal) for ordinal in range(device_count(device_type))
+        ]
     with argument(_MIXED if any(map(is_cpu, device_ids)) else "device_ids"):
         ids = [*map(_as_device_id, device_ids)]
         ordinals = [*map(device_index, ids)]  # Raises ValueError for the CPU.
-        source = device_at(ordinals[0], kind)
+        source = device_at(ordinals[0], device_type)
     output = _as_device_id(device_ids[0] if output_device is None else output_device)
     return Placement(ids, output, source)
 
@@ -119,8 +121,8 @@ def check_balance(device_ids: Sequence[DeviceLike]) -> None:
     device. Raise ValueError if ``device_ids`` is empty or contains the CPU.
     """
     ordinals = [device_index(device, optional=True) for device in device_ids]
-    kind = type_to_use(next(iter(device_ids), None))
-    get_properties = torch.get_device_module(kind).get_device_properties
+    device_type = type_to_use(next(iter(device_ids), None))
+    get_properties = torch.get_device_module(device_type).get_device_properties
     properties = [*map(get_properties, ordinals)]
     for sizes in (
         [device.total_memory for device in properties],

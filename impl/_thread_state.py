@@ -36,7 +36,7 @@ class _Scope(NamedTuple):
     """The device types and the devices whose settings are transferred."""
 
     autocast_types: tuple[str, ...]  # The device types whose autocast settings are transferred.
-    kind: str | None  # The type of the devices whose current streams are transferred.
+    device_type: str | None  # The type of the devices whose current streams are transferred.
     ordinals: range  # The ordinals of these devices.
 
 
@@ -107,7 +107,7 @@ def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
     # All replicas share these values. Below, each replica gets its own copy of the context,
     # because two threads cannot enter one context at the same time.
     shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
-    current = current_device(scope.kind) if scope.ordinals else CPU
+    current = current_device(scope.device_type) if scope.ordinals else CPU
     return [
         ThreadState(*shared, copy_context(), current if is_cpu(device) else device, is_cpu(device))
         for device in devices
@@ -177,11 +177,15 @@ def is_pristine() -> bool:
 def _find_scope(devices: Sequence[torch.device]) -> _Scope:
     # If all replicas are on the CPU, do not initialize the accelerator.
     first = next((device for device in devices if not is_cpu(device)), None)
-    kind = accelerator_in_use() if first is None else type_to_use(first)
-    if kind is None:
+    device_type = accelerator_in_use() if first is None else type_to_use(first)
+    if device_type is None:
         return _Scope(("cpu",), None, range(0))
-    has_autocast = torch.amp.is_autocast_available(kind)
-    return _Scope(("cpu", kind) if has_autocast else ("cpu",), kind, range(device_count(kind)))
+    has_autocast = torch.amp.is_autocast_available(device_type)
+    return _Scope(
+        ("cpu", device_type) if has_autocast else ("cpu",),
+        device_type,
+        range(device_count(device_type)),
+    )
 
 
 def _read_flags(scope: _Scope) -> _Flags:
@@ -193,7 +197,7 @@ def _read_flags(scope: _Scope) -> _Flags:
         torch.is_autocast_cache_enabled(),
         _DENORMAL * 1.0 == 0.0,
         unnumbered_default_device(),
-        [*map(runtime(scope.kind).current_stream, scope.ordinals)],
+        [*map(runtime(scope.device_type).current_stream, scope.ordinals)],
     )
 
 
@@ -203,9 +207,9 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
     torch.set_autocast_cache_enabled(flags.autocast_cache)
     torch.set_flush_denormal(flags.flush_denormal)
     settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
-    for kind, enabled, dtype in settings:
-        torch.set_autocast_enabled(kind, enabled)
-        torch.set_autocast_dtype(kind, dtype)
+    for device_type, enabled, dtype in settings:
+        torch.set_autocast_enabled(device_type, enabled)
+        torch.set_autocast_dtype(device_type, dtype)
     set_current_streams(flags.streams)
 
 

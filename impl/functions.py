@@ -296,8 +296,8 @@ def _get_stream(device: torch.device) -> torch.Stream | None:
 
     Raise AssertionError if ``device`` is of another type than the accelerator.
     """
-    kind = accelerator_type()
-    if kind is None or is_cpu(device):
+    device_type = accelerator_type()
+    if device_type is None or is_cpu(device):
         return None
-    check_device_type(device, kind)
+    check_device_type(device, device_type)
     return side_stream(as_device_or_current(device))
