@@ -64,7 +64,7 @@ def test_an_exchange_ends_if_a_thread_cannot_start(monkeypatch):
         except RuntimeError as error:
             errors.append(str(error))
 
-    monkeypatch.setattr(sys.modules["impl.parallel_apply"], "start", start_once)
+    monkeypatch.setattr(sys.modules["impl.parallel_apply"], "start_in_thread", start_once)
     with pytest.raises(RuntimeError, match="can't start"):
         parallel_apply([call] * 3, [torch.ones(2, 2)] * 3)
     wait_until(lambda: errors)
