@@ -44,7 +44,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(preflight, preflight.__name__)
     config.pluginmanager.register(time_limit, time_limit.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
-    probes.load(getattr(config, "workerinput", {}).get("found"))
+    if hasattr(config, "workerinput"):
+        probes.FOUND.update(pickle.loads(config.workerinput["found"]))
     path = _register_path(config)
     if path is not None:
         config.option.profile = config.option.profile or register.profile(path)

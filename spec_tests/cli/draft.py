@@ -8,7 +8,6 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 
 import torch
 from packaging.version import Version
@@ -35,7 +34,7 @@ tests = {tests}
 differences = {differences}
 observed = {observed}
 reason = {reason}
-{program}versions = {versions}
+versions = {versions}
 """
 
 
@@ -43,7 +42,6 @@ def draft(
     tests: Iterable[Mapping[str, str]],
     source: object = "the runs",
     kind: str = "target-bug",
-    programs: Mapping[str, str] = MappingProxyType({}),
     register: Path | None = None,
 ) -> str:
     """Return the records for the failures of runs as TOML.
@@ -53,8 +51,7 @@ def draft(
     Args:
         tests: The tests and their verdicts. Of a test that occurs again, the last one counts.
         source: The file of the verdicts, for the text of an error.
-        kind: The kind of the records without a program. The others have the kind back-end-bug.
-        programs: Programs in plain PyTorch that show the causes of failures.
+        kind: The kind of the records.
         register: The register of the runs. The text begins with its records, without the tests
             that pass.
 
@@ -71,9 +68,10 @@ def draft(
     if not any(test["clause"] in violations.CLAUSES for test in failed):
         lives = []
     head, first = _head(named) if register is None else _updated(register, named)
-    groups = _group([test for test in failed if test not in lives], kind, programs)
+    groups = _group([test for test in failed if test not in lives])
     records = [
-        _format_record(f"X-{number}", *group, named) for number, group in enumerate(groups, first)
+        _format_record(f"X-{number}", kind, group, named)
+        for number, group in enumerate(groups, first)
     ]
     return "\n".join([*([_WITHOUT_LIVES] if lives else []), *head, *records])
 
@@ -104,28 +102,12 @@ def _updated(register: Path, tests: Sequence[Mapping[str, str]]) -> tuple[list[s
     )
 
 
-def _group(
-    failed: Iterable[Mapping[str, str]], kind: str, programs: Mapping[str, str]
-) -> list[tuple[str, list[Mapping[str, str]], str]]:
-    """Return kind, tests and program of each record: first those whose cause has a program."""
-    by_cause: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-    by_difference: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-    # A wrong value may have another cause in each test.
-    known = {causes.key_of(cause): cause for cause in programs if causes.is_error(cause)}
+def _group(failed: Iterable[Mapping[str, str]]) -> Collection[list[Mapping[str, str]]]:
+    """Return the tests of each record: those that fail alike."""
+    found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
     for test in sorted(failed, key=lambda each: each["clause"]):
-        cause = known.get(_cause_key(test))
-        if cause is None:
-            by_difference[_difference(test)].append(test)
-        else:
-            by_cause[cause].append(test)
-    return [
-        *(("back-end-bug", found, programs[cause]) for cause, found in by_cause.items()),
-        *((kind, found, "") for found in by_difference.values()),
-    ]
-
-
-def _cause_key(test: Mapping[str, str]) -> str:
-    return causes.key_of(causes.find_cause(test.get("difference", test.get("reason", ""))))
+        found[_difference(test)].append(test)
+    return found.values()
 
 
 def _shorten_lacks(missing: Collection[str]) -> list[str]:
@@ -148,7 +130,6 @@ def _format_record(
     divergence_id: str,
     kind: str,
     failed_tests: list[Mapping[str, str]],
-    program: str,
     tests: Iterable[Mapping[str, str]],
 ) -> str:
     """Return a record as TOML for failed tests.
@@ -157,7 +138,6 @@ def _format_record(
         divergence_id: The id of the record.
         kind: The kind of the record.
         failed_tests: The tests of the record.
-        program: A program in plain PyTorch that shows the failure, or an empty text.
         tests: All tests of the run.
     """
     names = _deduplicate(test["clause"] for test in failed_tests)
@@ -177,9 +157,7 @@ def _format_record(
         "reason": "drafted, not examined",
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
-    texts = {key: format_toml(value) for key, value in fields.items()}
-    # A program has no triple quotes: it has names, numbers and devices only.
-    return _RECORD.format(**texts, program=f"program = '''\n{program}'''\n" if program else "")
+    return _RECORD.format(**{key: format_toml(value) for key, value in fields.items()})
 
 
 def _observed(test: Mapping[str, str]) -> str:

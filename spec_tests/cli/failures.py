@@ -1,7 +1,7 @@
 """The failures of a run, by cause."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -9,7 +9,6 @@ import pytest
 from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
 from spec_tests.harness.programs.failed_test import PROGRAM
-from spec_tests.harness.programs.search import FirstFailure
 
 #: The largest number of lines of a call, and of a difference.
 MAX_LINES = 14
@@ -26,15 +25,13 @@ class Cause:
     """The tests that fail for one reason.
 
     Args:
-        first: The first failure.
+        text: The text of the first failure, see `causes.find_cause`.
         count: The number of tests.
         commands: For each clause, the command that repeats its first failure.
-        program: A program in plain PyTorch that shows the cause.
     """
 
-    first: FirstFailure
+    text: str
     count: int = 0
-    program: str = ""
     commands: dict[str, str] = field(default_factory=dict)
 
 
@@ -68,7 +65,7 @@ class Failures:
         function = report.nodeid.partition("[")[0]
         key = causes.group_key(name, text)
         test = function.rpartition("::")[2]
-        cause = self._found.setdefault(key, Cause(FirstFailure(text, name, test)))
+        cause = self._found.setdefault(key, Cause(text))
         cause.count += 1
         if name in cause.commands:
             return []
@@ -87,35 +84,20 @@ class Failures:
             "",
         ]
 
-    def _sorted(self) -> list[Cause]:
-        """Return the causes, that of the most clauses first."""
-        return sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
-
-    def first_failures(self) -> list[FirstFailure]:
-        """Return the first failure of each cause, for a search for programs in plain PyTorch."""
-        return [each.first for each in self._sorted()]
-
-    def add_programs(self, programs: Mapping[str, str]) -> None:
-        """Store the program of each cause, by its text."""
-        for cause in self._found.values():
-            cause.program = programs.get(cause.first.cause, "")
-
     def summary(self) -> list[str]:
-        """Return the lines about each cause."""
+        """Return the lines about each cause, that of the most clauses first."""
         lines = []
-        for cause in self._sorted():
+        by_size = sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
+        for cause in by_size:
             counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
-            text = _shorten(_ADDRESS.sub("…", cause.first.cause), SUMMARY_LENGTH)
+            text = _shorten(_ADDRESS.sub("…", cause.text), SUMMARY_LENGTH)
             lines.append(f"FAIL {', '.join(counts)}: {text}")
             names = sorted(cause.commands)
-            if causes.says_nothing(cause.first.cause):
+            if causes.says_nothing(cause.text):
                 lines.append(f"  {self._statements.get(names[0], '')}")
             lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
             if more := len(names[MAX_CLAUSES:]):
                 lines.append(f"  and {_count(more, 'more clause')}")
-            if cause.program:
-                lines.append("  this program shows a fault of the back end without the target:")
-                lines += [f"    | {line}".rstrip() for line in cause.program.splitlines()]
         return lines
 
 

@@ -127,7 +127,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "--kind",
         choices=("target-bug", "back-end-bug", "suite-bug"),
         default="target-bug",
-        help="the kind of the records without a program in plain PyTorch (default: target-bug)",
+        help="the kind of the records (default: target-bug)",
     )
     draft.add_argument(
         "--divergences",
@@ -245,14 +245,12 @@ def _print_draft(options: argparse.Namespace) -> int:
     from spec_tests.harness.conformance import verdicts
 
     tests: list[dict[str, str]] = []
-    programs: dict[str, str] = {}
     for file in options.file:
         run, found = verdicts.read_run(file)
         _warn_of_draft(file, run, found, has_register=options.divergences is not None)
         tests += found
-        programs |= verdicts.read_programs(file)
     sources = ", ".join(map(str, options.file))
-    print(draft(tests, sources, options.kind, programs, options.divergences))
+    print(draft(tests, sources, options.kind, options.divergences))
     return 0
 
 

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
@@ -20,8 +20,7 @@ import pytest
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import verdicts
-from spec_tests.harness.programs.search import FirstFailure
-from spec_tests.harness.pytest_plugin.hooks import pytest_report_header, topology_of
+from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
@@ -81,20 +80,13 @@ class Progress(RunMonitor):
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
-        find_programs: Returns programs in plain PyTorch for causes of failures. It is called if
-            the devices are real.
         resumes: Whether the run continues an interrupted one.
     """
 
     def __init__(
-        self,
-        format_repeat_command: Callable[[str, str], str],
-        find_programs: Callable[[list[FirstFailure]], Mapping[str, str]],
-        *,
-        resumes: bool = False,
+        self, format_repeat_command: Callable[[str, str], str], *, resumes: bool = False
     ) -> None:
         super().__init__()
-        self._find_programs = find_programs
         self._programs = Programs(keep=resumes)
         self._failures = Failures(format_repeat_command, self._programs)
         self._running: dict[str, float] = {}
@@ -195,13 +187,6 @@ class Progress(RunMonitor):
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Print all failures by cause."""
-        failures = self._failures.first_failures()
-        if failures and topology_of(session.config).accelerator != "sim":
-            self._print_lines(["looking for programs that show the causes without the target ..."])
-            programs = self._find_programs(failures)
-            self._failures.add_programs(programs)
-            if self._log is not None:
-                self._log.add_programs(programs)
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
-from spec_tests.harness.programs import search
 from spec_tests.harness.pytest_plugin.options import PLUGIN
 from spec_tests.harness.pytest_plugin.shared_options import SHARED
 
@@ -33,7 +32,6 @@ def run(options: argparse.Namespace) -> int:
         if options.verbose
         else Progress(
             functools.partial(_format_repeat_command, options),
-            functools.partial(_find_programs, options),
             resumes=options.resume or "--resume" in options.pytest,
         )
     )
@@ -89,19 +87,6 @@ def _forwarded_options(options: argparse.Namespace) -> list[str]:
     return found + [f"-p{each}" for each in options.modules]
 
 
-def _find_programs(
-    options: argparse.Namespace, failures: Sequence[search.FirstFailure]
-) -> dict[str, str]:
-    """Return a program in plain PyTorch for each cause, by its text."""
-
-    def format_command(names: Sequence[str]) -> list[str]:
-        # Print no failures and write no programs: only the record of the operators is needed.
-        command = [sys.executable, "-m", "spec_tests.cli", *_repeat_arguments(options, names)]
-        return [*command[:4], "--verbose", *command[4:]]
-
-    return search.find(failures, format_command, options.modules)
-
-
 def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) -> str:
     """Return the command that runs one test of a clause with the devices and target of the run.
 
@@ -110,20 +95,13 @@ def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) 
         clause: The id of the clause.
         test: The name of the test's function.
     """
-    command = ["parallel-conformance", *_repeat_arguments(options, [clause])]
-    return shlex.join([*command, "-k", test])
-
-
-def _repeat_arguments(options: argparse.Namespace, names: Sequence[str]) -> list[str]:
-    """Return the arguments that run clauses as this run does, with pytest's arguments last."""
     repeated = [
         each
         for each in _forwarded_options(options)
         if not each.startswith(("--target=", "--verdicts"))
     ]
-    selected = [f"--clause={name}" for name in names]
-    given = _without_selection(options.pytest)
-    return ["run", options.target, *repeated, *selected, "--", *given]
+    command = ["parallel-conformance", "run", options.target, *repeated, f"--clause={clause}"]
+    return shlex.join([*command, "--", *_without_selection(options.pytest), "-k", test])
 
 
 def _without_selection(arguments: Sequence[str]) -> list[str]:

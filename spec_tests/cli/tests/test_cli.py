@@ -169,30 +169,6 @@ def test_a_run_without_a_test_says_so(command):
     assert "no test was selected" in done.stdout.splitlines()[-1]
 
 
-def test_a_draft_has_one_record_for_all_failures_of_a_cause_with_a_program(tmp_path):
-    error = "NotImplementedError: Could not run 'aten::abs' on {}"
-    tests = [
-        {"clause": name, "test": f"a.py::{place}", "verdict": "fail"}
-        | {"differs": text, "difference": f"{text}\nmore"}
-        for place, (name, text) in enumerate(
-            [
-                ("comm.scatter.slices", error.format(1)),
-                ("comm.gather.refuses-none", error.format(2)),
-                ("comm.gather.refuses-none", "OSError: another"),
-            ]
-        )
-    ]
-    program = "import torch\ntorch.ones(1)\n"
-    path = tmp_path / "known.toml"
-    path.write_text(draft(tests, programs={error.format(3): program}))
-    back_end, target = register.load(path, clauses.load())
-    assert (back_end.kind, target.kind) == ("back-end-bug", "target-bug")
-    assert back_end.program == program
-    assert set(back_end.clauses) == {"comm.scatter.slices", "comm.gather.refuses-none"}
-    assert set(back_end.tests) == {"a.py::0", "a.py::1"}
-    assert target.tests == ("a.py::2",)
-
-
 def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail_alike():
     found = {"one[1]": "E: x", "one[2]": None, "two[1]": 'E: "\x7f"', "three[1]": "E: x"}
     found |= {"three[2]": "E: y"}

@@ -65,7 +65,7 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    plugin, terminal = progress.Progress("{} {}".format, dict), RecordingTerminal()
+    plugin, terminal = progress.Progress("{} {}".format), RecordingTerminal()
     plugin._terminal, plugin._log = terminal, VerdictLog(None, resume=False, metadata=dict)
     plugin.pytest_xdist_node_collection_finished(["t"] * 201)
     for number, outcome in enumerate(["passed"] * 200 + ["failed"]):

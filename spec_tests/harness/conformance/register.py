@@ -34,7 +34,6 @@ KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 _RECORD = {
     **dict.fromkeys(("id", "kind", "observed"), str),
     "clause": (str, [str]),
-    "program?": str,
     "reason?": str,
     "tests": [str],
     **{f"{key}?": [str] for key in ("failures", "differences", "threads")},
@@ -71,7 +70,6 @@ class Divergence:
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.
         reason: Why the target is left as it is, or an empty text.
-        program: A program in plain PyTorch that shows a fault of the back end, or an empty text.
         file: The register.
     """
 
@@ -85,7 +83,6 @@ class Divergence:
     versions: str
     differences: tuple[str, ...] = ()
     reason: str = ""
-    program: str = ""
     file: str = ""
 
     @property

@@ -14,9 +14,6 @@ the run. Each other line holds
 * if the test failed, ``difference``, the ``failure`` and what ``differs`` in the format of a
   register, and the smallest failing ``call``.
 
-After these lines, a line with ``cause`` and ``program`` has a program in plain PyTorch that shows
-the cause of failures, see `causes.find_cause`.
-
 A line is written as soon as the test has ended, so that an interrupted run can be resumed. The
 last line of an interrupted run is `INTERRUPTED`.
 """
@@ -47,8 +44,6 @@ _TEST = {
     "verdict": VERDICTS,
     **{f"{key}?": str for key in _OPTIONAL},
 }
-#: The shape of the line of a program.
-_PROGRAM = {"cause": str, "program": str}
 #: The shape of the metadata of a run. Other fields are not checked.
 HEADER = {
     "format": 1,
@@ -137,15 +132,6 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, str]]]:
     return headers[0], tests
 
 
-def read_programs(path: Path) -> dict[str, str]:
-    """Return the programs in plain PyTorch in a file of verdicts, by cause.
-
-    Raises:
-        input_files.RefusedError: The file cannot be read, or a line is not valid.
-    """
-    return {line["cause"]: line["program"] for line in _parse_lines(path) if "program" in line}
-
-
 def _split_lines(path: Path) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     lines = _parse_lines(path)
     headers = [
@@ -166,9 +152,7 @@ def _parse_lines(path: Path) -> list[dict[str, Any]]:
 def _parse_line(text: str, source: str) -> dict[str, Any]:
     line: dict[str, Any] = input_files.parse_json(text, source)
     input_files.check(line, {}, source)
-    if "program" in line:
-        input_files.check(line, _PROGRAM, source)
-    elif "run" not in line and line != INTERRUPTED:
+    if "run" not in line and line != INTERRUPTED:
         input_files.check(line, _TEST, source)
         if not clauses.is_id(line.get("clause", "a.b")):
             raise input_files.refuse(source, f"{line['clause']!r} is not the id of a clause")

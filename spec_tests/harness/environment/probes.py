@@ -2,7 +2,6 @@
 
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import time
@@ -11,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
-from pathlib import Path
 from traceback import walk_tb
 from typing import Literal
 
@@ -61,22 +59,6 @@ class Finding:
 #: The findings on real devices. The key has the probe, the names, and the topology. A
 #: run sends them to the workers of pytest-xdist.
 FOUND: dict[tuple[Probe, tuple[str, ...], Topology], list[Finding]] = {}
-#: The environment variable with the name of a file with the findings of another run.
-FILE = "TORCH_PARALLEL_SPEC_PROBES"
-
-
-def save(path: Path) -> None:
-    """Write the findings to a file."""
-    path.write_bytes(pickle.dumps(FOUND))
-
-
-def load(sent: bytes | None) -> None:
-    """Read the findings that a controller has sent, or those of the file that `FILE` names."""
-    name = os.environ.get(FILE)
-    if sent is None and name is not None:
-        sent = Path(name).read_bytes()
-    if sent is not None:
-        FOUND.update(pickle.loads(sent))
 
 
 def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Finding]:

@@ -8,10 +8,8 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 
 from spec_tests.harness.environment.fork_server import ForkServer
 from spec_tests.harness.environment.target import Target
@@ -86,7 +84,7 @@ def run_script(
     if topology.accelerator == "sim":
         return run_program(script)
     # The import of torch may use a device, which then fails in a forked process.
-    return run_process([sys.executable, "-c", script], seconds=TIME_LIMIT)
+    return _run_process(sys.executable, "-c", script)
 
 
 def run_without_accelerator(script: str, target: Target) -> subprocess.CompletedProcess[str]:
@@ -114,34 +112,17 @@ def run_program(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-def run_process(
-    command: Sequence[str],
-    environment: Mapping[str, str] = MappingProxyType({}),
-    *,
-    seconds: int,
-) -> subprocess.CompletedProcess[str]:
+def _run_process(*command: str) -> subprocess.CompletedProcess[str]:
     """Run a command in a process group of its own; return its exit status and output.
 
     At the end all processes of the group are killed.
-
-    Args:
-        command: The program and its arguments. Python finds the modules that this process finds.
-        environment: Further environment variables.
-        seconds: The time limit.
-
-    Raises:
-        subprocess.TimeoutExpired: The command runs longer.
     """
     with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
         process = subprocess.Popen(
-            command,
-            env={**_environment(), **environment},
-            stdout=stdout,
-            stderr=stderr,
-            start_new_session=True,
+            command, env=_environment(), stdout=stdout, stderr=stderr, start_new_session=True
         )
         try:
-            status = process.wait(seconds)
+            status = process.wait(TIME_LIMIT)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

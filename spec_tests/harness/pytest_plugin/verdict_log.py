@@ -76,12 +76,6 @@ class VerdictLog:
         if name := test.get("clause"):
             self.verdicts[name] = verdicts.worse_verdict(self.verdicts.get(name), test["verdict"])
 
-    def add_programs(self, programs: Mapping[str, str]) -> None:
-        """Write the program in plain PyTorch for each cause, by its text."""
-        lines = [{"cause": cause, "program": program} for cause, program in programs.items()]
-        if self._file is not None:
-            self._file.writelines(json.dumps(line) + "\n" for line in lines)
-
     def _open_file(self, path: Path) -> TextIO:
         path.parent.mkdir(parents=True, exist_ok=True)
         # Append if the run is resumed; otherwise overwrite an existing file.
