@@ -206,12 +206,12 @@ def _run_suite(options: argparse.Namespace) -> int:
         return REFUSED
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
-    from spec_tests.harness.pytest_plugin import containment
+    from spec_tests.harness.pytest_plugin import time_limit
 
     status = run.run(options)
     if options.ends_process:
         sys.stdout.flush()
-        containment.end_soon(status)
+        time_limit.end_soon(status)
     return status
 
 

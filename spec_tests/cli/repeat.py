@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.run import SETTINGS
-from spec_tests.harness.pytest_plugin import containment
+from spec_tests.harness.pytest_plugin import time_limit
 
 
 def run(test: str, *options: str) -> None:
@@ -24,5 +24,5 @@ def run(test: str, *options: str) -> None:
     plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
     output = ["-q", "--no-header", "--disable-warnings"]
     status = pytest.main([test, *settings, *plugins, *output, *options])
-    containment.end_soon(status)
+    time_limit.end_soon(status)
     sys.exit(status)

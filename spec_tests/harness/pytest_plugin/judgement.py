@@ -11,7 +11,7 @@ from spec_tests.harness.conformance import (
     missing_features,
 )
 from spec_tests.harness.programs import failed_test
-from spec_tests.harness.pytest_plugin import containment, run_metadata
+from spec_tests.harness.pytest_plugin import run_metadata
 from spec_tests.harness.pytest_plugin.options import target_of
 
 
@@ -26,7 +26,22 @@ def pytest_runtest_makereport(
         report = yield
         _judge(item, call, report)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
-        report = containment.report_without_details(item, call, other)
+        report = _without_details(item, call, other)
+    return report
+
+
+def _without_details(
+    item: pytest.Item, call: pytest.CallInfo[None], other: BaseException
+) -> pytest.TestReport:
+    """Return the report of a failed test whose error raised ``other`` when it was shown."""
+    text = f"the failure cannot be shown: {type(other).__name__}"
+
+    def fail() -> None:
+        raise AssertionError(text) from None  # The error that is handled cannot be shown.
+
+    shown = pytest.CallInfo.from_call(fail, call.when)
+    report = pytest.TestReport.from_item_and_call(item, shown)
+    report.user_properties.append(("difference", text))
     return report
 
 

@@ -11,7 +11,6 @@ import pytest
 from spec_tests.harness import input_files
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
-from spec_tests.harness.pytest_plugin import containment
 from spec_tests.harness.pytest_plugin.hooks import topology_of
 from spec_tests.harness.pytest_plugin.options import mapping_of, target_of
 
@@ -50,8 +49,7 @@ def require_target(name: str, mapping: Iterable[str]) -> None:
     if not all(map(str.isidentifier, name.split("."))):
         raise pytest.UsageError(f"the target {name} is no module name, such as package.module")
     try:
-        with containment.without_exit():
-            target = Target(name, target_map.load(mapping, PARTS))
+        target = Target(name, target_map.load(mapping, PARTS))
     except pytest.UsageError:
         raise
     except (Exception, SystemExit) as error:  # the code of a target may raise any error

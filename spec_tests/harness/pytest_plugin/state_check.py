@@ -3,7 +3,9 @@
 Most tests call the target directly. `outcome.observe` checks calls that are compared.
 """
 
+import signal
 import sys
+import unittest
 from collections.abc import Generator
 
 import pytest
@@ -12,13 +14,18 @@ import torch
 from spec_tests.harness.compare import surroundings
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.profiles import FORWARD
-from spec_tests.harness.pytest_plugin import containment
+from spec_tests.harness.environment.target import NotOffered
+from spec_tests.harness.environment.topology import NOT_RUN
 from spec_tests.harness.pytest_plugin.hooks import topology_of
+
+#: Errors that end a run or decide a verdict. The target must not raise them.
+_SKIPS = (pytest.skip.Exception, unittest.SkipTest)
+_ENDS_RUN = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test of a clause that changes the surroundings; contain its errors.
+    """Fail a test of a clause that changes the surroundings, or whose target ends the run.
 
     The profile `FORWARD` runs the tests in no-grad mode.
     """
@@ -32,18 +39,24 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
 def _checked(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     topology = topology_of(pyfuncitem.config)
     before, modules = surroundings.read(topology), len(sys.modules)
-    failure: BaseException | None = None
-    changed: tuple[str, ...] = ()
-    with containment.contained() as closed:
-        try:
-            result = yield
-            changed = surroundings.changes(before, surroundings.read(topology))
-        except BaseException as error:
-            failure = containment.as_failure(error)
-    if failure is not None:
-        raise failure
+    try:
+        result = yield
+    except (*_SKIPS, *_ENDS_RUN) as error:
+        if _is_of_suite(error):
+            raise
+        pytest.fail(f"the target raises {type(error).__name__}: {error}")
+    changed = surroundings.changes(before, surroundings.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
         changed = tuple(name for name in changed if name != "warning filters")
-    if changed := (*changed, *closed):
+    if changed:
         pytest.fail(f"changed: {', '.join(changed)}", pytrace=False)
     return result
+
+
+def _is_of_suite(error: BaseException) -> bool:
+    """Return whether the suite has skipped the test, or the user has pressed Ctrl-C."""
+    if isinstance(error, _SKIPS):
+        return type(error) is NotOffered or str(error).startswith(NOT_RUN)
+    # With another handler than Python's own, Ctrl-C does not raise it.
+    is_users = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return type(error) is KeyboardInterrupt and is_users

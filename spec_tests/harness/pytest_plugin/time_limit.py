@@ -1,4 +1,6 @@
-"""The time limit of a test: it ends the process of the test, and the failure shows the stack.
+"""The time limits of a test, and of the end of a process.
+
+The limit of a test ends the process of the test, and the failure shows the stack.
 
 An exception would not end the test: Hypothesis would catch it and make the hanging call again, and
 a thread that waits in C++ handles no signal.
@@ -18,6 +20,15 @@ import pytest
 
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
+#: Seconds that a process has to end by itself.
+_END_LIMIT = 5
+
+
+def end_soon(status: int) -> None:
+    """End this process with ``status`` in a few seconds, although a thread may never end."""
+    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
 
 
 @pytest.hookimpl(tryfirst=True, optionalhook=True)

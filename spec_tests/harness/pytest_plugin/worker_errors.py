@@ -20,7 +20,7 @@ import pytest
 from pluggy import PluggyTeardownRaisedWarning
 
 from spec_tests.harness.conformance.known_failures import ENDS_PROCESS, PROCESS_ENDED
-from spec_tests.harness.pytest_plugin import containment, time_limit
+from spec_tests.harness.pytest_plugin import time_limit
 
 _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
@@ -112,7 +112,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     """End a worker that has sent all reports."""
     if hasattr(config, "workerinput"):
-        containment.end_soon(0)
+        time_limit.end_soon(0)
 
 
 def pytest_terminal_summary(

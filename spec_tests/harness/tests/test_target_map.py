@@ -132,10 +132,6 @@ def run_package(write_package, run_command):
             "cannot be imported: ModuleNotFoundError: "
             "No module named 'no_such_name' (*comm.py, line 2)",
         ),
-        (
-            {"comm": "import os\nos._exit(0)"},
-            "cannot be imported: SystemExit: os._exit(0) (*comm.py, line 2)",
-        ),
     ],
 )
 def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, text):
