@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the suite's plugins, the selected clauses, and the register's entries ``lacks``."""
+    """Load the plugins of the suite, and select clauses."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(preflight, preflight.__name__)
     config.pluginmanager.register(time_limit, time_limit.__name__)
@@ -54,8 +54,6 @@ def pytest_configure(config: pytest.Config) -> None:
     verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
     if verdicts is not None:
         verdicts.profile = config.option.profile or ""
-    if path is not None and verdicts is not None and _is_whole_suite(config):
-        verdicts.declared_lacking = register.load_lacks(path, clauses.load())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -256,11 +256,6 @@ def test_a_draft_leaves_out_lives_that_leave_out_recorded_violations():
     assert record["clause"] == life
 
 
-def test_a_draft_has_no_record_for_a_stale_entry_of_a_register():
-    stale = {"clause": "comm.scatter.slices", "test": "register", "verdict": "fail"}
-    assert not draft([stale])
-
-
 OLD_REGISTER = """\
 # A remark.
 lacks = ["replicate.zoo"]

@@ -2,9 +2,7 @@
 
 Example: ``lacks = ["replicate"]`` declares all clauses of the chapter ``replicate``.
 
-If a test of a declared clause uses a name that the target lacks, the test is skipped. If no test
-of the clause uses a missing name, the declaration is stale and the run fails: see
-`find_stale_entries`.
+If a test of a declared clause uses a name that the target lacks, the test is skipped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,27 +44,3 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if hasattr(report, "wasxfail"):
         del report.wasxfail
     return True
-
-
-def find_stale_entries(
-    declaring_entries: Mapping[str, str], tests: Iterable[Mapping[str, str]]
-) -> dict[str, str]:
-    """Return the declared clauses whose tests were run and used no missing name.
-
-    Args:
-        declaring_entries: The declared clauses, and for each clause the entry of ``lacks`` that
-            declares it.
-        tests: The ``clause``, if any, and the ``verdict`` of each test.
-
-    Returns:
-        The part of ``declaring_entries`` with these clauses.
-    """
-    ran: dict[str, set[str]] = {}
-    for test in tests:
-        if test.get("clause") in declaring_entries:
-            ran.setdefault(test["clause"], set()).add(test["verdict"])
-    return {
-        name: declaring_entries[name]
-        for name, verdicts in sorted(ran.items())
-        if "not-offered" not in verdicts and verdicts != {"not-run"}
-    }

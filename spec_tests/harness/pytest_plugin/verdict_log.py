@@ -1,7 +1,7 @@
 """A plugin that collects the verdicts of a run, writes them to a file and prints a summary."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -9,7 +9,6 @@ import pytest
 
 from spec_tests.harness.conformance import (
     clauses,
-    declared_lacks,
     profiles,
     verdict_table,
     verdicts,
@@ -27,11 +26,6 @@ class VerdictLog:
     Attributes:
         resumed_tests: The tests of the interrupted run that this run resumes.
         verdicts: The worst verdict so far of each clause.
-        declared_lacking: The clauses that ``lacks`` in the register declares, and for each clause
-            the entry that declares it. Empty for partial runs (such as ``-k``), where a stale
-            entry cannot be recognized.
-        stale_declarations: The part of ``declared_lacking`` with clauses whose tests used no
-            missing name. Set at the end of the session.
         profile: The name of the profile of the run, or an empty text.
     """
 
@@ -47,8 +41,6 @@ class VerdictLog:
         self._tests = [*self.resumed_tests]
         self.verdicts = verdicts.by_clause(self._tests)
         self._metadata = metadata
-        self.declared_lacking: Mapping[str, str] = {}
-        self.stale_declarations: Mapping[str, str] = {}
         self.profile = ""
         self._file: TextIO | None = None
 
@@ -97,11 +89,7 @@ class VerdictLog:
         found = dict(sorted(self.verdicts.items()))
         if not found:
             return []
-        lines = [
-            f"ERROR: {name}: {_stale_text(entry)}"
-            for name, entry in self.stale_declarations.items()
-        ]
-        lines += verdict_table.table(found, verdicts.declared_by_clause(self._tests))
+        lines = verdict_table.table(found, verdicts.declared_by_clause(self._tests))
         lines += verdict_table.missing_names(self._tests)
         lines += filter(None, [profiles.claim(self.profile, found, clauses.load())])
         if self._path is not None:
@@ -121,21 +109,11 @@ class VerdictLog:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the run if the resumed run had failures, or if a declaration is stale."""
-        # Skip the check after an interruption: tests that were not run may use the missing names.
+        """Fail the run if the resumed run had failures."""
         if _was_interrupted(session):
             self.interrupted()
-        else:
-            self.stale_declarations = declared_lacks.find_stale_entries(
-                self.declared_lacking, self._tests
-            )
-        for name, entry in self.stale_declarations.items():
-            found = {"clause": name, "test": "register", "verdict": "fail"}
-            self._add_test({**found, "reason": _stale_text(entry)})
         passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if passed and (
-            self.stale_declarations or any(verdicts.fails_run(test) for test in self.resumed_tests)
-        ):
+        if passed and any(map(verdicts.fails_run, self.resumed_tests)):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_unconfigure(self) -> None:
@@ -151,7 +129,3 @@ def _was_interrupted(session: pytest.Session) -> bool:
         pytest.ExitCode.NO_TESTS_COLLECTED,
     )
     return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)
-
-
-def _stale_text(entry: str) -> str:
-    return f'the register declares "{entry}" as lacking, but the target offers it'
