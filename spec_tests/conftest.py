@@ -31,7 +31,6 @@ from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
 from spec_tests.harness.pytest_plugin.selection import pytest_collection as pytest_collection
 from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
-from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 from spec_tests.strategies import computed_modules
 from spec_tests.strategies.computed_modules import pytest_report_header as pytest_report_header
 
@@ -46,14 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     if hasattr(config, "workerinput"):
         probes.FOUND.update(pickle.loads(config.workerinput["found"]))
-    path = _register_path(config)
-    if path is not None:
-        config.option.profile = config.option.profile or register.profile(path)
-    with input_files.usage_errors():
-        clause_filter.configure(config, clauses.load())
-    verdicts: VerdictLog | None = config.pluginmanager.get_plugin("verdicts")
-    if verdicts is not None:
-        verdicts.profile = config.option.profile or ""
+    clause_filter.configure(config, clauses.load())
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -5,13 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness.conformance import (
-    clause_filter,
-    clauses,
-    profiles,
-    verdict_table,
-    verdicts,
-)
+from spec_tests.harness.conformance import verdict_table, verdicts
 
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)
@@ -63,6 +57,4 @@ def _format_table(path: Path) -> list[str]:
     decided = verdicts.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
     lines += verdict_table.table(decided, verdicts.declared_by_clause(tests))
-    lines += filter(None, [profiles.claim_of_run(run, decided, clauses.load())])
-    progress = clause_filter.progress_text(run, decided, clauses.load())
-    return [*lines, progress] if progress else lines
+    return [*lines, verdict_table.claim(decided, run.get("suite", ""))]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spec_tests.harness.conformance import clause_filter, profiles
+from spec_tests.harness.conformance import verdict_table
 from spec_tests.harness.conformance.causes import group_by_cause
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
@@ -68,12 +68,8 @@ class Matrix:
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
     def claim(self, run: Run) -> str:
-        """Return whether a run conforms to its profile; see `profiles.claim_of_run`."""
-        return profiles.claim_of_run(run.about, run.verdicts, self.clauses)
-
-    def progress(self, run: Run) -> str:
-        """Return how many of the selected clauses have a verdict; empty if all clauses have."""
-        return clause_filter.progress_text(run.about, run.verdicts, self.clauses)
+        """Return whether a run conforms to the suite; see `verdict_table.claim`."""
+        return verdict_table.claim(run.verdicts, run.about.get("suite", ""))
 
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""

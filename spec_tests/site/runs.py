@@ -57,7 +57,7 @@ class Run:
     def repeat(self, clause: str) -> str:
         """Return the command that runs the tests of one clause as this run did."""
         command, separator, rest = str(self.about["command"]).partition(" -- ")
-        kept = re.sub(r" --(clause|profile)=\S+", "", command)
+        kept = re.sub(r" --clause=\S+", "", command)
         return f"{kept} --clause={clause}{separator}{rest}"
 
     @property

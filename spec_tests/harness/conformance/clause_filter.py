@@ -4,50 +4,33 @@ A test file contains the full ids of its clauses. A run of one clause therefore 
 files that contain the id of the clause.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from spec_tests.harness.conformance import profiles
 from spec_tests.harness.conformance.clauses import Clause
 
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
 def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
-    """Store the clauses that ``--clause`` and ``--profile`` select.
+    """Store the clauses that ``--clause`` selects.
 
     Args:
         config: The configuration of pytest.
         known_clauses: All clauses by id.
 
     Raises:
-        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id, or the
-            profile has none of these clauses.
+        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id.
     """
-    names, profile = config.getoption("--clause"), config.getoption("--profile")
+    names = config.getoption("--clause")
     unknown = describe_unknown(names, known_clauses)
     if unknown is not None:
         raise pytest.UsageError(f"--clause {unknown}")
-    found = _select(names, profile, known_clauses)
-    if not found:
-        raise pytest.UsageError(f"--profile {profile} has none of the clauses of --clause")
-    config.stash[_SELECTED] = frozenset(found if names or profile else ())
-
-
-def _select(
-    names: Sequence[str], profile: str | None, known_clauses: Mapping[str, Clause]
-) -> list[str]:
-    """Return the ids that values of ``--clause`` and a profile select; all without them."""
-    found = matching(names, known_clauses) if names else [*known_clauses]
-    if not profile:
-        return found
-    included = set(profiles.ids(profile, known_clauses))
-    return [each for each in found if each in included]
+    config.stash[_SELECTED] = frozenset(matching(names, known_clauses))
 
 
 def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[str]:
@@ -62,27 +45,6 @@ def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[
         words = {each.id for each in known_clauses.values() if each.is_named_by(name)}
         found |= words or {each for each in known_clauses if each.startswith(name)}
     return [each for each in known_clauses if each in found]
-
-
-def progress_text(
-    about: Mapping[str, Any], decided: Container[str], known_clauses: Mapping[str, Clause]
-) -> str:
-    """Return how many of the clauses that a run selected have a verdict.
-
-    Args:
-        about: The metadata of the run, with ``clauses`` (values of ``--clause``) and ``profile``.
-        decided: The ids of the clauses with a verdict.
-        known_clauses: All clauses by id.
-
-    Returns:
-        The text; empty if the run selected all clauses, and all have a verdict.
-    """
-    names, profile = about.get("clauses") or (), about.get("profile")
-    selected = _select(names, profile, known_clauses)
-    count = sum(name in decided for name in selected)
-    if count == len(known_clauses):
-        return ""
-    return f"{count} of {len(selected)} {'selected ' if names or profile else ''}clauses decided"
 
 
 def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> str | None:

@@ -21,13 +21,13 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clause_filter, profiles
+from spec_tests.harness.conformance import clause_filter
 from spec_tests.harness.conformance.clauses import Clause
 
 FOLDER = Path(__file__).parents[2] / "registers"
 _LISTS = ("tests", "failures", "differences", "threads")
 #: Keys that stand before the first record.
-_FIRST_KEYS = ("inherits", "lacks", "profile", "repaired")
+_FIRST_KEYS = ("inherits", "lacks", "repaired")
 #: In a text of ``failures``, the mark for any text without a line break.
 ANY = "…"
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
@@ -41,7 +41,6 @@ _RECORD = {
 }
 _SHAPE = {
     "inherits?": str,
-    "profile?": str,
     "repaired?": [str],
     "lacks?": [str],
     "versions?": str,
@@ -161,19 +160,6 @@ def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence
         raise input_files.refuse(path, f"no inherited record names {min(stale)}")
     left = [tuple(test for test in record.tests if test not in repaired) for record in records]
     return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
-
-
-@input_files.usage_errors()
-def profile(path: Path) -> str | None:
-    """Return the name of the profile that a register claims; None if it claims none.
-
-    Raises:
-        pytest.UsageError: there is no such profile.
-    """
-    name: str | None = input_files.read_toml(path, _SHAPE).get("profile")
-    if name is not None:
-        profiles.ids(name, {})  # Refuses an unknown name.
-    return name
 
 
 def titles(path: Path) -> Mapping[str, str]:

@@ -1,4 +1,4 @@
-"""The text of the verdicts of a run: a table of counts by chapter, and names that are missing."""
+"""The text of the verdicts of a run: counts by chapter, missing names, and the conclusion."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -52,6 +52,27 @@ def _chapter_of(name: str) -> str:
     """Return the chapter of a clause; the first word of its id if the suite has it no longer."""
     known = clauses.load().get(name)
     return known.chapter if known else name.partition(".")[0]
+
+
+def claim(found: Mapping[str, str], suite: str | None = None) -> str:
+    """Return whether a run conforms to the suite, as a sentence.
+
+    Args:
+        found: The verdict of each clause of the run.
+        suite: The version of the suite in the metadata of a saved run; None for this version.
+    """
+    known = clauses.load()
+    title = f"suite {clauses.VERSION}"
+    if suite not in (None, clauses.suite_version(known)):
+        return f"{title} is not decided: the run is of another suite, {suite}"
+    members = [each.id for each in known.values() if each.is_about_target]
+    counts = Counter(found[name] for name in members if name in found)
+    if counts.total() < len(members):
+        decided = f"{counts.total()} of its {len(members)} clauses have a verdict"
+        return f"{title} is not decided: {decided}"
+    listed = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
+    verb = "conforms" if counts.keys() <= {"pass", "not-run"} else "does not conform"
+    return f"{verb} to {title}: {listed}"
 
 
 def missing_names(tests: Iterable[Mapping[str, str]]) -> list[str]:

@@ -48,7 +48,7 @@ _TEST = {
 HEADER = {
     "format": 1,
     **dict.fromkeys(("target", "torch", "accelerator", "command", "date"), str),
-    **dict.fromkeys(("version?", "python?", "suite?", "profile?"), str),
+    **dict.fromkeys(("version?", "python?", "suite?"), str),
     "clauses?": [str],
 }
 #: Length in characters to which a text in a file of verdicts is cut.

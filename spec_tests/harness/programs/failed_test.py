@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from spec_tests.harness.conformance import clauses, failure_report, verdicts
-from spec_tests.harness.conformance.profiles import FORWARD
 from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
 
 #: The key of the text of the program in the report of a test.
@@ -134,9 +133,6 @@ def _join(
     ]
     if marks:
         expressions.add_import("pytest")
-    if item.config.getoption("--profile") == FORWARD:
-        marks.append("@torch.no_grad()")
-        expressions.add_import("torch")
     head = [*marks, f"def {_function(item).__name__}({', '.join(arguments)}):"]
     return "\n".join([*head, *lines, ""])
 

@@ -45,14 +45,8 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
         "examples": settings.default.max_examples if settings.default else None,
         "command": command(config),
         "suite": clauses.suite_version(clauses.load()),
-        **_selection(config),
+        **({"clauses": names} if (names := config.getoption("--clause")) else {}),
     }
-
-
-def _selection(config: pytest.Config) -> dict[str, Any]:
-    """Return the values of ``--clause`` and ``--profile``, if given."""
-    found = {"clauses": config.getoption("--clause"), "profile": config.getoption("--profile")}
-    return {name: value for name, value in found.items() if value}
 
 
 def command(config: pytest.Config) -> str:
@@ -61,7 +55,7 @@ def command(config: pytest.Config) -> str:
     The command has the run's target, devices, their features and faults, clauses, reference and
     register.
     """
-    given = [*_given(config, "divergences", "profile"), *_target_options(config)]
+    given = [*_given(config, "divergences"), *_target_options(config)]
     given += [f"--clause={name}" for name in config.getoption("--clause")]
     passed_on = _device_options(config)
     given += ["--", *passed_on] if passed_on else []

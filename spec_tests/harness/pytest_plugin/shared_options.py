@@ -26,11 +26,6 @@ SHARED: dict[str, dict[str, Any]] = {
         "help": "run only the tests of this clause, or of all clauses whose ids begin with NAME, "
         "such as comm.sc; repeatable",
     },
-    "--profile": {
-        "metavar": "NAME",
-        "help": "run only the clauses of this profile, and say whether the target conforms to it: "
-        "forward (no gradients), transfers, full (default: the profile that the register names)",
-    },
     "--target-map": {
         "action": "append",
         "default": [],

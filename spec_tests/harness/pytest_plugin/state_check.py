@@ -9,11 +9,9 @@ import unittest
 from collections.abc import Generator
 
 import pytest
-import torch
 
 from spec_tests.harness.compare import surroundings
 from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.profiles import FORWARD
 from spec_tests.harness.environment.target import NotOffered
 from spec_tests.harness.environment.topology import NOT_RUN
 from spec_tests.harness.pytest_plugin.hooks import topology_of
@@ -25,18 +23,9 @@ _ENDS_RUN = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test of a clause that changes the surroundings, or whose target ends the run.
-
-    The profile `FORWARD` runs the tests in no-grad mode.
-    """
+    """Fail a test of a clause that changes the surroundings, or whose target ends the run."""
     if not clauses.clauses_of_test(pyfuncitem):
         return (yield)
-    is_forward = pyfuncitem.config.getoption("--profile") == FORWARD
-    with torch.set_grad_enabled(not is_forward):
-        return (yield from _checked(pyfuncitem))
-
-
-def _checked(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
     topology = topology_of(pyfuncitem.config)
     before, modules = surroundings.read(topology), len(sys.modules)
     try:

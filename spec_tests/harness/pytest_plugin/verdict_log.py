@@ -8,8 +8,6 @@ from typing import Any, TextIO
 import pytest
 
 from spec_tests.harness.conformance import (
-    clauses,
-    profiles,
     verdict_table,
     verdicts,
 )
@@ -26,7 +24,6 @@ class VerdictLog:
     Attributes:
         resumed_tests: The tests of the interrupted run that this run resumes.
         verdicts: The worst verdict so far of each clause.
-        profile: The name of the profile of the run, or an empty text.
     """
 
     def __init__(
@@ -41,7 +38,6 @@ class VerdictLog:
         self._tests = [*self.resumed_tests]
         self.verdicts = verdicts.by_clause(self._tests)
         self._metadata = metadata
-        self.profile = ""
         self._file: TextIO | None = None
 
     @pytest.hookimpl(tryfirst=True)
@@ -91,7 +87,7 @@ class VerdictLog:
             return []
         lines = verdict_table.table(found, verdicts.declared_by_clause(self._tests))
         lines += verdict_table.missing_names(self._tests)
-        lines += filter(None, [profiles.claim(self.profile, found, clauses.load())])
+        lines.append(verdict_table.claim(found))
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "
