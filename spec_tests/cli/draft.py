@@ -4,18 +4,26 @@ A record is for all tests that fail alike: with one error, or with one differenc
 statements.
 """
 
+import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from packaging.version import Version
 
-from spec_tests.cli.register_text import format_toml, with_lacks, without_passing
 from spec_tests.data_parallel.life import violations
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import causes, clause_filter, clauses, known_failures, verdicts
+from spec_tests.harness.conformance import (
+    causes,
+    clause_filter,
+    clauses,
+    known_failures,
+    register,
+    verdicts,
+)
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."
@@ -25,24 +33,13 @@ _WITHOUT_LIVES = f"""\
 """
 #: A part of the text of a failure that a register does not expect.
 _OTHERWISE = ", but the failure is "
-_RECORD = """\
-[[divergence]]
-id = {id}
-kind = {kind}
-clause = {clause}
-tests = {tests}
-differences = {differences}
-observed = {observed}
-reason = {reason}
-versions = {versions}
-"""
 
 
 def draft(
     tests: Iterable[Mapping[str, str]],
     source: object = "the runs",
     kind: str = "target-bug",
-    register: Path | None = None,
+    register_file: Path | None = None,
 ) -> str:
     """Return the records for the failures of runs as TOML.
 
@@ -52,12 +49,12 @@ def draft(
         tests: The tests and their verdicts. Of a test that occurs again, the last one counts.
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records.
-        register: The register of the runs. The text begins with its records, without the tests
-            that pass.
+        register_file: The register of the runs. The text begins with its records, without the
+            tests that pass.
 
     Raises:
-        input_files.RefusedError: The suite lacks the clause of a failed test, or a list of the
-            register that changes is not on lines of its own.
+        input_files.RefusedError: The suite lacks the clause of a failed test, or the register is
+            not valid.
     """
     last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
     named = [*last.values()]
@@ -67,13 +64,24 @@ def draft(
     lives = [test for test in failed if test["clause"].startswith(_LIVES)]
     if not any(test["clause"] in violations.CLAUSES for test in failed):
         lives = []
-    head, first = _head(named) if register is None else _updated(register, named)
+    tables = {} if register_file is None else register.read_tables(register_file)
+    missing = {
+        test["clause"]
+        for test in named
+        if test["verdict"] == "not-offered" and (register_file is None or verdicts.fails_run(test))
+    }
+    lacks = [*tables.pop("lacks", ()), *_shorten_lacks(missing)]
+    old = tables.pop("divergence", [])
     groups = _group([test for test in failed if test not in lives])
-    records = [
-        _format_record(f"X-{number}", kind, group, named)
-        for number, group in enumerate(groups, first)
+    added = [
+        _make_record(f"X-{number}", kind, group, named)
+        for number, group in enumerate(groups, _first_number(old))
     ]
-    return "\n".join([*([_WITHOUT_LIVES] if lives else []), *head, *records])
+    first = {"lacks": lacks} if lacks else {}
+    text = _format_register(
+        {**first, **tables, "divergence": [*_without_passing(old, named), *added]}
+    )
+    return f"{_WITHOUT_LIVES}\n{text}" if lives else text
 
 
 def _passes(test: Mapping[str, str]) -> bool:
@@ -81,25 +89,34 @@ def _passes(test: Mapping[str, str]) -> bool:
     return known_failures.PASSES in test.get("difference", "")
 
 
-def _head(tests: Sequence[Mapping[str, str]]) -> tuple[list[str], int]:
-    """Return the text before the records of a new register, and the number of the first one."""
-    lacks = _shorten_lacks({test["clause"] for test in tests if test["verdict"] == "not-offered"})
-    return [f"lacks = {format_toml(lacks)}\n"] if lacks else [], 1
+def _without_passing(
+    records: Iterable[Mapping[str, Any]], tests: Iterable[Mapping[str, str]]
+) -> Iterator[Mapping[str, Any]]:
+    """Yield the records without the tests that pass, unless all tests of a record do.
+
+    If a test passes with some of its parameters, the record names those with which it fails.
+    """
+    judged = [test for test in tests if test["verdict"] in ("fail", "known")]
+    passing = {_node_id(test) for test in judged if _passes(test)}
+    failing = {_node_id(test) for test in judged} - passing
+    for record in records:
+        left = [name for test in record["tests"] for name in _left(test, passing, failing)]
+        if left:
+            yield {**record, "tests": left}
 
 
-def _updated(register: Path, tests: Sequence[Mapping[str, str]]) -> tuple[list[str], int]:
-    """Return a register without the tests that pass, and the number of the first new record."""
-    recorded: dict[bool, set[str]] = {True: set(), False: set()}  # whether a test passes
-    for test in tests:
-        if test["verdict"] in ("fail", "known"):
-            recorded[_passes(test)].add(test["test"].removeprefix("spec_tests/"))
-    undeclared = [test for test in tests if test["verdict"] == "not-offered"]
-    lacks = _shorten_lacks({test["clause"] for test in undeclared if verdicts.fails_run(test)})
-    old = without_passing(register, recorded[True], recorded[False])
-    numbers = re.findall(r'^id = "X-(\d+)"', input_files.read_text(register), re.MULTILINE)
-    return [with_lacks(register, old, lacks).rstrip() + "\n"], 1 + max(
-        map(int, numbers), default=0
-    )
+def _left(test: str, passing: Collection[str], failing: Collection[str]) -> Collection[str]:
+    """Return the entries that replace the entry ``test`` of a record."""
+
+    def is_of_test(name: str) -> bool:
+        return test in (name, name.partition("[")[0])
+
+    return sorted(filter(is_of_test, failing)) if any(map(is_of_test, passing)) else [test]
+
+
+def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
+    numbers = [re.fullmatch(r"X-(\d+)", record["id"]) for record in records]
+    return 1 + max((int(each[1]) for each in numbers if each), default=0)
 
 
 def _group(failed: Iterable[Mapping[str, str]]) -> Collection[list[Mapping[str, str]]]:
@@ -126,13 +143,13 @@ def _difference(test: Mapping[str, str]) -> str:
     return test.get("differs") or test.get("failure") or reason
 
 
-def _format_record(
+def _make_record(
     divergence_id: str,
     kind: str,
     failed_tests: list[Mapping[str, str]],
     tests: Iterable[Mapping[str, str]],
-) -> str:
-    """Return a record as TOML for failed tests.
+) -> dict[str, Any]:
+    """Return a record for failed tests.
 
     Args:
         divergence_id: The id of the record.
@@ -143,21 +160,20 @@ def _format_record(
     names = _deduplicate(test["clause"] for test in failed_tests)
     differences = _deduplicate(map(_difference, failed_tests))
     others = {
-        _without_parameters(test["test"])
+        _without_parameters(_node_id(test))
         for test in tests
         if test["verdict"] != "fail" or _difference(test) not in differences
     }
-    fields = {
+    return {
         "id": divergence_id,
         "kind": kind,
         "clause": names[0] if len(names) == 1 else names,
-        "tests": _deduplicate(_recorded_test(test["test"], others) for test in failed_tests),
+        "tests": _deduplicate(_recorded_test(_node_id(test), others) for test in failed_tests),
         "differences": differences,
         "observed": _observed(failed_tests[0]),
         "reason": "drafted, not examined",
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
-    return _RECORD.format(**{key: format_toml(value) for key, value in fields.items()})
 
 
 def _observed(test: Mapping[str, str]) -> str:
@@ -169,15 +185,40 @@ def _observed(test: Mapping[str, str]) -> str:
     return f"{causes.find_cause(text)}{f' in {call}' if call else ''}"
 
 
+def _node_id(test: Mapping[str, str]) -> str:
+    return test["test"].removeprefix("spec_tests/")
+
+
 def _recorded_test(node_id: str, others: Collection[str]) -> str:
     """Return a test's id for a record. Keep the parameters only if others do not fail so."""
     without = _without_parameters(node_id)
-    return node_id.removeprefix("spec_tests/") if without in others else without
+    return node_id if without in others else without
 
 
 def _without_parameters(node_id: str) -> str:
-    return node_id.removeprefix("spec_tests/").split("[", 1)[0]
+    return node_id.split("[", 1)[0]
 
 
 def _deduplicate(values: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(values))
+
+
+def _format_register(tables: Mapping[str, Any]) -> str:
+    """Return the text of a register with these tables."""
+    inner = ("titles", "divergence")
+    parts = [_format_table({name: each for name, each in tables.items() if name not in inner})]
+    if "titles" in tables:
+        parts.append(f"[titles]\n{_format_table(tables['titles'])}")
+    parts += [f"[[divergence]]\n{_format_table(each)}" for each in tables.get("divergence", ())]
+    return "\n".join(filter(None, parts))
+
+
+def _format_table(table: Mapping[str, Any]) -> str:
+    return "".join(f"{name} = {_format(value)}\n" for name, value in table.items())
+
+
+def _format(value: str | Sequence[str]) -> str:
+    """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return "".join(["[\n", *(f"    {_format(each)},\n" for each in value), "]"])

@@ -133,7 +133,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "--divergences",
         type=Path,
         metavar="REGISTER",
-        help="begin with the records of the runs' register, without the tests that pass",
+        help="begin with the records of the runs' register, without comments and tests that pass",
     )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")

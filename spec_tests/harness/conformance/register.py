@@ -125,6 +125,15 @@ def _contains(text: str, part: str) -> bool:
     return re.search(".*".join(map(re.escape, part.split(ANY))), text) is not None
 
 
+def read_tables(path: Path) -> dict[str, Any]:
+    """Return the tables of a register.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or has another shape.
+    """
+    return input_files.read_toml(path, _SHAPE)
+
+
 @input_files.usage_errors()
 def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[Divergence]:
     """Return the records of a register, inherited ones first.
@@ -137,7 +146,7 @@ def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[
         pytest.UsageError: the file cannot be read, a record lacks a field or has an unknown one,
             or its clause is unknown.
     """
-    tables = input_files.read_toml(path, _SHAPE)
+    tables = read_tables(path)
     default = {"versions": tables.get("versions", "")}
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
     if known_clauses is not None:
@@ -164,7 +173,7 @@ def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence
 
 def titles(path: Path) -> Mapping[str, str]:
     """Return the titles of the divergences by id; empty if the register has none."""
-    found: dict[str, str] = input_files.read_toml(path, _SHAPE).get("titles", {})
+    found: dict[str, str] = read_tables(path).get("titles", {})
     return found
 
 
@@ -204,7 +213,7 @@ def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str
         pytest.UsageError: an entry names no clause, or a clause that another entry declares.
     """
     found: dict[str, str] = {}
-    for entry in input_files.read_toml(path, _SHAPE).get("lacks", []):
+    for entry in read_tables(path).get("lacks", []):
         declared = [each.id for each in known_clauses.values() if each.has_prefix(entry)]
         if not declared:
             raise input_files.refuse(path, f'lacks "{entry}": no clause has this name')
