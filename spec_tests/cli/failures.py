@@ -1,15 +1,20 @@
-"""The failures of a run, by cause."""
+"""The failures of a run, by cause, and the programs that repeat them."""
 
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
-from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import causes, clauses, verdicts
 from spec_tests.harness.programs.failed_test import PROGRAM
 
+#: The folder of the programs, below the current one.
+FOLDER = Path("repro")
+#: The first line of each program.
+_NOTE = "# A run replaces this file: copy it before you change it."
 #: The largest number of lines of a call, and of a difference.
 MAX_LINES = 14
 #: The greatest number of characters of a line, and of a cause in the list at the end.
@@ -41,14 +46,11 @@ class Failures:
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
-        programs: The folder of programs.
     """
 
-    def __init__(
-        self, format_repeat_command: Callable[[str, str], str], programs: Programs
-    ) -> None:
+    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
         self._format_repeat_command = format_repeat_command
-        self._programs = programs
+        self._programs: Counter[str] = Counter()
         self._statements = {name: each.says for name, each in clauses.load().items()}
         self._found: dict[str, Cause] = {}
 
@@ -71,7 +73,7 @@ class Failures:
             return []
         repeat = self._format_repeat_command(name, test)
         program = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
-        run = self._programs.write(name, program) if program is not None else None
+        run = self._write_program(name, program) if program is not None else None
         cause.commands[name] = run or repeat
         if not is_first:
             return []
@@ -83,6 +85,17 @@ class Failures:
             f"  repeat: {repeat}",
             "",
         ]
+
+    def _write_program(self, clause: str, text: str) -> str:
+        """Write a program of a clause to a file, and return the command that runs it."""
+        self._programs[clause] += 1
+        number = self._programs[clause]
+        # pytest explains assertions only in files whose names have no other dot.
+        name = clause.replace(".", "_") + (f"_{number}" if number > 1 else "")
+        path = FOLDER / f"{name}.py"
+        FOLDER.mkdir(exist_ok=True)
+        path.write_text(f"{_NOTE}\n{text}", encoding="utf-8")
+        return f"python {path}"
 
     def summary(self) -> list[str]:
         """Return the lines about each cause, that of the most clauses first."""

@@ -18,7 +18,6 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures
-from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import verdicts
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
@@ -80,15 +79,11 @@ class Progress(RunMonitor):
     Args:
         format_repeat_command: Returns the command that repeats a test, given the id of a clause
             and the name of the test's function.
-        resumes: Whether the run continues an interrupted one.
     """
 
-    def __init__(
-        self, format_repeat_command: Callable[[str, str], str], *, resumes: bool = False
-    ) -> None:
+    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
         super().__init__()
-        self._programs = Programs(keep=resumes)
-        self._failures = Failures(format_repeat_command, self._programs)
+        self._failures = Failures(format_repeat_command)
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
         self._total = 0
@@ -132,12 +127,7 @@ class Progress(RunMonitor):
         self._running.pop(crashitem, None)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Print progress, and the first failure of a clause.
-
-        The first report of a clause removes the programs of earlier runs.
-        """
-        for name in verdicts.clauses_of(report):
-            self._programs.start(name)
+        """Print progress, and the first failure of a clause."""
         if verdicts.verdict_of(report) == "fail":
             self._print_lines(self._failures.add(report))
         self._done.add(report.nodeid)

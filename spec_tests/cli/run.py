@@ -30,10 +30,7 @@ def run(options: argparse.Namespace) -> int:
     monitor = (
         RunMonitor()
         if options.verbose
-        else Progress(
-            functools.partial(_format_repeat_command, options),
-            resumes=options.resume or "--resume" in options.pytest,
-        )
+        else Progress(functools.partial(_format_repeat_command, options))
     )
     for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
         signal.signal(each, monitor.interrupt)

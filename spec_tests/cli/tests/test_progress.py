@@ -13,7 +13,6 @@ import pytest
 from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
-from spec_tests.cli.program_files import Programs
 from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.programs.failed_test import PROGRAM
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
@@ -94,7 +93,7 @@ def _failure(error, clause="comm.scatter.slices", **properties):
 
 
 def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is_first():
-    failures = Failures("{} {}".format, Programs())
+    failures = Failures("{} {}".format)
     assert failures.add(_failure("result has another dtype", **{PROGRAM: "print(1)"}))
     assert not any(failures.add(_failure(f"result[{i}] has values [{i}]")) for i in range(62))
     assert failures.summary() == [
@@ -113,11 +112,21 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
         *(f"  comm.scatter.{name}  python repro/comm_scatter_{name}.py" for name in "abcde"),
         "  and 2 more clauses",
     ]
-    assert Path("repro/comm_scatter_f.py").read_text().startswith("print(2)\n")
+    assert Path("repro/comm_scatter_f.py").read_text().endswith("\nprint(2)")
+
+
+def test_each_cause_of_a_clause_has_a_program_that_replaces_that_of_an_earlier_run():
+    for text in ("earlier", "new"):
+        failures = Failures("{} {}".format)
+        for error in ("result has another dtype", "result is None"):
+            failures.add(_failure(error, **{PROGRAM: f"{text}: {error}"}))
+    found = {path.name: path.read_text() for path in Path("repro").iterdir()}
+    assert found.keys() == {"comm_scatter_slices.py", "comm_scatter_slices_2.py"}
+    assert found["comm_scatter_slices_2.py"].endswith("\nnew: result is None")
 
 
 def test_the_sentence_of_the_clause_explains_a_bare_assertion():
-    failures = Failures("{} {}".format, Programs())
+    failures = Failures("{} {}".format)
     failures.add(_failure("assert 1 == 2", "comm.gather.joined"))
     says = clauses.load()["comm.gather.joined"].says
     assert failures.summary()[:2] == ["FAIL 1 clause, 1 test: assert 1 == 2", f"  {says}"]
@@ -125,39 +134,12 @@ def test_the_sentence_of_the_clause_explains_a_bare_assertion():
 
 def test_a_long_traceback_ends_with_its_error():
     frames = "".join(f'    File "{number}.py"\n' for number in range(40))
-    failures = Failures("{} {}".format, Programs())
+    failures = Failures("{} {}".format)
     printed = failures.add(
         _failure(f"Traceback (most recent call last):\n{frames}  OSError: last")
     )
     assert "  |   OSError: last" in printed
     assert failures.summary()[0] == "FAIL 1 clause, 1 test: OSError: last"
-
-
-def test_a_run_replaces_the_programs_that_earlier_runs_wrote_for_its_clauses():
-    earlier = Programs()
-    for number in range(4):
-        earlier.write("comm.a", str(number))
-    assert earlier.write("comm.b", "b") == "python repro/comm_b.py"
-    Path("repro/comm_a_2.py").write_text("changed")
-    Path("repro/comm_a_9.py").write_text("of the user")
-    programs = Programs()
-    programs.start("comm.a")
-    names = {"comm_a_2.py", "comm_a_9.py", "comm_b.py"}
-    assert {path.name for path in Path("repro").glob("*.py")} == names
-    assert programs.write("comm.a", "new") == "python repro/comm_a.py"
-    assert programs.write("comm.a", "new") == "python repro/comm_a_3.py"
-    programs.start("comm.a")
-    assert Path("repro/comm_a.py").read_text().startswith("new\n")
-    assert Path("repro/comm_a_2.py").read_text() == "changed"
-    resuming = Programs(keep=True)
-    resuming.start("comm.b")
-    assert resuming.write("comm.b", "b") == "python repro/comm_b_2.py"
-
-
-def test_a_run_without_failures_removes_the_folder_of_programs():
-    Programs().write("comm.a", "a")
-    Programs().start("comm.a")
-    assert not Path("repro").exists()
 
 
 def start_command(arguments, folder, search_path):
