@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping
 
-from spec_tests.cli import report, summary
+from spec_tests.cli import summary
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.site import runs
 from spec_tests.site.markdown import format_table
@@ -33,13 +33,7 @@ def diff(options: argparse.Namespace) -> int:
     total = f"{count} regressions, {len(rows) - count} other changes, {len(new.verdicts)} clauses"
     print(total)
     head = ("change", "clause", old.label, new.label)
-    if options.to and options.to.suffix == ".html":
-        if report.is_missing():
-            return 1
-        from spec_tests.site import pages
-
-        pages.write_diff(options.to, total=total, head=head, rows=rows)
-    elif options.to:
+    if options.to:
         lines = ["# Changed clauses", "", total, "", *format_table(head, rows), ""]
         summary.write(options.to, "\n".join(lines))
     return int(bool(count))

@@ -114,7 +114,7 @@ def _make_parser() -> argparse.ArgumentParser:
         "--to",
         type=Path,
         metavar="PAGE",
-        help="also write a page: HTML if it ends so, else Markdown",
+        help="also write the clauses as a page in Markdown",
     )
     draft = commands.add_parser("draft", help="print a register with the failures of runs")
     draft.add_argument(

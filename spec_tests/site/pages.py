@@ -1,8 +1,7 @@
 """Render results as HTML: the matrix, the page of a run, and the page of ``report``.
 
 The documentation site shows the matrix and the page of each published run in its theme. The page
-of ``report`` shows the same in one file, without other files and without a network; the page of
-``diff`` shows the clauses that changed.
+of ``report`` shows the same in one file, without other files and without a network.
 """
 
 from collections.abc import Callable, Sequence
@@ -89,30 +88,13 @@ def write_report(files: Sequence[Path], folder: Path | None, page: Path) -> None
     reference = [run for run in found if run.published and run.about["target"] == runs.REFERENCE]
     releases = {run.release for run in shown}
     columns = shown + ([run for run in reference if run.release in releases] or reference)
-    script = Markup((STATIC / "filter.js").read_text(encoding="utf-8"))
-    _write(page, "report", columns, shown=shown, script=script)
-
-
-def write_diff(page: Path, **values: Any) -> None:
-    """Write a page with the clauses whose verdicts differ in two runs.
-
-    Args:
-        page: The file to write.
-        values: ``total``, a sentence, and ``head`` and ``rows`` of the table.
-
-    Raises:
-        input_files.RefusedError: ``page`` is another file or cannot be written.
-    """
-    _write(page, "diff", [], **values)
-
-
-def _write(page: Path, template: str, columns: Sequence[Run], **values: Any) -> None:
     addresses = {run.name: f"#run-{run.name}" for run in columns if not run.published}
     pages = Pages(
         Matrix(clauses.load(), columns), lambda run: addresses.get(run.name), lambda clause: None
     )
-    style = Markup((STATIC / "results.css").read_text(encoding="utf-8"))
-    text = pages.render(template, style=style, **values)
+    static = {"style": "results.css", "script": "filter.js"}
+    texts = {key: Markup((STATIC / each).read_text("utf-8")) for key, each in static.items()}
+    text = pages.render("report", shown=shown, **texts)
     try:
         if page.exists() and not _is_report(page):
             raise RefusedError(f"{page} is no page of a report; name another file")
