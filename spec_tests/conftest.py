@@ -10,8 +10,8 @@ from spec_tests.harness import input_files
 from spec_tests.harness.conformance import (
     clause_filter,
     clauses,
-    declared_lacks,
     known_failures,
+    not_offered,
     register,
 )
 from spec_tests.harness.environment import probes, target_map
@@ -87,7 +87,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
             named - selection.clauses_judged_without_reference(conformance),
         )
     if (path := _register_path(config)) is not None:
-        declared_lacks.mark(conformance, register.load_lacks(path, known_clauses))
+        not_offered.mark(conformance, register.load_lacks(path, known_clauses))
         known_failures.mark(conformance, register.load(path, known_clauses), HERE, whole=whole)
     if selected := clause_filter.selected(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]

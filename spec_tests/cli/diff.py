@@ -13,7 +13,7 @@ ABSENT = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"
 
 
-def diff(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> int:
     """Print the clauses that differ, and write a page. Return 1 if there is a regression.
 
     Raises:

@@ -4,8 +4,10 @@ A record is for all tests that fail alike: with one error, or with one differenc
 statements.
 """
 
+import argparse
 import json
 import re
+import sys
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -31,8 +33,40 @@ _WITHOUT_LIVES = f"""\
 # The tests of {_LIVES[:-1]} have no record: they leave out violations that a register records.
 # Run them with this register, --clause {_LIVES[:-1]} --divergences FILE, and draft what fails.
 """
+#: The least number of examples a test with which no warning is printed.
+FEW_EXAMPLES = 10
 #: A part of the text of a failure that a register does not expect.
 _OTHERWISE = ", but the failure is "
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print the register."""
+    tests: list[dict[str, str]] = []
+    for file in options.file:
+        run, found = verdicts.read_run(file)
+        _warn_of_draft(file, run, found, has_register=options.divergences is not None)
+        tests += found
+    sources = ", ".join(map(str, options.file))
+    print(draft(tests, sources, options.kind, options.divergences))
+    return 0
+
+
+def _warn_of_draft(
+    file: Path, run: Mapping[str, Any], tests: list[dict[str, str]], *, has_register: bool
+) -> None:
+    """Print, also into the draft, which failures of a run the draft may lack."""
+    known = sum(test["verdict"] == "known" for test in tests)
+    examples = run.get("examples") or FEW_EXAMPLES
+    warnings = []
+    if run.get("interrupted"):
+        warnings.append("the run was interrupted: tests that did not run have no record")
+    if examples < FEW_EXAMPLES:
+        warnings.append(f"{examples} examples a test: with more, a test may fail in another way")
+    if known and not has_register:
+        warnings.append(f"{known} known failures: --divergences REGISTER keeps their records")
+    for text in warnings:
+        print(f"{file}: {text}", file=sys.stderr)
+        print(f"# {file}: {text}\n")
 
 
 def draft(

@@ -5,6 +5,7 @@ Each command imports its module when it runs, so that ``doctor`` works if the pa
 """
 
 import argparse
+import importlib
 import os
 import signal
 import sys
@@ -12,15 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from spec_tests.cli import doctor
 from spec_tests.harness.pytest_plugin.shared_options import SHARED
 
 #: The exit status after Ctrl-C, and if a file is not valid.
 INTERRUPTED, REFUSED = 2, 4
-#: The least number of examples a test with which `draft` prints no warning.
-FEW_EXAMPLES = 10
 EXIT_STATUS = """\
 run passes arguments after -- to pytest: parallel-conformance run mypackage -- -n 2
 
@@ -228,57 +227,18 @@ def _print_clauses(options: argparse.Namespace) -> int:
     return 0
 
 
-def _make_report(options: argparse.Namespace) -> int:
-    from spec_tests.cli import report
-
-    return report.report(options)
-
-
-def _print_diff(options: argparse.Namespace) -> int:
-    from spec_tests.cli.diff import diff
-
-    return diff(options)
-
-
-def _print_draft(options: argparse.Namespace) -> int:
-    from spec_tests.cli.draft import draft
-    from spec_tests.harness.conformance import verdicts
-
-    tests: list[dict[str, str]] = []
-    for file in options.file:
-        run, found = verdicts.read_run(file)
-        _warn_of_draft(file, run, found, has_register=options.divergences is not None)
-        tests += found
-    sources = ", ".join(map(str, options.file))
-    print(draft(tests, sources, options.kind, options.divergences))
-    return 0
-
-
-def _warn_of_draft(
-    file: Path, run: Mapping[str, Any], tests: list[dict[str, str]], *, has_register: bool
-) -> None:
-    """Print, also into the draft, which failures of a run the draft may lack."""
-    known = sum(test["verdict"] == "known" for test in tests)
-    examples = run.get("examples") or FEW_EXAMPLES
-    warnings = []
-    if run.get("interrupted"):
-        warnings.append("the run was interrupted: tests that did not run have no record")
-    if examples < FEW_EXAMPLES:
-        warnings.append(f"{examples} examples a test: with more, a test may fail in another way")
-    if known and not has_register:
-        warnings.append(f"{known} known failures: --divergences REGISTER keeps their records")
-    for text in warnings:
-        print(f"{file}: {text}", file=sys.stderr)
-        print(f"# {file}: {text}\n")
+def _run_module(options: argparse.Namespace) -> int:
+    """Run the command of the module with its name."""
+    module = importlib.import_module(f"spec_tests.cli.{options.command}")
+    status: int = module.main(options)
+    return status
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run_suite,
     "clauses": _print_clauses,
-    "report": _make_report,
-    "diff": _print_diff,
-    "draft": _print_draft,
     "doctor": lambda options: doctor.main(options.accelerator, options.modules),
+    **dict.fromkeys(("draft", "report", "diff"), _run_module),
 }
 
 if __name__ == "__main__":

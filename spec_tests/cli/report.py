@@ -14,7 +14,7 @@ PUBLISHED = (Path("reports"), Path(__file__).resolve().parents[1])
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
 
 
-def report(options: argparse.Namespace) -> int:
+def main(options: argparse.Namespace) -> int:
     """Print the table of each file, write the page, and return the exit status.
 
     Raises:

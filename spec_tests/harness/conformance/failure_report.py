@@ -7,7 +7,7 @@ import pytest
 from hypothesis.errors import Flaky, FlakyFailure
 
 from spec_tests.harness.conformance import causes, known_failures
-from spec_tests.harness.environment.target import NotOffered, missing_name
+from spec_tests.harness.environment.target import missing_name
 
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
@@ -40,23 +40,6 @@ def show_first_failure(call: pytest.CallInfo[None]) -> None:
         text = "the calls of a failure have other results when they are repeated"
         found = AssertionError(text).with_traceback(error.__traceback__)
         call.excinfo = pytest.ExceptionInfo.from_exception(found)
-
-
-def fail_not_offered(
-    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
-) -> None:
-    """Turn a skip by `NotOffered` into a failure.
-
-    If the test is marked xfail, the failure is expected.
-    """
-    if call.excinfo is None or not isinstance(call.excinfo.value, NotOffered):
-        return
-    report.longrepr = str(call.excinfo.value)
-    expected = item.get_closest_marker("xfail")
-    if expected is None:
-        report.outcome = "failed"
-    else:
-        report.wasxfail = expected.kwargs["reason"]
 
 
 def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, str]]:

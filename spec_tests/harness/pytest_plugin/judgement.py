@@ -5,10 +5,10 @@ from collections.abc import Generator
 import pytest
 
 from spec_tests.harness.conformance import (
-    declared_lacks,
     failure_report,
     known_failures,
     missing_features,
+    not_offered,
 )
 from spec_tests.harness.programs import failed_test
 from spec_tests.harness.pytest_plugin import run_metadata
@@ -47,10 +47,9 @@ def _without_details(
 
 def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     if not (
-        declared_lacks.judge(item, call, report)
+        not_offered.judge(item, call, report)
         or missing_features.judge(call, report, target_of(item.config))
     ):
-        failure_report.fail_not_offered(item, call, report)
         known_failures.judge(item, call, report)
         if report.failed or hasattr(report, "wasxfail"):
             report.user_properties.extend(failure_report.describe(item, call))
