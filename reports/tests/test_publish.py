@@ -7,10 +7,11 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import benchmark_files
+from bench.tests.samples import make_benchmark_run
 from reports.publishing import charts
 from reports.publishing.benchmarks import format_page, load, rows
 from reports.publishing.publish import CHARTED, publish
-from reports.tests.samples import make_benchmark_run, write_verdicts
+from reports.tests.samples import write_verdicts
 
 
 @pytest.fixture

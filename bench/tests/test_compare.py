@@ -7,7 +7,7 @@ import pytest
 from bench import compare
 from bench.compare import BELOW, FREE, OK, UNSURE, print_table
 from bench.ratios import Ratio
-from reports.tests.samples import make_benchmark_run
+from bench.tests.samples import make_benchmark_run
 
 
 def test_rows_are_judged_by_their_floors():

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from bench import benchmark_files, floors
-from reports.tests import samples
+from bench.tests import samples
 from spec_tests.harness.input_files import RefusedError
 
 FLOORS = 'processor = "P"\npython = "3.11"\nthreads = 1\nfloors = {row = 1.5}'
