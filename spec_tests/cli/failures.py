@@ -44,12 +44,12 @@ class Failures:
     """The failures of a run.
 
     Args:
-        format_repeat_command: Returns the command that repeats a test, given the id of a clause
-            and the name of the test's function.
+        format_command: Returns the command that repeats a test, given the id of a clause and the
+            name of the test's function.
     """
 
-    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
-        self._format_repeat_command = format_repeat_command
+    def __init__(self, format_command: Callable[[str, str], str]) -> None:
+        self._format_command = format_command
         self._programs: Counter[str] = Counter()
         self._statements = {name: each.says for name, each in clauses.load().items()}
         self._found: dict[str, Cause] = {}
@@ -71,7 +71,7 @@ class Failures:
         cause.count += 1
         if name in cause.commands:
             return []
-        repeat = self._format_repeat_command(name, test)
+        repeat = self._format_command(name, test)
         program = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
         run = self._write_program(name, program) if program is not None else None
         cause.commands[name] = run or repeat

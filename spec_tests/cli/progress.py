@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
 from types import FrameType
 from typing import NoReturn
 
@@ -19,6 +18,7 @@ import pytest
 
 from spec_tests.cli.failures import Failures
 from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.pytest_plugin import run_metadata
 from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
 from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
 
@@ -74,16 +74,11 @@ class RunMonitor:
 
 
 class Progress(RunMonitor):
-    """A pytest plugin that prints progress and failures.
+    """A pytest plugin that prints progress and failures."""
 
-    Args:
-        format_repeat_command: Returns the command that repeats a test, given the id of a clause
-            and the name of the test's function.
-    """
-
-    def __init__(self, format_repeat_command: Callable[[str, str], str]) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._failures = Failures(format_repeat_command)
+        self._failures = Failures(self._format_command)
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
         self._total = 0
@@ -103,6 +98,10 @@ class Progress(RunMonitor):
             self._terminal.write_line(line)
         self._terminal.write_line("collecting the tests ...")
         threading.Thread(target=self._name_slow_tests, daemon=True).start()
+
+    def _format_command(self, clause: str, test: str) -> str:
+        """Return the command that repeats a test of a clause with the options of the run."""
+        return run_metadata.command(self._terminal.config, clause, test)
 
     def _name_slow_tests(self) -> None:
         """Write a line for each test that has been running for a multiple of `HEARTBEAT` s."""

@@ -1,12 +1,9 @@
 """The command ``run``: run the suite with pytest from any folder."""
 
 import argparse
-import functools
 import re
-import shlex
 import signal
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,11 +24,7 @@ def run(options: argparse.Namespace) -> int:
     """Run the suite on the target and return the exit status; see `main.EXIT_STATUS`."""
     # Like `python -m pytest`: the target may be a package in the current folder.
     sys.path.insert(0, str(Path.cwd()))
-    monitor = (
-        RunMonitor()
-        if options.verbose
-        else Progress(functools.partial(_format_repeat_command, options))
-    )
+    monitor = RunMonitor() if options.verbose else Progress()
     for each in (signal.SIGINT, signal.SIGTERM):  # `timeout` and CI send the second one
         signal.signal(each, monitor.interrupt)
     status = int(pytest.main(_pytest_arguments(options), plugins=[monitor]))
@@ -82,31 +75,3 @@ def _forwarded_options(options: argparse.Namespace) -> list[str]:
         values = value if isinstance(value, list) else [value]
         found += [f"{name}={each}" for each in values if each is not None]
     return found + [f"-p{each}" for each in options.modules]
-
-
-def _format_repeat_command(options: argparse.Namespace, clause: str, test: str) -> str:
-    """Return the command that runs one test of a clause with the devices and target of the run.
-
-    Args:
-        options: The options of the run.
-        clause: The id of the clause.
-        test: The name of the test's function.
-    """
-    repeated = [
-        each
-        for each in _forwarded_options(options)
-        if not each.startswith(("--target=", "--verdicts"))
-    ]
-    command = ["parallel-conformance", "run", options.target, *repeated, f"--clause={clause}"]
-    return shlex.join([*command, "--", *_without_selection(options.pytest), "-k", test])
-
-
-def _without_selection(arguments: Sequence[str]) -> list[str]:
-    """Return pytest's arguments without those that select, stop, resume, distribute or report."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for names in ("-k",), ("-n", "--numprocesses"), ("--maxfail",), ("--junit-xml", "--junitxml"):
-        parser.add_argument(*names)
-    parser.add_argument("--ctrf")
-    for name in ("--resume", "--exitfirst", "-x", "-l", "-q", "-s", "-v"):
-        parser.add_argument(name, action="store_true")
-    return parser.parse_known_args(arguments)[1]

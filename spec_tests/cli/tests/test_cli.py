@@ -68,7 +68,7 @@ def test_the_command_after_repeat_runs_the_test_again(command):
     first = command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
     resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3", "--late-copies", "0")
     done = command("run", "wrong", *ONE_CLAUSE, "--verdicts=b.jsonl", "--", *resuming)
-    for found, more in (first, ""), (done, "--late-copies 0"):
+    for found, more in (first, ""), (done, "--late-copies=0"):
         (line, *_) = [each for each in found.stdout.splitlines() if "repeat: " in each]
         words = shlex.split(line.partition("repeat: parallel-conformance ")[2])
         assert words[:4] == ["run", "wrong", "--accelerator=sim", "--clause=comm.scatter.slices"]
@@ -149,7 +149,7 @@ def test_run_imports_a_back_end_that_torch_loads_by_itself_and_repeats_the_optio
     done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
     assert done.returncode == 1, done.stdout + done.stderr
     assert (tmp_path / "imported").exists()
-    assert "run wrong --accelerator=sim -pbackend --clause=comm.scatter.slices" in done.stdout
+    assert "--clause=comm.scatter.slices -- -pbackend -k " in done.stdout
 
 
 def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path, monkeypatch):

@@ -64,7 +64,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.mark.parametrize("is_terminal", [True, False])
 def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    plugin, terminal = progress.Progress("{} {}".format), RecordingTerminal()
+    plugin, terminal = progress.Progress(), RecordingTerminal()
+    plugin._failures = Failures("{} {}".format)
     plugin._terminal, plugin._log = terminal, VerdictLog(None, resume=False, metadata=dict)
     plugin.pytest_xdist_node_collection_finished(["t"] * 201)
     for number, outcome in enumerate(["passed"] * 200 + ["failed"]):

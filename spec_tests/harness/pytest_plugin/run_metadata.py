@@ -49,15 +49,23 @@ def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     }
 
 
-def command(config: pytest.Config) -> str:
-    """Return the command that repeats this run.
+def command(config: pytest.Config, clause: str | None = None, test: str = "") -> str:
+    """Return the command that repeats this run, or one test of it.
 
-    The command has the run's target, devices, their features and faults, clauses, reference and
-    register.
+    The command has the run's target, devices, their features and faults, clauses, reference,
+    register, number of examples and filters of warnings.
+
+    Args:
+        config: The configuration of pytest.
+        clause: The id of a clause in place of those of the run.
+        test: The name of a test's function.
     """
+    clauses_given = [clause] if clause else config.getoption("--clause")
     given = [*_given(config, "divergences"), *_target_options(config)]
-    given += [f"--clause={name}" for name in config.getoption("--clause")]
-    passed_on = _device_options(config)
+    given += [f"--clause={name}" for name in clauses_given]
+    passed_on = [*_device_options(config), *_given(config, "hypothesis-profile")]
+    passed_on += [f"-W{text}" for text in config.getoption("pythonwarnings") or ()]
+    passed_on += ["-k", test] if test else []
     given += ["--", *passed_on] if passed_on else []
     return shlex.join(["parallel-conformance", "run", target_of(config), *given])
 
