@@ -62,12 +62,12 @@ class Failures:
         """
         name = next(iter(verdicts.clauses_of(report)), "no clause")  # A worker ended in a setup.
         details = {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
-        text = causes.find_cause(details.get("difference", details["reason"]))
+        difference = details.get("difference", details["reason"])
         is_first = not any(name in each.commands for each in self._found.values())
         function = report.nodeid.partition("[")[0]
-        key = causes.group_key(name, text)
+        key = causes.group_key(name, difference)
         test = function.rpartition("::")[2]
-        cause = self._found.setdefault(key, Cause(text))
+        cause = self._found.setdefault(key, Cause(causes.find_cause(difference)))
         cause.count += 1
         if name in cause.commands:
             return []

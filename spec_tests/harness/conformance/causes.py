@@ -5,14 +5,6 @@ from collections.abc import Mapping
 
 import pytest
 
-#: Matches the values in a text: indices of a path, names such as ``module.0.inner.1``,
-#: containers, numbers, addresses, and texts in quotes.
-_VALUES = re.compile(
-    r"(?:\[[\w'\"-]+\])+(?= )|[a-z_]\w*(?:\.\w+)*\.\d+\b(?:\.\w+)*|"
-    r"[{\[].*[}\]]|0x[0-9a-f]+|\d[\d.]*|'[^']*'|\"[^\"]*\""
-)
-#: Matches a container or a text in quotes without its end, which `find_cause` has cut off.
-_CUT = re.compile(r"[{\['\"].*$")
 #: The beginnings of texts of pytest that do not say what is wrong.
 _BARE = ("assert ", "DID NOT RAISE ", "Regex pattern did not match")
 #: Matches an error on a line of its own, as at the end of a traceback, which pytest may indent.
@@ -39,7 +31,7 @@ _QUOTED = re.compile(r"""'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*\"""")
 #: Matches the operator of a comparison in an assert statement.
 _OPERATOR = re.compile(r" (==|!=|is not|is|not in|in|<=|>=|<|>)(?: |$)")
 #: The beginnings of the causes of tests that end their process, or do not end.
-ENDED = ("the test ends the process", "Timeout")
+_ENDED = ("the test ends the process", "Timeout")
 #: The length in characters to which a cause is cut.
 _LENGTH = 160
 
@@ -55,8 +47,8 @@ def group_by_cause(differences: Mapping[str, str]) -> list[tuple[str, list[str]]
     """
     groups: dict[str, list[tuple[str, str]]] = {}
     for clause, difference in differences.items():
-        cause = find_cause(difference)
-        groups.setdefault(group_key(clause, cause), []).append((cause, clause))
+        key = group_key(clause, difference)
+        groups.setdefault(key, []).append((find_cause(difference), clause))
     ordered = sorted(groups.values(), key=len, reverse=True)
     return [(_title(*members[0]), [clause for _, clause in members]) for members in ordered]
 
@@ -69,16 +61,17 @@ def _part(clause: str) -> str:
     return ".".join(clause.split(".")[:2])
 
 
-def group_key(clause: str, cause: str) -> str:
+def group_key(clause: str, difference: str) -> str:
     """Return a text that is equal for failures with one cause.
 
     These are equal errors, equal differences in one part of the specification, such as
     ``comm.scatter``, and the assert statements of one clause.
     """
-    if cause.startswith("assert "):
+    line = _find_line(difference.removeprefix("AssertionError: "))
+    if line.startswith("assert "):  # Without its values, it says nothing.
         return clause
-    part = "" if is_error(cause) else _part(clause)
-    return f"{part}: {key_of(cause)}"
+    is_error = line.startswith(_ENDED) or _ERROR.match(line) is not None
+    return f"{'' if is_error else _part(clause)}: {_QUOTED.sub('…', _without_drawn(line))}"
 
 
 def describe_failure(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
@@ -170,17 +163,6 @@ def _find_line(difference: str) -> str:
     return line.strip()
 
 
-def is_error(cause: str) -> bool:
-    """Return whether a cause is an error, or the end of a process, not a wrong result."""
-    return cause.startswith(ENDED) or _ERROR.match(cause) is not None
-
-
 def says_nothing(cause: str) -> bool:
     """Return whether only the clause of a test says what is wrong."""
     return cause.startswith(_BARE)
-
-
-def key_of(cause: str) -> str:
-    """Return a cause without its values. Equal causes have equal keys."""
-    # Without its values, an assert statement of a test says nothing.
-    return cause if cause.startswith("assert ") else _CUT.sub("…", _VALUES.sub("…", cause))
