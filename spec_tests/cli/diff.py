@@ -21,33 +21,35 @@ def main(options: argparse.Namespace) -> int:
     """
     old = runs.load_file(options.old)
     new = runs.load_file(options.new, [old.name])
-    rows = changes(old.verdicts, new.verdicts)
+    changed = changes(old.verdicts, new.verdicts)
     for title, run in (("old", old), ("new", new)):
         print(f"{title}: {run.label}{' (interrupted)' if run.about.get('interrupted') else ''}")
-    for kind, name, before, after in rows:
+    for kind, name, before, after in changed:
         if kind != GONE:
             print(f"{kind:<12} {before:>11} -> {after:<11} {name}")
-    if gone := sum(kind == GONE for kind, *_ in rows):
+    if gone := sum(kind == GONE for kind, *_ in changed):
         print(f"{GONE:<12} {gone} clauses that the new run does not decide (--to lists them)")
-    count = sum(kind == REGRESSION for kind, *_ in rows)
-    total = f"{count} regressions, {len(rows) - count} other changes, {len(new.verdicts)} clauses"
+    count = sum(kind == REGRESSION for kind, *_ in changed)
+    total = (
+        f"{count} regressions, {len(changed) - count} other changes, {len(new.verdicts)} clauses"
+    )
     print(total)
     head = ("change", "clause", old.label, new.label)
     if options.to:
-        lines = ["# Changed clauses", "", total, "", *format_table(head, rows), ""]
+        lines = ["# Changed clauses", "", total, "", *format_table(head, changed), ""]
         summary.write(options.to, "\n".join(lines))
     return int(bool(count))
 
 
 def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
     """Return kind, clause and both verdicts for each clause that differs, regressions first."""
-    rows = []
+    changed = []
     for name in {**old, **new}:
         before, after = old.get(name, ABSENT), new.get(name, ABSENT)
         if before != after:
-            rows.append((_kind(before, after), name, before, after))
+            changed.append((_kind(before, after), name, before, after))
     order = (REGRESSION, IMPROVEMENT, APPEARED, GONE)
-    return sorted(rows, key=lambda row: (order.index(row[0]), row[1]))
+    return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
 
 
 def _kind(before: str, after: str) -> str:

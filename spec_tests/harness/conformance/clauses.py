@@ -117,12 +117,12 @@ def clause(clause_id: str) -> Callable[[_Test], _Test]:
     return pytest.mark.clause(clause_id)
 
 
-def cases(names: str, rows: Mapping[str, Sequence[Any]]) -> pytest.MarkDecorator:
+def cases(names: str, cases_of: Mapping[str, Sequence[Any]]) -> pytest.MarkDecorator:
     """Return a decorator that runs a test for each case, with the clause of the case.
 
     Args:
         names: The parameters of the test, such as ``call, error, text``.
-        rows: Id of a clause -> its cases: values, or tuples if the test has several parameters.
+        cases_of: Id of a clause -> its cases: values, or tuples for several parameters.
     """
     return pytest.mark.parametrize(
         names,
@@ -132,7 +132,7 @@ def cases(names: str, rows: Mapping[str, Sequence[Any]]) -> pytest.MarkDecorator
                 marks=pytest.mark.clause(clause_id),
                 id=f"{clause_id}-{number}",
             )
-            for clause_id, values in rows.items()
+            for clause_id, values in cases_of.items()
             for number, case in enumerate(values, 1)
         ],
     )

@@ -56,7 +56,7 @@ def find_missing(
         error = error.__cause__
     text = str(error).partition("\n")[0]
     operator = _OPERATOR.search(text)
-    # An error about another back end, such as Meta, is a fault of the target's result.
+    # An error about another back end, such as Meta, is an error of the target.
     accelerator = offered.topology.accelerator
     if operator and operator[2].lower() in (accelerator, f"sparse{accelerator}"):
         missing: str | None = operator[1]

@@ -35,17 +35,17 @@ def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list
 def count_by_chapter(found: Mapping[str, str]) -> dict[str, Counter[str]]:
     """Return the number of clauses with each verdict, for each chapter and in all.
 
-    If a run has clauses that no target changes, the row "the target" counts the other ones.
+    If a run has clauses that no target changes, "the target" counts the other ones.
     """
-    rows: dict[str, list[str]] = {}
+    members: dict[str, list[str]] = {}
     for name in sorted(found, key=_chapter_of):
-        rows.setdefault(_chapter_of(name), []).append(name)
+        members.setdefault(_chapter_of(name), []).append(name)
     known = clauses.load()
     about_target = [name for name in found if name not in known or known[name].is_about_target]
     if len(about_target) < len(found):
-        rows["the target"] = about_target
-    rows["all"] = [*found]
-    return {title: Counter(map(found.__getitem__, names)) for title, names in rows.items()}
+        members["the target"] = about_target
+    members["all"] = [*found]
+    return {title: Counter(map(found.__getitem__, names)) for title, names in members.items()}
 
 
 def _chapter_of(name: str) -> str:
