@@ -1,22 +1,16 @@
-"""Fused optimizers, double backward of fused layers, and autocast.
+"""Double backward of recurrent layers, lists of tensors, and autocast.
 
 The operator sweep runs single operators, the chapters run modules.
 """
 
-import copy
-
 import pytest
 import torch
-from torch import nn, optim
+from torch import nn
 from torch.nn import functional
 
 pytestmark = pytest.mark.usefixtures("sim")
 
 DEVICE = "sim:2"
-OPTIMIZERS = {
-    "SGD fused": lambda p: optim.SGD(p, lr=0.1, fused=True),
-    "Adam fused": lambda p: optim.Adam(p, lr=0.1, fused=True),
-}
 #: Functions under autocast, and the dtypes of their results.
 AUTOCAST = {
     "matmul": (lambda x: x @ x.t(), torch.bfloat16),
@@ -37,31 +31,6 @@ def test_recurrent_layers_pass_gradgradcheck(kind):
     module = kind(8, 6, 2, bidirectional=True).to(DEVICE, torch.float64)
     x = torch.randn(5, 4, 8, dtype=torch.float64, device=DEVICE, requires_grad=True)
     assert torch.autograd.gradgradcheck(lambda x: module(x)[0], x, fast_mode=True)
-
-
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_parameters_after_three_steps(name):
-    torch.manual_seed(0)
-    on_cpu = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
-    on_sim = copy.deepcopy(on_cpu).to(DEVICE)
-    x = torch.randn(5, 3)
-    wanted, found = (_train(net, x.to(net[0].weight.device), name) for net in (on_cpu, on_sim))
-    assert {str(each.device) for each in found} == {DEVICE}
-    torch.testing.assert_close([each.cpu() for each in found], wanted)
-
-
-def _train(net, x, name):
-    optimizer = OPTIMIZERS[name](net.parameters())
-
-    def loss():
-        optimizer.zero_grad()
-        value = net(x).pow(2).mean()
-        value.backward()
-        return value
-
-    for _ in range(3):
-        optimizer.step(loss)
-    return [parameter.detach() for parameter in net.parameters()]
 
 
 def test_foreach_operators_accept_tensors_of_several_devices_and_of_the_cpu():

@@ -98,13 +98,6 @@ def test_record_stream_rejects_streams_of_other_device_types():
         X.to("sim:1").record_stream(torch.Stream(device="cpu"))
 
 
-def test_tensor_split_takes_sections_on_the_cpu_only():
-    x = torch.arange(10.0, device="sim:2", requires_grad=True)
-    assert [len(piece) for piece in torch.tensor_split(x, torch.tensor([1, 4]))] == [1, 3, 6]
-    with pytest.raises(RuntimeError, match="tensor_indices_or_sections to be on cpu"):
-        torch.tensor_split(x, torch.tensor([1, 4], device="sim:2"))
-
-
 def test_histc_of_integers_counts_as_on_cuda():
     x = torch.tensor([3, 9, 3, 6], device="sim:2")
     assert torch.histc(x, 3).tolist() == [2, 1, 1]

@@ -98,21 +98,6 @@ def test_forked_child_computes_on_the_cpu_only():
     assert "Cannot re-initialize sim in forked subprocess" in done.stderr
 
 
-def test_forked_child_of_a_process_that_used_no_device_can_use_devices():
-    done = run(
-        """
-        import os, torch
-        from spec_tests import simulator
-        simulator.enable(2)
-        child = os.fork()
-        if child == 0:
-            os._exit(int(torch.ones(3, device="sim:1").sum().item()))
-        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        """
-    )
-    assert (done.returncode, done.stderr) == (3, "")
-
-
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
 def test_operators_start_no_openmp_threads():
     code = """

@@ -1,6 +1,6 @@
-"""Memory, random numbers, saving and moving of tensors and modules.
+"""Memory, ``out=``, random numbers, saving and moving of tensors.
 
-The chapter `devices` checks copies, streams, events and the current device.
+The chapter `devices` checks views, copies, streams, events and the current device.
 """
 
 import io
@@ -59,6 +59,31 @@ def test_reset_sets_the_peak_to_the_allocated_memory(allocated):
     assert torch.sim.max_memory_allocated(ORDINAL) == base + 4000
     torch.sim.reset_peak_memory_stats(ORDINAL)
     assert torch.sim.max_memory_allocated(ORDINAL) == base
+
+
+@pytest.mark.parametrize(
+    ("make", "stride", "offset"),
+    [
+        (lambda: torch.empty(0, device=DEVICE), (6, 1), 0),
+        (lambda: torch.empty(9, device=DEVICE)[2:2], (6, 1), 2),
+        (lambda: torch.empty(6, 4, device=DEVICE).t(), (1, 4), 0),
+    ],
+    ids=["empty", "empty with an offset", "of the right shape"],
+)
+def test_out_is_resized_if_its_shape_is_wrong(make, stride, offset):
+    out, numbers = make(), torch.arange(1.0, 25).reshape(4, 6)
+    torch.mul(numbers.to(DEVICE), 2, out=out)
+    assert out.tolist() == (numbers * 2).tolist()
+    assert (out.stride(), out.storage_offset()) == (stride, offset)
+
+
+def test_set_shares_memory_with_the_source():
+    x = torch.arange(6.0, device=DEVICE)
+    y = torch.empty(0, device=DEVICE).set_(x.untyped_storage(), 2, (2,), (2,))
+    y.zero_()
+    assert x.tolist() == [0, 1, 0, 3, 0, 5]
+    assert y.set_(x).data_ptr() == x.data_ptr()
+    assert str(y.set_().device) == DEVICE
 
 
 def test_generators_are_seeded_cloned_and_restored():

@@ -4,7 +4,7 @@ A program is a function with one argument, ``correct``. With False the program h
 True one call or one operand differs, and the program has no race.
 """
 
-from . import copies, events, gradients, memory, views
+from . import copies, events, memory, views
 from .program import PROGRAMS, Program
 
-__all__ = ["PROGRAMS", "Program", "copies", "events", "gradients", "memory", "views"]
+__all__ = ["PROGRAMS", "Program", "copies", "events", "memory", "views"]

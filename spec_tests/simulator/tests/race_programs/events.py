@@ -1,4 +1,4 @@
-"""Events, waits for streams and devices, and work that several threads enqueue."""
+"""Events, waits for streams and devices, work of another thread, and backward passes."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,6 @@ from .program import (
     copy_to,
     current_stream,
     device,
-    empty,
     new_stream,
     race_program,
     run_in_thread,
@@ -58,15 +57,6 @@ def recording_an_event_again_does_not_change_earlier_waits(correct: bool) -> Ten
     return copied
 
 
-@race_program("stream-calls")
-def stream_waits_for_event_of_other_device(correct: bool) -> Tensor:
-    copied, side = _copy_on_side_stream()
-    waiting = new_stream(1)
-    waiting.wait_event((side if correct else new_stream(0)).record_event())
-    current_stream(0).wait_stream(waiting)
-    return copied
-
-
 @race_program("events")
 def successful_event_query_counts_as_wait(correct: bool) -> Tensor:
     copied, side = _copy_on_side_stream()
@@ -91,6 +81,20 @@ def host_waits_for_device(correct: bool) -> Tensor:
     return copied
 
 
+@race_program("backward", late_copies=False)
+def gradient_is_ready_on_stream_that_called_backward(correct: bool) -> Tensor:
+    leaf, side = torch.zeros(4, device=device(0), requires_grad=True), new_stream(0)
+    weights = copy_to(0)
+    side.wait_stream(current_stream(0))
+    weights.record_stream(side)
+    with side:
+        (gradient,) = torch.autograd.grad((leaf * weights).sum(), leaf)
+    if correct:
+        current_stream(0).wait_stream(side)
+    gradient.record_stream(current_stream(0))
+    return gradient
+
+
 @race_program("streams")
 def host_wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
     side, results = new_stream(0), []
@@ -104,22 +108,3 @@ def host_wait_in_one_thread_counts_for_all_threads(correct: bool) -> Tensor:
     run_in_thread(work)
     results[0].record_stream(current_stream(0))
     return results[0]
-
-
-@race_program("model")
-def two_threads_on_one_stream_are_ordered(correct: bool) -> Tensor:
-    first, second, copied = new_stream(0), new_stream(0), []
-
-    def fill() -> None:
-        with first:
-            copied.append(copy_to(0))
-
-    def read() -> None:
-        with first if correct else second:
-            copied.append(empty(0).copy_(copied[0]))
-            current_stream(0).synchronize()
-
-    run_in_thread(fill)
-    run_in_thread(read)
-    copied[0].record_stream(second)
-    return copied[1]

@@ -95,12 +95,6 @@ def copy_to(index: int) -> Tensor:
     return pinned_tensor().to(device(index), non_blocking=True)
 
 
-def grad_of(leaf: Tensor) -> Tensor:
-    """Return the gradient of ``leaf``, which must not be None."""
-    assert leaf.grad is not None
-    return leaf.grad
-
-
 def empty(index: int, *size: int) -> Tensor:
     """Allocate a tensor of shape ``size``, by default 4, on device ``index``."""
     return torch.empty(size or 4, device=device(index))

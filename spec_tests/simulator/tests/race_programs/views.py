@@ -58,32 +58,6 @@ def write_to_a_part_keeps_the_record_of_the_rest(correct: bool) -> Tensor:
 
 
 @race_program("model")
-def write_waits_for_reader_on_other_stream(correct: bool) -> Tensor:
-    data, result, side = copy_to(0), empty(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result.copy_(data)
-    if correct:
-        current_stream(0).wait_stream(side)
-    data.fill_(NUMBERS[0])
-    current_stream(0).wait_stream(side)
-    return result
-
-
-@race_program("model")
-def second_writer_waits_for_first(correct: bool) -> Tensor:
-    result, side = empty(0), new_stream(0)
-    side.wait_stream(current_stream(0))
-    with side:
-        result.copy_(torch.zeros(4).pin_memory(), non_blocking=True)
-    if correct:
-        current_stream(0).wait_stream(side)
-    result.copy_(pinned_tensor(), non_blocking=True)
-    current_stream(0).wait_stream(side)
-    return result
-
-
-@race_program("model")
 def foreach_operator_waits_for_readers_of_all_tensors(correct: bool) -> Tensor:
     tensors, result, side = [copy_to(0), copy_to(0)], empty(0), new_stream(0)
     side.wait_stream(current_stream(0))
