@@ -10,12 +10,11 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import count_version_bumps, find_shared
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
 from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.comm import broadcast_coalesced_calls as coalesced_calls
-from spec_tests.strategies.tensors import counting
 
 DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
 
@@ -31,18 +30,11 @@ def _copies(call, target, topology):
 
 
 @clause("comm.broadcast-coalesced.copies")
+@clause("comm.broadcast-coalesced.first-is-the-input")
+@clause("comm.broadcast-coalesced.returns-lists")
 @given(call=coalesced_calls())
 def test_every_device_gets_copies_of_all_tensors_in_order(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
-
-
-@clause("comm.broadcast-coalesced.first-is-the-input")
-def test_first_device_gets_the_input_tensors_themselves(target, topology):
-    parameter = nn.Parameter(torch.ones((2, 3), device=topology.device(0)))
-    buffers = [counting((3,), dtype, topology.device(0)) for dtype in (torch.int64, torch.bool)]
-    tensors = [parameter, parameter * 2, *buffers]
-    first, *_ = target.comm.broadcast_coalesced(tensors, topology.take(2))
-    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
 
 
 @clause("comm.broadcast-coalesced.detached-copies")
@@ -88,17 +80,6 @@ def test_dense_coalesced_copies_are_row_major(target, topology, call):
     assert not [copy.stride() for copy in dense if not copy.is_contiguous()]
 
 
-@clause("comm.broadcast-coalesced.empty-tensors")
-def test_copies_of_empty_tensors_keep_their_shape(target, baselines, topology):
-    call = _broadcast([dense(), dense((3, 0, 8)), dense()])
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("comm.broadcast-coalesced.no-tensors")
-def test_empty_input_returns_one_empty_list_per_device(target, topology):
-    assert target.comm.broadcast_coalesced([], topology.take(3)) == [[], [], []]
-
-
 @clause("comm.broadcast-coalesced.buffer-size")
 @given(
     call=coalesced_calls(grads=(False,)), limits=st.tuples(*[st.sampled_from(BUFFER_SIZES)] * 2)
@@ -109,18 +90,33 @@ def test_buffer_size_does_not_change_the_copies(target, topology, call, limits):
     checks.same(snapshot(first, inputs), snapshot(second, inputs), call)
 
 
-@clause("comm.broadcast-coalesced.refuses-buffer-size")
-@pytest.mark.parametrize("size", [-1, 1.0, "1", None], ids=repr)
-def test_a_buffer_size_that_is_no_integer_from_0_is_refused(target, topology, size):
-    call = _broadcast([dense()], buffer_size=size)
-    refused(call, target, topology, TypeError, [])
+#: Clause -> calls with results like those of the baselines.
+AGREED = {
+    "comm.broadcast-coalesced.empty-tensors": [_broadcast([dense(), dense((3, 0, 8)), dense()])],
+    "comm.broadcast-coalesced.no-tensors": [_broadcast([])],
+}
 
 
-@clause("comm.broadcast-coalesced.returns-lists")
-def test_broadcast_coalesced_returns_a_list_of_lists(target, topology):
-    tensors = (counting((2, 2), torch.float32, topology.device(0)),)
-    results = target.comm.broadcast_coalesced(tensors, tuple(topology.take(2)))
-    assert (type(results), {type(row) for row in results}) == (list, {list})
+@cases("call", AGREED)
+def test_broadcast_coalesced_agrees_with_the_baselines(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
+
+
+NEGATIVE_TEXT = "Expected non-negative device index, but got -1"
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "comm.broadcast-coalesced.refuses-buffer-size": [
+        (_broadcast([dense()], buffer_size=size), TypeError, []) for size in (-1, 1.0, "1", None)
+    ],
+    "comm.broadcast-coalesced.refuses-negative-ordinal": [
+        (_broadcast([dense()], devices=[DeviceAt(0), -1]), RuntimeError, NEGATIVE_TEXT)
+    ],
+}
+
+
+@cases("call, error, text", REFUSED)
+def test_broadcast_coalesced_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("comm.broadcast-coalesced.refuses-other-devices")
@@ -130,9 +126,3 @@ def test_tensor_on_another_device_than_the_first_is_refused(target, topology, sl
     call = _broadcast([dense(slot=slot) for slot in slots])
     text = "All tensors must be on devices[0]: {ordinals[0]}"
     refused(call, target, topology, RuntimeError, text)
-
-
-@clause("comm.broadcast-coalesced.refuses-negative-ordinal")
-def test_broadcast_coalesced_refuses_a_negative_ordinal(target, topology):
-    text = "Expected non-negative device index, but got -1"
-    refused(_broadcast([dense()], devices=[DeviceAt(0), -1]), target, topology, RuntimeError, text)

@@ -9,7 +9,7 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
-from spec_tests.strategies.tensors import TensorSpec, counting
+from spec_tests.strategies.tensors import counting
 
 
 def _gather(*tensors, **options):
@@ -30,49 +30,6 @@ def test_gather_of_scattered_chunks_returns_the_tensor(target, topology, call):
     chunks = call.run(target, inputs)
     joined = target.comm.gather(chunks, inputs["dim"], "cpu")
     checks.same(joined, inputs["tensor"].cpu(), call)
-
-
-@clause("comm.gather.other-strides-become-row-major")
-def test_result_is_row_major_unless_all_chunks_are_channels_last(target, topology):
-    specs = [TensorSpec((2, 3, 2, 2), layout=layout) for layout in ("channels_last", "contiguous")]
-    joined = target.comm.gather(build(specs, topology), 0, topology.device(0))
-    assert joined.stride() == (12, 4, 2, 1)
-
-
-@clause("comm.gather.dtype-of-the-first")
-@pytest.mark.parametrize("dtypes", [(torch.int32, torch.float32), (torch.float32, torch.int64)])
-def test_result_has_the_dtype_of_the_first_chunk(target, baselines, topology, dtypes):
-    chunks = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
-    checks.agree(_gather(*chunks), target, baselines, topology)
-
-
-@clause("comm.gather.current-device")
-@pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
-@pytest.mark.parametrize("spelling", ["None", "string", "device"])
-def test_gather_destination_defaults_to_the_current_device(target, topology, slot, spelling):
-    kind = topology.accelerator
-    destination = {"None": None, "string": kind, "device": torch.device(kind)}[spelling]
-    chunks = [counting((2, 3), torch.float32, device) for device in topology.take(2)]
-    with torch.accelerator.device_index(topology.device(slot).index):
-        joined = target.comm.gather(chunks, destination=destination)
-    assert joined.device == topology.device(slot)
-
-
-@clause("comm.gather.refuses-gradients")
-@pytest.mark.parametrize("grads", [(True, False), (False, True)], ids=["first", "second"])
-def test_chunks_that_require_grad_are_refused_in_grad_mode(target, topology, grads):
-    call = _gather(*[dense(requires_grad=grad) for grad in grads])
-    with pytest.raises(RuntimeError, match="view was created in no_grad mode"):
-        call.run(target, call.inputs(topology))
-
-
-@clause("comm.gather.refuses-gradients")
-@pytest.mark.parametrize("grads", [(True, False), (False, True)], ids=["first", "second"])
-def test_error_for_chunks_that_require_grad_equals_the_reference(
-    target, reference, topology, grads
-):
-    call = _gather(*[dense(requires_grad=grad) for grad in grads])
-    checks.agree(call, target, reference, topology)
 
 
 @clause("comm.gather.without-grad-mode")
@@ -112,36 +69,44 @@ def test_gather_increases_the_output_version_by_one_per_chunk(target, topology, 
     assert out._version == version + count
 
 
-GRADIENT_SOURCES = pytest.mark.parametrize("source", ["chunk", "out"])
-
-
-def _gather_with_gradient(source):
-    chunk = dense(requires_grad=source == "chunk")
-    return _gather_to_out(chunk, dense(), out=dense((8, 3), requires_grad=source == "out"))
-
-
-@clause("comm.gather.out-refuses-gradients")
-@GRADIENT_SOURCES
-def test_chunk_or_output_that_requires_grad_is_refused_in_grad_mode(target, topology, source):
-    call = _gather_with_gradient(source)
-    with pytest.raises(RuntimeError, match="modified inplace"):
-        call.run(target, call.inputs(topology))
-
-
-@clause("comm.gather.out-refuses-gradients")
-@GRADIENT_SOURCES
-def test_error_for_gradients_with_out_equals_the_reference(target, reference, topology, source):
-    checks.agree(_gather_with_gradient(source), target, reference, topology)
-
-
 SHAPE_TEXT = "Input tensor at index 1 has invalid shape [2, 5], but expected [2, 3]"
 RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 NONE_TEXT = "Expected at least one tensor to gather from"
+LEAF = dense(requires_grad=True)
 CPU_TEXT = "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device "
+#: Clause -> calls with results like those of the baselines.
+AGREED = {
+    "comm.gather.other-strides-become-row-major": [
+        _gather(dense((2, 3, 2, 2), layout="channels_last"), dense((2, 3, 2, 2)))
+    ],
+    "comm.gather.dtype-of-the-first": [
+        _gather(dense(dtype=first), dense(slot=1, dtype=second))
+        for first, second in ((torch.int32, torch.float32), (torch.float32, torch.int64))
+    ],
+}
+
+
+@cases("call", AGREED)
+def test_gather_agrees_with_the_baselines(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
+
+
 #: Pairs of chunks. Another one of each pair is on the CPU.
 CHUNKS = [(dense(slot=None), dense()), (dense(), dense(slot=None))]
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
+    "comm.gather.refuses-gradients": [
+        (_gather(*chunks), RuntimeError, ["view was created in no_grad mode"])
+        for chunks in ((LEAF, dense()), (dense(), LEAF))
+    ],
+    "comm.gather.out-refuses-gradients": [
+        (_gather_to_out(LEAF, dense()), RuntimeError, ["modified inplace"]),
+        (
+            _gather_to_out(dense(), dense(), out=dense((8, 3), requires_grad=True)),
+            RuntimeError,
+            ["modified inplace"],
+        ),
+    ],
     "comm.gather.refuses-none": [(_gather(dim=dim), RuntimeError, NONE_TEXT) for dim in (0, 7)],
     "comm.gather.refuses-missing-dimension": [
         (

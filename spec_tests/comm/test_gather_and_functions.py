@@ -84,6 +84,24 @@ def test_destination_minus_one_is_the_cpu_with_a_warning(target, baselines, topo
 @cases(
     "gather",
     {
+        "comm.gather.current-device": [_comm_gather],
+        "functions.gather.current-device": [_function_gather],
+    },
+)
+@pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
+@pytest.mark.parametrize("spelling", ["None", "string", "device"])
+def test_destination_without_index_is_the_current_device(target, topology, gather, slot, spelling):
+    kind = topology.accelerator
+    destination = {"None": None, "string": kind, "device": torch.device(kind)}[spelling]
+    call = gather(dense(), dense(slot=1), destination=destination)
+    with torch.accelerator.device_index(topology.device(slot).index):
+        joined = call.run(target, call.inputs(topology))
+    assert joined.device == topology.device(slot)
+
+
+@cases(
+    "gather",
+    {
         "comm.gather.refuses-other-shapes": [_comm_gather],
         "comm.gather.out-refuses-other-chunks": [_comm_gather_out],
         "functions.gather.refuses-other-shapes": [_function_gather],

@@ -18,26 +18,26 @@ DOUBLED = [[2 * number for number in row] for row in ROWS]
 LARGE = 2**18
 
 
+def _queued(topology, *slots, rows=3):
+    return [queued_arange(topology, slot, rows, 2) for slot in slots]
+
+
 def _scatter(comm, topology):
     return comm.scatter(queued_arange(topology, 0, 3, 2), topology.take(3))
 
 
 def _scatter_out(comm, topology):
-    outs = [queued_arange(topology, slot, 1, 2) for slot in range(3)]
+    outs = _queued(topology, 0, 1, 2, rows=1)
     return comm.scatter(queued_arange(topology, 0, 3, 2), out=outs)
 
 
 def _gather(comm, topology):
-    return [
-        comm.gather(
-            [queued_arange(topology, slot, 3, 2) for slot in range(3)], 0, topology.device(1)
-        )
-    ]
+    return [comm.gather(_queued(topology, 0, 1, 2), 0, topology.device(1))]
 
 
 def _gather_out(comm, topology):
     out = queued_arange(topology, 1, 9, 2)
-    return [comm.gather([queued_arange(topology, slot, 3, 2) for slot in range(3)], 0, out=out)]
+    return [comm.gather(_queued(topology, 0, 1, 2), 0, out=out)]
 
 
 def _broadcast(comm, topology):
@@ -45,29 +45,21 @@ def _broadcast(comm, topology):
 
 
 def _broadcast_out(comm, topology):
-    outs = [queued_arange(topology, slot, 3, 2) for slot in range(3)]
+    outs = _queued(topology, 0, 1, 2)
     return comm.broadcast(queued_arange(topology, 0, 3, 2), out=outs)
 
 
 def _broadcast_coalesced(comm, topology):
-    tensors = [queued_arange(topology, 0, 3, 2), queued_arange(topology, 0, 3, 2)]
-    rows = comm.broadcast_coalesced(tensors, topology.take(3))
+    rows = comm.broadcast_coalesced(_queued(topology, 0, 0), topology.take(3))
     return [tensor for row in rows for tensor in row]
 
 
 def _reduce_add(comm, topology):
-    return [
-        comm.reduce_add(
-            [queued_arange(topology, slot, 3, 2) for slot in range(2)], topology.device(1)
-        )
-    ]
+    return [comm.reduce_add(_queued(topology, 0, 1), topology.device(1))]
 
 
 def _reduce_add_coalesced(comm, topology):
-    rows = [
-        [queued_arange(topology, slot, 3, 2), queued_arange(topology, slot, 3, 2)]
-        for slot in range(2)
-    ]
+    rows = [_queued(topology, slot, slot) for slot in range(2)]
     return comm.reduce_add_coalesced(rows, topology.device(1))
 
 
@@ -112,7 +104,7 @@ def test_large_tensors_can_be_used_and_freed_without_waiting(target, topology):
 @clause("comm.order.host")
 @pytest.mark.parametrize("has_out", [False, True], ids=["destination", "out"])
 def test_result_on_the_cpu_is_complete_when_gather_returns(target, topology, has_out):
-    chunks = [queued_arange(topology, slot, 3, 2) for slot in range(3)]
+    chunks = _queued(topology, 0, 1, 2)
     destination = {"out": torch.empty(9, 2)} if has_out else {"destination": "cpu"}
     with late_copies(topology):
         assert target.comm.gather(chunks, 0, **destination).tolist() == ROWS * 3
@@ -122,8 +114,7 @@ def test_result_on_the_cpu_is_complete_when_gather_returns(target, topology, has
 def test_later_writes_to_inputs_do_not_change_results(target, topology):
     topology.require(3)  # A result on the device of its input may be the input, or a view of it.
     with on_side_streams(topology):
-        tensor = queued_arange(topology, 0, 3, 2)
-        others = [queued_arange(topology, slot, 3, 2) for slot in range(1, 3)]
+        tensor, *others = _queued(topology, 0, 1, 2)
         copies = target.comm.broadcast(tensor, topology.take(3))[1:]
         chunks = target.comm.scatter(tensor, topology.take(3))[1:]
         joined = target.comm.gather([tensor, *others], 0, topology.device(1))

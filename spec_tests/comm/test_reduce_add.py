@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall
@@ -21,7 +21,10 @@ def _reduce(*inputs, **options):
 
 
 @clause("comm.reduce-add.sum")
+@clause("comm.reduce-add.single-input")
+@clause("comm.reduce-add.inputs-kept")
 @given(call=reduce_add_calls())
+@example(call=_reduce(dense(), destination=DeviceAt(0)))
 def test_reduce_add_returns_the_sum_on_the_destination(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
@@ -42,21 +45,6 @@ def test_different_dtypes_are_promoted_or_refused(target, baselines, topology, d
     topology.require_copies()
     inputs = [TensorSpec((2, 3), dtype, slot=slot) for slot, dtype in enumerate(dtypes)]
     checks.agree(_reduce(*inputs, destination=DeviceAt(0)), target, baselines, topology)
-
-
-@clause("comm.reduce-add.single-input")
-def test_a_single_input_is_returned_itself(target, topology):
-    tensor = counting((3, 2), torch.float32, topology.device(0))
-    assert target.comm.reduce_add([tensor], topology.device(0)) is tensor
-
-
-@clause("comm.reduce-add.inputs-kept")
-@given(call=reduce_add_calls())
-def test_reduce_add_does_not_write_to_the_inputs(target, topology, call):
-    inputs = call.inputs(topology)
-    versions = [tensor._version for tensor in inputs["inputs"]]
-    call.run(target, inputs)
-    assert [tensor._version for tensor in inputs["inputs"]] == versions
 
 
 @clause("comm.reduce-add.order")
@@ -104,23 +92,28 @@ def test_gradients_of_the_sum_reach_every_input(target, baselines, topology, cal
     checks.agree(call, target, baselines, topology)
 
 
-@clause("comm.reduce-add.refuses-cpu")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_an_input_on_the_cpu_is_refused(target, topology, index):
-    inputs = [dense(), dense()]
-    inputs[index] = dense(slot=None)
-    text = f"reduce_add expects all inputs to be on GPUs, but input {index} is on CPU"
-    refused(_reduce(*inputs, destination=DeviceAt(0)), target, topology, AssertionError, text)
+CPU_TEXT = "reduce_add expects all inputs to be on GPUs, but input {} is on CPU"
+SIZE_TEXT = "input 1 has invalid size: got {}, but expected 4x3"
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "comm.reduce-add.refuses-cpu": [
+        (_reduce(*inputs, destination=DeviceAt(0)), AssertionError, CPU_TEXT.format(index))
+        for index, inputs in enumerate([(dense(slot=None), dense()), (dense(), dense(slot=None))])
+    ],
+    "comm.reduce-add.refuses-other-shapes": [
+        (
+            _reduce(dense(), dense(shape), destination=DeviceAt(0)),
+            ValueError,
+            SIZE_TEXT.format(printed),
+        )
+        for shape, printed in (((4, 1), "4x1"), ((3,), "3"), ((1, 4, 3), "1x4x3"))
+    ],
+}
 
 
-@clause("comm.reduce-add.refuses-other-shapes")
-@pytest.mark.parametrize(
-    ("shape", "printed"), [((4, 1), "4x1"), ((3,), "3"), ((1, 4, 3), "1x4x3")], ids=str
-)
-def test_an_input_of_another_shape_is_refused(target, topology, shape, printed):
-    text = f"input 1 has invalid size: got {printed}, but expected 4x3"
-    call = _reduce(dense(), dense(shape), destination=DeviceAt(0))
-    refused(call, target, topology, ValueError, text)
+@cases("call, error, text", REFUSED)
+def test_reduce_add_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("comm.reduce-add.refuses-other-destination")

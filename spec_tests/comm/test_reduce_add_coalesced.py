@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import (
     count_version_bumps,
     dense_sum,
@@ -19,7 +18,7 @@ from spec_tests.oracle.tensors import (
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
-from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting
+from spec_tests.strategies.tensors import FLOATS, counting
 
 
 def _reduce(*rows, **options):
@@ -27,6 +26,8 @@ def _reduce(*rows, **options):
 
 
 @clause("comm.reduce-add-coalesced.sums")
+@clause("comm.reduce-add-coalesced.returns-tuple")
+@clause("comm.reduce-add-coalesced.inputs-kept")
 @given(call=reduce_add_coalesced_calls())
 def test_reduce_add_coalesced_returns_the_sums_on_the_destination(
     target, baselines, topology, call
@@ -35,21 +36,17 @@ def test_reduce_add_coalesced_returns_the_sums_on_the_destination(
 
 
 @clause("comm.reduce-add-coalesced.mixed-sparse")
+@clause("comm.reduce-add-coalesced.input-order")
 @given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
-def test_sum_of_sparse_and_dense_tensors_is_dense(target, topology, rows, buffer_size):
+def test_sums_of_sparse_and_dense_tensors_are_dense_and_in_order(
+    target, topology, rows, buffer_size
+):
     # PyTorch 0.2: a dense and a sparse gradient were summed in the layout of the first (#3211).
     inputs = build(rows, topology)
     sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
     layouts = [{tensor.layout for tensor in position} for position in zip(*inputs, strict=True)]
     expected = [kinds.pop() if len(kinds) == 1 else torch.strided for kinds in layouts]
     assert [total.layout for total in sums] == expected
-
-
-@clause("comm.reduce-add-coalesced.input-order")
-@given(rows=mixed_rows(), buffer_size=st.sampled_from(BUFFER_SIZES))
-def test_sums_of_mixed_layouts_keep_the_input_order(target, topology, rows, buffer_size):
-    inputs = build(rows, topology)
-    sums = target.comm.reduce_add_coalesced(inputs, inputs[0][0].device, buffer_size)
     for total, addends in zip(sums, zip(*inputs, strict=True), strict=True):
         np.testing.assert_array_equal(as_array(total), dense_sum(addends))
 
@@ -66,16 +63,6 @@ def test_sums_round_like_reduce_add(target, topology, buffer_size, slots, dtype)
         target.comm.reduce_add(addends, addends[0].device) for addends in zip(*rows, strict=True)
     ]
     assert [total.tolist() for total in sums] == [total.tolist() for total in separate]
-
-
-@clause("comm.reduce-add-coalesced.detached")
-def test_sums_require_no_grad(target, topology):
-    rows = [
-        [torch.ones((2, 2), device=device, requires_grad=True) for _ in range(2)]
-        for device in topology.take(2)
-    ]
-    sums = target.comm.reduce_add_coalesced(rows, topology.device(0))
-    assert [(total.requires_grad, total.is_leaf) for total in sums] == [(False, True)] * 2
 
 
 @clause("comm.reduce-add-coalesced.own-versions")
@@ -98,22 +85,6 @@ def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, ca
     assert find_shared(call.run(target, inputs), inputs["inputs"]) == []
 
 
-@clause("comm.reduce-add-coalesced.row-major")
-def test_dense_sums_are_row_major(target, topology):
-    specs = [[TensorSpec((2, 3, 2, 2), layout="channels_last", slot=slot)] for slot in (0, 1)]
-    (total,) = target.comm.reduce_add_coalesced(build(specs, topology), topology.device(0))
-    assert total.stride() == (12, 4, 2, 1)
-
-
-@clause("comm.reduce-add-coalesced.inputs-kept")
-@given(call=reduce_add_coalesced_calls())
-def test_reduce_add_coalesced_does_not_write_to_the_inputs(target, topology, call):
-    inputs = call.inputs(topology)
-    before = snapshot(inputs, inputs)
-    call.run(target, inputs)
-    checks.same(snapshot(inputs, inputs), before, call)
-
-
 @clause("comm.reduce-add-coalesced.single-list")
 @pytest.mark.parametrize("buffer_size", BUFFER_SIZES, ids="{}B".format)
 def test_sums_of_a_single_list_equal_its_tensors(target, topology, buffer_size):
@@ -122,44 +93,50 @@ def test_sums_of_a_single_list_equal_its_tensors(target, topology, buffer_size):
     assert [total.tolist() for total in sums] == [tensor.tolist() for tensor in row]
 
 
-@clause("comm.reduce-add-coalesced.empty-tensors")
-def test_sums_of_empty_tensors_keep_their_shape(target, baselines, topology):
-    rows = [[dense((0, 4), slot), dense((2, 3), slot), dense((3, 0, 2), slot)] for slot in (0, 1)]
-    checks.agree(_reduce(*rows, destination=DeviceAt(0)), target, baselines, topology)
+def _reduce_to_first(*rows, **options):
+    return _reduce(*rows, destination=DeviceAt(0), **options)
 
 
-@clause("comm.reduce-add-coalesced.no-tensors")
-@pytest.mark.parametrize("rows", [[], [[], []]], ids=str)
-def test_sum_of_an_empty_list_is_an_empty_tuple(target, topology, rows):
-    assert target.comm.reduce_add_coalesced(rows) == ()
+SHAPES = ((0, 4), (2, 3), (3, 0, 2))
+#: Clause -> calls with results like those of the baselines.
+AGREED = {
+    "comm.reduce-add-coalesced.detached": [
+        _reduce_to_first(*[[dense(slot=slot, requires_grad=True)] * 2 for slot in (0, 1)])
+    ],
+    "comm.reduce-add-coalesced.row-major": [
+        _reduce_to_first(*[[dense((2, 3, 2, 2), slot, layout="channels_last")] for slot in (0, 1)])
+    ],
+    "comm.reduce-add-coalesced.empty-tensors": [
+        _reduce_to_first(*[[dense(shape, slot) for shape in SHAPES] for slot in (0, 1)])
+    ],
+    "comm.reduce-add-coalesced.no-tensors": [_reduce(), _reduce([], [])],
+}
 
 
-@clause("comm.reduce-add-coalesced.returns-tuple")
-def test_sums_are_returned_in_a_tuple(target, topology):
-    rows = [[counting((2, 2), torch.float32, device)] for device in topology.take(2)]
-    assert type(target.comm.reduce_add_coalesced(rows, topology.device(0))) is tuple
+@cases("call", AGREED)
+def test_reduce_add_coalesced_agrees_with_the_baselines(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
-@clause("comm.reduce-add-coalesced.refuses-ragged-lists")
-@pytest.mark.parametrize("lengths", [(1, 2), (2, 1)], ids=str)
-def test_lists_of_different_lengths_are_refused(target, topology, lengths):
-    rows = [[dense()] * length for length in lengths]
-    refused(_reduce(*rows, destination=DeviceAt(0)), target, topology, ValueError, [])
+PAIR, EMPTY, EMPTY_DOUBLE = dense((2,)), dense((0,)), dense((0,), dtype=torch.float64)
+CPU_TEXT = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "comm.reduce-add-coalesced.refuses-ragged-lists": [
+        (_reduce_to_first([dense()], [dense()] * 2), ValueError, []),
+        (_reduce_to_first([dense()] * 2, [dense()]), ValueError, []),
+        # The lists have different numbers of buckets.
+        (_reduce_to_first([PAIR, EMPTY], [PAIR, EMPTY_DOUBLE]), ValueError, []),
+    ],
+    "comm.reduce-add-coalesced.refuses-like-reduce-add": [
+        (_reduce_to_first([dense()] * 2, [dense(slot=None)] * 2), AssertionError, CPU_TEXT)
+    ],
+}
 
 
-@clause("comm.reduce-add-coalesced.refuses-ragged-lists")
-def test_lists_with_different_numbers_of_buckets_are_refused(target, topology):
-    first = [TensorSpec((2,)), TensorSpec((0,))]
-    second = [TensorSpec((2,)), TensorSpec((0,), torch.float64)]
-    call = _reduce(first, second, destination=DeviceAt(0))
-    refused(call, target, topology, ValueError, [])
-
-
-@clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
-def test_list_of_cpu_tensors_is_refused(target, topology):
-    text = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
-    call = _reduce([dense()] * 2, [dense(slot=None)] * 2, destination=DeviceAt(0))
-    refused(call, target, topology, AssertionError, text)
+@cases("call, error, text", REFUSED)
+def test_reduce_add_coalesced_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("comm.reduce-add-coalesced.refuses-like-reduce-add")

@@ -10,7 +10,7 @@ from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
-from spec_tests.strategies.tensors import TensorSpec, counting
+from spec_tests.strategies.tensors import counting
 
 UNEVEN_CALL = PublicCall(
     "comm.scatter", {"tensor": dense((5, 2)), "devices": [DeviceAt(0), DeviceAt(1)]}
@@ -18,6 +18,7 @@ UNEVEN_CALL = PublicCall(
 
 
 @clause("comm.scatter.slices")
+@clause("comm.scatter.returns-tuple")
 @given(call=scatter_calls())
 @example(call=UNEVEN_CALL)
 def test_comm_scatter_returns_consecutive_slices(target, baselines, topology, call):
@@ -44,39 +45,6 @@ def test_every_device_gets_an_empty_chunk_of_an_empty_dimension(target, topology
     assert [(tuple(chunk.shape), chunk.device) for chunk in chunks] == [
         ((0, 0), device) for device in topology.take(count)
     ]
-
-
-@clause("comm.scatter.surplus-devices")
-def test_comm_scatter_ignores_devices_without_a_chunk(target, baselines, topology):
-    arguments = {"tensor": dense((2, 3)), "devices": [DeviceAt(0), DeviceAt(1), 99]}
-    checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
-
-
-@clause("comm.scatter.zero-sizes")
-@pytest.mark.parametrize("chunk_sizes", [[0, 4], [4, 0], [0, 0, 4]], ids=str)
-def test_chunk_sizes_may_be_zero(target, topology, chunk_sizes):
-    tensor = counting((4, 2), torch.float32, topology.device(0))
-    chunks = target.comm.scatter(tensor, topology.take(len(chunk_sizes)), chunk_sizes)
-    assert [len(chunk) for chunk in chunks] == chunk_sizes
-
-
-@clause("comm.scatter.own-device-views")
-@given(call=scatter_calls(slots=(0,), grads=(False,), layouts=("contiguous", "strided")))
-def test_chunks_on_the_device_of_the_input_share_its_memory(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("comm.scatter.keeps-dense-strides")
-def test_copied_chunks_have_dense_strides_in_the_input_order(target, baselines, topology):
-    tensor = TensorSpec((4, 4, 2, 3), layout="channels_last", slot=None)
-    arguments = {"tensor": tensor, "devices": [DeviceAt(0), DeviceAt(1)], "dim": 1}
-    checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
-
-
-@clause("comm.scatter.returns-tuple")
-@given(call=scatter_calls())
-def test_chunks_are_returned_in_a_tuple(target, topology, call):
-    assert type(call.run(target, call.inputs(topology))) is tuple
 
 
 @clause("comm.scatter.differentiable")
@@ -129,6 +97,7 @@ SHAPE_TEXT = (
     "Expected same shape except for scatter dim 0 as the source tensor: [4, 2]"
 )
 RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
+THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]
 LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
@@ -143,6 +112,27 @@ def _scatter_to_two(**options):
 
 def _scatter_to_out(*out, **options):
     return _scatter(out=list(out), **options)
+
+
+CHANNELS_LAST = dense((4, 4, 2, 3), None, layout="channels_last")
+#: Clause -> calls with results like those of the baselines.
+AGREED = {
+    "comm.scatter.surplus-devices": [_scatter(dense((2, 3)), devices=[*THREE[:2], 99])],
+    "comm.scatter.zero-sizes": [
+        _scatter(devices=THREE[: len(sizes)], chunk_sizes=sizes)
+        for sizes in ([0, 4], [4, 0], [0, 0, 4])
+    ],
+    "comm.scatter.own-device-views": [_scatter_to_two(tensor=dense((4, 2), layout="strided"))],
+    "comm.scatter.keeps-dense-strides": [_scatter(CHANNELS_LAST, devices=THREE[:2], dim=1)],
+    "comm.scatter.negative-ordinal-on-the-cpu": [
+        _scatter(dense((4, 2), slot=None), devices=[-1, -1])
+    ],
+}
+
+
+@cases("call", AGREED)
+def test_scatter_agrees_with_the_baselines(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 #: Clause -> calls, each with the class and the text of its error.
@@ -245,9 +235,3 @@ REFUSED = {
 @cases("call, error, text", REFUSED)
 def test_scatter_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
-
-
-@clause("comm.scatter.negative-ordinal-on-the-cpu")
-def test_device_minus_one_is_the_cpu_for_a_cpu_tensor(target, baselines, topology):
-    call = _scatter(dense((4, 2), slot=None), devices=[-1, -1])
-    checks.agree(call, target, baselines, topology)

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import Failure, observe
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
 from spec_tests.harness.conformance.clauses import clause
@@ -14,6 +13,7 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, Streamed
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
+UNKNOWN_TEXT = "Unknown data type found in stream list."
 #: The error's text up to the device ordinal, which the reference prints as a control character.
 MISMATCH_TEXT = "Expected the device associated with the stream at index {} (was "
 
@@ -81,49 +81,43 @@ def test_scatter_restores_current_device_and_streams(target, topology, source):
     assert current_device_and_streams(topology) == before
 
 
-@clause("comm.scatter.refuses-streams-of-other-devices")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_stream_on_another_device_than_its_chunk_is_refused(target, topology, index):
-    topology.require(distinct=2)
-    streams = [None, None]
-    streams[index] = StreamAt(1)
-    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
-    text = _error_text(PublicCall("comm.scatter", arguments), target, topology)
-    assert text.startswith(MISMATCH_TEXT.format(index))
-
-
-@clause("comm.scatter.refuses-streams-of-other-devices")
-def test_stream_on_another_device_than_its_output_is_refused(target, topology):
-    topology.require(distinct=2)
-    # The stream of an output is checked even if the output is on the device of the tensor.
-    outs = [dense((2, 2)), dense((2, 2))]
-    arguments = {"tensor": dense((4, 2)), "out": outs, "streams": [StreamAt(1)]}
-    text = _error_text(PublicCall("comm.scatter", arguments), target, topology)
-    assert text.startswith(MISMATCH_TEXT.format(0))
-
-
-def _error_text(call, target, topology):
-    result = observe(call, target, topology).result
-    assert isinstance(result, Failure), f"no error was raised by the call\n  {call!r}"
-    return result.text
+def _scatter(slot, streams, **options):
+    """Describe a call with a tensor on a device, or for None on the CPU, and two chunks."""
+    options = options or {"devices": [DeviceAt(0)] * 2}
+    return PublicCall(
+        "comm.scatter", {"tensor": dense((4, 2), slot), **options, "streams": streams}
+    )
 
 
 @clause("comm.scatter.streams-of-views-ignored")
 def test_stream_of_a_chunk_that_is_not_copied_is_ignored(target, baselines, topology):
     topology.require(distinct=2)
-    arguments = {
-        "tensor": dense((4, 2)),
-        "devices": [DeviceAt(0)] * 2,
-        "streams": [StreamAt(1)] * 2,
-    }
-    checks.agree(PublicCall("comm.scatter", arguments), target, baselines, topology)
+    checks.agree(_scatter(0, [StreamAt(1)] * 2), target, baselines, topology)
+
+
+OUTS = [dense((2, 2)), dense((2, 2))]
+#: Calls, each with the index of the stream on another device.
+MISMATCHED = [
+    (_scatter(None, [StreamAt(1), None]), 0),
+    (_scatter(None, [None, StreamAt(1)]), 1),
+    # The stream of an output is checked even if the output is on the device of the tensor.
+    (_scatter(0, [StreamAt(1)], out=OUTS), 0),
+]
+
+
+@clause("comm.scatter.refuses-streams-of-other-devices")
+@pytest.mark.parametrize(("call", "index"), MISMATCHED, ids=["first", "second", "out"])
+def test_stream_on_another_device_than_its_chunk_is_refused(target, topology, call, index):
+    topology.require(distinct=2)
+    refused(call, target, topology, RuntimeError, [MISMATCH_TEXT.format(index)])
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")
-@pytest.mark.parametrize("streams", [["fast"], [None, 3]], ids=str)
-def test_value_other_than_a_stream_or_none_is_refused(target, topology, streams):
-    text = _error_text(_scatter_from_cpu(streams), target, topology)
-    assert text.startswith("Unknown data type found in stream list.")
+@pytest.mark.parametrize(
+    ("streams", "text"), [(["fast"], UNKNOWN_TEXT), ([None, 3], UNKNOWN_TEXT), (7, "")], ids=str
+)
+def test_value_other_than_streams_and_none_is_refused(target, topology, streams, text):
+    refused(_scatter(None, streams), target, topology, RuntimeError, [text])
 
 
 @clause("comm.scatter.refuses-what-is-no-stream")
@@ -132,14 +126,3 @@ def test_stream_of_another_device_type_is_refused(target, topology):
     stream = torch.Stream(stream_id=0, device_index=index, device_type=0)  # of the CPU
     with pytest.raises(RuntimeError):
         target.comm.scatter(torch.ones(4, 2), topology.take([0, 0]), streams=[None, stream])
-
-
-def _scatter_from_cpu(streams):
-    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": streams}
-    return PublicCall("comm.scatter", arguments)
-
-
-@clause("comm.scatter.refuses-what-is-no-stream")
-def test_streams_other_than_a_sequence_are_refused(target, topology):
-    arguments = {"tensor": dense((4, 2), None), "devices": [DeviceAt(0)] * 2, "streams": 7}
-    refused(PublicCall("comm.scatter", arguments), target, topology, RuntimeError, [])

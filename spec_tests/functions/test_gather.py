@@ -16,7 +16,7 @@ from spec_tests.oracle.gradients import gathered_gradient, gradient_snapshot
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
-from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
+from spec_tests.strategies.tensors import COMPLEX, FLOATS
 
 DEVICE = DeviceAt(0)
 
@@ -110,17 +110,6 @@ def test_scalars_are_refused_for_dims_other_than_zero(target, topology, dim):
 def test_scalars_and_vectors_together_are_refused(target, topology, shapes):
     text = "Dimension specified as 0 but tensor has no dimensions"
     refused(_gather(*map(dense, shapes)), target, topology, IndexError, text)
-
-
-@clause("functions.gather.current-device")
-@pytest.mark.parametrize("spelling", ["None", "string", "device"])
-def test_destination_without_index_is_the_current_device(target, topology, spelling):
-    kind = topology.accelerator
-    destination = {"None": None, "string": kind, "device": torch.device(kind)}[spelling]
-    chunk = counting((2, 2), torch.float32, topology.device(0))
-    with torch.accelerator.device_index(topology.device(1).index):
-        joined = target.functions.Gather.apply(destination, 0, chunk)
-    assert joined.device == topology.device(1)
 
 
 @clause("functions.gather.refuses-cpu-among-others")
