@@ -8,7 +8,6 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.gradients import gradient_snapshot
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
@@ -69,11 +68,9 @@ def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
     chunks = [torch.ones((2, 2), requires_grad=True) for _ in range(3)]
     joined = target.functions.Gather.apply(topology.device(0), dim, *chunks)
     expected = torch.cat(chunks, dim)
-    checks.same(gradient_snapshot([joined]), gradient_snapshot([expected]))
+    checks.same(joined, expected)
     gradients = torch.autograd.grad(joined, chunks, 3 * expected.detach())
-    checks.same(
-        gradient_snapshot(gradients), gradient_snapshot([3 * chunk.detach() for chunk in chunks])
-    )
+    assert [gradient.tolist() for gradient in gradients] == [(3 * c).tolist() for c in chunks]
 
 
 def _sum_on_second_device(library, topology):

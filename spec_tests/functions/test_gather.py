@@ -8,12 +8,10 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.functions import SCALARS_WARNING
-from spec_tests.oracle.gradients import gathered_gradient, gradient_snapshot
-from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall, build
+from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
 from spec_tests.strategies.tensors import COMPLEX, FLOATS
@@ -25,6 +23,30 @@ def _gather(*tensors, destination=DEVICE, dim=0):
     return ApplyCall("Gather", (destination, dim), tensors)
 
 
+#: Clause -> calls with results like those of the baselines.
+AGREED = {
+    "functions.gather.scalar-gradients": [
+        _gather(*[dense((), slot, requires_grad=True) for slot in range(count)])
+        for count in (1, 3)
+    ],
+}
+ELSEWHERE_TEXT = "Dimension specified as {} but tensor has no dimensions"
+CPU_TEXT = "Gather function not implemented for CPU tensors"
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "functions.gather.refuses-scalars-elsewhere": [
+        (_gather(dense(()), dense(()), dim=dim), IndexError, ELSEWHERE_TEXT.format(dim))
+        for dim in (1, -1)
+    ],
+    "functions.gather.refuses-scalars-among-vectors": [
+        (_gather(*map(dense, shapes)), IndexError, ELSEWHERE_TEXT.format(0))
+        for shapes in (((), (1,)), ((1,), ()))
+    ],
+    "functions.gather.refuses-cpu-among-others": [
+        (_gather(*map(dense, [(4, 3)] * 2, slots)), AssertionError, CPU_TEXT)
+        for slots in ((None, 0), (0, None))
+    ],
+}
 META_CHUNKS = [torch.ones(2, device="meta")] * 2
 META_CALLS = [
     _gather(*META_CHUNKS),
@@ -40,15 +62,8 @@ def test_gather_function_concatenates_chunks_in_order(target, baselines, topolog
 
 @clause("functions.gather.gradient-split")
 @given(call=gather_applies(dtype_groups=(FLOATS, COMPLEX), grads=(True,)))
-def test_chunk_gets_its_slice_of_the_gradient(target, topology, call):
-    inputs = call.inputs(topology)
-    chunks, dim = inputs["tensors"], call.settings[1]
-    joined = call.run(target, inputs)
-    gradient = cotangent(joined)
-    found = torch.autograd.grad(joined, chunks, gradient)
-    checks.same(
-        gradient_snapshot(found), gradient_snapshot(gathered_gradient(gradient, chunks, dim)), call
-    )
+def test_chunk_gets_its_slice_of_the_gradient(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("functions.gather.scalars-become-a-vector")
@@ -86,39 +101,14 @@ def test_warning_for_scalars_names_the_caller_of_forward(target, topology):
     assert _place_of_warning(target, topology) == _place_of_warning(WARNING_LIBRARY, topology)
 
 
-@clause("functions.gather.scalar-gradients")
-@pytest.mark.parametrize("count", [1, 3], ids="scalars={}".format)
-def test_gradient_of_a_scalar_is_a_scalar(target, topology, count):
-    scalars = build([dense((), slot, requires_grad=True) for slot in range(count)], topology)
-    with pytest.warns(UserWarning, match=SCALARS_WARNING):
-        joined = target.functions.Gather.apply(topology.device(0), 0, *scalars)
-    weights = torch.arange(1.0, count + 1).to(joined.device)
-    found = torch.autograd.grad(joined, scalars, weights)
-    assert [gradient.tolist() for gradient in found] == weights.tolist()
-    assert [gradient.device for gradient in found] == topology.take(count)
+@cases("call", AGREED)
+def test_gather_function_agrees_with_the_baselines(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
 
 
-@clause("functions.gather.refuses-scalars-elsewhere")
-@pytest.mark.parametrize("dim", [1, -1])
-def test_scalars_are_refused_for_dims_other_than_zero(target, topology, dim):
-    text = f"Dimension specified as {dim} but tensor has no dimensions"
-    refused(_gather(dense(()), dense(()), dim=dim), target, topology, IndexError, text)
-
-
-@clause("functions.gather.refuses-scalars-among-vectors")
-@pytest.mark.parametrize("shapes", [((), (1,)), ((1,), ())], ids=str)
-def test_scalars_and_vectors_together_are_refused(target, topology, shapes):
-    text = "Dimension specified as 0 but tensor has no dimensions"
-    refused(_gather(*map(dense, shapes)), target, topology, IndexError, text)
-
-
-@clause("functions.gather.refuses-cpu-among-others")
-@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
-def test_cpu_chunk_among_device_chunks_is_refused(target, topology, index):
-    chunks = [dense(), dense()]
-    chunks[index] = dense(slot=None)
-    text = "Gather function not implemented for CPU tensors"
-    refused(_gather(*chunks), target, topology, AssertionError, text)
+@cases("call, error, text", REFUSED)
+def test_gather_function_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("functions.gather.refuses-other-devices")

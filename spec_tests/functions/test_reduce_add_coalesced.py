@@ -1,22 +1,17 @@
 """functions.ReduceAddCoalesced: sums of several tensors, with gradients."""
 
-import pytest
-import torch
 from hypothesis import given
-from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.oracle.gradients import gradient_snapshot
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
 from spec_tests.strategies.comm import dense, mixed_rows
 from spec_tests.strategies.functions import reduce_applies
 
-DEVICE = DeviceAt(0)
+DEVICE, SLOTS = DeviceAt(0), (0, 1, 2)
 
 
 def _reduce(*tensors, destination=DEVICE, count=1):
@@ -42,26 +37,49 @@ def test_sums_of_mixed_layouts_are_in_input_order(target, topology, rows):
     assert [as_array(total).tolist() for total in sums] == expected
 
 
-@clause("functions.reduce-add-coalesced.gradients-copied")
-@pytest.mark.parametrize("count", [1, 2], ids="tensors={}".format)
-def test_every_addend_gets_the_gradient_of_its_sum(target, topology, count):
-    specs = [dense((2, index + 1), slot) for slot in range(3) for index in range(count)]
-    addends = [tensor.requires_grad_() for tensor in build(specs, topology)]
-    function = target.functions.ReduceAddCoalesced
-    sums = function.apply(topology.device(0), count, *addends)
-    found = torch.autograd.grad(sums, addends, [cotangent(total) for total in sums])
-    checks.same(
-        gradient_snapshot(found),
-        gradient_snapshot([cotangent(addend.detach()) for addend in addends]),
-    )
+#: Clause -> calls with results like those of the baselines.
+AGREED = {
+    "functions.reduce-add-coalesced.gradients-copied": [
+        _reduce(
+            *[dense((2, n), slot, requires_grad=True) for slot in SLOTS for n in sizes],
+            count=len(sizes),
+        )
+        for sizes in ((1,), (1, 2))
+    ],
+}
 
 
-@clause("functions.reduce-add-coalesced.refuses-ragged-rows")
-@given(extra=st.integers(1, 2))
-def test_incomplete_row_of_tensors_is_refused(target, topology, extra):
-    call = _reduce(*[dense()] * (3 + extra), count=3)
-    text = "zip() argument 2 is shorter than argument 1"
-    refused(call, target, topology, ValueError, text)
+@cases("call", AGREED)
+def test_reduce_add_coalesced_function_agrees_with_the_baselines(
+    target, baselines, topology, call
+):
+    checks.agree(call, target, baselines, topology)
+
+
+#: Clause -> calls, each with the class and the text of its error.
+REFUSED = {
+    "functions.reduce-add-coalesced.refuses-ragged-rows": [
+        (
+            _reduce(*[dense()] * (3 + extra), count=3),
+            ValueError,
+            "zip() argument 2 is shorter than argument 1",
+        )
+        for extra in (1, 2)
+    ],
+    "functions.reduce-add-coalesced.refuses-like-comm": [
+        # Addends are flattened before they are compared, so the text has numbers of elements.
+        (
+            _reduce(dense(), dense((4, 1))),
+            ValueError,
+            "input 1 has invalid size: got 4, but expected 12",
+        )
+    ],
+}
+
+
+@cases("call, error, text", REFUSED)
+def test_reduce_add_coalesced_function_refuses_the_call(target, topology, call, error, text):
+    refused(call, target, topology, error, text)
 
 
 @clause("functions.reduce-add-coalesced.refuses-like-comm")
@@ -71,10 +89,3 @@ def test_destination_that_holds_no_addend_is_refused(target, topology):
     refused(
         _reduce(dense(), dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text
     )
-
-
-@clause("functions.reduce-add-coalesced.refuses-like-comm")
-def test_addends_with_different_sizes_are_refused(target, topology):
-    # Addends are flattened before they are compared, so the text contains numbers of elements.
-    text = "input 1 has invalid size: got 4, but expected 12"
-    refused(_reduce(dense(), dense((4, 1))), target, topology, ValueError, text)
