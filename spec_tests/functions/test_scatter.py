@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
@@ -12,19 +12,10 @@ from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import ApplyCall, DeviceAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import scatter_applies
-from spec_tests.strategies.tensor_subclasses import (
-    WARNINGS,
-    Jagged,
-    Masked,
-    entries,
-    jagged_specs,
-    masked_specs,
-)
-from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting, device_slots
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
 
 DEVICES = [DeviceAt(0), DeviceAt(1)]
 
@@ -37,21 +28,6 @@ def _scatter(tensor, devices=DEVICES, sizes=None, dim=0):
 @given(call=scatter_applies() | scatter_applies(grads=(False,), slots=(None,)))
 def test_scatter_function_returns_consecutive_slices(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
-
-
-@clause("functions.scatter.wrappers")
-@pytest.mark.filterwarnings(*WARNINGS)
-@given(spec=jagged_specs() | masked_specs(), slots=device_slots())
-@example(spec=Jagged((3, 1, 2, 4), requires_grad=True, slot=None), slots=(0, 1))
-@example(spec=Masked(4, requires_grad=True), slots=(0, 1))
-def test_nested_and_masked_tensors_are_split_between_entries(target, topology, spec, slots):
-    whole = spec.build(topology)
-    chunks = target.functions.Scatter.apply(topology.take(slots), None, 0, whole)
-    counts = even_chunks(len(spec), len(slots))
-    checks.same([len(entries(chunk)) for chunk in chunks], counts, spec)
-    checks.same([entry for chunk in chunks for entry in entries(chunk)], entries(whole), spec)
-    checks.same([chunk.device for chunk in chunks], topology.take(slots)[: len(counts)], spec)
-    checks.same({chunk.requires_grad for chunk in chunks}, {spec.requires_grad}, spec)
 
 
 @clause("functions.scatter.gradient-joined")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.containers import EMPTY, OPAQUE, Container, NewObject, NoFields, Pair
 from spec_tests.strategies.scatter_gather import SPLIT, scatter_calls
 from spec_tests.strategies.tensors import device_slots
@@ -31,6 +31,7 @@ def test_scattered_named_tuples_keep_their_class(target, baselines, topology, ca
 
 
 @clause("scatter_gather.scatter.mappings")
+@clause("scatter_gather.scatter.inputs-unchanged")
 @given(call=scatter_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
 def test_scattered_mappings_keep_class_keys_and_order(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
@@ -67,29 +68,21 @@ def test_each_replica_gets_its_own_containers(target, topology, kind, slots):
     checks.same(len(ids), len(slots) + 1, kind)
 
 
-@clause("scatter_gather.scatter.others-by-reference")
-@given(leaf=st.sampled_from([NewObject("Opaque()"), NewObject("{1, 2}")]), slots=device_slots())
-def test_every_replica_gets_the_same_non_tensor_object(target, topology, leaf, slots):
-    value = leaf.build(topology)
-    found = target.scatter_gather.scatter((value,), topology.take(slots))
-    checks.same([result is value for (result,) in found], [True] * len(slots), leaf)
-
-
-@clause("scatter_gather.scatter.empty-containers")
-@given(leaf=st.sampled_from(EMPTY).map(NewObject), slots=device_slots())
-def test_every_replica_gets_the_same_empty_container(target, topology, leaf, slots):
+#: Clause -> code of objects that every replica gets.
+BY_REFERENCE = {
+    "scatter_gather.scatter.others-by-reference": ["Opaque()", "{1, 2}"],
     # PyTorch 0.2: zip over an empty container made the whole result empty (#3769).
-    value = leaf.build(topology)
-    found = target.scatter_gather.scatter({"empty": value}, topology.take(slots))
-    checks.same([result["empty"] is value for result in found], [True] * len(slots), leaf)
+    "scatter_gather.scatter.empty-containers": EMPTY,
+    "scatter_gather.scatter.sealed-containers": OPAQUE,
+}
 
 
-@clause("scatter_gather.scatter.sealed-containers")
-@given(leaf=st.sampled_from(OPAQUE).map(NewObject), slots=device_slots())
-def test_sets_and_custom_sequences_are_not_split(target, topology, leaf, slots):
-    value = leaf.build(topology)
+@cases("kind", BY_REFERENCE)
+@given(slots=device_slots())
+def test_every_replica_gets_the_same_object(target, topology, kind, slots):
+    value = NewObject(kind).build(topology)
     found = target.scatter_gather.scatter([value], topology.take(slots))
-    checks.same([result is value for [result] in found], [True] * len(slots), leaf)
+    checks.same([result is value for [result] in found], [True] * len(slots), kind)
 
 
 @clause("scatter_gather.scatter.numbers-are-not-split")

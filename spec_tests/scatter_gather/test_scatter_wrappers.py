@@ -1,4 +1,4 @@
-"""scatter_gather.scatter: nested and masked tensors, and other subclasses of Tensor."""
+"""scatter, and functions.Scatter: nested and masked tensors, other subclasses of Tensor."""
 
 import pytest
 import torch
@@ -55,6 +55,16 @@ def check_chunks(chunks, spec, topology, slots):
     checks.same([chunk.device for chunk in chunks], topology.take(slots)[: len(counts)], spec)
     for name in ("layout", "dtype", "requires_grad", "__class__"):
         checks.same({getattr(chunk, name) for chunk in chunks}, {getattr(whole, name)}, spec)
+
+
+@clause("functions.scatter.wrappers")
+@given(spec=jagged_specs() | masked_specs(), slots=device_slots())
+@example(spec=Jagged((3, 1, 2, 4), requires_grad=True, slot=None), slots=(0, 1))
+@example(spec=Masked(4, requires_grad=True), slots=(0, 1))
+def test_scatter_function_splits_nested_and_masked_tensors(target, topology, spec, slots):
+    whole = spec.build(topology)
+    chunks = target.functions.Scatter.apply(topology.take(slots), None, 0, whole)
+    check_chunks(chunks, spec, topology, slots)
 
 
 @NESTED

@@ -16,7 +16,7 @@ These calls are not drawn, because they show known divergences of the reference:
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from hypothesis import strategies as st
@@ -35,9 +35,7 @@ from spec_tests.strategies.containers import ARITY, CONSTANTS, EMPTY, OPAQUE, Co
 from spec_tests.strategies.tensors import (
     DTYPES,
     FLOATS,
-    LAYOUTS,
     TensorSpec,
-    bit_patterns,
     tensor_specs,
 )
 
@@ -197,53 +195,28 @@ def one_sided_calls(draw: st.DrawFn, filled: str = "inputs") -> PublicCall:
 JOINED = (*SPLIT, "CacheSequence", "max")
 
 
-@dataclass(frozen=True)
-class SplitTensor:
-    """A description of a tensor of which each replica returns a chunk.
+def replica_output(template: object, extent: int, slot: int | None, dim: int) -> object:
+    """Return the output of a replica: ``template`` with a chunk in place of each tensor.
 
-    Args:
-        before: The extents before the split dimension; None for 0-dim chunks.
-        after: The extents after the split dimension; None for 0-dim chunks.
-        dtype: The dtype.
-        layout: One of `LAYOUTS`.
-        requires_grad: Whether each chunk requires a gradient.
-        bits: The number of the first bit pattern of each chunk, or None; see `TensorSpec`.
+    A chunk of a tensor with dimensions has ``extent`` along ``dim``.
     """
-
-    before: tuple[int, ...] | None
-    after: tuple[int, ...] | None
-    dtype: torch.dtype = torch.float32
-    layout: str = "contiguous"
-    requires_grad: bool = False
-    bits: int | None = None
-
-    def chunk(self, extent: int, slot: int | None) -> TensorSpec:
-        """Describe the chunk of length ``extent`` that the replica on device ``slot`` returns."""
-        is_scalar = self.before is None or self.after is None
-        shape = () if is_scalar else (*(self.before or ()), extent, *(self.after or ()))
-        return TensorSpec(shape, self.dtype, self.layout, self.requires_grad, slot, self.bits)
-
-
-def replica_output(template: object, extent: int, slot: int | None) -> object:
-    """Return the output of a replica: ``template`` with a chunk in place of each `SplitTensor`."""
-    if isinstance(template, SplitTensor):
-        return template.chunk(extent, slot)
+    if isinstance(template, TensorSpec):
+        shape = list(template.shape)
+        if shape:
+            shape[dim] = extent
+        return replace(template, shape=tuple(shape), slot=slot)
     if isinstance(template, Container):
-        members = tuple(replica_output(member, extent, slot) for member in template.members)
+        members = tuple(replica_output(each, extent, slot, dim) for each in template.members)
         return Container(template.kind, members)
     return template
 
 
-@st.composite
-def split_tensors(draw: st.DrawFn, dim: int) -> SplitTensor:
+def split_tensors(dim: int) -> st.SearchStrategy[TensorSpec]:
     """Draw descriptions of tensors that are split along ``dim``. Shrinks to a 1-dim tensor."""
-    before, after = draw(outer_extents(dim))
-    dtype = draw(st.sampled_from(offered(dtypes_along(dim))))
-    differentiable = dtype.is_floating_point or dtype.is_complex
     # The reference loses the memory format of complex tensors (CO-2).
-    layout = "contiguous" if dtype.is_complex else draw(st.sampled_from(LAYOUTS))
-    requires_grad = differentiable and draw(st.booleans())
-    return SplitTensor(before, after, dtype, layout, requires_grad, draw(bit_patterns()))
+    return tensors(1, dim, slots=(0,)).map(
+        lambda each: replace(each, layout="contiguous") if each.dtype.is_complex else each
+    )
 
 
 def target_devices() -> st.SearchStrategy[object]:
@@ -274,7 +247,7 @@ def _draw_call(draw: st.DrawFn, template: object, dim: int) -> PublicCall:
     extent_and_slot = st.tuples(st.sampled_from([1, 2, 3, *empty_sizes()]), st.integers(0, 3))
     chunks = draw(st.lists(extent_and_slot, min_size=1, max_size=4))
     return _gather_call(
-        [replica_output(template, *chunk) for chunk in chunks], draw(target_devices()), dim
+        [replica_output(template, *chunk, dim) for chunk in chunks], draw(target_devices()), dim
     )
 
 
@@ -288,7 +261,7 @@ def _gather_call(outputs: Sequence[object], target: object, dim: int) -> PublicC
 def scalar_calls(draw: st.DrawFn, *, dims: Sequence[int] = (0,)) -> PublicCall:
     """Draw calls of ``gather`` with 0-dim tensors. Shrinks to one replica."""
     dtypes = st.sampled_from(offered(FLOATS))
-    leaf = st.builds(SplitTensor, st.none(), st.none(), dtypes, requires_grad=st.booleans())
+    leaf = st.builds(TensorSpec, st.just(()), dtypes, requires_grad=st.booleans())
     template = draw(nested_values(leaf, ("tuple", "list", "dict", "Pair"), max_leaves=3))
     return _draw_call(draw, template, draw(st.sampled_from(dims)))
 

@@ -1,10 +1,8 @@
-"""The stand-ins: defaults, buckets, memory formats, streams, undefined calls, and ``enable``.
+"""The stand-ins: buckets, undefined calls, and ``enable``.
 
-``tox -e cuda-build`` compares errors and facts about tensors with the functions of a CUDA build,
-and the chapter `comm` compares values with the oracle.
+``tox -e cuda-build`` compares errors and facts about tensors with the functions of a CUDA build.
+The chapter `comm` compares torch.nn.parallel, which calls the stand-ins, with the oracle.
 """
-
-import warnings
 
 import pytest
 import torch
@@ -12,8 +10,6 @@ import torch.nn.parallel
 
 from spec_tests import cuda_stand_ins
 from spec_tests.cuda_stand_ins import STAND_INS
-from spec_tests.harness.concurrency.stream_log import streams_of
-from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.tensors import counting
 
 BUFFER_SIZE = 1 << 20  # bytes
@@ -38,55 +34,11 @@ UNDEFINED = {
 }
 
 
-def test_empty_lists_of_devices_outputs_and_tensors_return_empty_lists(topology):
-    ordinal = topology.device(0).index
-    assert STAND_INS["_broadcast"](counting((2,)).to(topology.device(0)), []) == []
-    assert STAND_INS["_broadcast_out"](counting((2,)), []) == []
-    assert STAND_INS["_broadcast_coalesced"]([], [ordinal] * 3, BUFFER_SIZE) == [[], [], []]
-
-
-@pytest.mark.parametrize("slot", [0, 1], ids=["first", "second"])
-def test_gather_defaults_to_the_current_device(topology, slot):
-    chunks = [counting((2, 5)).to(device) for device in topology.take(2)]
-    with torch.accelerator.device_index(topology.device(slot).index):
-        assert STAND_INS["_gather"](chunks, 0, None).device == topology.device(slot)
-
-
 @pytest.mark.parametrize("name", UNDEFINED)
 def test_an_undefined_call_is_refused(topology, name):
     primitive, make, text = UNDEFINED[name]
     with pytest.raises(RuntimeError, match=text):
         STAND_INS[primitive](*make(topology.device(0), topology.device(0).index))
-
-
-@pytest.mark.parametrize(
-    ("formats", "is_kept"),
-    [
-        ([torch.channels_last, torch.channels_last], True),
-        ([torch.channels_last, torch.contiguous_format], False),
-        ([torch.contiguous_format, torch.channels_last], False),
-    ],
-    ids=["all", "first", "second"],
-)
-def test_result_is_channels_last_if_all_chunks_are(topology, formats, is_kept):
-    tensors = [
-        counting((2, 3, 4, 5)).to(device=topology.device(slot), memory_format=memory_format)
-        for slot, memory_format in enumerate(formats)
-    ]
-    result = STAND_INS["_gather"](tensors, 0, -1)
-    assert result.is_contiguous(memory_format=torch.channels_last) == is_kept
-
-
-def test_scattered_chunks_keep_channels_last_and_coalesced_copies_do_not(topology):
-    topology.require(distinct=2)
-    tensor = counting((4, 3, 5, 5)).to(memory_format=torch.channels_last)
-    ordinals = [device.index for device in topology.take(2)]
-    chunks = STAND_INS["_scatter"](tensor, ordinals, None, 0, None)
-    assert [chunk.is_contiguous(memory_format=torch.channels_last) for chunk in chunks] == [
-        True
-    ] * 2
-    (copy,) = _broadcast(topology, [tensor], BUFFER_SIZE)
-    assert copy.is_contiguous()
 
 
 @pytest.mark.parametrize(
@@ -132,19 +84,6 @@ def _bucket_lengths(tensors):
     return [storages.count(storage) for storage in dict.fromkeys(storages)]
 
 
-def test_a_stream_stays_current_until_another_stream_is_given(topology):
-    topology.require(distinct=2)
-    first, second = sorted(set(topology.ordinals))[:2]
-    stream, other = (torch.Stream(torch.device(topology.accelerator, second)) for _ in range(2))
-    before = [torch.accelerator.current_stream(index) for index in (first, second)]
-    arguments = [second] * 4, None, 0, [stream, None, other]
-    with torch.accelerator.device_index(first):
-        used = streams_of(lambda: STAND_INS["_scatter"](torch.zeros(4), *arguments))
-        assert torch.accelerator.current_device_index() == first
-    assert used == [stream, stream, other, other]
-    assert [torch.accelerator.current_stream(index) for index in (first, second)] == before
-
-
 @pytest.mark.parametrize(
     ("version", "accelerator", "is_kept"),
     [(None, "sim", True), ("13.2", "cuda", True), ("13.2", "sim", False)],
@@ -168,19 +107,6 @@ def test_enable_adds_missing_primitives(topology, monkeypatch):
     monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
     cuda_stand_ins.enable()
     assert {name: getattr(torch._C, name) for name in STAND_INS} == dict(STAND_INS)
-
-
-def test_reduce_add_warns_only_about_nccl(topology):
-    topology.require(distinct=2)
-    if torch.version.cuda is not None:
-        not_run("the warning belongs to builds without NCCL")
-    inputs = [torch.ones(2, device=device) for device in topology.take(2)]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        torch.nn.parallel.comm.reduce_add(inputs, inputs[0].get_device())
-    _, text, category = cuda_stand_ins.IGNORED_WARNINGS[0].split(":")
-    assert [str(each.message) for each in caught] == [text]
-    assert [each.category.__name__ for each in caught] == [category]
 
 
 def test_a_stand_in_without_an_accelerator_raises(monkeypatch):

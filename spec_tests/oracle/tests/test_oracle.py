@@ -9,8 +9,7 @@ from spec_tests.oracle.tests.without_reference import ERROR_TEXT
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
-from spec_tests.strategies.jit_modules import ScriptCall, ScriptSpec
-from spec_tests.strategies.modules import Layer, ModuleSpec, ResidualSpec, SharedLayer
+from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.parallel_apply import PassthroughCall
 from spec_tests.strategies.replicate import ReplicateCall
 
@@ -87,33 +86,6 @@ def test_oracle_finds_a_bug_that_target_and_reference_share(oracle, reference, t
     checks.agree(CALLS[name], wrong, wrong, topology)
     with pytest.raises(AssertionError, match=r"target and spec_tests\.oracle disagree"):
         checks.agree(CALLS[name], wrong, [oracle, wrong], topology)
-
-
-BATCH_NORM = ModuleSpec((Layer("batch_norm"),))
-#: Calls for which an earlier version of the oracle was wrong.
-REGRESSIONS = {
-    "a module registered twice": ReplicateCall(
-        ModuleSpec((ResidualSpec((Layer("linear_without_bias"), SharedLayer(0))),)),
-        (0,),
-        detach=True,
-    ),
-    "buffers of a script module": ScriptCall(ScriptSpec(BATCH_NORM, "below_python"), (0, 1)),
-    # The last replica fails, because batch normalisation refuses a chunk of one row. The first
-    # replica has run already, and has changed the buffers of the module.
-    "a replica that fails": DataParallelCall(
-        ScriptSpec(BATCH_NORM, "scripted"),
-        (dense((5, 4)),),
-        {},
-        [DeviceAt(0), DeviceAt(1), DeviceAt(2)],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", REGRESSIONS)
-def test_oracle_and_reference_agree_on_calls_that_an_earlier_oracle_got_wrong(
-    oracle, reference, topology, name
-):
-    checks.agree(REGRESSIONS[name], oracle, [reference], topology, tolerance=checks.LAYER)
 
 
 def run_with_torch_nn_parallel_removed(run_command, clauses, *options):
