@@ -1,29 +1,33 @@
-"""parallel_apply: exceptions of replicas."""
+"""parallel_apply: exceptions of modules. The reference loses or obscures some: PA-3 to PA-6."""
 
 import time
+import traceback
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.concurrency.leaks import silence_thread_errors
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import (
+    ANY_EXCEPTIONS,
+    BASE_EXCEPTIONS,
+    LINKS,
     PRINTS,
     ExceptionSpec,
     builtin_exceptions,
     generated_exceptions,
 )
-from spec_tests.strategies.failing_modules import (
-    FailingCall,
-    FailingModule,
-    chaining_calls,
-    error_and_modules,
+from spec_tests.strategies.parallel_apply import (
+    OrderedModule,
+    error_and_module,
+    failing_call,
     failing_calls,
 )
-from spec_tests.strategies.parallel_apply import Passthrough, ordinals
 
 #: Seconds that a `SlowEcho` sleeps before it records its end.
 SLEEP = 0.05
@@ -31,16 +35,20 @@ SLEEP = 0.05
 NO_MESSAGE = ("absent", "empty", "instance")
 #: Values of `ExceptionSpec.message` for classes with a truthy class attribute `message`.
 CLASS_MESSAGE = ("class", "property", "slot")
+#: Values of `ExceptionSpec.constructor` for classes that refuse the text.
+REFUSING = ("two", "keyword", "nothing", "picky")
 #: Classes whose ``str`` does not return the text that the constructor got.
 OTHER_TEXT_CLASSES = generated_exceptions(
     constructors=("inherited",), messages=NO_MESSAGE, prints=PRINTS[1:]
 )
 #: An exception that Python makes from a number and a text.
 OS_ERROR = ExceptionSpec(OSError, notes=("a note",))
-#: A call with an exception whose ``__str__`` raises an error.
-STR_RAISES = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="raises")}, (0,), (0,))
-#: A call with an exception whose ``__str__`` raises SystemExit.
-STR_EXITS = FailingCall({0: ExceptionSpec(ValueError, "inherited", prints="exits")}, (0,), (0,))
+WITH_MESSAGE = failing_call({0: ExceptionSpec(ValueError, "inherited", "class")}, (0,))
+#: Calls with an exception whose ``__str__`` raises an error or SystemExit.
+STR_RAISES, STR_EXITS = (
+    failing_call({0: ExceptionSpec(ValueError, "inherited", prints=prints)}, (0,))
+    for prints in ("raises", "exits")
+)
 
 
 class Outer:
@@ -59,7 +67,7 @@ class SlowEcho(nn.Module):
 
     def __init__(self, number, turns, finished):
         super().__init__()
-        self.echo = Passthrough(number, turns)
+        self.echo = OrderedModule(number, turns, None)
         self.finished = finished
 
     def forward(self):
@@ -76,7 +84,7 @@ def fail_while_handling(target, topology, handled):
 
 
 @clause("parallel_apply.errors.rewrapped")
-@example(call=FailingCall({0: OS_ERROR}, (0, 1), (0, 1)))
+@example(call=failing_call({0: OS_ERROR}, (0, 1)))
 @given(call=failing_calls(builtin_exceptions()))
 def test_an_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
     # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).
@@ -90,7 +98,7 @@ def test_the_error_of_the_first_failing_module_is_raised(target, baselines, topo
 
 
 @clause("parallel_apply.errors.one-module")
-@example(call=FailingCall({0: OS_ERROR}, (0,), (0,)))
+@example(call=failing_call({0: OS_ERROR}, (0,)))
 @given(call=failing_calls(builtin_exceptions(), max_modules=1))
 def test_error_of_a_single_module_is_raised_like_errors_of_several(
     target, baselines, topology, call
@@ -98,38 +106,36 @@ def test_error_of_a_single_module_is_raised_like_errors_of_several(
     checks.agree(call, target, baselines, topology)
 
 
-@clause("parallel_apply.errors.class-name")
-@given(call=failing_calls(builtin_exceptions([Outer.InnerError])))
-def test_the_error_text_contains_the_plain_name_of_the_class(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
+def builtin(base, **facts):
+    return {"base": base, "constructor": "builtin", "link": "", **facts}
 
 
-@clause("parallel_apply.errors.key-error")
-@given(call=failing_calls(builtin_exceptions([KeyError])))
-def test_the_text_of_a_rewrapped_key_error_has_unescaped_newlines(
-    target, baselines, topology, call
-):
+#: Clause -> the facts about the exceptions of a call that are not drawn.
+FACTS = {
+    "parallel_apply.errors.class-name": [builtin(Outer.InnerError)],
     # PyTorch 1.0: a KeyError showed the repr of its text, on one line (#16647).
-    checks.agree(call, target, baselines, topology)
+    "parallel_apply.errors.key-error": [builtin(KeyError)],
+    "parallel_apply.errors.stop-iteration": [builtin(StopIteration)],
+    "parallel_apply.errors.message-keyword": [
+        {"constructor": "message", "message": message} for message in CLASS_MESSAGE
+    ],
+    "parallel_apply.errors.text-alone": [{"message": message} for message in NO_MESSAGE],
+    # PyTorch 1.4: the constructor's TypeError replaced the module's error (#34130, #44631).
+    # PyTorch 1.9: any other error of the constructor did (#58131).
+    "parallel_apply.errors.refusing-constructor": [
+        builtin(UnicodeDecodeError),
+        *({"constructor": constructor} for constructor in REFUSING),
+    ],
+    "parallel_apply.errors.chained": [builtin(ValueError, link=link) for link in LINKS],
+}
 
 
-@clause("parallel_apply.errors.stop-iteration")
-@given(call=failing_calls(builtin_exceptions([StopIteration])))
-def test_a_stop_iteration_stays_a_stop_iteration(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("parallel_apply.errors.message-keyword")
-@given(call=failing_calls(generated_exceptions(constructors=("message",), messages=CLASS_MESSAGE)))
-def test_an_exception_class_with_a_message_attribute_is_called_with_the_keyword(
-    target, baselines, topology, call
-):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("parallel_apply.errors.text-alone")
-@given(call=failing_calls(generated_exceptions(constructors=("inherited",), messages=NO_MESSAGE)))
-def test_an_exception_class_is_called_with_the_text_alone(target, baselines, topology, call):
+@cases("facts", FACTS)
+@given(call=failing_calls(generated_exceptions(constructors=("inherited",), messages=("absent",))))
+def test_an_error_is_rewrapped_according_to_its_class(target, baselines, topology, facts, call):
+    modules = call.arguments["modules"]
+    errors = {number: replace(error, **facts) for number, error in modules.errors.items()}
+    call = replace(call, arguments={**call.arguments, "modules": replace(modules, errors=errors)})
     checks.agree(call, target, baselines, topology)
 
 
@@ -138,48 +144,23 @@ def test_an_exception_class_is_called_with_the_text_alone(target, baselines, top
 @example(call=STR_EXITS)
 @given(call=failing_calls(OTHER_TEXT_CLASSES))
 def test_an_exception_class_that_does_not_print_its_text_is_kept(target, topology, call):
-    found, modules = error_and_modules(call, target, topology)
-    first = min(call.errors)
-    assert type(found) is type(modules[first].raised)
-    assert str(found.args[0]).startswith(f"Caught Generated in replica {first} on device ")
-
-
-@clause("parallel_apply.errors.refusing-constructor")
-@given(
-    call=failing_calls(
-        builtin_exceptions([UnicodeDecodeError])
-        | generated_exceptions(
-            constructors=("two", "keyword", "nothing", "picky"), messages=NO_MESSAGE
-        )
-    )
-)
-def test_an_exception_class_that_refuses_the_text_becomes_a_runtime_error(
-    target, baselines, topology, call
-):
-    # PyTorch 1.4: the constructor's TypeError replaced the module's error (#34130, #44631).
-    # PyTorch 1.9: any other error of the constructor did (#58131).
-    checks.agree(call, target, baselines, topology)
+    found, module = error_and_module(call, target, topology)
+    assert type(found) is type(module.raised)
+    assert str(found.args[0]).startswith(f"Caught Generated in replica {module.number} on device ")
 
 
 @clause("parallel_apply.errors.exiting-constructor")
 @given(call=failing_calls(generated_exceptions(constructors=("exiting",), messages=("absent",))))
 def test_a_system_exit_in_the_constructor_of_an_exception_is_propagated(target, topology, call):
     with pytest.raises(SystemExit):
-        call.apply(target, ordinals(topology, call.slots))
-
-
-@clause("parallel_apply.errors.chained")
-@given(call=chaining_calls())
-def test_the_error_text_contains_causes_and_contexts(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
+        call.run(target, call.inputs(topology))
 
 
 @clause("parallel_apply.errors.traceback")
 @given(call=failing_calls(builtin_exceptions([ValueError])))
 def test_the_error_text_contains_the_failing_line(target, topology, call):
-    with pytest.raises(ValueError) as caught:
-        call.apply(target, ordinals(topology, call.slots))
-    assert "raise self.raised" in str(caught.value)
+    found, _ = error_and_module(call, target, topology)
+    assert "raise self.raised" in str(found)
 
 
 class CustomBaseException(BaseException):
@@ -200,7 +181,7 @@ def test_a_base_exception_of_a_single_module_is_raised_unchanged(target, topolog
 @clause("parallel_apply.errors.after-all-have-ended")
 def test_an_error_is_raised_after_all_modules_have_ended(target, topology):
     turns, finished = ThreadOrder(range(4)), []
-    failing = FailingModule(0, turns, ExceptionSpec(ValueError))
+    failing = OrderedModule(0, turns, ExceptionSpec(ValueError))
     modules = [failing, *(SlowEcho(number, turns, finished) for number in range(1, 4))]
     with pytest.raises(ValueError):
         run(target, topology, modules)
@@ -212,3 +193,75 @@ def test_an_error_raised_in_a_handler_has_the_handled_error_as_context(target, t
     with pytest.raises(ValueError) as caught:
         fail_while_handling(target, topology, LookupError("handled"))
     assert repr(caught.value.__context__) == "LookupError('handled')"
+
+
+@clause("divergences.PA-3.base-exceptions-reach-the-caller")
+@given(call=failing_calls(BASE_EXCEPTIONS))
+def test_a_base_exception_is_raised_after_all_modules_have_ended(target, topology, call):
+    with silence_thread_errors():
+        found, module = error_and_module(call, target, topology)
+    assert found is module.raised
+    assert module.order.passed == len(call.arguments["inputs"])
+
+
+# A register that records the wrong one of two errors must not hide an error that is lost.
+@clause("divergences.PA-3.base-exceptions-reach-the-caller")
+@pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit, GeneratorExit, BaseException])
+def test_the_base_exception_of_one_module_is_raised(target, topology, kind):
+    call = failing_call({1: ExceptionSpec(kind)}, (0, 1))
+    with silence_thread_errors():
+        found, module = error_and_module(call, target, topology)
+    assert found is module.raised
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@example(call=failing_call({0: ExceptionSpec(ExceptionGroup)}, (0,)))
+@example(call=WITH_MESSAGE)
+@example(call=STR_RAISES)
+@example(call=STR_EXITS)
+@given(call=failing_calls(ANY_EXCEPTIONS))
+def test_every_exception_contains_text_replica_and_device(target, topology, call):
+    found, module = error_and_module(call, target, topology)
+    printed = "".join(traceback.format_exception(found))
+    original = traceback.format_exception_only(module.raised)[0].strip(" |+\n")
+    checks.contains(printed, [f"in replica {module.number} on device {module.device}", original])
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@example(call=WITH_MESSAGE)
+@given(
+    call=failing_calls(
+        generated_exceptions(constructors=("inherited",))
+        | generated_exceptions(constructors=("message",), messages=CLASS_MESSAGE)
+        | builtin_exceptions([ExceptionGroup])
+    )
+)
+def test_an_exception_class_built_from_a_text_is_kept(target, topology, call):
+    found, module = error_and_module(call, target, topology)
+    assert type(found) is type(module.raised)
+
+
+@clause("divergences.PA-4.no-error-is-lost")
+@example(call=failing_call({0: ExceptionSpec(Exception, "two", "class")}, (0,)))
+@given(call=failing_calls(generated_exceptions(constructors=REFUSING)))
+def test_an_exception_class_not_built_from_a_text_becomes_runtime_error(target, topology, call):
+    found, _ = error_and_module(call, target, topology)
+    assert type(found) is RuntimeError
+
+
+@clause("divergences.PA-5.key-error-subclasses-are-readable")
+@example(call=failing_call({1: ExceptionSpec(KeyError, "inherited")}, (0, 1)))
+@given(call=failing_calls(generated_exceptions(bases=[KeyError], constructors=("inherited",))))
+def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topology, call):
+    found, module = error_and_module(call, target, topology)
+    assert isinstance(found, KeyError)
+    assert str(found).startswith(f"Caught Generated in replica {module.number} on device ")
+    assert "\nOriginal Traceback" in str(found)
+
+
+@clause("divergences.PA-6.the-original-is-the-cause")
+@example(call=failing_call({1: ExceptionSpec(OSError)}, (0, 1)))
+@given(call=failing_calls(ANY_EXCEPTIONS))
+def test_the_original_exception_is_the_cause(target, topology, call):
+    found, module = error_and_module(call, target, topology)
+    assert found.__cause__ is module.raised

@@ -18,8 +18,7 @@ from spec_tests.harness.concurrency.leaks import (
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS, ExceptionSpec
-from spec_tests.strategies.failing_modules import error_and_modules, failing_calls
-from spec_tests.strategies.parallel_apply import ordinals
+from spec_tests.strategies.parallel_apply import error_and_module, failing_calls, ordinals
 from spec_tests.strategies.probe_modules import Double
 
 #: Numbers of modules in a call.
@@ -112,5 +111,5 @@ def test_failing_calls_do_not_accumulate_threads(target, topology, call):
     run(target, topology, [Lambda(int)] * 4)
     before = threading.active_count()
     with silence_thread_errors():
-        error_and_modules(call, target, topology)
+        error_and_module(call, target, topology)
     assert wait_for_thread_count(before)

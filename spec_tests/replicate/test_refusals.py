@@ -10,8 +10,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
-from spec_tests.strategies.modules import module_specs
-from spec_tests.strategies.replicate import CpuModuleSpec
+from spec_tests.strategies.modules import Placed, module_specs
 
 OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
 #: For each value of detach: class and text of the error for a module on the CPU.
@@ -70,7 +69,7 @@ def test_a_module_on_another_device_is_refused(target, topology, spec, detach):
 @pytest.mark.parametrize(("detach", "error", "text"), CPU_MODULE_ERRORS)
 @given(spec=module_specs(kinds=("linear", "batch_norm")))
 def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, spec):
-    call = _replicate(CpuModuleSpec(spec), [DeviceAt(0), DeviceAt(1)], detach)
+    call = _replicate(Placed(spec), [DeviceAt(0), DeviceAt(1)], detach)
     refused(call, target, topology, error, text)
 
 

@@ -38,6 +38,8 @@ class ExceptionSpec:
         slots: Whether the generated class has a slot ``detail``.
         prints: What ``__str__`` does: one of `PRINTS`.
         notes: The notes of the exception.
+        link: One of `LINKS`: the exception has a LookupError as cause (``from``), as context
+            (``while``), or as suppressed context (``from None``).
     """
 
     base: type[BaseException] = ValueError
@@ -46,12 +48,17 @@ class ExceptionSpec:
     slots: bool = False
     prints: str = "inherited"
     notes: tuple[str, ...] = ()
+    link: str = ""
 
     def make(self, text: str) -> BaseException:
         """Return a new exception with ``text``, of class ``base`` or of a new subclass."""
         error = self._make(text)
         for note in self.notes:
             error.add_note(note)
+        if self.link:
+            error.__context__ = first = LookupError("the first error")
+            error.__cause__ = first if self.link == "from" else None
+            error.__suppress_context__ = self.link != "while"
         return error
 
     def _make(self, text: str) -> BaseException:
@@ -160,15 +167,17 @@ _STR: Mapping[str, Callable[[BaseException], str] | None] = {
 PRINTS = tuple(_STR)
 
 
+LINKS = ("from", "while", "from None")
 #: The notes of an exception.
 NOTES = st.sampled_from([(), ("a note",), ("two\nlines", "")])
 
 
 def builtin_exceptions(
-    classes: Sequence[type[BaseException]] = TEXTUAL,
+    classes: Sequence[type[BaseException]] = TEXTUAL, *, links: Sequence[str] = ("",)
 ) -> st.SearchStrategy[ExceptionSpec]:
     """Draw descriptions of exceptions of existing classes. Shrinks to the first of ``classes``."""
-    return st.builds(ExceptionSpec, base=st.sampled_from(classes), notes=NOTES)
+    drawn = {"base": st.sampled_from(classes), "notes": NOTES, "link": st.sampled_from(links)}
+    return st.builds(ExceptionSpec, **drawn)
 
 
 def generated_exceptions(

@@ -102,6 +102,21 @@ class ModuleSpec:
         return f"net({parts}){dtype}{'' if self.training else '.eval()'}"
 
 
+@dataclass(frozen=True)
+class Placed:
+    """A description of a network on device number ``slot``, or on the CPU if ``slot`` is None."""
+
+    network: ModuleSpec
+    slot: int | None = None
+
+    def build(self, topology: Topology) -> nn.Module:
+        """Return a new network on the device."""
+        return self.network.build(topology, self.slot)
+
+    def __repr__(self) -> str:
+        return f"{self.network!r}.{'cpu()' if self.slot is None else f'to(devices[{self.slot}])'}"
+
+
 @contextmanager
 def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
     before = torch.get_default_dtype()

@@ -1,6 +1,6 @@
-"""Calls of parallel_apply in which no module raises."""
+"""Calls of parallel_apply: modules that return their arguments, networks, and failing modules."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,16 +8,20 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.harness.compare.outcome import failure_of, normalise
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.calls import Again, build, code, on_any_device, while_current
+from spec_tests.strategies.calls import Again, DeviceAt, PublicCall, on_any_device
 from spec_tests.strategies.containers import CONSTANTS, OPAQUE, NewObject
-from spec_tests.strategies.modules import ModuleSpec, row_wise_specs
+from spec_tests.strategies.exceptions import ExceptionSpec
+from spec_tests.strategies.modules import Placed, row_wise_specs
 from spec_tests.strategies.scatter_gather import containers
 from spec_tests.strategies.stateful_containers import Batch, Frozen
 from spec_tests.strategies.tensors import device_slots, tensor_specs
 
+#: The name of the function in `PublicCall`.
+_FUNCTION = "parallel_apply.parallel_apply"
 #: The kinds of named tuples.
 _NAMED_TUPLES = ("Pair", "Typed")
 
@@ -55,66 +59,56 @@ ANY_VALUES = values()
 ANY_KEYWORDS = keywords()
 
 
-class Passthrough(nn.Module):
-    """A module that waits for its turn in ``order``, then returns its number and its arguments."""
-
-    def __init__(self, number: int, order: ThreadOrder) -> None:
-        super().__init__()
-        self.number = number
-        self.order = order
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Return the number of the module, the positional and the keyword arguments."""
-        with self.order.turn(self.number):
-            return self.number, args, kwargs
-
-
 def ordinals(topology: Topology, slots: Sequence[int]) -> list[int]:
     """Return the ordinals of the devices with these numbers in the topology."""
     return [device.index for device in topology.take(slots)]
 
 
-@dataclass(frozen=True)
-class PassthroughCall:
-    """A call of ``parallel_apply`` with modules that return their arguments.
+def _at(slots: Sequence[int]) -> list[DeviceAt]:
+    return [DeviceAt(slot, "ordinal") for slot in slots]
+
+
+class OrderedModule(nn.Module):
+    """A module that waits for its turn, then returns its number and arguments, or raises.
 
     Args:
-        arguments: The input of each module.
-        keywords: The keyword arguments of each module; None for a call without ``kwargs_tup``.
-        slots: For each module: the number of its device in the topology.
-        order: The numbers of the modules, in the order in which they finish.
-        current: The number of the current device in the topology; None for the caller's.
+        number: The number of the module, which ``order`` contains.
+        order: The order in which modules have their turns.
+        error: A description of the error; None if forward returns.
     """
 
-    arguments: tuple[Any, ...]
-    keywords: tuple[Any, ...] | None
-    slots: tuple[int, ...]
+    def __init__(self, number: int, order: ThreadOrder, error: ExceptionSpec | None) -> None:
+        super().__init__()
+        self.number, self.order, self.error = number, order, error
+        self.raised: BaseException | None = None
+        self.device = -1
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Return number, positional and keyword arguments, or raise the error. Keep the device."""
+        with self.order.turn(self.number):
+            if self.error is not None:
+                self.device = torch.accelerator.current_device_index()
+                self.raised = self.error.make(f"failure of module {self.number}")
+                raise self.raised
+        return self.number, args, kwargs
+
+
+@dataclass(frozen=True)
+class OrderedModules:
+    """A description of a list of `OrderedModule`.
+
+    Args:
+        order: The numbers of the modules, in the order in which they finish.
+        errors: Number of a failing module -> the exception that the module raises.
+    """
+
     order: tuple[int, ...]
-    current: int | None = None
+    errors: Mapping[int, ExceptionSpec]
 
-    def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return the arguments of the call."""
-        keywords = None if self.keywords is None else list(self.keywords)
-        return {
-            "inputs": build(list(self.arguments), topology),
-            "kwargs_tup": build(keywords, topology),
-            "devices": ordinals(topology, self.slots),
-        }
-
-    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the output of each module."""
+    def build(self, topology: Topology) -> list[OrderedModule]:
+        """Return new modules."""
         order = ThreadOrder(self.order)
-        modules = [Passthrough(number, order) for number in range(len(self.order))]
-        return target.parallel_apply.parallel_apply(modules, **inputs)
-
-    def __repr__(self) -> str:
-        devices = ", ".join(f"devices[{slot}].index" for slot in self.slots)
-        keywords = None if self.keywords is None else list(self.keywords)
-        return (
-            f"parallel_apply([passthrough] * {len(self.order)}, {code(list(self.arguments))}, "
-            f"{code(keywords)}, [{devices}])  # the modules finish in the order {self.order}"
-            f"{while_current(self.current)}"
-        )
+        return [OrderedModule(i, order, self.errors.get(i)) for i in range(len(self.order))]
 
 
 @on_any_device
@@ -124,8 +118,8 @@ def passthrough_calls(
     *,
     inputs: st.SearchStrategy[Any] = ANY_VALUES,
     keywords: st.SearchStrategy[dict[str, Any]] | None = ANY_KEYWORDS,
-) -> PassthroughCall:
-    """Draw calls of `Passthrough` modules. Shrinks to one module and one tensor.
+) -> PublicCall:
+    """Draw calls of modules that return their arguments. Shrinks to one module and one tensor.
 
     Args:
         draw: The draw function of Hypothesis.
@@ -134,66 +128,92 @@ def passthrough_calls(
             ``kwargs_tup``.
     """
     slots = draw(device_slots())
-    return PassthroughCall(
-        arguments=_draw_each(draw, inputs, len(slots)),
-        keywords=None if keywords is None else _draw_each(draw, keywords, len(slots)),
-        slots=slots,
-        order=tuple(draw(st.permutations(range(len(slots))))),
-    )
+    arguments = {
+        "modules": OrderedModules(tuple(draw(st.permutations(range(len(slots))))), {}),
+        "inputs": _draw_each(draw, inputs, len(slots)),
+        "kwargs_tup": None if keywords is None else _draw_each(draw, keywords, len(slots)),
+        "devices": _at(slots),
+    }
+    return PublicCall(_FUNCTION, arguments)
 
 
-def _draw_each(draw: st.DrawFn, values: st.SearchStrategy[Any], count: int) -> tuple[Any, ...]:
+def _draw_each(draw: st.DrawFn, values: st.SearchStrategy[Any], count: int) -> list[Any]:
     """Draw a value for each module, or the value of the first module `Again`."""
     others = values | st.just(Again(0))
-    return draw(values), *(draw(others) for _ in range(count - 1))
-
-
-@dataclass(frozen=True)
-class ParallelApplyCall:
-    """A call of ``parallel_apply`` with networks of `ROW_WISE` layers.
-
-    Args:
-        modules: Descriptions of the networks.
-        rows: For each network: the number of rows of its input.
-        slots: For each network: the number of its device in the topology.
-        current: The number of the current device in the topology; None for the caller's.
-    """
-
-    modules: tuple[ModuleSpec, ...]
-    rows: tuple[int, ...]
-    slots: tuple[int, ...]
-    current: int | None = None
-
-    def inputs(self, topology: Topology) -> dict[str, Any]:
-        """Return the networks, their inputs and their devices."""
-        triples = list(zip(self.modules, self.rows, self.slots, strict=True))
-        return {
-            "modules": [module.build(topology, slot) for module, _, slot in triples],
-            "inputs": [
-                module.rows(rows, requires_grad=True, slot=slot).build(topology)
-                for module, rows, slot in triples
-            ],
-            "devices": ordinals(topology, self.slots),
-        }
-
-    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the outputs of the networks."""
-        return target.parallel_apply.parallel_apply(**inputs)
-
-    def __repr__(self) -> str:
-        devices = ", ".join(f"devices[{slot}].index" for slot in self.slots)
-        rows = ", ".join(f"x[:{rows}]" for rows in self.rows)
-        call = f"parallel_apply({list(self.modules)}, [{rows}], None, [{devices}])"
-        return f"{call}{while_current(self.current)}"
+    return [draw(values), *(draw(others) for _ in range(count - 1))]
 
 
 @on_any_device
 @st.composite
-def parallel_apply_calls(draw: st.DrawFn) -> ParallelApplyCall:
+def parallel_apply_calls(draw: st.DrawFn) -> PublicCall:
     """Draw calls of networks of `ROW_WISE` layers. Shrinks to one linear layer and one row."""
     slots = draw(device_slots())
-    return ParallelApplyCall(
-        modules=tuple(draw(row_wise_specs(max_layers_per_level=2)) for _ in slots),
-        rows=tuple(draw(st.integers(1, 3)) for _ in slots),
-        slots=slots,
+    networks = [draw(row_wise_specs(max_layers_per_level=2)) for _ in slots]
+    rows = [
+        network.rows(draw(st.integers(1, 3)), requires_grad=True, slot=slot)
+        for network, slot in zip(networks, slots, strict=True)
+    ]
+    arguments = {"modules": list(map(Placed, networks, slots)), "inputs": rows}
+    return PublicCall(_FUNCTION, {**arguments, "devices": _at(slots)})
+
+
+@dataclass(frozen=True, repr=False)
+class FailingCall(PublicCall):
+    """A call of ``parallel_apply`` in which some modules raise."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """Return class, text, ``args`` and ``errno`` of the error that the call raises."""
+        try:
+            return super().run(target, inputs)
+        except Exception as error:
+            args = [normalise(str(argument)) for argument in error.args]
+            errno = getattr(error, "errno", None)
+            return {"error": failure_of(error), "args": args, "errno": errno}
+
+
+def failing_call(
+    errors: Mapping[int, ExceptionSpec], slots: Sequence[int], order: Sequence[int] | None = None
+) -> FailingCall:
+    """Return a call in which some modules raise.
+
+    Args:
+        errors: Number of a failing module -> the exception that the module raises.
+        slots: For each module: the number of its device in the topology.
+        order: The numbers of the modules, in the order in which they finish; ascending if None.
+    """
+    count = len(slots)
+    modules = OrderedModules(tuple(range(count) if order is None else order), errors)
+    arguments = {"modules": modules, "inputs": [()] * count, "devices": _at(slots)}
+    return FailingCall(_FUNCTION, arguments)
+
+
+def error_and_module(
+    call: FailingCall, target: Target, topology: Topology
+) -> tuple[BaseException, OrderedModule]:
+    """Return the error of a call, even a KeyboardInterrupt, and the first module that fails."""
+    inputs = call.inputs(topology)
+    # A target without the function raises here, outside the try block.
+    _ = target.parallel_apply.parallel_apply
+    try:
+        PublicCall.run(call, target, inputs)
+    except BaseException as error:
+        return error, next(each for each in inputs["modules"] if each.error is not None)
+    raise AssertionError(f"no exception was raised by the call\n  {call!r}")
+
+
+@st.composite
+def failing_calls(
+    draw: st.DrawFn,
+    errors: st.SearchStrategy[ExceptionSpec],
+    *,
+    min_failing: int = 1,
+    max_modules: int = 4,
+) -> FailingCall:
+    """Draw calls in which at least ``min_failing`` modules fail. Shrinks to the fewest modules."""
+    slots = draw(device_slots(min_size=min_failing, max_size=max_modules))
+    count = len(slots)
+    numbers = st.lists(
+        st.integers(0, count - 1), min_size=min_failing, max_size=count, unique=True
     )
+    failing = {number: draw(errors) for number in draw(numbers)}
+    return failing_call(failing, slots, draw(st.permutations(range(count))))

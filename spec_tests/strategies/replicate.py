@@ -139,17 +139,3 @@ def edge_case_module_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
     network = EdgeCaseModule(draw(st.sampled_from(computed(kinds))))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
     return ReplicateCall(network, draw(slot_lists()), draw(st.booleans()), runs)
-
-
-@dataclass(frozen=True)
-class CpuModuleSpec:
-    """A description of a network that ``build`` makes on the CPU."""
-
-    network: Network
-
-    def build(self, topology: Topology) -> nn.Module:
-        """Return a new network on the CPU."""
-        return self.network.build(topology, None)
-
-    def __repr__(self) -> str:
-        return f"{self.network!r}.cpu()"

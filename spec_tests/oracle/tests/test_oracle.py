@@ -10,7 +10,7 @@ from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.data_parallel import DataParallelCall, NewModule
 from spec_tests.strategies.modules import Layer, ModuleSpec
-from spec_tests.strategies.parallel_apply import PassthroughCall
+from spec_tests.strategies.parallel_apply import OrderedModules
 from spec_tests.strategies.replicate import ReplicateCall
 
 parallel = nn.parallel
@@ -60,7 +60,9 @@ CALLS = {
         {"outputs": [(X,), (dense((2, 3), 1),)], "target_device": DeviceAt(0)},
     ),
     "replicate.replicate": ReplicateCall(ModuleSpec((Layer("linear"),)), (0, 1)),
-    "parallel_apply.parallel_apply": PassthroughCall((1, 2), None, (0, 1), (0, 1)),
+    "parallel_apply.parallel_apply": PublicCall(
+        "parallel_apply.parallel_apply", {"modules": OrderedModules((0, 1), {}), "inputs": [1, 2]}
+    ),
     "data_parallel.data_parallel": DataParallelCall(
         NewModule(nn.Tanh), (X,), {}, TWO, functional=True
     ),

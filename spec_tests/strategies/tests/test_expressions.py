@@ -19,8 +19,8 @@ from spec_tests.strategies import (
     comm,
     containers,
     exceptions,
-    failing_modules,
     functions,
+    parallel_apply,
     replicate,
     scatter_gather,
     stateful_containers,
@@ -51,7 +51,7 @@ MODULES = [
 EVERY = {
     **_strategies(*MODULES),
     "replicate.edge_case_module_calls": replicate.edge_case_module_calls("tagged"),
-    "failing_modules.failing_calls": failing_modules.failing_calls(exceptions.ANY_EXCEPTIONS),
+    "parallel_apply.failing_calls": parallel_apply.failing_calls(exceptions.ANY_EXCEPTIONS),
     "stateful_containers.batches": stateful_containers.batches(tensors.tensor_specs()),
 }
 CALLS = {
