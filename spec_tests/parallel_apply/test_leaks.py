@@ -25,12 +25,13 @@ from spec_tests.strategies.probe_modules import Double
 COUNTS = st.integers(1, 4)
 
 
-def apply(target, topology, modules):
-    devices = topology.take(len(modules))
-    inputs = [torch.ones(2, device=device) for device in devices]
-    device_ids = ordinals(topology, range(len(modules)))
-    results = target.parallel_apply.parallel_apply(modules, inputs, devices=device_ids)
-    return [weakref.ref(each) for each in (*modules, *inputs, *results)]
+def apply(target, topology, modules, references):
+    """Apply modules to tensors. Add references to modules, inputs and results."""
+    inputs = [torch.ones(2, device=device) for device in topology.take(len(modules))]
+    references += map(weakref.ref, (*modules, *inputs))
+    devices = ordinals(topology, range(len(modules)))
+    results = target.parallel_apply.parallel_apply(modules, inputs, devices=devices)
+    references += map(weakref.ref, results)
 
 
 class FailingAfterAllocation(nn.Module):
@@ -47,21 +48,13 @@ class FailingAfterAllocation(nn.Module):
         raise self.error.make("failure")
 
 
-def apply_failing(target, topology, errors, references):
-    modules = [FailingAfterAllocation(error, references) for error in errors]
-    inputs = [torch.ones(2, device=device) for device in topology.take(len(errors))]
-    references += map(weakref.ref, (*modules, *inputs))
-    target.parallel_apply.parallel_apply(
-        modules, inputs, devices=ordinals(topology, range(len(errors)))
-    )
-
-
 def references_after_failure(target, topology, errors):
     references = []
     # A target without parallel_apply raises here, outside the try block.
     _ = target.parallel_apply.parallel_apply
     try:
-        apply_failing(target, topology, errors, references)
+        modules = (FailingAfterAllocation(error, references) for error in errors)
+        apply(target, topology, [*modules], references)
     except BaseException:
         return references
     return pytest.fail("no exception was raised")
@@ -70,8 +63,9 @@ def references_after_failure(target, topology, errors):
 @clause("parallel_apply.leftovers.objects")
 @given(count=COUNTS)
 def test_a_call_keeps_no_module_input_or_result_alive(target, topology, count):
+    references = []
     with disable_gc():
-        references = apply(target, topology, [Double() for _ in range(count)])
+        apply(target, topology, [Double() for _ in range(count)], references)
         assert not find_alive(references)
 
 

@@ -1,6 +1,11 @@
-"""parallel_apply: the thread state of the caller and of the modules."""
+"""parallel_apply: the thread state of the caller and of the modules.
+
+The reference does not pass on the whole state. PA-1: autocast. PA-2: inference mode. PA-7: missing
+devices. PA-8: context variables and the default device.
+"""
 
 from contextlib import contextmanager, nullcontext
+from dataclasses import fields
 
 import pytest
 import torch
@@ -11,18 +16,18 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.parallel_apply.run_modules import Lambda, run
+from spec_tests.strategies.probe_modules import CurrentDevice
 from spec_tests.strategies.thread_state import (
     CHANGES,
     Autocast,
-    StateChanger,
     ThreadState,
+    change_state,
     device_and_states,
-    placements,
-    state_probes,
     thread_states,
+    visible_state,
     visible_states,
 )
 
@@ -31,6 +36,35 @@ COUNTS = st.integers(1, 4)
 #: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
+#: Clause -> fields of the caller's `ThreadState`, all of which the modules see.
+FIELDS = {
+    "parallel_apply.state.grad-mode": [("grad",)],
+    "parallel_apply.state.current-device": [("current_slot",)],
+    # PyTorch 1.11: workers used the default stream and read inputs too early (#78824).
+    "parallel_apply.state.current-stream": [("current_slot", "stream_slots")],
+    "divergences.PA-1.autocast-reaches-the-modules": [("autocast", "cpu_autocast")],
+    "divergences.PA-2.inference-mode-reaches-the-modules": [("inference",)],
+    "divergences.PA-8.context-reaches-the-modules": [
+        tuple(field.name for field in fields(ThreadState))
+    ],
+}
+#: A state whose fields all differ from those of a new thread.
+OTHER_STATE = ThreadState(
+    grad=False,
+    inference=True,
+    autocast=Autocast(torch.bfloat16, cache=False),
+    cpu_autocast=Autocast(torch.float16),
+    default_slot=1,
+    context_value="set",
+    current_slot=1,
+    stream_slots=(0, 1),
+)
+
+
+def states_in_modules(target, topology, count):
+    """Return the state that each of ``count`` modules sees."""
+    modules = [Lambda(visible_state, device) for device in topology.take(count)]
+    return run(target, topology, modules)
 
 
 def read_shared_settings():
@@ -97,31 +131,17 @@ def shared_settings():
         torch.use_deterministic_algorithms(False)
 
 
-@clause("parallel_apply.state.grad-mode")
-@given(state=st.builds(ThreadState, grad=st.booleans()), count=COUNTS)
-def test_modules_run_in_the_callers_grad_mode(target, topology, state, count):
+@cases("names", FIELDS)
+@example(state=OTHER_STATE, count=2)
+@given(state=thread_states(), count=COUNTS)
+def test_modules_see_the_state_of_the_caller_in_this_call_only(
+    target, topology, names, state, count
+):
+    state, default_state = state.only(names), visible_states(topology.take(count))
     with state.entered(topology):
         expected = visible_states(topology.take(count))
-        checks.same(run(target, topology, state_probes(topology, count)), expected)
-
-
-@clause("parallel_apply.state.current-device")
-@given(state=placements(), count=COUNTS)
-def test_the_device_of_each_module_is_current(target, topology, state, count):
-    with state.entered(topology):
-        found = run(target, topology, state_probes(topology, count))
-    devices = topology.take(count)
-    checks.same([each["current device"] for each in found], [device.index for device in devices])
-
-
-@clause("parallel_apply.state.current-stream")
-@example(state=ThreadState(stream_slots=(0, 1)), count=2)
-@given(state=placements(), count=COUNTS)
-def test_modules_run_on_the_callers_streams(target, topology, state, count):
-    # PyTorch 1.11: workers used the default stream and read inputs too early (#78824).
-    with state.entered(topology):
-        expected = visible_states(topology.take(count))
-        checks.same(run(target, topology, state_probes(topology, count)), expected)
+        checks.same(states_in_modules(target, topology, count), expected, state)
+    checks.same(states_in_modules(target, topology, count), default_state)
 
 
 @clause("parallel_apply.state.autocast-switch")
@@ -130,7 +150,7 @@ def test_autocast_is_enabled_in_modules_if_enabled_in_the_caller(
     target_with_autocast, topology, count
 ):
     with ThreadState(autocast=Autocast(torch.float16)).entered(topology):
-        found = run(target_with_autocast, topology, state_probes(topology, count))
+        found = states_in_modules(target_with_autocast, topology, count)
     checks.same([each["autocast"] for each in found], [(True, torch.float16)] * count)
 
 
@@ -161,7 +181,7 @@ def test_modes_of_the_caller_reach_only_a_single_module(target, topology, mode, 
 def test_a_call_leaves_the_callers_state_unchanged(target, topology, state, count):
     with state.entered(topology):
         before = device_and_states(topology.devices)
-        run(target, topology, state_probes(topology, count))
+        states_in_modules(target, topology, count)
         checks.same(device_and_states(topology.devices), before)
 
 
@@ -184,7 +204,11 @@ def test_the_callers_default_device_is_kept_when_modules_set_another(
         expected = torch.get_default_device()
         with torch.device(entered) if entered else nullcontext():
             inside = torch.get_default_device()
-            run(target, topology, [StateChanger(["default device"], topology.device(1))] * 2)
+            run(
+                target,
+                topology,
+                [Lambda(change_state, ["default device"], topology.device(1))] * 2,
+            )
             assert torch.get_default_device() == inside
         assert torch.get_default_device() == expected
 
@@ -195,8 +219,44 @@ def test_the_caller_and_later_calls_do_not_see_state_changes_of_a_module(
     target, topology, changes, count, error
 ):
     before = device_and_states(topology.devices)
-    expected = run(target, topology, state_probes(topology, count))
+    expected = states_in_modules(target, topology, count)
     with nullcontext() if error is None else pytest.raises(ValueError):
-        run(target, topology, [StateChanger(changes, topology.device(1), error)] * count)
+        run(target, topology, [Lambda(change_state, changes, topology.device(1), error)] * count)
     checks.same(device_and_states(topology.devices), before)
-    checks.same(run(target, topology, state_probes(topology, count)), expected)
+    checks.same(states_in_modules(target, topology, count), expected)
+
+
+@clause("divergences.PA-2.inference-mode-reaches-the-modules")
+def test_replicas_make_inference_tensors_if_grad_mode_is_on_too(target, topology):
+    module, x = nn.Linear(2, 2).to(topology.device(0)), torch.ones(4, 2).to(topology.device(0))
+    states = []
+    module.register_forward_hook(lambda *args: states.append(args[-1].is_inference()))
+    net = target.data_parallel.DataParallel(module, topology.take(2))
+    with torch.inference_mode(), torch.enable_grad():
+        found, expected = net(x), module(x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+    assert states == [True] * 3
+
+
+@clause("divergences.PA-7.devices-follow-the-inputs")
+@pytest.mark.parametrize("devices", [None, [None] * 3], ids="devices={}".format)
+@pytest.mark.parametrize("keywords", [False, True], ids="keywords={}".format)
+def test_a_module_without_device_runs_on_the_device_of_its_first_tensor(
+    target, topology, keywords, devices
+):
+    topology.require(distinct=2)
+    tensors = [torch.ones(1, device=topology.device(slot)) for slot in (1, 0, 1)]
+    inputs = [() if keywords else [None, {"x": [tensor]}] for tensor in tensors]
+    named = [{"x": tensor} if keywords else {} for tensor in tensors]
+    found = target.parallel_apply.parallel_apply([CurrentDevice()] * 3, inputs, named, devices)
+    assert found == [tensor.device.index for tensor in tensors]
+
+
+@clause("divergences.PA-8.compiler-settings-reach-the-modules")
+def test_modules_see_the_callers_settings_of_the_compiler(target, topology):
+    import torch._dynamo  # takes a second
+
+    with torch._dynamo.config.patch(suppress_errors=True):
+        module = Lambda(lambda: torch._dynamo.config.suppress_errors)
+        found = run(target, topology, [module, module])
+    assert found == [True, True]

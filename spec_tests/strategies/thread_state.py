@@ -1,6 +1,6 @@
 """The state of a calling thread: modes, autocast, devices, streams and a context variable.
 
-Other modules read or change the state of the thread that runs them.
+Functions read or change the state of the thread that runs them.
 """
 
 import contextvars
@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from hypothesis import strategies as st
-from torch import nn
 
 from spec_tests.harness.environment.capabilities import offers
 from spec_tests.harness.environment.topology import Topology
@@ -92,6 +91,10 @@ class ThreadState:
         if self.default_slot is not None:
             yield _default_device(topology, self.default_slot)
 
+    def only(self, names: Collection[str]) -> "ThreadState":
+        """Return a state with the fields ``names``. The others are those of a new thread."""
+        return ThreadState(**{name: getattr(self, name) for name in names})
+
     def __repr__(self) -> str:
         changed = (
             f"{field.name}={getattr(self, field.name)!r}"
@@ -138,41 +141,20 @@ def device_and_states(devices: Sequence[torch.device]) -> tuple[int, list[dict[s
     return torch.accelerator.current_device_index(), visible_states(devices)
 
 
-class StateProbe(nn.Module):
-    """A module that returns ``visible_state(device)``, called in the thread that runs it."""
-
-    def __init__(self, device: torch.device) -> None:
-        super().__init__()
-        self.device = device
-
-    def forward(self) -> dict[str, object]:
-        """Return the state of the calling thread."""
-        return visible_state(self.device)
-
-
-class StateChanger(nn.Module):
-    """A module that changes the state of its thread, does not restore it, and may raise.
+def change_state(
+    changes: Collection[str], device: torch.device, error: Exception | None = None
+) -> None:
+    """Change the state of the calling thread, do not restore it, and raise ``error`` if given.
 
     Args:
         changes: Keys of `CHANGES`.
         device: The argument of each change.
-        error: The exception that forward raises after the changes, if any.
+        error: The exception.
     """
-
-    def __init__(
-        self, changes: Collection[str], device: torch.device, error: Exception | None = None
-    ) -> None:
-        super().__init__()
-        self.changes = changes
-        self.device = device
-        self.error = error
-
-    def forward(self) -> None:
-        """Make the changes, and raise the error if there is one."""
-        for change in self.changes:
-            CHANGES[change](self.device)
-        if self.error is not None:
-            raise self.error
+    for change in changes:
+        CHANGES[change](device)
+    if error is not None:
+        raise error
 
 
 def _enable_autocast(device: torch.device) -> None:
@@ -205,11 +187,6 @@ CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
 )
 
 
-def state_probes(topology: Topology, count: int) -> list[nn.Module]:
-    """Return a `StateProbe` for each of the first ``count`` devices of the topology."""
-    return [StateProbe(device) for device in topology.take(count)]
-
-
 #: A strategy for settings of autocast, or None.
 AUTOCASTS = st.none() | st.builds(
     Autocast,
@@ -217,12 +194,6 @@ AUTOCASTS = st.none() | st.builds(
     enabled=st.sampled_from([True, False]),
     cache=st.booleans(),
 )
-
-
-def placements() -> st.SearchStrategy[ThreadState]:
-    """Draw states with any current device and current streams. Shrinks to the default state."""
-    slots = st.lists(st.integers(0, 3), max_size=3, unique=True).map(tuple)
-    return st.builds(ThreadState, current_slot=st.integers(0, 3), stream_slots=slots)
 
 
 def thread_states() -> st.SearchStrategy[ThreadState]:
