@@ -88,6 +88,15 @@ def rows(topology, count):
     return torch.rand(count, 4).to(topology.device(0))
 
 
+def check_compiled(function, x, graphs=None, **options):
+    """Compile ``function``; compare it for ``x`` with the original, and the number of graphs."""
+    backend = CountingBackend()
+    found = torch.compile(function, backend=backend, **options)(x)
+    checks.same(flatten(found), flatten(function(x)), tolerance=checks.LAYER)
+    if graphs is not None:
+        checks.same((len(backend.devices), count_frames()), (graphs, graphs))
+
+
 @SEVERAL_CLAUSE
 @pytest.mark.parametrize(
     ("backend", "compilation"), [("eager", "in a function"), ("aot_eager", "w.compile()")]
@@ -141,15 +150,8 @@ def test_code_around_a_wrapper_is_compiled(target, topology):
 def test_code_around_a_call_is_compiled(target, topology, name):
     function, arguments = attrgetter(name)(target), CALLS[name]
     placed, x = topology.take(2), rows(topology, 4)
-    module, backend = ScaledLayer().to(placed[0]), CountingBackend()
-
-    def call(x):
-        result = function(*arguments(x + 1, placed, module))
-        return result, x * 2
-
-    found = torch.compile(call, backend=backend)(x)
-    checks.same(flatten(found), flatten(call(x)), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), count_frames()), (2, 2))
+    module = ScaledLayer().to(placed[0])
+    check_compiled(lambda x: (function(*arguments(x + 1, placed, module)), x * 2), x, graphs=2)
 
 
 @SURROUNDING_CLAUSE
@@ -173,85 +175,58 @@ def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     assert len(files - files_without_wrapper) <= 1, files
 
 
-def check_one_graph(target, topology, compilation, slot):
-    """Fail unless a compiled wrapper on one device is one graph, for an input in ``slot``."""
-    wrapper = wrapped(target, topology, 1)
+@ONE_CLAUSE
+@EVERY_COMPILATION
+@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
+def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
+    wrapper, backend = wrapped(target, topology, 1), CountingBackend()
     x = torch.rand(4, 4).to(topology.device(slot))
     expected = train_step(wrapper, x, wrapper.forward)
-    backend = CountingBackend()
     compiled = COMPILATIONS[compilation](wrapper, backend=backend, fullgraph=True)
     checks.same(train_step(wrapper, x, compiled), expected, compilation, tolerance=checks.LAYER)
     checks.same(len(backend.devices), 1, compilation)
 
 
 @ONE_CLAUSE
-@pytest.mark.parametrize("compilation", ["torch.compile(w)", "in a function"])
-@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
-def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
-    check_one_graph(target, topology, compilation, slot)
-
-
-@ONE_CLAUSE
-@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
-def test_wrapper_compiled_in_place_on_one_device_is_one_graph(target, topology, slot):
-    check_one_graph(target, topology, "w.compile()", slot)
-
-
-@ONE_CLAUSE
 def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
     wrapper = wrapped(target, topology, 1)
-
-    def call(x):
-        return wrapper(x, [x, 2.0, None, {"key": (x,)}], factor=x)
-
-    x = torch.rand(4, 4)
-    found = torch.compile(call, backend="eager", fullgraph=True)(x)
-    checks.same(found, call(x), tolerance=checks.LAYER)
+    check_compiled(
+        lambda x: wrapper(x, [x, 2.0, None, {"key": (x,)}], factor=x),
+        torch.rand(4, 4),
+        fullgraph=True,
+    )
 
 
 @ONE_CLAUSE
 def test_wrapper_without_devices_is_one_graph(target, topology):
-    module = nn.Linear(4, 4).to(topology.device(0))
-    wrapper = target.data_parallel.DataParallel(module, topology.take(1))
+    wrapper = wrapped(target, topology, 1)
     wrapper.device_ids = []  # As without an accelerator.
-    compiled = torch.compile(wrapper, backend="eager", fullgraph=True)
-    x = rows(topology, 3)
-    checks.same(compiled(x), wrapper.module(x), tolerance=checks.LAYER)
+    check_compiled(wrapper, rows(topology, 3), fullgraph=True)
 
 
 @ONE_CLAUSE
 def test_data_parallel_on_one_device_compiles_the_module(target, topology):
-    module, x = ScaledLayer().to(topology.device(0)), rows(topology, 4)
-    backend = CountingBackend()
-
-    def call(x):
-        return target.data_parallel.data_parallel(module, x + 1, topology.take(1)) * 2
-
-    compiled = torch.compile(call, backend=backend)
-    checks.same(compiled(x), call(x), tolerance=checks.LAYER)
-    checks.same((len(backend.devices), count_frames()), (3, 3))
+    module, function = ScaledLayer().to(topology.device(0)), target.data_parallel.data_parallel
+    x, devices = rows(topology, 4), topology.take(1)
+    check_compiled(lambda x: function(module, x + 1, devices) * 2, x, graphs=3)
 
 
 @UNTRACED_CLAUSE
-@pytest.mark.parametrize("compilation", ["torch.compile(w)"])
-def test_overridden_scatter_of_a_subclass_is_called(target, topology, compilation):
-    class Doubling(target.data_parallel.DataParallel):
-        def scatter(self, inputs, kwargs, device_ids):
-            (x,) = inputs
-            return super().scatter((2 * x,), kwargs, device_ids)
-
-    wrapper = Doubling(ScaledLayer().to(topology.device(0)), topology.take(1))
+@pytest.mark.parametrize(
+    ("place", "compilation"),
+    [("class", "torch.compile(w)"), ("instance", "w.compile()"), ("instance", "in a function")],
+)
+def test_overridden_scatter_is_called(target, topology, place, compilation):
     x = rows(topology, 4)
-    compiled = COMPILATIONS[compilation](wrapper, backend="eager")
-    checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
 
+    def scatter(inputs, kwargs, device_ids):
+        return ((2 * x,),), ({},)
 
-@UNTRACED_CLAUSE
-@pytest.mark.parametrize("compilation", ["w.compile()", "in a function"])
-def test_scatter_set_on_an_instance_is_called(target, topology, compilation):
-    wrapper = wrapped(target, topology, 1)
-    x = rows(topology, 4)
-    wrapper.scatter = lambda inputs, kwargs, device_ids: (((2 * x,),), ({},))
+    steps = {"scatter": staticmethod(scatter)} if place == "class" else {}
+    kind = type("Doubling", (target.data_parallel.DataParallel,), steps)
+    wrapper = kind(ScaledLayer().to(topology.device(0)), topology.take(1))
+    if place == "instance":
+        wrapper.scatter = scatter
     for _ in range(2):
         compiled = COMPILATIONS[compilation](wrapper, backend="eager")
         checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
@@ -274,11 +249,7 @@ def test_extended_forward_of_a_subclass_is_compiled(target, topology):
 @UNTRACED_CLAUSE
 def test_named_tuples_reach_the_module_on_one_device(target, topology):
     wrapper = wrapped(target, topology, 1)
-    x = torch.rand(4, 4)
-    backend = CountingBackend()
-    compiled = torch.compile(lambda x: wrapper(x, Pair(x, 2.0)) + 1, backend=backend)
-    checks.same(compiled(x), wrapper(x, Pair(x, 2.0)) + 1, tolerance=checks.LAYER)
-    checks.same(len(backend.devices), 2)
+    check_compiled(lambda x: wrapper(x, Pair(x, 2.0)) + 1, torch.rand(4, 4), graphs=2)
 
 
 @UNTRACED_CLAUSE

@@ -6,25 +6,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.data_parallel.imbalance import ImbalanceCall
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
-from spec_tests.strategies.probe_modules import FailsFromLimit, OrdinalColumn, WeightedSum
+from spec_tests.strategies.probe_modules import OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
 SEVERAL = device_lists(min_size=2)
-
-
-class BufferOnCpu(OrdinalColumn):
-    """A module whose buffer stays on the CPU when the module is moved."""
-
-    def _apply(self, fn, recurse=True):
-        super()._apply(fn, recurse)
-        self.offset = self.offset.cpu()
-        return self
 
 
 class SelfRecording(nn.Module):
@@ -89,15 +81,6 @@ def test_outputs_are_joined_on_the_output_device(
     checks.agree(call, target, baselines, topology)
 
 
-@clause("data_parallel.devices.minus-one")
-@given(devices=SEVERAL, functional=FUNCTIONAL)
-def test_output_device_minus_one_is_the_cpu_with_a_warning(
-    target, baselines, topology, devices, functional
-):
-    call = call_of(ORDINALS, devices, -1, functional=functional)
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("data_parallel.devices.none")
 @pytest.mark.parametrize("function", ["DataParallel", "data_parallel"])
 def test_an_empty_list_of_devices_is_refused(target, topology, function):
@@ -109,24 +92,12 @@ def test_an_empty_list_of_devices_is_refused(target, topology, function):
 
 
 @clause("data_parallel.devices.checked-at-the-call")
+@example(devices=[DeviceAt(0)], source=None, functional=True)
 @given(devices=SEVERAL, source=st.sampled_from([None, 1]), functional=FUNCTIONAL)
 def test_a_module_on_another_device_is_refused_at_the_call(
     target, baselines, topology, devices, source, functional
 ):
     call = call_of(ORDINALS, devices, functional=functional, source=DeviceAt(source))
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("data_parallel.devices.checked-at-the-call")
-@pytest.mark.parametrize(
-    ("count", "functional"),
-    [(1, True), (2, True), (2, False)],  # On one device the constructor moves the module.
-    ids=["devices=1", "devices=2", "devices=2-class"],
-)
-def test_a_buffer_on_another_device_is_refused_at_the_call(
-    target, baselines, topology, count, functional
-):
-    call = call_of(NewModule(BufferOnCpu), [DeviceAt(0)] * count, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 
@@ -166,22 +137,6 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
     }
 
 
-@clause("data_parallel.one-device.scalars")
-@given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_a_scalar_output_of_one_device_stays_a_scalar(
-    target, baselines, topology, device, functional
-):
-    call = call_of(NewModule(WeightedSum), [device], functional=functional)
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("data_parallel.one-device.errors")
-@given(device=st.builds(DeviceAt, st.integers(0, 3)), functional=FUNCTIONAL)
-def test_error_on_one_device_is_raised_unchanged(target, baselines, topology, device, functional):
-    call = call_of(NewModule(FailsFromLimit, (0,)), [device], functional=functional)
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("data_parallel.one-device.same-objects")
 def test_one_device_calls_the_module_itself(target, topology):
     module = SelfRecording()
@@ -200,3 +155,17 @@ def test_traced_wrapper_on_one_device_accepts_any_batch_size(target, topology, g
     with torch.set_grad_enabled(grad):
         traced = torch.jit.trace(wrapped, first, check_trace=False)
         checks.same(traced(second), wrapped(second))
+
+
+@clause("data_parallel.imbalance")
+@given(
+    memory=st.lists(st.integers(70, 100), min_size=4, max_size=4),
+    processors=st.lists(st.sampled_from([4, 3, 2]), min_size=4, max_size=4),
+    count=st.integers(1, 4),
+)
+def test_data_parallel_warns_of_imbalanced_cuda_devices(
+    target, baselines, topology, memory, processors, count
+):
+    devices = tuple(DeviceAt(slot) for slot in range(count))
+    call = ImbalanceCall(devices, tuple(memory), tuple(processors))
+    checks.agree(call, target, baselines, topology)

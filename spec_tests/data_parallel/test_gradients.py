@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from torch.autograd import forward_ad
 
 from spec_tests.data_parallel import gradient_penalty
 from spec_tests.harness.compare import checks
@@ -13,63 +14,37 @@ from spec_tests.harness.compare.numerical_gradients import (
     pass_gradcheck,
     pass_gradgradcheck,
 )
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.calls import device_lists
-from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
-from spec_tests.strategies.probe_modules import ComplexAffine
-from spec_tests.strategies.tensors import TensorSpec
-
-#: Numbers of devices, each with the function or the class.
-CALLS = pytest.mark.parametrize(("slots", "entry_point"), [(1, "function"), (3, "class")])
+from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests.strategies.tensors import device_slots
 
 
-def network(topology, *, dtype=torch.float64):
-    return gradient_penalty.network(dtype).to(topology.device(0))
+def network(topology):
+    return gradient_penalty.network(torch.float64).to(topology.device(0))
 
 
-def leaves(module, topology, rows, dtype=torch.float64):
-    x = torch.linspace(-1, 1, rows * 2, device="cpu").reshape(rows, 2).to(dtype)
+def leaves(module, topology, rows):
+    x = torch.linspace(-1, 1, rows * 2, device="cpu").reshape(rows, 2).double()
     return (x.to(topology.device(0)).requires_grad_(), *module.parameters())
 
 
-def parallel_function(target, topology, module, entry_point, slots):
+@cases(
+    "check",
+    {
+        "data_parallel.gradcheck": [pass_gradcheck],
+        "data_parallel.gradgradcheck": [pass_gradgradcheck],
+    },
+)
+@pytest.mark.parametrize(("slots", "entry_point"), [(1, "function"), (3, "class")])
+def test_derivatives_equal_numerical_ones(target, topology, check, entry_point, slots):
+    module = network(topology)
     parallel = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
     names = [name for name, _ in module.named_parameters()]
 
-    def call(x, *parameters):
+    def function(x, *parameters):
         replacements = dict(zip(names, parameters, strict=True))
         return call_with_tensors(lambda: parallel(x), module, replacements)
 
-    return call
-
-
-@clause("data_parallel.gradcheck")
-@CALLS
-def test_first_derivatives_pass_gradcheck(target, topology, entry_point, slots):
-    module = network(topology)
-    function = parallel_function(target, topology, module, entry_point, slots)
-    assert pass_gradcheck(function, leaves(module, topology, 4))
-
-
-@clause("data_parallel.gradgradcheck")
-@CALLS
-def test_second_derivatives_pass_gradgradcheck(target, topology, entry_point, slots):
-    module = network(topology)
-    function = parallel_function(target, topology, module, entry_point, slots)
-    assert pass_gradgradcheck(function, leaves(module, topology, 4))
-
-
-@clause("data_parallel.complex")
-@given(devices=device_lists(), rows=st.integers(1, 5), functional=FUNCTIONAL)
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.float32], ids=str)
-def test_complex_modules_stay_complex(
-    target, baselines, topology, dtype, devices, rows, functional
-):
-    capabilities.require("complex64")
-    x = TensorSpec((rows, 2), dtype, requires_grad=True)
-    call = DataParallelCall(NewModule(ComplexAffine), (x,), {}, devices, functional=functional)
-    checks.agree(call, target, baselines, topology)
+    assert check(function, leaves(module, topology, 4))
 
 
 @clause("data_parallel.gradient-penalty")
@@ -110,3 +85,18 @@ def test_gradients_of_several_calls_add_up(target, topology):
     for rows in (1, 4, 2):
         wrapped(torch.ones(rows, 2, device=topology.device(0))).sum().backward()
     checks.same(module.weight.grad, torch.full((1, 2), 7.0))
+
+
+# PyTorch scripts the decompositions of forward-mode AD when it first needs them.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@clause("data_parallel.forward-mode-ad")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+@given(slots=device_slots(min_size=2), rows=st.integers(1, 8), has_parameters=st.booleans())
+def test_an_input_with_a_tangent_is_refused(
+    target, topology, entry_point, slots, rows, has_parameters
+):
+    x = torch.ones(rows, 2, device=topology.device(slots[0]))
+    module = nn.Linear(2, 1).to(x.device) if has_parameters else nn.Identity()
+    forward = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=r"forward.mode AD"):
+        forward(forward_ad.make_dual(x, torch.ones_like(x)))

@@ -23,7 +23,7 @@ from spec_tests.harness.compare.outcome import seed_generators
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.conformance import register
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.harness.environment.dtypes import dtype_name
 from spec_tests.harness.pytest_plugin.options import target_of
@@ -61,13 +61,6 @@ def some(values, place):
     return values and [at(values, place)]
 
 
-def live(machine, target, topology, known, *, divisor=3):
-    known |= violations.shown_by(target, topology)
-    run_state_machine_as_test(
-        lambda: machine(target, topology, known), settings=example_count.lives(divisor)
-    )
-
-
 def tensors_of(module, kind):
     """Return the tensors of a kind, each with the module that has it and its name there."""
     return [
@@ -75,11 +68,6 @@ def tensors_of(module, kind):
         for each in module.modules()
         for name, tensor in getattr(each, f"named_{kind}")(recurse=False)
     ]
-
-
-@clause("data_parallel.life.backward")
-def test_forward_backward_and_steps_are_those_of_a_naive_wrapper(target, topology, known_clauses):
-    live(Life, target, topology, known_clauses, divisor=1)
 
 
 class Modes(Life):
@@ -90,11 +78,6 @@ class Modes(Life):
     @step(place=PLACES, training=st.sampled_from([False, True]))
     def switch_a_part(self, place, training):
         self.each(lambda side: at(side.modules, place).train(training).training)
-
-
-@clause("data_parallel.life.modes")
-def test_training_modes_apply_to_the_next_call(target, topology, known_clauses):
-    live(Modes, target, topology, known_clauses)
 
 
 class Hooks(Life):
@@ -114,11 +97,6 @@ class Hooks(Life):
             self.each(lambda side: side.handles.pop(place % len(side.handles)).remove())
 
 
-@clause("data_parallel.life.hooks")
-def test_hooks_see_the_calls_of_each_replica(target, topology, known_clauses):
-    live(Hooks, target, topology, known_clauses)
-
-
 class Buffers(Life):
     @step(place=PLACES, in_place=st.booleans())
     def change_buffer(self, place, in_place):
@@ -135,11 +113,6 @@ class Buffers(Life):
         self.change(
             lambda module: module.register_buffer("added", copy.deepcopy(tensor), persistent)
         )
-
-
-@clause("data_parallel.life.buffers")
-def test_changes_of_buffers_apply_to_the_next_call(target, topology, known_clauses):
-    live(Buffers, target, topology, known_clauses)
 
 
 class Parameters(Life):
@@ -182,11 +155,6 @@ class Parameters(Life):
         self.change(change)
 
 
-@clause("data_parallel.life.parameters")
-def test_changes_of_parameters_apply_to_the_next_call(target, topology, known_clauses):
-    live(Parameters, target, topology, known_clauses)
-
-
 class Submodules(Life):
     def new_layer(self):
         return nn.Linear(WIDTH, WIDTH, bias=False, dtype=self.dtype).to(self.devices[0])
@@ -220,11 +188,6 @@ class Submodules(Life):
         self.each(lambda side: setattr(side.wrapper, "module", self.new_module()))
 
 
-@clause("data_parallel.life.submodules")
-def test_changes_of_submodules_apply_to_the_next_call(target, topology, known_clauses):
-    live(Submodules, target, topology, known_clauses)
-
-
 class Attributes(Life):
     @step(factor=st.sampled_from([2.0, 0.5, 1.0]))
     def set_attribute(self, factor):
@@ -253,11 +216,6 @@ class Attributes(Life):
         vars(side.wrapper).update(zip(names, (devices, output), strict=True))
 
 
-@clause("data_parallel.life.attributes")
-def test_changes_of_attributes_apply_to_the_next_call(target, topology, known_clauses):
-    live(Attributes, target, topology, known_clauses)
-
-
 class Dtypes(Life):
     @step(dtype=st.sampled_from([torch.float64, torch.float32, torch.float16]))
     def convert(self, dtype):
@@ -266,20 +224,10 @@ class Dtypes(Life):
             self.change(lambda module: bool(module.to(dtype)))
 
 
-@clause("data_parallel.life.dtypes")
-def test_a_converted_module_computes_in_its_dtype(target, topology, known_clauses):
-    live(Dtypes, target, topology, known_clauses)
-
-
 class Errors(Life):
     @step(row=st.integers(0, 7) | st.none(), error=st.sampled_from(ERRORS))
     def refuse(self, row, error):
         self.change(lambda module: vars(module).update(refused=row, error=error))
-
-
-@clause("data_parallel.life.errors")
-def test_an_error_in_one_replica_does_not_change_later_calls(target, topology, known_clauses):
-    live(Errors, target, topology, known_clauses)
 
 
 class Copies(Life):
@@ -306,11 +254,6 @@ class Copies(Life):
 
         self.drop()
         self.each(change)
-
-
-@clause("data_parallel.life.copies")
-def test_a_copied_or_loaded_wrapper_goes_on_like_the_first(target, topology, known_clauses):
-    live(Copies, target, topology, known_clauses)
 
 
 class Random(Modes):
@@ -346,11 +289,53 @@ class Random(Modes):
         seed_generators()
 
 
-@clause("data_parallel.life.random")
-def test_random_numbers_are_those_of_a_naive_wrapper(target, topology, known_clauses):
-    capabilities.require("seeds")
-    capabilities.require("generators")
-    live(Random, target, topology, known_clauses)
+class LeavesNothing(Errors):
+    """Check that replicas, inputs and outputs are freed after backward, also after an error."""
+
+    def compare(self):
+        super().compare()
+        if not self.found.pending:
+            if violations.CYCLES in self.known and self.found.alive():
+                gc.collect()
+            wait_until(lambda: not self.found.alive())
+            checks.same({"alive": self.found.alive()}, {"alive": []})
+            self.found.watched.clear()
+
+
+class All(
+    Hooks, Buffers, Parameters, Submodules, Attributes, Copies, Dtypes, Random, LeavesNothing
+):
+    """All rules."""
+
+
+#: Clause -> the class of its lives, the divisor of their number, and features that they need.
+LIVES = {
+    "data_parallel.life.backward": [(Life, 1, ())],
+    "data_parallel.life.modes": [(Modes, 3, ())],
+    "data_parallel.life.hooks": [(Hooks, 3, ())],
+    "data_parallel.life.buffers": [(Buffers, 3, ())],
+    "data_parallel.life.parameters": [(Parameters, 3, ())],
+    "data_parallel.life.submodules": [(Submodules, 3, ())],
+    "data_parallel.life.attributes": [(Attributes, 3, ())],
+    "data_parallel.life.dtypes": [(Dtypes, 3, ())],
+    "data_parallel.life.errors": [(Errors, 3, ())],
+    "data_parallel.life.copies": [(Copies, 3, ())],
+    "data_parallel.life.random": [(Random, 3, ("seeds", "generators"))],
+    "data_parallel.life.leaves-nothing": [(LeavesNothing, 3, ())],
+    "data_parallel.life.all": [(All, 1, ())],
+}
+
+
+@cases("machine, divisor, features", LIVES)
+def test_a_wrapper_lives_like_a_naive_one(
+    target, topology, known_clauses, machine, divisor, features
+):
+    for feature in features:
+        capabilities.require(feature)
+    known = known_clauses | violations.shown_by(target, topology)
+    run_state_machine_as_test(
+        lambda: machine(target, topology, known), settings=example_count.lives(divisor)
+    )
 
 
 @clause("data_parallel.life.random")
@@ -365,34 +350,3 @@ def test_masks_differ_between_calls_and_replicas_of_one_device(target, topology,
         if device == devices[0]
     ]
     assert len(set(masks)) == len(masks)
-
-
-class LeavesNothing(Errors):
-    """Check that replicas, inputs and outputs are freed after backward, also after an error."""
-
-    def compare(self):
-        super().compare()
-        if not self.found.pending:
-            if violations.CYCLES in self.known and self.found.alive():
-                gc.collect()
-            wait_until(lambda: not self.found.alive())
-            checks.same({"alive": self.found.alive()}, {"alive": []})
-            self.found.watched.clear()
-
-
-@clause("data_parallel.life.leaves-nothing")
-def test_dropped_inputs_outputs_and_replicas_are_freed(target, topology, known_clauses):
-    live(LeavesNothing, target, topology, known_clauses)
-
-
-class All(
-    Hooks, Buffers, Parameters, Submodules, Attributes, Copies, Dtypes, Random, LeavesNothing
-):
-    """All rules."""
-
-
-@clause("data_parallel.life.all")
-def test_any_sequence_of_changes_and_calls_is_that_of_a_naive_wrapper(
-    target, topology, known_clauses
-):
-    live(All, target, topology, known_clauses, divisor=1)

@@ -13,11 +13,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.data_parallel import DataParallelCall, NewModule, WeightedLeaves
-from spec_tests.strategies.probe_modules import ArgumentCounts
-from spec_tests.strategies.tensors import TensorSpec
 
 
 class RecordBackwardDevice(torch.autograd.Function):
@@ -64,23 +60,6 @@ def test_a_call_leaves_no_references_to_its_tensors(target, topology):
         assert not find_alive(references)
 
 
-@clause("data_parallel.no-arguments")
-@pytest.mark.parametrize("slots", [(0,), (0, 1), (1, 0, 2)], ids=str)
-def test_a_module_without_inputs_runs(target, baselines, topology, slots):
-    """PyTorch 1.6 (#44873): a call without inputs crashed, because no device was selected."""
-    call = DataParallelCall(NewModule(ArgumentCounts), (), {}, [DeviceAt(slot) for slot in slots])
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("data_parallel.keywords-alone")
-def test_keyword_arguments_are_scattered_without_positional_ones(target, baselines, topology):
-    """PyTorch 0.1 (#1169): a call without positional arguments failed."""
-    call = DataParallelCall(
-        NewModule(WeightedLeaves), (), {"x": TensorSpec((4, 2))}, [DeviceAt(0), DeviceAt(1)]
-    )
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("data_parallel.backward-device")
 @given(count=st.integers(1, 4))
 def test_the_device_of_forward_is_current_in_backward(target, topology, count):
@@ -107,12 +86,3 @@ def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topolog
     found = gradient_penalty.gradients(penalty, wrapped, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
-
-
-@clause("data_parallel.complex")
-@given(devices=device_lists(min_size=2))
-def test_complex_inputs_stay_complex(target, baselines, topology, devices):
-    """PyTorch 2.10 (#135462): complex tensors reached the replicas as pairs of real numbers."""
-    x = TensorSpec((4, 2), torch.complex64, requires_grad=True)
-    call = DataParallelCall(NewModule(WeightedLeaves), (x,), {}, devices)
-    checks.agree(call, target, baselines, topology)

@@ -5,6 +5,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spec_tests.harness.environment import capabilities
+
 
 class OrdinalColumn(nn.Module):
     """A module that appends a column with the ordinal of its device to the input."""
@@ -77,12 +79,16 @@ class StateUpdater(nn.Module):
 
 
 class ComplexAffine(nn.Module):
-    """An affine map with a complex parameter and a complex buffer."""
+    """An affine map with a complex parameter and a complex buffer.
+
+    The test is not-run if the devices lack complex numbers.
+    """
 
     shift: Tensor
 
     def __init__(self) -> None:
         super().__init__()
+        capabilities.require("complex64")
         self.weight = nn.Parameter(torch.tensor([1 + 2j, 3 - 1j]))
         self.register_buffer("shift", torch.tensor([1j, 2.0 + 0j]))
 
