@@ -58,7 +58,6 @@ class JobResult(Generic[T]):
         job: The job.
         result: The function's return value; None if the process hung or crashed.
         log: The text that the process printed.
-        seconds: The duration of the job in seconds.
         exit_code: The exit status of the process, or the negative number of the signal that ended
             it.
         is_hung: Whether the process was killed, because it printed nothing for a long time. The
@@ -68,7 +67,6 @@ class JobResult(Generic[T]):
     job: Job[T]
     result: Any
     log: str
-    seconds: float
     exit_code: int | None
     is_hung: bool
 
@@ -110,7 +108,6 @@ class _RunningJob(Generic[T]):
         self._job, self._limit, self._is_hung = job, limit, False
         self._folder = Path(tempfile.mkdtemp())
         (self._folder / "log").touch()
-        self._start = time.monotonic()
         sys.stdout.flush()
         self.process = _FORK.Process(target=_run_job, args=(job, self._folder))
         self.process.start()
@@ -144,8 +141,7 @@ class _RunningJob(Generic[T]):
         shutil.rmtree(self._folder)
         if self.process.exitcode == _JOB_RAISED:
             raise RuntimeError(f"{self._job.subject}:\n{log}")
-        seconds = time.monotonic() - self._start
-        return JobResult(self._job, result, log, seconds, self.process.exitcode, self._is_hung)
+        return JobResult(self._job, result, log, self.process.exitcode, self._is_hung)
 
 
 def _run_job(job: Job[Any], folder: Path) -> None:

@@ -49,8 +49,6 @@ PARTS: dict[str, Sequence[Command]] = {
     "without-reference": [(*SUITE, "--reference", "none")],
     # The suite on impl with the perturbation of each clause, one at a time; it must fail.
     "perturbations": [("impl_tests.weekly.perturbations",)],
-    # The tests on impl with one small change at a time.
-    "mutation": [("impl_tests.weekly.mutation",), ("impl_tests.weekly.mutation", "--orderings")],
     # Faults in calls, and lost ranks.
     "faults": [
         ("impl_tests.weekly.faults", "--count", "2400"),

@@ -1,48 +1,48 @@
-"""The fault harness finds faults of impl, and processes that hang or die."""
-
-import os
-import subprocess
-import sys
-from pathlib import Path
+"""The fault harness finds faults of a function, and processes that hang or die."""
 
 import pytest
 
-from impl_tests.weekly.mutation.changes import find_changes
 from spec_tests.harness.environment.scripts import run_program
 
-ROOT = Path(__file__).resolve().parents[3]
-#: Kind of faults -> the operator, the file and the function of a change of impl.
-CHANGES = {
-    "interrupt": ("drop finally", "_settings.py", "call_with_setting"),
-    "memory": ("drop finally", "_settings.py", "call_with_setting"),
-    "thread": ("drop finally", "_gc.py", "pause_gc"),
-    "blocked": ("drop finally", "_gc.py", "pause_gc"),
-}
+#: Runs the harness on a function that returns the results of impl, and leaves the garbage
+#: collector off after an error.
+PROGRAM = """
+import dataclasses, gc, sys
+import impl
+from impl_tests.helpers.cases import CASES
+from impl_tests.weekly.faults.__main__ import main
+
+def leave_gc_off(**arguments):
+    gc.disable()
+    result = impl.data_parallel(**arguments)
+    gc.enable()
+    return result
+
+if {is_wrong}:
+    wrong = dataclasses.replace(CASES["data_parallel"], find=lambda: leave_gc_off)
+    CASES["data_parallel"] = wrong
+sys.exit(main())
+"""
 
 
-def run_faults(folder, *options):
-    """Run the harness with the impl in ``folder``."""
-    command = [sys.executable, "-m", "impl_tests.weekly.faults", *options]
-    env = {**os.environ, "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}", "PYTHONSAFEPATH": "1"}
-    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+def run_faults(*options, is_wrong=False):
+    return run_program(PROGRAM.format(is_wrong=is_wrong), *options)
 
 
 def test_some_faults_of_impl_have_no_bad_verdict():
-    run = run_faults(ROOT, "--seed", "0", "--count", "8")
+    run = run_faults("--seed", "0", "--count", "8")
     assert run.returncode == 0, run.stdout + run.stderr
     assert " 0 bad" in run.stdout
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", CHANGES)
-def test_each_kind_finds_a_change_of_impl_and_its_trial_repeats(kind, tmp_path):
-    changes = find_changes((CHANGES[kind][1],)).values()
-    change = next(c for c in changes if (c.operator, c.file, c.place) == CHANGES[kind])
-    change.write(tmp_path)
-    first = run_faults(tmp_path, "--seed", "0", "--only", kind, "-x", "--count", "100")
-    assert "\nstate left (--seed " in first.stdout, first.stderr
+@pytest.mark.parametrize("kind", ["interrupt", "memory", "thread", "blocked"])
+def test_each_kind_finds_a_wrong_function_and_its_trial_repeats(kind):
+    selected = "--only", f"{kind} in data_parallel", "-x"
+    first = run_faults("--seed", "0", *selected, "--count", "100", is_wrong=True)
+    assert "\nstate left (--seed " in first.stdout, first.stdout + first.stderr
     seed = first.stdout.partition("(--seed ")[2].partition(" ")[0]
-    assert run_faults(tmp_path, "--seed", seed, "--count", "1").returncode == 1
+    assert run_faults("--seed", seed, "--count", "1", is_wrong=True).returncode == 1
 
 
 #: A program in which a call never returns, or ends its process. It prints the verdict.

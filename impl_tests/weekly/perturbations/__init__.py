@@ -9,7 +9,7 @@ faults, such as ``fault:device-left``.
 
 * ``perturbations.toml``: the table. ``kinds/``: the kinds. ``facts.py``: the facts of guards.
 * ``wrapping.py``: makes the calls of impl wrong, or records them, in one process.
-* ``__main__.py``: runs the suite with each perturbation.
+* ``collected.py``, ``__main__.py``: run the suite with each perturbation.
 """
 
 import tomllib

@@ -11,9 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from impl_tests.helpers import collected, forks
-from impl_tests.helpers.collected import CollectedTests
+from impl_tests.helpers import forks
 from impl_tests.weekly.perturbations import DEVICES, FAULT, TABLE, Perturbation, load, wrapping
+from impl_tests.weekly.perturbations.collected import CollectedTests, call_with_tests
 from impl_tests.weekly.perturbations.kinds import KINDS, undo
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
@@ -55,11 +55,11 @@ def main() -> int:
     for name in ("torch.fx.experimental.symbolic_shapes", "numpy", wrapping.TARGET):
         importlib.import_module(name)
     found: list[int] = []
-    collected.call_with_tests(
+    call_with_tests(
         lambda tests: found.append(_check(tests, options)),
         f"--target={__package__}.target",
         "--hypothesis-profile=perturbations",
-        *collected.CHAPTERS,
+        *(f"spec_tests/{name}" for name in clauses.CHAPTERS),
     )
     return max(found, default=2)
 
@@ -139,8 +139,8 @@ def _record_chunk(tests: CollectedTests, names: Sequence[str], folder: Path) -> 
     calls = folder / "calls"
     calls.touch()
     os.environ.update({wrapping.LINE: "", wrapping.LOG: str(calls)})
-    outcomes = [*tests.run(names)]
-    lists = {v: [o.test for o in outcomes if o.verdict == v] for v in ("passed", "failed")}
+    verdicts = dict(tests.run(names))
+    lists = {v: [test for test in names if verdicts[test] == v] for v in ("passed", "failed")}
     return {**lists, "calls": calls.read_text(encoding="utf-8").splitlines()}
 
 
@@ -178,9 +178,9 @@ def _try(
             stack.enter_context(simulator.fault(perturbation.kind.removeprefix(FAULT)))
         for clause, names in by_clause.items():
             print(f"\n{_BEGIN}{clause}", flush=True)
-            for outcome in tests.run(names):
+            for _test, verdict in tests.run(names):
                 undo()
-                if outcome.verdict == "failed":
+                if verdict == "failed":
                     break
             else:
                 print(f"\n{_PASSED}{clause}", flush=True)

@@ -2,16 +2,17 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from impl_tests.helpers.collected import ROOT
 from impl_tests.weekly.perturbations import DEVICES, FAULT, Perturbation, load, wrapping
 from impl_tests.weekly.perturbations.__main__ import main
 from impl_tests.weekly.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
+ROOT = Path(__file__).resolve().parents[3]
 TABLE = load()
 #: The clauses whose perturbations each test run tries. ``tox -e weekly -- perturbations`` tries
 #: all.

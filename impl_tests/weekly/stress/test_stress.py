@@ -2,12 +2,13 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from impl_tests.helpers.collected import ROOT
 from impl_tests.weekly.stress.__main__ import MIN_ROUNDS, WARM_UP, Snapshot, find_growth
 
+ROOT = Path(__file__).resolve().parents[3]
 STEADY = Snapshot(threads=4, objects=1000, device_bytes=480, resident_mib=300.0)
 
 

@@ -62,9 +62,6 @@ _WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
 settings.register_profile(
     "perturbations", _COMMON, max_examples=10, derandomize=True, phases=_WITHOUT_SHRINKING
 )
-settings.register_profile(
-    "mutation", _COMMON, max_examples=20, derandomize=True, phases=_WITHOUT_SHRINKING
-)
 settings.load_profile("quick")
 
 
