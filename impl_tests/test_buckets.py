@@ -1,13 +1,18 @@
-"""impl._buckets: the sums of gradients of copies, and the time of the sums."""
+"""impl._buckets: the sums of gradients of copies and of replicas, and the time of the sums."""
 
 import threading
 import weakref
 
 import pytest
 import torch
+from torch import nn
 
+from impl import gather, parallel_apply, replicate, scatter
 from impl._bucket_copies import attached_copies
 from spec_tests.strategies.tensor_subclasses import WARNINGS
+
+#: Seconds to wait for a gradient; far more than a sum takes on a busy machine.
+SECONDS = 10
 
 
 def leaf(device, *values, dtype=torch.float32):
@@ -91,3 +96,39 @@ def test_gradients_of_a_bucket_with_a_changed_copy_are_summed_before_backward_en
     results = [first * 2 * 2 * row[1] for first, row in zip(firsts, rows, strict=True)]
     sum(results).sum().backward()
     assert seen == [True]
+
+
+def make_network(device):
+    torch.manual_seed(0)
+    layers = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3), nn.ReLU(), nn.Flatten(), nn.Linear(12, 5)
+    return nn.Sequential(*layers).to(device)
+
+
+def compute_gradients(topology, **options):
+    devices = topology.take(3)
+    network = make_network(devices[0])
+    batch = torch.linspace(-1, 1, 160).reshape(5, 2, 4, 4).to(devices[0])
+    replicas = replicate(network, devices, **options)
+    outputs = parallel_apply(replicas, scatter(batch, devices), devices=devices)
+    gather(outputs, devices[0]).square().sum().backward()
+    return [parameter.grad for parameter in network.parameters()]
+
+
+def test_one_bucket_for_each_parameter_gives_the_same_gradients(topology):
+    torch.testing.assert_close(
+        compute_gradients(topology, buffer_size=1), compute_gradients(topology)
+    )
+
+
+def test_a_gradient_is_summed_while_a_replica_still_computes_earlier_layers(topology):
+    devices = topology.take(2)
+    network = make_network(devices[0])
+    first, second = replicate(network, devices, buffer_size=1)
+    summed, waited = threading.Event(), []
+    network[-1].weight.register_post_accumulate_grad_hook(lambda _: summed.set())
+    middle = second[:3](torch.randn(2, 2, 4, 4).to(devices[1]))
+    # The backward of the second replica stops here. Autograd has one thread for each device.
+    middle.register_hook(lambda _: waited.append(summed.wait(SECONDS)))
+    loss = first(torch.randn(2, 2, 4, 4).to(devices[0])).square().sum().cpu()
+    (loss + second[3:](middle).square().sum().cpu()).backward()
+    assert waited == [True]
