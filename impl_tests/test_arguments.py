@@ -64,6 +64,9 @@ VALUES = {
     "torch.nn.Linear": lambda: nn.Linear,
     "lambda": lambda: lambda *args, **kwargs: None,
     "storage": lambda: torch.ones(2).untyped_storage(),
+}
+#: The same for tensors, lists of tensors and modules. PyTorch's own errors are about the tensor.
+TENSOR_VALUES = {
     "meta tensor": lambda: _ones(4, 3, device="meta"),
     "scalar": lambda: torch.tensor(1.5),
     "scalar of sim:0": lambda: torch.tensor(1, device="sim:0"),
@@ -87,6 +90,10 @@ VALUES = {
 }
 
 
+#: Words of PyTorch's errors about a tensor or a module.
+OF_TENSORS = "tensors?|parameter|module|view|NestedTensorImpl|aten"
+#: Matches no text.
+NOTHING = r"(?!)"
 #: Functions that accept any object, and methods that pass their arguments to a function.
 _WITHOUT_CHECKS = {
     "get_a_var",
@@ -209,20 +216,20 @@ WRONG = [
     ("scatter", {"dim": 2}, "inputs or dim"),
     ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs"),
     ("gather", {"outputs": 1}, "outputs"),
-    ("gather with options", {"scalar_warning": X}, "scalar_warning"),
+    ("gather", {"scalar_warning": X}, "scalar_warning"),
     ("replicate", {"detach": X}, "detach"),
     ("replicate", {"network": 1}, "network"),
-    ("replicate with options", {"with_parameters": X}, "with_parameters"),
+    ("replicate", {"with_parameters": X}, "with_parameters"),
     ("parallel_apply", {"modules": {abs}}, "modules"),
     ("parallel_apply", {"inputs": 1}, "inputs"),
-    ("parallel_apply with options", {"inputs": {0, 1}}, "inputs, kwargs_tup or devices"),
-    ("parallel_apply with options", {"in_turn": X}, "in_turn"),
+    ("parallel_apply in turn", {"inputs": {0, 1}}, "inputs, kwargs_tup or devices"),
+    ("parallel_apply in turn", {"in_turn": X}, "in_turn"),
     ("DataParallel", {"device_ids": 1.5}, "device_ids"),
     ("DataParallel", {"device_ids": []}, "device_ids"),
-    ("DataParallel with options", {"chunk_sizes": [1]}, "chunk_sizes"),
-    ("DataParallel with options", {"in_turn": X}, "in_turn"),
-    ("DataParallel with options", {"scalar_warning": X}, "scalar_warning"),
-    ("DataParallel with options", {"module_attributes": X}, "module_attributes"),
+    ("DataParallel", {"chunk_sizes": [1]}, "chunk_sizes"),
+    ("DataParallel", {"in_turn": X}, "in_turn"),
+    ("DataParallel", {"scalar_warning": X}, "scalar_warning"),
+    ("DataParallel", {"module_attributes": X}, "module_attributes"),
     ("DataParallel.map", {"ordered": X}, "ordered"),
     ("comm.broadcast", {"devices": 1}, "devices"),
     ("comm.broadcast_coalesced", {"tensors": 5}, "tensors"),
@@ -259,16 +266,20 @@ def process_group():
         dist.destroy_process_group()
 
 
-def find_unnamed_arguments(name, values):
-    """Return the arguments whose errors do not name them, with the value and the error."""
+def find_unnamed_arguments(name, values, others=NOTHING):
+    """Return the arguments whose errors do not name them, with the value and the error.
+
+    ``others`` is a regular expression for words that an error may have in place of the name.
+    """
     case, unnamed = CASES[name], []
     function = case.find()
     for argument_name in case.arguments():
-        for value in values:
+        pattern = rf"{case.pattern(argument_name)}|{others}"
+        for value, make in values.items():
             try:
-                function(**(case.arguments() | {argument_name: VALUES[value]()}))
+                function(**(case.arguments() | {argument_name: make()}))
             except Exception as error:
-                if not is_named(error, case.pattern(argument_name)):
+                if not is_named(error, pattern):
                     unnamed.append((argument_name, value, repr(error)))
     return unnamed
 
@@ -285,7 +296,8 @@ def is_named(error, pattern):
 @pytest.mark.parametrize("name", [name for name in CASES if not name.startswith("distributed.")])
 @pytest.mark.usefixtures("topology")
 def test_an_error_for_an_object_of_another_kind_names_the_argument(name):
-    assert find_unnamed_arguments(name, ["object()", "closed generator"]) == []
+    values = {value: VALUES[value] for value in ("object()", "closed generator")}
+    assert find_unnamed_arguments(name, values) == []
 
 
 @pytest.mark.slow
@@ -296,6 +308,7 @@ def test_the_error_for_a_wrong_value_names_the_argument(topology, name):
     CASES[name].find()(**CASES[name].arguments())  # A process group installs a hook.
     before = surroundings.read(topology)
     assert find_unnamed_arguments(name, VALUES) == []
+    assert find_unnamed_arguments(name, TENSOR_VALUES, OF_TENSORS) == []
     assert surroundings.changes(before, surroundings.read(topology)) == ()
 
 

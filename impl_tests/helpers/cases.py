@@ -7,7 +7,6 @@
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +17,7 @@ import impl
 from impl._grad_mode import without_grad
 from spec_tests.harness.compare import nested_values
 
-__all__ = ["CASES", "ORDINALS", "Call", "Case", "Net", "are_equal", "create_tensor"]
+__all__ = ["CASES", "ORDINALS", "Case", "Net", "RepeatedCall", "are_equal", "create_tensor"]
 
 #: The ordinals of the devices of all calls.
 ORDINALS = (0, 1)
@@ -38,7 +37,7 @@ class Case:
         find: A function that returns the public function, or a function that also runs the modules
             which the public function returns. All arguments are keywords.
         arguments: A function that returns new valid arguments.
-        names: Name of an argument -> a regular expression for its names in errors. Arguments
+        names: Name of an argument -> a regular expression for its other names in errors. Arguments
             that it lacks have the names of ``_NAMES``.
         runs_net: Whether the function runs a :class:`Net`.
         has_faults: Whether the function is called with faults, and by several threads. PyTorch's
@@ -53,7 +52,8 @@ class Case:
 
     def pattern(self, name: str) -> str:
         """Return a regular expression for the names of an argument in errors."""
-        return self.names.get(name, _NAMES.get(name, name))
+        others = self.names.get(name, _NAMES.get(name))
+        return name if others is None else f"{name}|{others}"
 
 
 def create_tensor(*shape: int, device: torch.device | str = "cpu", start: int = 0) -> Tensor:
@@ -91,13 +91,6 @@ def _leaf(ordinal: int = 0) -> Tensor:
 def _pair() -> list[Tensor]:
     """Return an input on each device."""
     return [_x(ordinal) for ordinal in ORDINALS]
-
-
-def _options(**arguments: Any) -> Callable[[], dict[str, Any]]:
-    return lambda: {
-        name: list(value) if isinstance(value, list) else value
-        for name, value in arguments.items()
-    }
 
 
 def _apply(name: str) -> Function:
@@ -145,44 +138,47 @@ def _distributed() -> Any:
     return importlib.import_module("impl.distributed")
 
 
-#: The names of tensors in errors of PyTorch.
-_TENSORS = "tensors?|parameter|NestedTensorImpl|aten"
-#: Name of an argument -> a regular expression for its names in errors, in any case.
+#: Name of an argument -> a regular expression for its other names in errors, in any case.
 _NAMES = {
-    name: rf"{name}|device|devices"
-    for name in ("devices", "target_gpus", "target_device", "destination")
-} | {
     # DataParallel passes its devices to scatter and gather, and its module to replicate.
-    "device_ids": "device_ids|device|devices|target_gpus",
-    "output_device": "output_device|device|target_device",
-    "module": "module|network",
-    "network": "network|devices|tensors?",
-    # DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
     **dict.fromkeys(
-        ["x", "input", "inputs", "kwargs", "module_kwargs"],
-        rf"inputs?|args|kwargs|module_kwargs|{_TENSORS}",
+        ["devices", "device_ids", "target_gpus", "target_device", "destination", "output_device"],
+        "device|devices",
     ),
-    "outputs": rf"outputs?|{_TENSORS}",
-    "out": "out|output|devices",  # Without `out`, devices are missing.
-    "tensor": _TENSORS,
-    "tensors": rf"{_TENSORS}|view",
-    "chunk_sizes": "chunk.sizes?|split_sizes",
+    "network": "devices",
+    # DataParallel calls its inputs ``args[0]`` and ``kwargs['name']``, and passes them to scatter.
+    **dict.fromkeys(["x", "input", "inputs", "kwargs", "module_kwargs"], "inputs?|args|kwargs"),
+    **dict.fromkeys(["first", "second"], "inputs?|grads"),
+    "value": "inputs",
+    "tensors": "tensor",
+    "out": "output|devices",  # Without `out`, devices are missing.
+    "chunk_sizes": "split_sizes",
     # PyTorch's error for a large int names "long long". Another dimension gives other shapes.
-    "dim": "dim|dimension|long long|shape|rows",
+    "dim": "dimension|long long|shape|rows",
     # With another number of inputs, ReduceAddCoalesced may find no tensor on the destination.
-    "num_inputs": "num_inputs|destination",
-    "first": rf"inputs?|grads|{_TENSORS}",
-    "second": rf"inputs?|grads|{_TENSORS}",
+    "num_inputs": "destination",
 }
 
-#: Name of a public function, or of a group of options -> its case.
+#: Name of a public function, with words for the path through it -> its case.
 CASES: dict[str, Case] = {
     "DataParallel": Case(
         lambda: lambda **arguments: impl.DataParallel(**arguments)(_x()),
-        lambda: {"module": Net(), "device_ids": [0, 1], "output_device": 0, "dim": 0},
+        lambda: {
+            "module": Net(),
+            "device_ids": [0, 1],
+            "output_device": 0,
+            "dim": 0,
+            "chunk_sizes": None,
+            "in_turn": True,
+            "scalar_warning": False,
+            "module_attributes": True,
+            "cache_frozen_parameters": True,
+        },
         has_faults=False,
     ),
-    "DataParallel.forward": Case(_wrapper, lambda: {"x": _x()}, runs_net=True),
+    "DataParallel.forward": Case(
+        lambda: _wrapper(chunk_sizes=[1, 3]), lambda: {"x": _x()}, runs_net=True
+    ),
     "data_parallel": Case(
         lambda: impl.data_parallel,
         lambda: {
@@ -206,19 +202,32 @@ CASES: dict[str, Case] = {
         runs_net=True,
     ),
     "replicate": Case(
-        lambda: _replicate, lambda: {"network": Net(), "devices": [0, 1], "detach": False}
+        lambda: _replicate,
+        lambda: {
+            "network": Net(),
+            "devices": [0, 1],
+            "detach": False,
+            "buffer_size": 100,
+            "with_parameters": True,
+        },
     ),
     "scatter": Case(
         lambda: impl.scatter_gather.scatter,
-        lambda: {"inputs": (_x(),), "target_gpus": [0, 1], "dim": 0},
+        lambda: {"inputs": (_x(),), "target_gpus": [0, 1], "dim": 0, "chunk_sizes": None},
     ),
     "scatter_kwargs": Case(
         lambda: impl.scatter_gather.scatter_kwargs,
-        lambda: {"inputs": (_x(),), "kwargs": {"x": _x()}, "target_gpus": [0, 1], "dim": 0},
+        lambda: {
+            "inputs": (_x(),),
+            "kwargs": {"x": _x()},
+            "target_gpus": [0, 1],
+            "dim": 0,
+            "chunk_sizes": None,
+        },
     ),
     "gather": Case(
         lambda: impl.scatter_gather.gather,
-        lambda: {"outputs": _pair(), "target_device": 0, "dim": 0},
+        lambda: {"outputs": _pair(), "target_device": 0, "dim": 0, "scalar_warning": True},
     ),
     "comm.broadcast": Case(
         lambda: impl.comm.broadcast,
@@ -274,17 +283,6 @@ CASES: dict[str, Case] = {
         lambda: _apply("Gather"),
         lambda: {"target_device": 0, "dim": 0, "first": _leaf(0), "second": _leaf(1)},
     ),
-    "DataParallel with options": Case(
-        lambda: lambda **options: _wrapper(**options)(_x()),
-        _options(
-            chunk_sizes=[1, 3],
-            in_turn=True,
-            scalar_warning=False,
-            module_attributes=True,
-            cache_frozen_parameters=True,
-        ),
-        has_faults=False,
-    ),
     "DataParallel.hold": Case(_hold, lambda: {"x": _x()}, runs_net=True),
     "DataParallel.map": Case(
         _map, lambda: {"batches": [_x()], "in_flight": 2, "ordered": True}, runs_net=True
@@ -300,13 +298,13 @@ CASES: dict[str, Case] = {
             "reduction": "mean",
         },
         # The module of a replica has the criterion as a submodule. Along dim 1, the sizes differ.
-        {"criterion": "criterion|module|mean of", "dim": "dim|Dimension|target"},
+        {"criterion": "module|mean of", "dim": "dimension|target"},
         has_faults=False,
     ),
     "DataParallelWithLoss.forward": Case(
         lambda: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
         lambda: {"x": _x(), "target": _x()[:, :2]},
-        {"target": "target|args|kwargs|tensors?"},
+        {"target": "args|kwargs"},
         runs_net=True,
     ),
     "SyncBatchNorm.convert_sync_batchnorm": Case(
@@ -318,39 +316,17 @@ CASES: dict[str, Case] = {
         lambda: lambda **arguments: impl.SyncBatchNorm(3, dtype=torch.double)(**arguments),
         lambda: {"input": _x().cpu()},
         # Outside of a replica the errors are those of PyTorch's batch norm.
-        {"input": "input|[Tt]ensors?|parameter|running_mean|batch_norm|NestedTensorImpl|dim"},
+        {"input": "running_mean|batch_norm|dim"},
         has_faults=False,
     ),
-    "parallel_apply with options": Case(
+    "parallel_apply in turn": Case(
         lambda: impl.parallel_apply,
         lambda: {"modules": [Net(0), Net(1)], "inputs": _pair(), "in_turn": True},
         runs_net=True,
     ),
-    "gather with options": Case(
-        lambda: partial(impl.scatter_gather.gather, _pair(), 0),
-        _options(scalar_warning=False),
-    ),
-    "replicate with options": Case(
-        lambda: _replicate,
-        lambda: {
-            "network": Net(),
-            "devices": [0, 1],
-            "buffer_size": 100,
-            "with_parameters": True,
-        },
-    ),
-    "scatter with options": Case(
-        lambda: partial(impl.scatter_gather.scatter, (_x(),), [0, 1]),
-        _options(chunk_sizes=[1, 3]),
-    ),
-    "scatter_kwargs with options": Case(
-        lambda: partial(impl.scatter_gather.scatter_kwargs, (_x(),), {}, [0, 1]),
-        _options(chunk_sizes=[1, 3]),
-    ),
     "Whole": Case(
         lambda: lambda value: impl.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1]),
         lambda: {"value": _x()},
-        {"value": rf"inputs|dimension|{_TENSORS}"},
     ),
     "SplitAlong": Case(
         lambda: (
@@ -359,9 +335,8 @@ CASES: dict[str, Case] = {
             )
         ),
         lambda: {"value": _x(), "dim": 1},
-        {"value": rf"inputs|dimension|{_TENSORS}"},
     ),
-    "install": Case(lambda: _install, _options(rebind=False), has_faults=False),
+    "install": Case(lambda: _install, lambda: {"rebind": False}, has_faults=False),
     "distributed.DataParallel": Case(
         lambda: lambda **arguments: _distributed().DataParallel(**arguments)(_x().cpu()),
         lambda: {
@@ -374,7 +349,6 @@ CASES: dict[str, Case] = {
             "gather_output": True,
             "check_inputs": True,
         },
-        {"module": "module|parameter"},
         has_faults=False,
     ),
     "distributed.data_parallel": Case(
@@ -387,13 +361,13 @@ CASES: dict[str, Case] = {
             "dim": 0,
             "module_kwargs": {"x": _x().cpu()},
         },
-        {"module": "module|parameter", "module_kwargs": "module_kwargs|keywords|x|self"},
+        {"module_kwargs": "keywords|x|self"},
         has_faults=False,
     ),
     "distributed.DataParallel.part": Case(
         lambda: _distributed().DataParallel(Net().cpu()).part,
         lambda: {"value": _x().cpu()},
-        {"value": "value|args"},
+        {"value": "args"},
         has_faults=False,
     ),
     "distributed.DataParallel.mean": Case(
@@ -404,7 +378,7 @@ CASES: dict[str, Case] = {
 }
 
 
-class Call:
+class RepeatedCall:
     """A public function. All calls use the same wrapper, and new arguments.
 
     Args:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from impl_tests.helpers import forks
-from impl_tests.helpers.cases import CASES, Call, Result, are_equal
+from impl_tests.helpers.cases import CASES, RepeatedCall, Result, are_equal
 from spec_tests import simulator
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES
@@ -116,7 +116,7 @@ def run_trial(trial: Trial, _: Path) -> list[Finding]:
         raise RuntimeError(f"the call without a fault ended its process:\n{computed.log}")
     expected, seconds = computed.result
     findings = []
-    call = Call(trial.case)
+    call = RepeatedCall(trial.case)
     with ExitStack() as stack:
         _enter_settings(trial, stack)
         for fault in KINDS[trial.kind](random.Random(trial.seed), seconds):
@@ -141,7 +141,7 @@ def _enter_settings(trial: Trial, stack: ExitStack) -> None:
 
 def _compute(trial: Trial, folder: Path) -> tuple[Result, float]:
     """Make calls without faults. Return the result, and the median of the seconds of a call."""
-    call, durations = Call(trial.case), []
+    call, durations = RepeatedCall(trial.case), []
     with ExitStack() as stack:
         _enter_settings(trial, stack)
         for _ in range(_TIMED_CALLS):
@@ -151,7 +151,7 @@ def _compute(trial: Trial, folder: Path) -> tuple[Result, float]:
     return result, statistics.median(durations)
 
 
-def _inject(call: Call, fault: Fault, kind: str, expected: Result) -> Finding:
+def _inject(call: RepeatedCall, fault: Fault, kind: str, expected: Result) -> Finding:
     """Make a call with a fault, then one without a fault. Return the verdict on both."""
     arguments = call.create_arguments()
     state = State(call.modules(arguments), kept_threads=2 + fault.extra_threads)
@@ -166,7 +166,7 @@ def _inject(call: Call, fault: Fault, kind: str, expected: Result) -> Finding:
 
 
 def _call_with_fault(
-    call: Call, fault: Fault, arguments: dict[str, Any], expected: Result
+    call: RepeatedCall, fault: Fault, arguments: dict[str, Any], expected: Result
 ) -> tuple[str, str]:
     """Make a call with a fault. Return the verdict and a text."""
     try:
@@ -181,7 +181,7 @@ def _call_with_fault(
     return verdict, fault.place
 
 
-def _find_problem(call: Call, expected: Result) -> str:
+def _find_problem(call: RepeatedCall, expected: Result) -> str:
     """Make a call without a fault. Return why its result is wrong, or an empty text."""
     try:
         is_right = are_equal(call.compute(call.create_arguments()), expected)

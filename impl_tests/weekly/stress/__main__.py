@@ -12,7 +12,6 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -25,12 +24,14 @@ from .jobs import Jobs
 
 __all__ = ["MIN_ROUNDS", "WARM_UP", "Snapshot", "find_growth"]
 
-#: Seconds between two lines of printed progress.
-_PROGRESS_INTERVAL = 20
+#: The possible numbers of threads in a round.
+_THREADS = range(2, 17)
 #: Seconds that a round lasts. Most jobs take a few milliseconds.
 _ROUND = 1.0
 #: Seconds after which a round counts as hung and the process exits.
 _TIMEOUT = 60
+#: The number of rounds after which progress is printed.
+_PROGRESS_INTERVAL = 20
 #: The number of rounds before growth is measured. In these rounds caches fill and threads start.
 WARM_UP = 3
 #: The minimum number of rounds in a third of the run. In shorter runs growth is not measured:
@@ -50,28 +51,12 @@ class Snapshot(NamedTuple):
     resident_mib: float
 
 
-@dataclass
-class Results:
-    """The results of all rounds.
-
-    Attributes:
-        jobs: Name of a job -> number of calls that succeeded.
-        errors: The texts of all errors.
-        snapshots: The resources in use after each round.
-    """
-
-    jobs: Counter[str] = field(default_factory=Counter)
-    errors: list[str] = field(default_factory=list)
-    snapshots: list[Snapshot] = field(default_factory=list)
-
-
 def main() -> int:
     """Run until the time is up; return 1 if a check failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.stress", description=__doc__
+        prog="python -m impl_tests.weekly.stress", description=main.__doc__
     )
     parser.add_argument("--minutes", type=float, default=1)
-    parser.add_argument("--threads", type=_parse_range, default=range(2, 17), help="default: 2-16")
     parser.add_argument("--seed", type=int)
     options = parser.parse_args()
     faulthandler.enable()
@@ -80,75 +65,59 @@ def main() -> int:
     was_free_threaded = not interpreter.is_gil_enabled()
     seed = random.getrandbits(32) if options.seed is None else options.seed
     print(f"python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}")
-    start = printed = time.monotonic()
-    results = Results()
-    for results in _run_rounds(options.minutes * 60, options.threads, seed):
-        if time.monotonic() - printed > _PROGRESS_INTERVAL:
-            printed = time.monotonic()
-            done = f"{printed - start:6.0f} s  {results.jobs.total()} jobs"
-            print(f"{done}  {results.snapshots[-1]}", flush=True)
+    succeeded, errors = _run_rounds(time.monotonic() + options.minutes * 60, random.Random(seed))
     if was_free_threaded and interpreter.is_gil_enabled():
-        results.errors.append("the GIL was enabled during the run")
-    _print_summary(results, time.monotonic() - start)
-    return int(bool(results.errors))
-
-
-def _parse_range(text: str) -> range:
-    first, _, last = text.partition("-")
-    return range(int(first), int(last or first) + 1)
-
-
-def _print_summary(results: Results, seconds: float) -> None:
-    for name, count in sorted(results.jobs.items()):
+        errors.append("the GIL was enabled during the run")
+    for name, count in sorted(succeeded.items()):
         print(f"{count:8}  {name}")
-    print(f"{results.jobs.total()} jobs, {len(results.snapshots)} rounds, {seconds:.0f} s")
-    if results.snapshots:
-        print(f"first round: {results.snapshots[0]}\nlast round:  {results.snapshots[-1]}")
-    print("\n".join(results.errors) or "no wrong result, no cached replicas left, no growth")
+    print("\n".join(errors) or "no wrong result, no cached replicas left, no growth")
+    return int(bool(errors))
 
 
-def _run_rounds(seconds: float, threads: range, seed: int) -> Iterator[Results]:
-    """Run rounds for ``seconds`` or until a check fails; yield the results after each round.
+def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]]:
+    """Run rounds until the time ``end``, or until a check fails.
 
-    Args:
-        seconds: The duration of all rounds.
-        threads: The possible numbers of threads in a round.
-        seed: The seed of the random choices.
+    Returns:
+        The number of jobs that succeeded, by name, and the texts of all errors.
     """
-    rng, results = random.Random(seed), Results()
+    succeeded, errors, snapshots = Counter[str](), list[str](), list[Snapshot]()
     jobs = Jobs([torch.device("sim", index) for index in range(SIMULATED_DEVICES)])
     for job in jobs.values():
         job(rng)  # The first call may import modules.
     # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
     # thread ends while tensors that it has created are freed (impl/decisions/shared-state.md).
-    pool = ThreadPoolExecutor(max(threads))
-    barrier = threading.Barrier(max(threads))
-    wait([pool.submit(barrier.wait) for _ in range(max(threads))])
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not results.errors:
+    pool = ThreadPoolExecutor(max(_THREADS))
+    barrier = threading.Barrier(max(_THREADS))
+    wait([pool.submit(barrier.wait) for _ in range(max(_THREADS))])
+    while time.monotonic() < end and not errors:
         faulthandler.dump_traceback_later(_TIMEOUT, exit=True)
         try:
             with jobs.run_round():
-                _run_round(jobs, rng, rng.choice(threads), results, pool)
+                for done, failed in _run_round(jobs, rng, pool):
+                    succeeded += done
+                    errors += failed
         except AssertionError as error:
-            results.errors.append(str(error))
-        results.snapshots.append(_take_snapshot())
+            errors.append(str(error))
+        snapshots.append(_take_snapshot())
         faulthandler.cancel_dump_traceback_later()
-        yield results
-    results.errors += find_growth(results.snapshots)
+        if len(snapshots) % _PROGRESS_INTERVAL == 1:
+            print(
+                f"{len(snapshots)} rounds, {succeeded.total()} jobs, {snapshots[-1]}", flush=True
+            )
+    return succeeded, [*errors, *find_growth(snapshots)]
 
 
 def _run_round(
-    jobs: Jobs, rng: random.Random, count: int, results: Results, pool: Executor
-) -> None:
-    """Run a round in ``count`` threads.
+    jobs: Jobs, rng: random.Random, pool: Executor
+) -> list[tuple[Counter[str], list[str]]]:
+    """Run a round; return the jobs that succeeded in each thread, and the errors.
 
     In the first half of the round all threads run the same job, to provoke data races.
     """
-    barrier, start, common = threading.Barrier(count), time.monotonic(), rng.choice([*jobs])
-    outcomes: list[tuple[Counter[str], list[str]]] = []
+    count, common = rng.choice(_THREADS), rng.choice([*jobs])
+    barrier, start = threading.Barrier(count), time.monotonic()
 
-    def work(seed: int) -> None:
+    def work(seed: int) -> tuple[Counter[str], list[str]]:
         thread_rng, succeeded, errors = random.Random(seed), Counter[str](), list[str]()
         barrier.wait()
         while (passed := time.monotonic() - start) < _ROUND and not errors:
@@ -159,12 +128,10 @@ def _run_round(
                 errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
             else:
                 succeeded[name] += 1
-        outcomes.append((succeeded, errors))
+        return succeeded, errors
 
-    wait([pool.submit(work, rng.getrandbits(32)) for _ in range(count)])
-    for succeeded, errors in outcomes:
-        results.jobs += succeeded
-        results.errors += errors
+    running = [pool.submit(work, rng.getrandbits(32)) for _ in range(count)]
+    return [each.result() for each in running]
 
 
 def _take_snapshot() -> Snapshot:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import impl
 from impl._gc import pause_gc
 from impl._kept import hold
-from impl_tests.helpers.cases import CASES, Call, Net, Result, are_equal, create_tensor
+from impl_tests.helpers.cases import CASES, Net, RepeatedCall, Result, are_equal, create_tensor
 
 __all__ = ["Jobs"]
 
@@ -61,7 +61,7 @@ class Jobs(dict[str, Job]):
         )
         for name, case in CASES.items():
             if case.has_faults:
-                call = Call(name)
+                call = RepeatedCall(name)
                 self[name] = partial(_check_case, call, call.compute(call.create_arguments()))
 
     @contextmanager
@@ -136,7 +136,7 @@ def _check_equal(found: Tensor, expected: Tensor) -> None:
         raise AssertionError(f"wrong result: {found.cpu().tolist()}, not {expected.tolist()}")
 
 
-def _check_case(call: Call, expected: Result, _: random.Random) -> None:
+def _check_case(call: RepeatedCall, expected: Result, _: random.Random) -> None:
     found = call.compute(call.create_arguments())
     if not are_equal(found, expected):
         raise AssertionError(f"wrong result: {found}, not {expected}")
