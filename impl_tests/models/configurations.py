@@ -1,17 +1,14 @@
 """Small models from the package transformers, without dropout and other randomness."""
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .model import Model
+__all__ = ["SMALL", "build_model", "draw_text", "draw_tokens"]
 
-__all__ = ["SMALL", "VOCABULARY_SIZE", "build_model", "define", "draw_text", "draw_tokens"]
-
-VOCABULARY_SIZE = 50
+_VOCABULARY_SIZE = 50
 #: Configuration values for the size of the models.
 SMALL: dict[str, Any] = {
     "hidden_size": 16,
@@ -22,7 +19,7 @@ SMALL: dict[str, Any] = {
 #: Configuration values of all models. A model ignores those that it does not have.
 _DEFAULTS: dict[str, Any] = {
     **SMALL,
-    "vocab_size": VOCABULARY_SIZE,
+    "vocab_size": _VOCABULARY_SIZE,
     "pad_token_id": 0,
     "bos_token_id": 1,
     "eos_token_id": 2,
@@ -34,26 +31,13 @@ _PROBABILITIES = ("drop", "jitter", "mask_time_prob", "mask_feature_prob")
 
 def draw_tokens(rows: int, length: int = 8) -> Tensor:
     """Draw ``rows`` rows of random tokens."""
-    return torch.randint(3, VOCABULARY_SIZE, (rows, length))
+    return torch.randint(3, _VOCABULARY_SIZE, (rows, length))
 
 
 def draw_text(rows: int) -> dict[str, Any]:
     """Draw random tokens, which are also the labels."""
     tokens = draw_tokens(rows)
     return {"input_ids": tokens, "labels": tokens.clone()}
-
-
-def define(
-    name: str,
-    covers: str,
-    model_class: str,
-    settings: Mapping[str, Any],
-    inputs: Callable[[int], Mapping[str, Any]] = draw_text,
-    **fields: Any,
-) -> Model:
-    """Return a model from the package transformers; ``fields`` are further fields of Model."""
-    build = partial(build_model, model_class, settings)
-    return Model(name, "transformers", covers, build, inputs, **fields)
 
 
 def build_model(class_name: str, settings: Mapping[str, Any]) -> nn.Module:

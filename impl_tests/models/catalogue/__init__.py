@@ -1,19 +1,15 @@
-"""The models to train, grouped by kind and package."""
+"""The models to train, grouped by package."""
 
 from collections.abc import Mapping
 
 from impl_tests.models.model import Model
 
 from . import (
-    audio,
     diffusers_models,
-    encoder,
-    language,
-    multimodal,
     timm_models,
     torch_modules,
     torchvision_models,
-    vision,
+    transformers_models,
 )
 
 __all__ = ["MODELS"]
@@ -22,11 +18,7 @@ __all__ = ["MODELS"]
 MODELS: Mapping[str, Model] = {
     model.name: model
     for models in (
-        language.MODELS,
-        encoder.MODELS,
-        vision.MODELS,
-        multimodal.MODELS,
-        audio.MODELS,
+        transformers_models.MODELS,
         torchvision_models.MODELS,
         timm_models.MODELS,
         diffusers_models.MODELS,
