@@ -1,11 +1,13 @@
-"""Fault harness: faults in calls of the public functions, each trial in a process of its own.
+"""Fault harness: faults in calls of the public functions, and lost ranks.
+
+Each trial runs in a process of its own.
 
 ``python -m impl_tests.weekly.faults --count 1000`` injects faults, prints the numbers of verdicts,
 and returns 1 if one is bad. A bad verdict names the options that repeat its trial; only the
 instant of an interrupt differs.
 
-* ``kinds.py``: the kinds of faults. ``impl_tests/helpers/cases.py`` has the calls.
-* ``__main__.py``: the trials. ``leftovers.py``: the state and the resources that each compares.
-* ``findings.py``: the verdicts of both programs.
+* ``calls.py``: faults in calls. ``kinds.py``: their kinds. ``impl_tests/helpers/cases.py`` has the
+  calls. ``leftovers.py``: the state and the resources that each trial compares.
 * ``ranks/``: ranks of impl.distributed that are lost.
+* ``findings.py``: the verdicts. ``__main__.py``: draws and runs the trials.
 """

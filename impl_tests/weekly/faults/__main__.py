@@ -1,80 +1,38 @@
-"""Inject faults into calls of the public functions; return 1 after a bad verdict."""
+"""Inject faults into calls of the public functions, and lose ranks of impl.distributed."""
 
 import argparse
 import gc
 import importlib
 import itertools
 import random
-import statistics
 import sys
-import time
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from impl_tests.helpers import forks
-from impl_tests.helpers.cases import CASES, RepeatedCall, Result, are_equal
 from spec_tests import simulator
-from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES
 
+from .calls import PAIRS, CallTrial, run_calls
 from .findings import Finding, report
-from .kinds import KINDS, Fault
-from .leftovers import State, set_values
+from .kinds import KINDS
+from .ranks.cases import Case, draw_case
+from .ranks.verdicts import run_ranks
 
-__all__ = ["GOOD", "Trial", "prepare", "run_trial"]
+__all__ = ["create_jobs", "prepare"]
 
-#: The verdicts that are not bad: the fault did not occur, the call returned the right result
-#: without the refused resource, or its error reports the fault.
-GOOD = ("not reached", "right", "reported")
-#: The number of calls whose duration is measured.
-_TIMED_CALLS = 5
-#: The largest length, in characters, of an error's text in a finding.
-_TEXT_LENGTH = 300
-#: Each kind of faults with each function that can have it: only some functions start threads.
-_PAIRS = [
-    (kind, name)
-    for kind in KINDS
-    for name, case in CASES.items()
-    if case.has_faults and (case.runs_net or kind not in ("thread", "blocked"))
-]
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A kind of fault, a function, and the seed of the random numbers of the trial.
-
-    Args:
-        seed: The seed.
-        kind: A name of ``KINDS``.
-        case: A name of ``CASES``.
-        has_settings: Whether the calling thread has other settings than a new thread.
-    """
-
-    seed: int
-    kind: str
-    case: str
-    has_settings: bool
-
-    @classmethod
-    def draw(cls, seed: int) -> "Trial":
-        """Return the trial of a seed."""
-        rng = random.Random(seed)
-        return cls(seed, *rng.choice(_PAIRS), has_settings=rng.random() < 0.5)
-
-    def __str__(self) -> str:
-        settings = ", with settings" * self.has_settings
-        return f"--seed {self.seed} --count 1: {self.kind} in {self.case}{settings}"
+#: Stands for the trials with ranks, in place of a kind of faults and a function.
+_LOST_RANKS = "lost ranks", "impl.distributed"
+Trial = CallTrial | Case
 
 
 def main() -> int:
-    """Run trials. Return 1 if a verdict is bad."""
+    """Run random trials. Return 1 if a verdict is bad."""
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.faults", description=__doc__
+        prog="python -m impl_tests.weekly.faults", description=main.__doc__
     )
     parser.add_argument("--count", type=int, default=300, help="trials to run (default: 300)")
     parser.add_argument("--seed", type=int, help="the seed of the first trial; the others follow")
@@ -82,7 +40,7 @@ def main() -> int:
         "--only",
         default="",
         metavar="TEXT",
-        help=f"run only trials with TEXT in the name; kinds: {', '.join(KINDS)}",
+        help=f"run only trials with TEXT in the name; kinds: {', '.join([*KINDS, 'lost ranks'])}",
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("-x", "--exitfirst", action="store_true", help="end at a bad verdict")
@@ -90,109 +48,39 @@ def main() -> int:
     seed = random.randrange(10**9) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     prepare()
-    trials = (
-        trial for trial in map(Trial.draw, itertools.count(seed)) if options.only in str(trial)
-    )
-    jobs = (forks.Job(t, partial(run_trial, t)) for t in itertools.islice(trials, options.count))
-    return report(jobs, GOOD, processes=options.processes, exitfirst=options.exitfirst)
+    trials = (trial for trial in map(_draw, itertools.count(seed)) if options.only in str(trial))
+    jobs = create_jobs(itertools.islice(trials, options.count))
+    return report(jobs, processes=options.processes, exitfirst=options.exitfirst)
 
 
 def prepare() -> None:
     """Register the devices. Use none of them, so that this process can fork."""
     torch.set_num_threads(1)
     simulator.enable(SIMULATED_DEVICES)
-    # The first backward needs this module.
-    importlib.import_module("torch.fx.experimental.symbolic_shapes")
+    # The first backward and DistributedDataParallel need these modules.
+    for name in ("torch.fx.experimental.symbolic_shapes", "torch._dynamo"):
+        importlib.import_module(name)
     # A garbage collection in a forked process then skips all objects that exist now.
     gc.collect()
     gc.freeze()
 
 
-def run_trial(trial: Trial, _: Path) -> list[Finding]:
-    """Inject the faults of a trial until one has a bad verdict; return the findings."""
-    # Another process computes the expected result: here no call precedes the first fault.
-    (computed,) = forks.run([forks.Job("the call", partial(_compute, trial))], processes=1)
-    if computed.result is None:
-        raise RuntimeError(f"the call without a fault ended its process:\n{computed.log}")
-    expected, seconds = computed.result
-    findings = []
-    call = RepeatedCall(trial.case)
-    with ExitStack() as stack:
-        _enter_settings(trial, stack)
-        for fault in KINDS[trial.kind](random.Random(trial.seed), seconds):
-            findings.append(_inject(call, fault, trial.kind, expected))
-            # `forks` ends a process that prints nothing for a long time.
-            print(f"{fault.place}: {findings[-1].verdict}", flush=True)
-            if findings[-1].verdict not in GOOD:
-                stack.pop_all()  # The call may have changed the settings.
-                break
-    return findings
+def _draw(seed: int) -> Trial:
+    """Return the trial of a seed."""
+    rng = random.Random(seed)
+    kind, name = rng.choice([*PAIRS, _LOST_RANKS])
+    if (kind, name) == _LOST_RANKS:
+        return draw_case(seed)
+    return CallTrial(seed, kind, name, has_settings=rng.random() < 0.5)
 
 
-def _enter_settings(trial: Trial, stack: ExitStack) -> None:
-    set_values()
-    if trial.has_settings:
-        stack.enter_context(torch.inference_mode())
-        stack.enter_context(torch.autocast("sim", dtype=torch.float16))
-        stack.enter_context(torch.accelerator.device_index(1))
-        stack.enter_context(torch.Stream(device="sim:2"))
-        stack.enter_context(disable_gc())
+def create_jobs(trials: Iterable[Trial]) -> Iterator[forks.Job[Trial]]:
+    """Yield a job for each trial, which returns its findings."""
+    return (forks.Job(trial, partial(_run, trial)) for trial in trials)
 
 
-def _compute(trial: Trial, folder: Path) -> tuple[Result, float]:
-    """Make calls without faults. Return the result, and the median of the seconds of a call."""
-    call, durations = RepeatedCall(trial.case), []
-    with ExitStack() as stack:
-        _enter_settings(trial, stack)
-        for _ in range(_TIMED_CALLS):
-            arguments, start = call.create_arguments(), time.perf_counter()
-            result = call.compute(arguments)
-            durations.append(time.perf_counter() - start)
-    return result, statistics.median(durations)
-
-
-def _inject(call: RepeatedCall, fault: Fault, kind: str, expected: Result) -> Finding:
-    """Make a call with a fault, then one without a fault. Return the verdict on both."""
-    arguments = call.create_arguments()
-    state = State(call.modules(arguments), kept_threads=2 + fault.extra_threads)
-    verdict, detail = _call_with_fault(call, fault, arguments, expected)
-    if verdict not in GOOD:
-        return Finding(verdict, kind, detail)
-    changes = state.find_changes()
-    problem = _find_problem(call, expected)
-    if changes := changes or state.find_changes():
-        return Finding("state left", kind, f"{detail}; {'; '.join(changes)}")
-    return Finding("wrong result", kind, problem) if problem else Finding(verdict, kind, detail)
-
-
-def _call_with_fault(
-    call: RepeatedCall, fault: Fault, arguments: dict[str, Any], expected: Result
-) -> tuple[str, str]:
-    """Make a call with a fault. Return the verdict and a text."""
-    try:
-        with fault:
-            found = call.compute(arguments)
-    except BaseException as error:
-        verdict = "reported" if fault.is_reported_by(error) else "not reported"
-        return verdict, f"{fault.place}: {_describe(error)}"
-    verdict = fault.returned if fault.has_occurred else "not reached"
-    if verdict in GOOD and not are_equal(found, expected):
-        verdict = "wrong result"
-    return verdict, fault.place
-
-
-def _find_problem(call: RepeatedCall, expected: Result) -> str:
-    """Make a call without a fault. Return why its result is wrong, or an empty text."""
-    try:
-        is_right = are_equal(call.compute(call.create_arguments()), expected)
-    except BaseException as error:
-        return f"a call without a fault raised {_describe(error)}"
-    return "" if is_right else "a call without a fault returned another result"
-
-
-def _describe(error: BaseException) -> str:
-    """Return the class of an exception and the end of its text."""
-    return f"{type(error).__name__}: {str(error)[-_TEXT_LENGTH:]}"
+def _run(trial: Trial, _: Path) -> list[Finding]:
+    return run_ranks(trial) if isinstance(trial, Case) else run_calls(trial)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,20 @@
-"""Verdicts on trials, and the table that a program prints of them."""
+"""Verdicts on trials, and the table that the program prints of them."""
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple
 
 from impl_tests.helpers import forks
 
-__all__ = ["Finding", "find", "report"]
+__all__ = ["GOOD", "Finding", "find", "report"]
+
+#: The verdicts that are not bad. On a call: the fault did not occur, the call returned the right
+#: result without the refused resource, or its error reports the fault. On the end of a rank: the
+#: error names lost ranks only; the rank that raises, exits or returns late ends with an error; or,
+#: after a failed collective on a live rank, the error says that all ranks respond.
+GOOD = ("not reached", "right", "reported", "named", "own error", "all respond")
 
 
 class Finding(NamedTuple):
@@ -19,25 +25,12 @@ class Finding(NamedTuple):
     detail: str = ""
 
 
-class _Trial(Protocol):
-    """A trial. Its text has the options that repeat it."""
-
-    @property
-    def kind(self) -> str:
-        """The kind of its faults."""
-
-
-T = TypeVar("T", bound=_Trial)
-
-
-def report(
-    jobs: Iterable[forks.Job[T]], good: Collection[str], *, processes: int, exitfirst: bool = False
-) -> int:
+def report(jobs: Iterable[forks.Job[Any]], *, processes: int, exitfirst: bool) -> int:
     """Run trials. Print the bad findings, and a table of all verdicts. Return 1 if one is bad.
 
     Args:
-        jobs: The trials. The function of each returns its findings.
-        good: The verdicts that are not bad.
+        jobs: The trials, which have a ``kind``. The text of a trial has the options that repeat
+            it. The function of each job returns the findings.
         processes: The number of trials at a time.
         exitfirst: Whether to end after the first trial with a bad verdict.
     """
@@ -46,7 +39,7 @@ def report(
         for ended in forks.run(jobs, processes=processes):
             findings = find(ended)
             counts.update((finding.kind, finding.verdict) for finding in findings)
-            bad = [finding for finding in findings if finding.verdict not in good]
+            bad = [finding for finding in findings if finding.verdict not in GOOD]
             for finding in bad:
                 print(f"{finding.verdict} ({ended.job.subject})\n  {finding.detail}")
             print(ended.log * bool(bad), end="", flush=True)
@@ -54,13 +47,13 @@ def report(
                 break
     width = max((len(kind) for kind, _ in counts), default=0)
     for (kind, verdict), count in sorted(counts.items()):
-        print(f"{count:7}  {kind:{width}}  {verdict}{'' if verdict in good else ' (bad)'}")
-    bad_count = sum(count for (_, verdict), count in counts.items() if verdict not in good)
+        print(f"{count:7}  {kind:{width}}  {verdict}{'' if verdict in GOOD else ' (bad)'}")
+    bad_count = sum(count for (_, verdict), count in counts.items() if verdict not in GOOD)
     print(f"{counts.total()} verdicts, {bad_count} bad, {time.monotonic() - start:.0f} s")
     return int(bad_count > 0)
 
 
-def find(ended: forks.JobResult[T]) -> list[Finding]:
+def find(ended: forks.JobResult[Any]) -> list[Finding]:
     """Return the findings of a trial that has ended."""
     if ended.result is not None:
         return [Finding(*each) for each in ended.result]

@@ -48,17 +48,16 @@ def test_each_kind_finds_a_wrong_function_and_its_trial_repeats(kind):
 #: A program in which a call never returns, or ends its process. It prints the verdict.
 WRONG_CALL = """
 from impl_tests.helpers import forks
-from impl_tests.weekly.faults import __main__ as faults, findings
+from impl_tests.weekly.faults import __main__ as faults, calls, findings
 import os, threading
 
 def {name}(rng, seconds):
     {body}
 
-faults.KINDS["thread"] = {name}
+calls.KINDS["thread"] = {name}
 faults.prepare()
-trial = faults.Trial(1, "thread", "comm.reduce_add", has_settings=False)
-job = forks.Job(trial, lambda folder: faults.run_trial(trial, folder))
-for ended in forks.run([job], processes=1, limit=5):
+trial = calls.CallTrial(1, "thread", "comm.reduce_add", has_settings=False)
+for ended in forks.run(faults.create_jobs([trial]), processes=1, limit=5):
     print(findings.find(ended)[0].verdict, "in {name}" in ended.log)
 """
 

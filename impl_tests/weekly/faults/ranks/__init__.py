@@ -2,5 +2,5 @@
 
 * ``cases.py``: the ways to lose ranks, the places where they are lost, and random cases.
 * ``rank.py``: one rank, which trains until its fault. ``processes.py``: all ranks of a case.
-* ``__main__.py``: the trials, and the verdicts on the ends of the ranks.
+* ``verdicts.py``: the verdicts on the ends of the ranks.
 """

@@ -4,8 +4,10 @@ import itertools
 import random
 from dataclasses import dataclass
 
-__all__ = ["HOWS", "RETURNING", "STORES", "WHERES", "Case", "draw_case"]
+__all__ = ["RETURNING", "SIZE", "Case", "draw_case"]
 
+#: The number of ranks.
+SIZE = 3
 #: A way to lose a rank -> its meaning.
 HOWS = {
     "os._exit": "the process ends by os._exit",
@@ -43,7 +45,6 @@ class Case:
 
     Args:
         seed: The seed of all draws.
-        size: The number of ranks.
         where: One of ``WHERES``.
         lost: The rank of each fault, and how the rank is lost.
         raising: A rank that is not lost, but raises an error of its own in the same step; None
@@ -58,7 +59,6 @@ class Case:
     """
 
     seed: int
-    size: int
     where: str
     lost: tuple[tuple[int, str], ...]
     raising: int | None = None
@@ -71,7 +71,7 @@ class Case:
 
     def __str__(self) -> str:
         """Return the options that repeat the trial, and the case."""
-        return f"--ranks {self.size} --seed {self.seed} --count 1: {self!r}"
+        return f"--seed {self.seed} --count 1: lost ranks: {self!r}"
 
     @property
     def kind(self) -> str:
@@ -85,19 +85,17 @@ class Case:
         return frozenset([*(rank for rank, _ in self.lost), *raising])
 
 
-def draw_case(seed: int, size: int) -> Case:
-    """Return the case of ``seed``: one or two of ``size`` ranks are lost, and one remains."""
+def draw_case(seed: int) -> Case:
+    """Return the case of ``seed``: one or two ranks are lost, and one remains."""
     rng = random.Random(seed)
     where = rng.choice([*WHERES])
-    counts = [count for count in (1, 2) if count < size]
-    subsets = [ranks for count in counts for ranks in itertools.combinations(range(size), count)]
+    subsets = [ranks for count in (1, 2) for ranks in itertools.combinations(range(SIZE), count)]
     hows = [how for how in HOWS if how != "fails" or where in COLLECTIVES]
     lost = tuple((rank, rng.choice(hows)) for rank in rng.choice(subsets))
     # A collective would report the error of another rank before the fault occurs.
-    others = [] if where in COLLECTIVES else sorted({*range(size)} - dict(lost).keys())
+    others = [] if where in COLLECTIVES else sorted({*range(SIZE)} - dict(lost).keys())
     return Case(
         seed,
-        size,
         where,
         lost,
         raising=rng.choice([None, None, *others]),

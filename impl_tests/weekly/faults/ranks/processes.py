@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from .cases import RETURNING, Case
+from .cases import RETURNING, SIZE, Case
 from .rank import SETUP_LIMIT, make_store, run_rank
 
 __all__ = ["Rank", "run_case"]
@@ -122,7 +122,7 @@ def _receive(ranks: Iterable[Rank]) -> None:
 def _start_ranks(case: Case, folder: Path) -> list[Rank]:
     listener = socket.create_server(("127.0.0.1", 0))
     ranks = []
-    for number in range(case.size):
+    for number in range(SIZE):
         pipe, rank_pipe = _FORK.Pipe()
         process = _FORK.Process(target=run_rank, args=(case, number, folder, listener, rank_pipe))
         process.start()

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from impl.distributed import DataParallel
 
-from .cases import Case
+from .cases import SIZE, Case
 
 __all__ = ["INJECTED", "SETUP_LIMIT", "make_store", "run_rank"]
 
@@ -153,13 +153,13 @@ def _train(case: Case, rank: int, fault: _RankFault) -> None:
     # The buckets are small, one for each layer, so that backward has several collectives.
     wrapped = DataParallel(net, gather_output=case.gather_output, bucket_cap_mb=1e-4)
     for step in range(_STEPS):
-        x, y = torch.randn(2, 2 * case.size + 1, 2, dtype=torch.float64)
+        x, y = torch.randn(2, 2 * SIZE + 1, 2, dtype=torch.float64)
         inputs = [x.clone().requires_grad_(case.input_grads) for _ in range(2)]
         out = alone(inputs[0])
         loss = ((out - y) ** 2).sum(1).mean()
         loss.backward()
         if not case.gather_output:
-            out = out.chunk(case.size)[rank]
+            out = out.chunk(SIZE)[rank]
         expected = [out, loss, *_grads(alone, inputs[0])]
         fault.begin_step(is_armed=step == 1)
         found = [*_step(wrapped, inputs[1], y, case, fault), *_grads(net, inputs[1])]
@@ -195,13 +195,13 @@ def _grads(net: _Net, x: Tensor) -> list[Tensor]:
 def make_store(case: Case, rank: int | None, folder: Path, listener: socket.socket) -> Any:
     """Return the store of ``rank``; for None, that of the process that starts the ranks."""
     if case.store == "file":
-        return dist.FileStore(str(folder / "store"), case.size)  # type: ignore[attr-defined] # missing in the stubs
+        return dist.FileStore(str(folder / "store"), SIZE)  # type: ignore[attr-defined] # missing in the stubs
     is_server = rank == (0 if case.store == "rank 0" else None)
     port = listener.getsockname()[1]
     return dist.TCPStore(  # type: ignore[attr-defined] # missing in the stubs
         "127.0.0.1",
         port,
-        case.size,
+        SIZE,
         is_server,
         timedelta(seconds=SETUP_LIMIT),
         wait_for_workers=False,
@@ -219,9 +219,7 @@ def run_rank(
         store = make_store(case, rank, folder, listener)
         listener.close()
         timeout = timedelta(seconds=_COLLECTIVE_LIMIT)
-        dist.init_process_group(
-            "gloo", store=store, rank=rank, world_size=case.size, timeout=timeout
-        )
+        dist.init_process_group("gloo", store=store, rank=rank, world_size=SIZE, timeout=timeout)
         pipe.send({"is_ready": True})
         fault = _RankFault(
             case, rank, lambda: pipe.send({"fault_time": time.monotonic()}), lambda: pipe.recv()

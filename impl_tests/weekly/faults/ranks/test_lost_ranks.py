@@ -10,7 +10,7 @@ from spec_tests.harness.environment.scripts import run_program
 PROGRAM = """
 from impl.distributed.liveness import LivenessCheck
 from impl_tests.helpers import forks
-from impl_tests.weekly.faults.ranks.__main__ import create_jobs, prepare
+from impl_tests.weekly.faults.__main__ import create_jobs, prepare
 from impl_tests.weekly.faults.ranks.cases import Case
 
 def run(cases):
@@ -24,13 +24,13 @@ LivenessCheck.run = lambda self: "a rank has ended"
 run(cases[-1:])
 """
 CASES = [
-    Case(1, 3, "in forward", ((1, "raises"),), gather_output=True),
-    Case(2, 3, "in part", ((0, "killed"), (2, "os._exit"))),
-    Case(3, 3, "mean", ((2, "sys.exit"),)),
+    Case(1, "in forward", ((1, "raises"),), gather_output=True),
+    Case(2, "in part", ((0, "killed"), (2, "os._exit"))),
+    Case(3, "mean", ((2, "sys.exit"),)),
     # Rank 1 finalizes its interpreter, and must leave the file of the store.
-    Case(4, 3, "in part", ((1, "raises"),), is_finalized=True),
-    Case(5, 3, "backward", ((1, "stays away"),), is_begun=True, draw=1, store="rank 0"),
-    Case(6, 3, "between", ((0, "killed"),), gather_output=True),
+    Case(4, "in part", ((1, "raises"),), is_finalized=True),
+    Case(5, "backward", ((1, "stays away"),), is_begun=True, draw=1, store="rank 0"),
+    Case(6, "between", ((0, "killed"),), gather_output=True),
 ]
 
 

@@ -1,37 +1,23 @@
-"""Lose ranks of impl.distributed in random ways at random places.
+"""The verdicts on the ends of the ranks.
 
-Each trial starts processes on the CPU with the back end gloo. One or two ranks exit, are killed or
-stopped, raise an error or stay away. Every other rank must raise an error within the time limit,
-and the error must name a lost rank. ``cases.py`` lists the ways and the places.
+Each rank that is not lost must raise an error within the time limit, and the error must name a
+lost rank.
 """
 
-import argparse
-import gc
-import importlib
-import random
 import re
-import sys
-from collections.abc import Iterable, Iterator
-from functools import partial
-from pathlib import Path
 
-from impl_tests.helpers import forks
-from impl_tests.weekly.faults.findings import Finding, report
+from impl_tests.weekly.faults.findings import Finding
 
-from .cases import Case, draw_case
+from .cases import Case
 from .processes import Rank, run_case
 from .rank import INJECTED
 
-__all__ = ["create_jobs", "prepare"]
+__all__ = ["run_ranks"]
 
 #: Seconds from the last fault to the errors of the other ranks. A collective may take 4 seconds.
 #: The ranks look once a second whether a collective has failed, and wait 5 seconds for the other
 #: ranks. 3 seconds are added for a busy machine.
 _ERROR_LIMIT = 4.0 + 1.0 + 5.0 + 3.0
-#: The verdicts that are not bad: no fault occurred; the error names lost ranks only; the rank that
-#: raises, exits or returns late ends with an error; or, after a failed collective on a live rank,
-#: the error says that all ranks respond.
-_GOOD = ("not reached", "named", "own error", "all respond")
 #: The exit statuses that are not a crash. `run_rank` ends with 0, or with 1 after an error. The
 #: fault "os._exit" ends the process with 3.
 _STATUSES = (0, 1, 3)
@@ -42,35 +28,8 @@ _NAMES = (
 )
 
 
-def main() -> int:
-    """Run the cases and print a table. Return 1 if a verdict is bad."""
-    parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.faults.ranks", description=__doc__
-    )
-    parser.add_argument("--seed", type=int, help="the seed of the first trial; the others follow")
-    parser.add_argument("--count", type=int, default=30, help="trials to run (default: 30)")
-    parser.add_argument("--ranks", type=int, default=3, help="default: 3")
-    parser.add_argument("--processes", type=int, default=3, help="trials at a time (default: 3)")
-    options = parser.parse_args()
-    prepare()
-    seed = random.randrange(10**9) if options.seed is None else options.seed
-    print(f"seed {seed}, {options.ranks} ranks", flush=True)
-    cases = [draw_case(each, options.ranks) for each in range(seed, seed + options.count)]
-    return report(create_jobs(cases), _GOOD, processes=options.processes)
-
-
-def prepare() -> None:
-    """Prepare this process for fast forks: import modules, and call ``gc.freeze``."""
-    importlib.import_module("torch._dynamo")  # DistributedDataParallel imports it.
-    gc.freeze()
-
-
-def create_jobs(cases: Iterable[Case]) -> Iterator[forks.Job[Case]]:
-    """Yield a job for each case, which returns a finding for each rank."""
-    return (forks.Job(case, partial(_run, case)) for case in cases)
-
-
-def _run(case: Case, _: Path) -> list[Finding]:
+def run_ranks(case: Case) -> list[Finding]:
+    """Run the ranks of a case; return a finding for each rank."""
     ranks = run_case(case)
     start = max((rank.fault_time for rank in ranks if rank.fault_time is not None), default=None)
     return [Finding(_judge(r, case, start), case.kind, _describe(r, start)) for r in ranks]
@@ -121,7 +80,3 @@ def _named_ranks(text: str) -> set[int]:
     text = text.partition(" (seen from rank ")[0]
     lists = [match for pattern in _NAMES for match in pattern.findall(text)]
     return {int(rank) for ranks in lists for rank in ranks.split(",")}
-
-
-if __name__ == "__main__":
-    sys.exit(main())
