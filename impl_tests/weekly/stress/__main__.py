@@ -85,7 +85,7 @@ def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]
     for job in jobs.values():
         job(rng)  # The first call may import modules.
     # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
-    # thread ends while tensors that it has created are freed (impl/decisions/shared-state.md).
+    # thread ends while tensors that it has created are freed (impl/decisions/threads.md).
     pool = ThreadPoolExecutor(max(_THREADS))
     barrier = threading.Barrier(max(_THREADS))
     wait([pool.submit(barrier.wait) for _ in range(max(_THREADS))])
