@@ -139,21 +139,17 @@ def _section(divergence_id: str, title: str, records: list[register.Divergence])
     says = {name: clauses.load()[name].says for each in records for name in each.clauses}
     versions = ", ".join(dict.fromkeys(f"`{each.versions}`" for each in records))
     links = dict.fromkeys(_thread_link(url) for each in records for url in each.threads)
-    lines = [
-        "",
-        f"## {divergence_id}",
-        "",
-        f"**{title}.** Reason: {reasons}.",
-        "",
-        "In torch.nn.parallel:",
-        "",
-    ]
-    lines += [f"* {text}" for text in dict.fromkeys(each.observed for each in records)]
-    lines += ["", "In impl:", ""]
-    lines += [f"* {text} (`{clause}`)" for clause, text in says.items()]
     threads = ", ".join(links) or "none"
-    lines += ["", f"Versions: {versions}. Threads: {threads}."]
-    return "\n".join(lines)
+    return "\n".join(
+        [
+            f"\n## {divergence_id}\n",
+            f"**{title}.** Reason: {reasons}. Versions: {versions}. Threads: {threads}.\n",
+            "* In torch.nn.parallel:",
+            *(f"  * {text}" for text in dict.fromkeys(each.observed for each in records)),
+            "* In impl:",
+            *(f"  * {text} (`{clause}`)" for clause, text in says.items()),
+        ]
+    )
 
 
 def _thread_link(url: str) -> str:
