@@ -24,7 +24,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "README.md"]
+exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown"}
 
 myst_heading_anchors = 3

@@ -23,7 +23,6 @@ class Page(Document):
 pytest_collect_file = Sybil(
     parsers=[CodeBlockParser(*each) for each in code_blocks.EVALUATORS.items()],
     pattern="*.md",
-    excludes=["README.md"],
     document_types={".md": Page},
 ).pytest()
 

@@ -14,7 +14,7 @@ from reports.tests.page_reader import read_page
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "_build" / "html"
-PAGES = [path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "README.md"]
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 PUBLIC_MODULES = ["impl", "impl.comm", "impl.functions", "impl.scatter_gather", "impl.replicate"]
 PUBLIC_MODULES += ["impl.parallel_apply", "impl.data_parallel", "impl.distributed"]
 #: The number of words that identify a text.

@@ -70,9 +70,10 @@ def draw_ratios(rows: Sequence[Row]) -> str:
 
 
 def _svg(figure: Figure) -> str:
-    """Return a figure as SVG with a white background."""
+    """Return a figure as SVG on one line, with a white background."""
     file = io.StringIO()
     figure.savefig(file, format="svg", transparent=True, metadata=_NO_METADATA)
     text = file.getvalue()
     text = re.sub(r"<style.*?</style>", "", text[text.index("<svg") :], flags=re.DOTALL)
-    return text.replace("<svg ", '<svg style="background: white" ', 1)
+    text = " ".join(text.split())
+    return text.replace("<svg ", '<svg style="background: white" ', 1) + "\n"
