@@ -1,7 +1,7 @@
-"""Published results of ``tox -e consumers``, and the tables of impl/drop-in.md that show them.
+"""Published results of ``tox -e consumers``, and the tables that show them.
 
-``python -m impl_tests.consumers.drop_in_page --write`` writes the tables. It does not need the
-packages.
+``python -m impl_tests.consumers.drop_in_page --write`` writes the tables of
+``docs/from_data_parallel/programs.md``. It does not need the packages.
 """
 
 import json
@@ -15,7 +15,7 @@ from spec_tests.site import documents
 __all__ = ["PAGE", "count_results", "read_results", "with_tables", "write_results"]
 
 _HERE = Path(__file__).resolve().parents[1]
-PAGE = _HERE.parent / "impl" / "drop-in.md"
+PAGE = _HERE.parent / "docs" / "from_data_parallel" / "programs.md"
 #: The folder of the results of a table -> the beginning of the table.
 _TABLES = {"consumers": "| package | what is trained |", "models": "| model | package |"}
 

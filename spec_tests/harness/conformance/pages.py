@@ -19,7 +19,7 @@ _ABOUT_DIVERGENCES = """\
 # Where impl differs from torch.nn.parallel
 
 `impl` does what torch.nn.parallel does, error texts included, except for the divergences on this
-page. It also refuses some [wrong arguments](impl/faults.md#wrong-arguments), and has keywords and
+page. It also refuses some [wrong arguments](docs/faults.md#wrong-arguments), and has keywords and
 classes that torch.nn.parallel lacks, such as `chunk_sizes`, `in_turn` and `hold`; the tests of
 impl check these. The meaning of an id does not change. Its letters name the functions that differ:
 **CO** comm, **FN** functions, **SG** scatter and gather of nested values, **RE** replicate, **PA**
