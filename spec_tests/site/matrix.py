@@ -1,7 +1,7 @@
 """The verdict of each clause in each run, and the page reports/MATRIX.md."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,8 @@ _HEAD = """\
 
 Each column is the published run of an implementation on a release of PyTorch and a machine. The
 numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md) of today, without
-those that the suite got after the run. *clauses* is their sum.
+those that the suite got after the run. *clauses* is their sum. The documentation site, which
+`tox -e docs` builds, has the verdict of each clause.
 
 | verdict | meaning |
 | --- | --- |
@@ -99,7 +100,7 @@ class Matrix:
 
 
 def format_page(matrix: Matrix) -> str:
-    """Return the page with tables of runs, of chapters and of clauses that a run violates."""
+    """Return the page with tables of runs and of chapters."""
     numbers = [str(place) for place, _ in enumerate(matrix.columns, 1)]
     parts = [
         _HEAD,
@@ -111,9 +112,6 @@ def format_page(matrix: Matrix) -> str:
         *format_table(
             ("chapter", *numbers), [_chapter_row(matrix, each) for each in matrix.chapters]
         ),
-        "\n## Clauses that at least one run violates\n",
-        "A clause without a verdict is blank.\n",
-        *format_table(("clause", *numbers), list(_violated_rows(matrix))),
     ]
     return "\n".join(parts) + "\n"
 
@@ -133,10 +131,3 @@ def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
 def _pass_ratio(counts: Counter[str]) -> str:
     judged = sum(counts[each] for each in VERDICTS if each != "not-run")
     return f"{counts['pass']} / {judged}" if judged else "-"
-
-
-def _violated_rows(matrix: Matrix) -> Iterator[Sequence[object]]:
-    for clause in matrix.clauses.values():
-        verdicts = [run.verdicts.get(clause.id, "") for run in matrix.columns]
-        if set(verdicts) & set(_VIOLATED):
-            yield f"`{clause.id}`", *verdicts
