@@ -11,14 +11,6 @@ _SUSPENDABLE = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GE
 #: The words before the traceback in the text of :func:`format_error`.
 _MARK = "\nOriginal "
 
-#: The attribute of an error that another module has caused.
-_CONSEQUENCE = "_is_consequence"
-
-
-def mark_consequence(error: RuntimeError) -> None:
-    """Mark ``error`` as that of a module that waits for another one, which does not come."""
-    setattr(error, _CONSEQUENCE, True)
-
 
 class CapturedError:
     """The result of :func:`capture` if the function raised an exception."""
@@ -32,11 +24,6 @@ class CapturedError:
     def is_interrupt(self) -> bool:
         """Whether the exception is not an Exception, for example a KeyboardInterrupt."""
         return not isinstance(self._error, Exception)
-
-    @property
-    def is_consequence(self) -> bool:
-        """Whether another module has failed, and this one waited for it."""
-        return type(self._error) is RuntimeError and hasattr(self._error, _CONSEQUENCE)
 
     def pop(self) -> BaseException:
         """Return the exception in the first call. A second call raises AttributeError."""

@@ -1,6 +1,5 @@
-"""The running call of ``parallel_apply``, and an object that its modules share."""
+"""The running call of ``parallel_apply``, whose modules may share objects."""
 
-import threading
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any
@@ -10,7 +9,7 @@ _running = ContextVar["tuple[ModuleCall, int] | None"]("parallel_apply_call", de
 
 
 class ModuleCall:
-    """One call of several modules, which share an object.
+    """One call of several modules.
 
     Args:
         modules: The modules.
@@ -18,13 +17,16 @@ class ModuleCall:
 
     Attributes:
         ended: The indices of the modules that have ended; None for the end of the call.
+        abandoned: The indices of modules that fail because another module has ended.
+        shared: Objects that the modules share, by class. Their method ``note_end`` is called with
+            this call after the end of each module, and of the call.
     """
 
     def __init__(self, modules: Sequence[Any], obstacle: str = "") -> None:
         self.modules, self.obstacle = modules, obstacle
         self.ended: list[int | None] = []
-        self._shared: Any = None
-        self._lock = threading.Lock()
+        self.abandoned: set[int] = set()
+        self.shared: dict[type, Any] = {}
 
     def run(self, index: int, function: Callable[..., Any], *args: Any) -> Any:
         """Return ``function(*args)``, which calls the module ``index``, in its own context."""
@@ -36,20 +38,10 @@ class ModuleCall:
 
     def end(self, index: int | None = None) -> None:
         """Note that a module, or the call, has ended."""
-        # `shared` makes the object before a module reads the list, so no end is missed.
+        # An object is in `shared` before a module reads `ended`, so no end is missed.
         self.ended.append(index)
-        if self._shared is not None:
-            self._shared.note_end()
-
-    def shared(self, make: Callable[["ModuleCall"], Any]) -> Any:
-        """Return the object that all modules share: ``make(self)``, called once.
-
-        Its method ``note_end`` is called after the end of each module, and of the call.
-        """
-        with self._lock:
-            if self._shared is None:
-                self._shared = make(self)
-            return self._shared
+        for each in [*self.shared.values()]:
+            each.note_end(self)
 
 
 def running_call() -> tuple[ModuleCall, int] | None:

@@ -154,7 +154,7 @@ def parallel_apply(
     failed = [index for index, each in enumerate(outcomes) if isinstance(each, CapturedError)]
     if failed:
         # If a module waits for one that fails, both fail: raise the error of the latter.
-        index = min(failed, key=lambda index: outcomes[index].is_consequence)
+        index = min(failed, key=call.abandoned.__contains__)
         outcome = outcomes[index]
         # The tracebacks refer to frames of this call, and these refer to the exceptions. This
         # cycle would live until the next garbage collection.

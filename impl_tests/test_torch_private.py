@@ -35,7 +35,6 @@ ALLOWED = {
     *("_modules", "_parameters", "_buffers", "_former_parameters", "_is_replica"),
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
     "_has_compiled_code",  # impl itself sets this attribute of a module.
-    "_is_consequence",  # impl itself sets this attribute of an error.
     *("_fields", "_make", "_asdict", "_replace"),  # Attributes of named tuples.
     "_get_running_loop",  # A documented function of asyncio.
 }

@@ -3,7 +3,8 @@
 Letters used in this file: ``N`` is the number of rows of the batch, ``C`` the number of channels.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from threading import Condition
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,7 +15,6 @@ from torch.nn import functional
 
 from .._arguments import argument, check_tensor
 from .._copies import to_device
-from .._errors import mark_consequence
 from .._module_call import ModuleCall, running_call
 from .._torch_private import BatchNorm
 
@@ -95,10 +95,10 @@ class SyncBatchNorm(BatchNorm):
             input.numel() // max(1, input.size(1)),
             torch.is_grad_enabled(),
         )
-        exchange: _Exchange = call.shared(_Exchange)
-        (mean, variance), count, with_grad = exchange.swap(index, self, part)
-        if len(set(with_grad)) > 1:
-            raise RuntimeError(_describe_grad_modes(exchange.name_of(index, self), with_grad))
+        # If two replicas both make an object, `setdefault` returns the same one to both.
+        shared = call.shared
+        exchange = shared.get(_Exchange) or shared.setdefault(_Exchange, _Exchange())
+        (mean, variance), count = exchange.swap(call, index, self, part)
         if count == 1:
             size = input.size()
             raise ValueError(f"Expected more than 1 value per channel when training, got {size}")
@@ -179,20 +179,13 @@ class _Part(NamedTuple):
     with_grad: bool  # The grad mode of the replica.
 
 
-#: The moments of the batch, its number of values per channel, and the grad modes of all replicas.
-_Result = tuple[Tensor, int, list[bool]]
+#: The moments of the batch, and its number of values per channel.
+_Result = tuple[Tensor, int]
 
 
 def _combine(parts: Sequence[_Part]) -> list[_Result]:
-    """Return for each part the result, with the moments on its device.
-
-    This runs in the grad mode of the replica that comes last. If the grad modes differ, all
-    replicas raise an error, so that it does not depend on their order.
-    """
-    with_grad = [part.with_grad for part in parts]
+    """Return for each part the result, with the moments on its device."""
     total = sum(part.num_values for part in parts)
-    if len(set(with_grad)) > 1:
-        return [(part.moments, total, with_grad) for part in parts]
     moments = torch.stack([to_device(each.moments, parts[0].moments.device) for each in parts])
     weights = moments.new_tensor([[part.num_values / max(1, total)] for part in parts])
     means, variances = moments.unbind(1)
@@ -200,92 +193,91 @@ def _combine(parts: Sequence[_Part]) -> list[_Result]:
     variance = ((variances + (means - mean).square()) * weights).sum(0)
     # One tensor would add the gradients of the replicas in the order in which they are ready.
     results = torch.stack([mean, variance]).expand_as(moments).unbind()
-    return [
-        (to_device(result, part.moments.device), total, with_grad)
-        for result, part in zip(results, parts, strict=True)
-    ]
-
-
-class _Round:
-    """For each replica that has come to a layer: the layer, its part and its result."""
-
-    def __init__(self) -> None:
-        self.layers: dict[int, SyncBatchNorm] = {}
-        self.parts: dict[int, _Part] = {}
-        self.results: Sequence[_Result] = ()
+    devices = [part.moments.device for part in parts]
+    return [(each, total) for each in map(to_device, results, devices)]
 
 
 class _Exchange:
     """The exchange of statistics between the replicas of one call, one layer after the other."""
 
-    def __init__(self, call: ModuleCall) -> None:
-        # A reference to the call would make a cycle.
-        self._modules, self._ended = call.modules, call.ended
+    # A reference to the call would make a cycle.
+    def __init__(self) -> None:
         self._changed = Condition()
-        self._next = _Round()
-        #: The text of the error of all later rounds.
+        #: For each replica that waits: its layer and its part.
+        self._waiting: dict[int, tuple[SyncBatchNorm, _Part]] = {}
+        #: For each replica that has not read it yet: the result.
+        self._results: dict[int, _Result] = {}
+        #: The text of the error of all later layers.
         self._failure = ""
 
-    def swap(self, index: int, layer: SyncBatchNorm, part: _Part) -> _Result:
+    def swap(self, call: ModuleCall, index: int, layer: SyncBatchNorm, part: _Part) -> _Result:
         """Wait until all replicas have passed a part, and return the result of replica ``index``.
 
-        Raise RuntimeError if another replica has ended, or waits in another layer.
+        Raise RuntimeError if another replica has ended, waits in another layer, or has another
+        grad mode.
         """
         with self._changed:
-            current = self._next
-            current.layers[index], current.parts[index] = layer, part
-            identities = {id(each.identity) for each in current.layers.values()}
-            if self._ended or len(identities) > 1:
-                self._fail()
-            elif len(current.parts) == len(self._modules):
-                self._next = _Round()
+            self._waiting[index] = layer, part
+            identities = {id(each.identity) for each, _ in self._waiting.values()}
+            if call.ended or len(identities) > 1:
+                self._fail(call)
+            elif len(self._waiting) == len(call.modules):
+                parts = [part for _, (_, part) in sorted(self._waiting.items())]
+                self._waiting.clear()
                 try:
-                    current.results = _combine([part for _, part in sorted(current.parts.items())])
+                    self._complete(parts, partial(_describe, call, index, layer))
                 except BaseException:
-                    self._failure = f"{self.name_of(index, layer)} has failed in replica {index}"
+                    self._failure = (
+                        f"{_describe(call, index, layer)} has failed in replica {index}"
+                    )
                     raise
                 finally:
                     self._changed.notify_all()
-            while not (current.results or self._failure):
+            while not (index in self._results or self._failure):
                 self._changed.wait()
-            if not current.results:
-                error = RuntimeError(self._failure)
-                mark_consequence(error)
-                raise error
-            return current.results[index]
+            if index in self._results:
+                return self._results.pop(index)
+            call.abandoned.add(index)
+            raise RuntimeError(self._failure)
 
-    def note_end(self) -> None:
-        """Make rounds fail that wait or begin later, because a replica will not come."""
-        # A round adds a layer before it reads `ended`, so the lock is seldom needed.
-        if self._next.layers:
+    def _complete(self, parts: Sequence[_Part], describe: Callable[[], str]) -> None:
+        on = [index for index, part in enumerate(parts) if part.with_grad]
+        if 0 < len(on) < len(parts):
+            off = sorted({*range(len(parts))}.difference(on))
+            self._failure = (
+                f"{describe()} shares statistics, and gradients, of all replicas, which must run "
+                f"it in the same grad mode, but grad mode is on in replicas {on}, and off in "
+                f"replicas {off}"
+            )
+        else:
+            self._results.update(enumerate(_combine(parts)))
+
+    def note_end(self, call: ModuleCall) -> None:
+        """Make exchanges fail that wait or begin later, because a replica will not come."""
+        # A replica waits before it reads `ended`, so the lock is seldom needed.
+        if self._waiting:
             with self._changed:
-                if self._next.layers:
-                    self._fail()
+                if self._waiting:
+                    self._fail(call)
 
-    def _fail(self) -> None:
+    def _fail(self, call: ModuleCall) -> None:
         if not self._failure:
-            layers = sorted(self._next.layers.items())
-            facts = [f"replica {i} waits in {self.name_of(i, layer)}" for i, layer in layers]
-            if self._ended:
-                ended = self._ended[0]
-                facts.append(
-                    "the call has ended" if ended is None else f"replica {ended} has ended"
-                )
+            waiting = sorted(self._waiting.items())
+            facts = [
+                f"replica {i} waits in {_describe(call, i, each)}" for i, (each, _) in waiting
+            ]
+            if call.ended:
+                ended = call.ended[0]
+                name = "the call" if ended is None else f"replica {ended}"
+                facts.append(f"{name} has ended")
             rule = "All replicas must call the same layers in the same order"
             self._failure = f"{rule}, but {' and '.join(facts)}"
         self._changed.notify_all()
 
-    def name_of(self, index: int, layer: nn.Module) -> str:
-        """Return the class of ``layer`` and its name in replica ``index``, if it has one."""
-        root = self._modules[index]
-        names = root.named_modules() if isinstance(root, nn.Module) else ()
-        name = next((name for name, module in names if module is layer), "")
-        return f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
 
-
-def _describe_grad_modes(name: str, with_grad: Sequence[bool]) -> str:
-    on, off = ([i for i, each in enumerate(with_grad) if each is mode] for mode in (True, False))
-    return (
-        f"{name} shares statistics, and gradients, of all replicas, which must run it in the same "
-        f"grad mode, but grad mode is on in replicas {on}, and off in replicas {off}"
-    )
+def _describe(call: ModuleCall, index: int, layer: nn.Module) -> str:
+    """Return the class of ``layer`` and its name in replica ``index``, if it has one."""
+    root = call.modules[index]
+    names = root.named_modules() if isinstance(root, nn.Module) else ()
+    name = next((name for name, module in names if module is layer), "")
+    return f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
