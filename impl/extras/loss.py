@@ -4,6 +4,7 @@ import copy
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from inspect import unwrap
+from operator import is_
 from typing import Any, NamedTuple
 
 import torch
@@ -52,7 +53,6 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         options: The other arguments of :class:`DataParallel`.
 
     Attributes:
-        module: The argument ``module``.
         criterion: The argument ``criterion``. If it is a module, its parameters are parameters of
             the wrapper, and the keys of its state begin with ``criterion.``.
 
@@ -62,7 +62,6 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     """
 
     criterion: _Criterion
-    _with_loss: "_ModuleWithLoss"
 
     def __init__(
         self,
@@ -77,16 +76,22 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     ) -> None:
         if not isinstance(module, nn.Module):
             raise TypeError(f"module must be a Module, not {type(module).__name__}")
-        _check_criterion(criterion)
+        if isinstance(criterion, type):
+            name = criterion.__name__
+            raise TypeError(
+                f"criterion must be a module or a function, not the class {name}: {name}()"
+            )
+        if not callable(criterion):
+            raise TypeError(f"criterion must be callable, not {type(criterion).__name__}")
         if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
             with argument("reduction"):  # The object may have no repr.
                 raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
         options = {"scalar_warning": False, **options}
         super().__init__(module, device_ids, output_device, dim, **options)
         self.criterion = criterion
+        self._default_reduction = reduction
         if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
             criterion.to(self.src_device_obj)
-        self._set_network(reduction)
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
         """Compute the loss of one batch.
@@ -124,16 +129,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
     def _network(self) -> "_ModuleWithLoss":
         """Return the module that is replicated: ``module`` and ``criterion``."""
-        network = self._with_loss
-        if network.module is not self.module or network.criterion is not self.criterion:
-            network = self._set_network(network.default)
-        return network
-
-    def _set_network(self, reduction: str) -> "_ModuleWithLoss":
-        network = _ModuleWithLoss(self.module, self.criterion, reduction)
-        self.__dict__["_with_loss"] = (
-            network  # It is no submodule, so it has no keys in the state.
-        )
+        network: _ModuleWithLoss | None = vars(self).get("_with_loss")
+        members = self.module, self.criterion
+        if network is None or not all(map(is_, (network.module, network.criterion), members)):
+            network = _ModuleWithLoss(*members, self._default_reduction)
+            # It is no submodule, so it has no keys in the state.
+            vars(self)["_with_loss"] = network
         return network
 
     @exclude_from_compilation
@@ -141,37 +142,22 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
         kwargs = kwargs or {}
-        network = self._network()
-        reduction, counts_targets = network.reduction(), _counts_targets(self.criterion)
-        if reduction not in ("sum", "none") and not counts_targets:
+        is_mean = self._network().reduction() not in ("sum", "none")
+        if is_mean and not _counts_targets(self.criterion):
             _check_ignored_targets(self.criterion)
-        rows = _count_rows(inputs, kwargs, self.dim, len(self.device_ids))
-        overrides = type(self).scatter is not DataParallel.scatter or "scatter" in self.__dict__
-        if rows is None and not overrides:
+        count = _count_rows(inputs, kwargs, self.dim, len(self.device_ids))
+        if count is not None:
+            # `scatter` splits this tensor without elements as it splits the arguments.
+            rows = torch.empty(count, 0, device=self.src_device_obj)
+            kwargs = dict(kwargs, _rows=SplitAlong(rows, 0))
+        elif type(self).scatter is DataParallel.scatter and "scatter" not in vars(self):
             return self._compute_on_one(inputs, kwargs)  # Each replica would get the whole batch.
-        # `scatter` splits this tensor without elements as it splits the arguments.
-        marker = None
-        if rows is not None:
-            marker = SplitAlong(torch.empty(rows, 0, device=self.src_device_obj), 0)
-        chunk = _Chunk(marker, reduction, counts_targets)
-        return super()._compute_on_several(inputs, dict(kwargs, _chunk=chunk))
-
-
-class _Chunk(NamedTuple):
-    """The facts about one chunk, from which its loss and the weight of a mean are computed."""
-
-    marker: Any  # A tensor with the rows of the chunk, without elements. None if they are unknown.
-    reduction: str
-    counts_targets: bool  # Whether a mean is weighted by the targets that count.
-
-    def rows(self) -> int:
-        """Return the number of rows."""
-        if self.marker is None:
+        elif is_mean:
             raise ValueError(
                 "a mean cannot be weighted, because a subclass overrides scatter(), and no tensor "
                 "in the arguments says how many rows there are: let the criterion return sums"
             )
-        return len(self.marker)
+        return super()._compute_on_several(inputs, kwargs)
 
 
 class _Part(NamedTuple):
@@ -198,26 +184,24 @@ class _ModuleWithLoss(nn.Module):
         return found
 
     def forward(
-        self, *inputs: Any, target: Any, _chunk: _Chunk | None = None, **kwargs: Any
+        self, *inputs: Any, target: Any, _rows: Tensor | None = None, **kwargs: Any
     ) -> Any:
-        reduction, criterion = self.reduction(), self.criterion
-        if _chunk is not None and _chunk.reduction != reduction:  # It has changed in hold().
-            reduction = _chunk.reduction
-            criterion = _with_reduction(criterion, reduction)
+        """Return the loss. ``_rows`` has the rows of the chunk, if there are several chunks."""
+        reduction = self.reduction()
         output = self.module(*inputs, **kwargs)
         if reduction == "none":
-            return criterion(output, target)
-        if _chunk is None or reduction == "sum":
-            return _as_number(criterion(output, target), reduction)
-        if _chunk.counts_targets and _is_index(target):
-            return _sum_over_targets(criterion, output, target)
-        rows = _chunk.rows()
-        loss = _as_number(criterion(output, target), reduction)
-        mean = loss.to(_wide(loss.dtype))
+            return self.criterion(output, target)
+        is_mean = reduction != "sum" and _rows is not None
+        is_index = isinstance(target, Tensor) and not target.is_floating_point()
+        if is_mean and is_index and _counts_targets(self.criterion):
+            return _sum_over_targets(self.criterion, output, target)
+        loss = _as_number(self.criterion(output, target), reduction)
+        if _rows is None or not is_mean:
+            return loss
+        mean, rows = loss.to(_wide(loss.dtype)), len(_rows)
         mean = mean if rows else mean.nan_to_num()  # The mean of an empty chunk is NaN.
-        return _Part(
-            mean * rows, torch.full_like(mean, rows), loss.dtype, rows, _sizes((output, target))
-        )
+        sizes = tuple(each.numel() for each in find_tensors((output, target), "value"))
+        return _Part(mean * rows, torch.full_like(mean, rows), loss.dtype, rows, sizes)
 
 
 def _as_number(loss: Any, reduction: str) -> Tensor:
@@ -230,16 +214,6 @@ def _as_number(loss: Any, reduction: str) -> Tensor:
             f"{reduction!r} needs one number"
         )
     return loss.view(())
-
-
-def _check_criterion(criterion: object) -> None:
-    name = getattr(criterion, "__name__", type(criterion).__name__)
-    if isinstance(criterion, type):
-        raise TypeError(
-            f"criterion must be a module or a function, not the class {name}: {name}()"
-        )
-    if not callable(criterion):
-        raise TypeError(f"criterion must be callable, not {type(criterion).__name__}")
 
 
 def _original(criterion: Any) -> Any:
@@ -323,10 +297,6 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
     return split[0].extent if split else None
 
 
-def _is_index(target: object) -> bool:
-    return isinstance(target, Tensor) and not target.is_floating_point()
-
-
 def _sum_over_targets(criterion: Any, output: Any, target: Tensor) -> _Part:
     """Return the sum of cross entropy, and of the class weights of targets that count."""
     losses = _with_reduction(criterion, "none")(output, target)
@@ -335,11 +305,6 @@ def _sum_over_targets(criterion: Any, output: Any, target: Tensor) -> _Part:
     weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
     dtype = _wide(losses.dtype)
     return _Part(losses.sum(dtype=dtype), weights.sum(dtype=dtype), losses.dtype)
-
-
-def _sizes(value: Any) -> tuple[int, ...]:
-    """Return the number of elements of each tensor in a nested value."""
-    return tuple(tensor.numel() for tensor in find_tensors(value, "value"))
 
 
 def _mean_of_batch(parts: Sequence[_Part], device: DeviceLike) -> Tensor:
