@@ -36,34 +36,36 @@ def _create_tensors(payload, device):
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_broadcast_coalesced(time_in_turn, targets, benchmark, topology, payload):
+def bench_broadcast_coalesced(time_alternately, libraries, benchmark, topology, payload):
     benchmark.group = f"broadcast_coalesced {payload}"
     devices = topology.take(DEVICES)
     tensors = _create_tensors(payload, devices[0])
     calls = {
         library: partial(target.comm.broadcast_coalesced, tensors, devices)
-        for library, target in targets.items()
+        for library, target in libraries.items()
     }
     written = {library: _count_bytes_written(tensors, call()) for library, call in calls.items()}
 
-    time_in_turn(calls, **{library: {"moved_bytes": 2 * written[library]} for library in calls})
+    time_alternately(
+        calls, **{library: {"moved_bytes": 2 * written[library]} for library in calls}
+    )
 
     for call in calls.values():
         assert torch.equal(call()[-1][-1].cpu(), tensors[-1].cpu())
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def bench_reduce_add_coalesced(time_in_turn, targets, benchmark, topology, payload):
+def bench_reduce_add_coalesced(time_alternately, libraries, benchmark, topology, payload):
     benchmark.group = f"reduce_add_coalesced {payload}"
     devices = topology.take(DEVICES)
     lists = [_create_tensors(payload, device) for device in devices]
     calls = {
         library: partial(target.comm.reduce_add_coalesced, lists, topology.ordinals[0])
-        for library, target in targets.items()
+        for library, target in libraries.items()
     }
     moved = (DEVICES + 1) * sum(t.nbytes for t in lists[0])
 
-    time_in_turn(calls, **{library: {"moved_bytes": moved} for library in calls})
+    time_alternately(calls, **{library: {"moved_bytes": moved} for library in calls})
 
     for call in calls.values():
         assert call()[-1][-1].item() == DEVICES

@@ -13,7 +13,7 @@ import torch
 
 from spec_tests.harness.environment.topology import not_run
 
-from .models import WIDTH, ScaledSum, build_blocks, measure_peak_bytes, replica_devices
+from .modules import WIDTH, ScaledSum, build_blocks, measure_peak_bytes, replica_devices
 
 DEVICES = 4
 BATCH = 64
@@ -22,14 +22,14 @@ BLOCKS = 100
 INPUTS = 100
 
 
-def build_modules_and_input(targets, topology, num_blocks=BLOCKS, width=WIDTH, in_turn=False):
+def build_modules_and_input(libraries, topology, num_blocks=BLOCKS, width=WIDTH, in_turn=False):
     """Return the DataParallel wrapper of each library, by name, and an input.
 
     All wrappers have the same module. Only that of impl runs its replicas ``in_turn``.
     """
-    options = {library: {} for library in targets}
+    options = {library: {} for library in libraries}
     if in_turn:
-        if "impl" not in targets:
+        if "impl" not in libraries:
             not_run("measures what only impl has")
         options["impl"] = {"in_turn": True}
     devices = replica_devices(topology)
@@ -37,17 +37,17 @@ def build_modules_and_input(targets, topology, num_blocks=BLOCKS, width=WIDTH, i
     module = build_blocks(num_blocks, width).to(devices[0])
     modules = {
         library: target.data_parallel.DataParallel(module, devices, **options[library])
-        for library, target in targets.items()
+        for library, target in libraries.items()
     }
     return modules, x
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_forward(time_in_turn, targets, benchmark, topology, in_turn):
+def bench_forward(time_alternately, libraries, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel forward{' in turn' * in_turn} blocks={BLOCKS}"
-    modules, x = build_modules_and_input(targets, topology, in_turn=in_turn)
+    modules, x = build_modules_and_input(libraries, topology, in_turn=in_turn)
 
-    time_in_turn({library: partial(module, x) for library, module in modules.items()})
+    time_alternately({library: partial(module, x) for library, module in modules.items()})
 
     for module in modules.values():
         y = module(x)
@@ -56,11 +56,13 @@ def bench_forward(time_in_turn, targets, benchmark, topology, in_turn):
 
 
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_forward_backward(time_in_turn, targets, benchmark, topology, in_turn):
+def bench_forward_backward(time_alternately, libraries, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel forward+backward{' in turn' * in_turn} blocks={BLOCKS}"
-    modules, x = build_modules_and_input(targets, topology, in_turn=in_turn)
+    modules, x = build_modules_and_input(libraries, topology, in_turn=in_turn)
 
-    time_in_turn({library: partial(run_step, module, x) for library, module in modules.items()})
+    time_alternately(
+        {library: partial(run_step, module, x) for library, module in modules.items()}
+    )
 
     for module in modules.values():
         assert all(p.grad is not None for p in module.parameters())
@@ -68,13 +70,13 @@ def bench_forward_backward(time_in_turn, targets, benchmark, topology, in_turn):
 
 @pytest.mark.usefixtures("impl_only")
 @pytest.mark.parametrize("in_turn", [False, True], ids="in-turn={}".format)
-def bench_evaluation(time_in_turn, targets, benchmark, topology, in_turn):
+def bench_evaluation(time_alternately, libraries, benchmark, topology, in_turn):
     benchmark.group = f"DataParallel evaluation{' in turn' * in_turn} blocks={BLOCKS}"
-    modules, x = build_modules_and_input(targets, topology, in_turn=in_turn)
+    modules, x = build_modules_and_input(libraries, topology, in_turn=in_turn)
     calls = {library: partial(module.eval(), x) for library, module in modules.items()}
 
     with torch.no_grad(), modules["impl"].hold():
-        time_in_turn(calls)
+        time_alternately(calls)
         outputs = [call() for call in calls.values()]
 
     for y in outputs:
@@ -82,24 +84,26 @@ def bench_evaluation(time_in_turn, targets, benchmark, topology, in_turn):
         assert not y.requires_grad
 
 
-def bench_inputs_from_cpu(time_in_turn, targets, benchmark, topology):
+def bench_inputs_from_cpu(time_alternately, libraries, benchmark, topology):
     benchmark.group = f"DataParallel forward+backward inputs={INPUTS} on the CPU"
     devices = topology.take(DEVICES)
     module = ScaledSum().to(devices[0])
     named = {f"x{index}": torch.ones(BATCH, 4) for index in range(INPUTS)}
     modules = {
         library: target.data_parallel.DataParallel(module, devices)
-        for library, target in targets.items()
+        for library, target in libraries.items()
     }
 
-    time_in_turn({library: partial(run_step, each, named) for library, each in modules.items()})
+    time_alternately(
+        {library: partial(run_step, each, named) for library, each in modules.items()}
+    )
 
     assert module.weight.grad.tolist() == [BATCH * 4 * INPUTS]
 
 
-def bench_peak_memory(time_in_turn, targets, benchmark, topology):
+def bench_peak_memory(time_alternately, libraries, benchmark, topology):
     benchmark.group = "DataParallel peak memory blocks=20 width=256"
-    modules, x = build_modules_and_input(targets, topology, num_blocks=20, width=256)
+    modules, x = build_modules_and_input(libraries, topology, num_blocks=20, width=256)
     steps = {library: partial(run_step, module, x) for library, module in modules.items()}
     peaks = {}
     for library, step in steps.items():
@@ -108,7 +112,7 @@ def bench_peak_memory(time_in_turn, targets, benchmark, topology):
     if None in peaks.values():
         not_run(f"torch.{topology.accelerator} does not report peak memory")
 
-    time_in_turn(steps, **{library: {"peak_bytes": peak} for library, peak in peaks.items()})
+    time_alternately(steps, **{library: {"peak_bytes": peak} for library, peak in peaks.items()})
 
     for module in modules.values():
         assert all(p.grad is not None for p in module.parameters())

@@ -33,7 +33,7 @@ def pool():
 
 @pytest.mark.parametrize("rows", [256, 1024])
 @pytest.mark.parametrize("size", [1, 2, 4])
-def bench_step(time_in_turn, benchmark, pool, size, rows):
+def bench_step(time_alternately, benchmark, pool, size, rows):
     benchmark.group = f"distributed step ranks={size} rows={rows}"
     for library in LIBRARIES:
         pool.run(size, ranks.build_module_and_batch, library, LAYERS, WIDTH, rows, BUCKET_MB)
@@ -43,7 +43,7 @@ def bench_step(time_in_turn, benchmark, pool, size, rows):
         step()
     sent = {library: pool.run(size, ranks.count_bytes_sent, library)[0] for library in LIBRARIES}
 
-    time_in_turn(steps, **{library: {"bytes": sent[library]} for library in LIBRARIES})
+    time_alternately(steps, **{library: {"bytes": sent[library]} for library in LIBRARIES})
 
     for library in LIBRARIES:
         assert len(set(steps[library]())) == 1

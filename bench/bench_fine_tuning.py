@@ -16,8 +16,8 @@ from torch.utils._pytree import tree_map_only
 
 from spec_tests.harness.environment.topology import not_run
 
-from .models import Adapter, Delay
-from .real_models import MODELS, ROWS
+from .models import MODELS, ROWS
+from .modules import Adapter, Delay
 
 pytest.importorskip("transformers", reason="the models need the dependency group `models`")
 pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
@@ -44,53 +44,56 @@ def insert_adapters(module):
 
 @pytest.mark.parametrize("prepare", [freeze_backbone, insert_adapters], ids=["frozen", "adapters"])
 @pytest.mark.parametrize("name", NAMES)
-def bench_fine_tuning(time_in_turn, targets, benchmark, topology, name, prepare):
+def bench_fine_tuning(time_alternately, libraries, benchmark, topology, name, prepare):
     if (name, prepare) == ("ResNet-18", insert_adapters):
         not_run("has no layer norms")
     benchmark.group = f"{name} {'frozen' if prepare is freeze_backbone else 'adapters'}"
     module, batches = build(topology, name, [ROWS], prepare)
-    wrappers = wrap(topology, targets, module, cached={"cache_frozen_parameters": True})
-    time_in_turn(compare_losses(MODELS[name].loss, wrappers, batches))
+    wrappers = wrap(topology, libraries, module, cached={"cache_frozen_parameters": True})
+    time_alternately(compare_losses(MODELS[name].loss, wrappers, batches))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def bench_accumulation(time_in_turn, targets, benchmark, topology, name):
+def bench_accumulation(time_alternately, libraries, benchmark, topology, name):
     benchmark.group = f"{name} accumulation"
     module, batches = build(topology, name, ACCUMULATED)
-    time_in_turn(compare_losses(MODELS[name].loss, wrap(topology, targets, module), batches))
+    time_alternately(compare_losses(MODELS[name].loss, wrap(topology, libraries, module), batches))
 
 
 @pytest.mark.usefixtures("impl_only")
 @pytest.mark.parametrize("name", NAMES)
-def bench_uneven_batches(time_in_turn, targets, benchmark, topology, name):
+def bench_uneven_batches(time_alternately, libraries, benchmark, topology, name):
     benchmark.group = f"{name} evaluation of uneven batches"
     module, batches = build(topology, name, UNEVEN, nn.Module.eval)
     time_evaluation(
-        time_in_turn, wrap(topology, targets, module, held={}, map={}), batches, MODELS[name].loss
+        time_alternately,
+        wrap(topology, libraries, module, held={}, map={}),
+        batches,
+        MODELS[name].loss,
     )
 
 
 @pytest.mark.usefixtures("impl_only")
 @pytest.mark.parametrize("rows", [EVEN, UNEVEN * 2], ids=["even", "uneven"])
 @pytest.mark.parametrize("slow", [False, True], ids="slow-device={}".format)
-def bench_delays(time_in_turn, targets, benchmark, topology, rows, slow):
+def bench_delays(time_alternately, libraries, benchmark, topology, rows, slow):
     kind = "even" if rows is EVEN else "uneven"
     benchmark.group = f"delays {kind} batches{' with a slow device' * slow}"
     first, *_, last = topology.take(DEVICES)
     module = Delay(last if slow else None).to(first)
     batches = [(torch.ones(each, 1, device=first),) for each in rows]
     time_evaluation(
-        time_in_turn, wrap(topology, targets, module, held={}, map={}), batches, torch.sum
+        time_alternately, wrap(topology, libraries, module, held={}, map={}), batches, torch.sum
     )
 
 
-def time_evaluation(time_in_turn, wrappers, batches, compute_loss):
+def time_evaluation(time_alternately, wrappers, batches, compute_loss):
     mapped = wrappers.pop("impl map")
     with torch.no_grad(), wrappers["impl held"].hold(), mapped.hold():
         calls = compare_losses(compute_loss, wrappers, batches)
         calls["impl map"] = partial(run_map, mapped, batches, compute_loss)
         assert calls["impl map"]() == pytest.approx(calls["impl held"](), rel=1e-3)
-        time_in_turn(calls)
+        time_alternately(calls)
 
 
 def build(topology, name, rows, prepare=lambda module: None):
@@ -103,15 +106,15 @@ def build(topology, name, rows, prepare=lambda module: None):
     return module.to(device), tree_map_only(torch.Tensor, lambda x: x.to(device), batches)
 
 
-def wrap(topology, targets, module, **variants):
+def wrap(topology, libraries, module, **variants):
     """Return a wrapper of ``module`` for each library, and for each variant of impl."""
     devices = topology.take(DEVICES)
     wrappers = {
         library: target.data_parallel.DataParallel(module, devices)
-        for library, target in targets.items()
+        for library, target in libraries.items()
     }
-    if "impl" in targets:
-        wrapped_by_impl = partial(targets["impl"].data_parallel.DataParallel, module, devices)
+    if "impl" in libraries:
+        wrapped_by_impl = partial(libraries["impl"].data_parallel.DataParallel, module, devices)
         wrappers |= {f"impl {name}": wrapped_by_impl(**each) for name, each in variants.items()}
     return wrappers
 

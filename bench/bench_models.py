@@ -20,8 +20,8 @@ import impl
 from impl_tests.distributed.pool import Pool
 
 from . import ranks
-from .models import measure_peak_bytes, replica_devices
-from .real_models import MODELS, ROWS
+from .models import MODELS, ROWS
+from .modules import measure_peak_bytes, replica_devices
 
 pytest.importorskip("transformers", reason="the models need the dependency group `models`")
 pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
@@ -45,29 +45,29 @@ def mode(request):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def bench_devices(time_in_turn, targets, benchmark, topology, name, mode):
+def bench_devices(time_alternately, libraries, benchmark, topology, name, mode):
     benchmark.group = f"{name} {mode}"
     devices = replica_devices(topology)
     wrappers = {
         "one device": lambda module: module,
         **{
             library: partial(target.data_parallel.DataParallel, device_ids=devices)
-            for library, target in targets.items()
+            for library, target in libraries.items()
         },
     }
-    if "impl" in targets:
+    if "impl" in libraries:
         wrappers |= _wrap_by_impl(devices, mode)
 
     with ExitStack() as stack:
         calls = _build_calls(MODELS[name], devices[0], mode, wrappers, stack)
         peaks = {variant: measure_peak_bytes(topology, call) for variant, call in calls.items()}
         known = {variant: {"peak_bytes": peak} for variant, peak in peaks.items() if peak}
-        time_in_turn(calls, **known)
+        time_alternately(calls, **known)
 
 
 @pytest.mark.usefixtures("impl_only")
 @pytest.mark.parametrize("name", MODELS)
-def bench_cpu(time_in_turn, benchmark, pool, name, mode):
+def bench_cpu(time_alternately, benchmark, pool, name, mode):
     benchmark.group = f"{name} {mode} cpu"
     wrappers = {"one device": lambda module: module, **_wrap_by_impl(["cpu"] * RANKS, mode)}
     with ExitStack() as stack:
@@ -77,7 +77,7 @@ def bench_cpu(time_in_turn, benchmark, pool, name, mode):
         for variant in ("impl.distributed", "DistributedDataParallel"):
             pool.run(RANKS, ranks.build_model_and_batch, variant, name, mode)
             calls[variant] = partial(_run_ranks, pool, variant)
-        time_in_turn(calls)
+        time_alternately(calls)
 
 
 class Mapped(impl.DataParallel):

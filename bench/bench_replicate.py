@@ -11,23 +11,23 @@ from functools import partial
 import pytest
 import torch
 
-from .models import build_blocks
+from .modules import build_blocks
 
 DEVICES = 4
 
 
 @pytest.mark.parametrize("detach", [False, True], ids=["with-grad", "detached"])
 @pytest.mark.parametrize("num_blocks", [10, 100, 1000], ids="blocks={}".format)
-def bench_replicate(time_in_turn, targets, benchmark, topology, num_blocks, detach):
+def bench_replicate(time_alternately, libraries, benchmark, topology, num_blocks, detach):
     benchmark.group = f"replicate blocks={num_blocks} {'detached' if detach else 'with-grad'}"
     devices = topology.take(DEVICES)
     module = build_blocks(num_blocks).to(devices[0])
     calls = {
         name: partial(target.replicate.replicate, module, devices, detach)
-        for name, target in targets.items()
+        for name, target in libraries.items()
     }
 
-    time_in_turn(calls)
+    time_alternately(calls)
 
     for call in calls.values():
         last = call()[-1][-1][0].weight

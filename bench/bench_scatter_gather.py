@@ -9,26 +9,26 @@ from functools import partial
 import pytest
 import torch
 
-from .models import build_nested
+from .modules import build_nested
 
 DEVICES = 4
 ROWS = 64
 
 
-def bind(targets, name, *args):
+def bind(libraries, name, *args):
     """Return, for each library, a call of the function ``name`` of its module scatter_gather."""
     return {
         library: partial(getattr(target.scatter_gather, name), *args)
-        for library, target in targets.items()
+        for library, target in libraries.items()
     }
 
 
-def bench_scatter_nested(time_in_turn, targets, benchmark, topology):
+def bench_scatter_nested(time_alternately, libraries, benchmark, topology):
     benchmark.group = "scatter nested"
     devices = topology.take(DEVICES)
-    calls = bind(targets, "scatter", (build_nested(ROWS, devices[0]),), devices)
+    calls = bind(libraries, "scatter", (build_nested(ROWS, devices[0]),), devices)
 
-    time_in_turn(calls)
+    time_alternately(calls)
 
     for call in calls.values():
         rows = [chunk[0][3]["d"].shape[0] for chunk in call()]
@@ -37,13 +37,13 @@ def bench_scatter_nested(time_in_turn, targets, benchmark, topology):
 
 @pytest.mark.parametrize("kind", ["pageable", "pinned", "with-grad"])
 @pytest.mark.parametrize("count", [1, 30, 200], ids="tensors={}".format)
-def bench_scatter_from_cpu(time_in_turn, targets, benchmark, topology, count, kind):
+def bench_scatter_from_cpu(time_alternately, libraries, benchmark, topology, count, kind):
     benchmark.group = f"scatter from the CPU tensors={count} {kind}"
     devices = topology.take(DEVICES)
     tensors = [build_on_cpu(kind) for _ in range(count)]
-    calls = bind(targets, "scatter", tensors, devices)
+    calls = bind(libraries, "scatter", tensors, devices)
 
-    time_in_turn(calls)
+    time_alternately(calls)
 
     for call in calls.values():
         chunks = [row[-1] for row in call()]
@@ -56,13 +56,13 @@ def build_on_cpu(kind):
     return tensor.pin_memory() if kind == "pinned" else tensor
 
 
-def bench_scatter_kwargs_nested(time_in_turn, targets, benchmark, topology):
+def bench_scatter_kwargs_nested(time_alternately, libraries, benchmark, topology):
     benchmark.group = "scatter_kwargs nested"
     devices = topology.take(DEVICES)
     args, kwargs = (build_nested(ROWS, devices[0]),), {"more": build_nested(ROWS, devices[0])}
-    calls = bind(targets, "scatter_kwargs", args, kwargs, devices)
+    calls = bind(libraries, "scatter_kwargs", args, kwargs, devices)
 
-    time_in_turn(calls)
+    time_alternately(calls)
 
     for call in calls.values():
         chunks, keyword_chunks = call()
@@ -70,17 +70,17 @@ def bench_scatter_kwargs_nested(time_in_turn, targets, benchmark, topology):
         assert keyword_chunks[3]["more"][3]["d"].device == devices[3]
 
 
-def bench_gather_nested(time_in_turn, targets, benchmark, topology):
+def bench_gather_nested(time_alternately, libraries, benchmark, topology):
     benchmark.group = "gather nested"
     devices = topology.take(DEVICES)
     calls = bind(
-        targets,
+        libraries,
         "gather",
         [build_nested(ROWS // DEVICES, device) for device in devices],
         devices[0],
     )
 
-    time_in_turn(calls)
+    time_alternately(calls)
 
     for call in calls.values():
         assert torch.equal(call()[3]["d"].cpu(), torch.ones(ROWS, 4))

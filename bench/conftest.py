@@ -16,7 +16,7 @@ from spec_tests.harness.pytest_plugin.options import (
     target_of,
 )
 
-from . import turns
+from . import alternation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -58,8 +58,8 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_benchmark_update_json(output_json: dict[str, Any]) -> None:
-    """Save the times of the libraries that were timed in turn with the target."""
-    turns.add_other_libraries(output_json)
+    """Save the times of the libraries that alternate with the target."""
+    alternation.add_other_libraries(output_json)
 
 
 @pytest.hookimpl(trylast=True)
@@ -80,7 +80,7 @@ def pytest_terminal_summary(
 
 
 @pytest.fixture(scope="session")
-def targets(request: pytest.FixtureRequest) -> dict[str, Target]:
+def libraries(request: pytest.FixtureRequest) -> dict[str, Target]:
     """Return the implementations to compare, by their names in the results."""
     name, places = target_of(request.config), mapping_of(request.config)
     return {"reference": Target(REFERENCE), name: Target(name, target_map.load(places, PARTS))}
@@ -94,10 +94,10 @@ def impl_only(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def time_in_turn(
+def time_alternately(
     benchmark: Any, topology: Topology, request: pytest.FixtureRequest
 ) -> Callable[..., None]:
-    """Return a function that times calls of several libraries in turn.
+    """Return a function that times calls of several libraries alternately.
 
     A time ends when every device is idle. The first argument of the function has the call of each
     library, by name. Each keyword argument has further values to save for the library of this
@@ -111,7 +111,7 @@ def time_in_turn(
         synchronized = {
             library: synchronize_after(call, topology) for library, call in calls.items()
         }
-        turns.time_in_turn(benchmark, target, synchronized, len(calls) * seconds, info)
+        alternation.time_alternately(benchmark, target, synchronized, len(calls) * seconds, info)
 
     return time_calls
 

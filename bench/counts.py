@@ -24,7 +24,7 @@ from torch._C._profiler import _ExperimentalConfig
 from torch.profiler import ProfilerActivity, profile
 
 import impl
-from bench.models import WIDTH, Identity, build_blocks
+from bench.modules import WIDTH, Identity, build_blocks
 from spec_tests import simulator
 
 FILE = Path(__file__).with_name("counts.toml")

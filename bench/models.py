@@ -1,102 +1,178 @@
-"""Modules that the benchmarks replicate and run, their devices, and the memory of a call."""
-
-import time
-from collections.abc import Callable
+"""Eight models of different kinds, larger than those that only test correctness."""
 
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.environment.topology import Topology
+from impl_tests.helpers import cuda_stubs
+from impl_tests.models.configurations import build_model
+from impl_tests.models.model import Model, draw_images, squared_error
 
-WIDTH = 16
-#: The number of replicas on a single device.
-_REPLICAS = 4
+# transformers imports torchvision, whose wheel needs CUDA libraries.
+cuda_stubs.load_stubs()
 
-
-def replica_devices(topology: Topology) -> list[torch.device]:
-    """Return all devices of the run; a single one is used four times."""
-    available = len(topology.devices)
-    return topology.take(available if available > 1 else _REPLICAS)
-
-
-def measure_peak_bytes(topology: Topology, call: Callable[[], object]) -> int | None:
-    """Return the peak memory during ``call``, summed over the devices.
-
-    Return None if the accelerator does not report its peak memory.
-    """
-    memory = getattr(torch, topology.accelerator)
-    if not hasattr(memory, "reset_peak_memory_stats"):
-        return None
-    for device in set(topology.devices):
-        memory.reset_peak_memory_stats(device)
-    call()
-    topology.synchronize()
-    total: int = sum(memory.max_memory_allocated(device) for device in set(topology.devices))
-    return total
+#: The number of rows of a batch.
+ROWS = 16
+_TOKENS, _VOCABULARY = 32, 2000
+_WIDTH = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
+#: The models return no cache: a cache takes time to gather, and training does not use it.
+_TEXT = {**_WIDTH, "vocab_size": _VOCABULARY, "use_cache": False}
 
 
-def build_blocks(num_blocks: int, width: int = WIDTH) -> nn.Module:
-    """Return blocks of Linear, BatchNorm and ReLU; each block has 4 modules and 7 tensors."""
-    torch.manual_seed(0)
-    return nn.Sequential(
-        *(
-            nn.Sequential(nn.Linear(width, width), nn.BatchNorm1d(width), nn.ReLU())
-            for _ in range(num_blocks)
-        )
-    )
-
-
-class ScaledSum(nn.Module):
-    """A module that adds the tensors in a dict and multiplies the sum by its parameter."""
+class Tagger(nn.Module):
+    """A bidirectional LSTM of two layers over embedded words."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.ones(1))
+        self.words = nn.Embedding(_VOCABULARY, 128)
+        self.layers = nn.LSTM(128, 128, 2, batch_first=True, bidirectional=True)
+        self.out = nn.Linear(256, 50)
 
-    def forward(self, named: dict[str, Tensor]) -> Tensor:
-        """Return the product. It has the shape of one tensor."""
-        return torch.stack(list(named.values())).sum(0) * self.weight
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Return the scores of 50 tags for each token."""
+        scores: Tensor = self.out(self.layers(self.words(tokens))[0])
+        return scores
 
 
-class Adapter(nn.Module):
-    """A layer norm, and a bottleneck whose output is added to that of the layer norm."""
+class Recommender(nn.Module):
+    """A click model: 26 embedding tables, the products of all pairs, and a network on top."""
 
-    def __init__(self, layer: nn.LayerNorm) -> None:
+    def __init__(self, tables: int = 26, size: int = 5000, width: int = 16) -> None:
         super().__init__()
-        (width,) = layer.normalized_shape
-        self.layer, self.down, self.up = layer, nn.Linear(width, 8), nn.Linear(8, width)
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for _ in range(tables))
+        self.bottom = nn.Sequential(nn.Linear(13, 64), nn.ReLU(), nn.Linear(64, width), nn.ReLU())
+        pairs = (tables + 1) * tables // 2
+        self.top = nn.Sequential(nn.Linear(pairs + width, 64), nn.ReLU(), nn.Linear(64, 1))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the sum. It has the shape of ``x``."""
-        y: Tensor = self.layer(x)
-        added: Tensor = y + self.up(torch.relu(self.down(y)))
-        return added
-
-
-class Delay(nn.Module):
-    """A module that waits 4 ms for each row of its input, and twice as long on ``slow_device``."""
-
-    def __init__(self, slow_device: torch.device | None) -> None:
-        super().__init__()
-        self.slow_device = slow_device
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``x``."""
-        time.sleep(0.004 * len(x) * (2 if x.device == self.slow_device else 1))
-        return x
+    def forward(self, numbers: Tensor, categories: Tensor) -> Tensor:
+        """Return one score for each row."""
+        dense = self.bottom(numbers)
+        columns = categories.unbind(1)
+        embedded = [table(column) for table, column in zip(self.tables, columns, strict=True)]
+        features = torch.stack([dense, *embedded], 1)
+        products = features @ features.mT
+        size = products.shape[1]
+        above = torch.triu_indices(size, size, 1, device=products.device)
+        scores: Tensor = self.top(torch.cat([dense, products[:, above[0], above[1]]], 1))
+        return scores
 
 
-class Identity(nn.Module):
-    """A module that returns its input, to measure the overhead of running replicas."""
+def _build_resnet() -> nn.Module:
+    import torchvision
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``x``."""
-        return x
+    module: nn.Module = torchvision.models.resnet18(num_classes=10)
+    return module
 
 
-def build_nested(rows: int, device: torch.device) -> list[dict[str, Tensor]]:
-    """Return four dicts, each with four tensors of ``rows`` rows."""
-    return [
-        {name: torch.ones(rows, 4, device=device) for name in ("a", "b", "c", "d")}
-        for _ in range(4)
-    ]
+def _build_unet() -> nn.Module:
+    import diffusers
+
+    module: nn.Module = diffusers.UNet2DConditionModel(
+        sample_size=16,
+        block_out_channels=(32, 64),
+        norm_num_groups=8,
+        layers_per_block=1,
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+        cross_attention_dim=32,
+        attention_head_dim=8,
+    )
+    return module
+
+
+def _draw_text(rows: int) -> dict[str, Tensor]:
+    tokens = torch.randint(3, _VOCABULARY, (rows, _TOKENS))
+    return {"input_ids": tokens, "labels": tokens.clone()}
+
+
+def _draw_labelled_images(rows: int) -> dict[str, Tensor]:
+    return {"pixel_values": draw_images(rows, 64), "labels": torch.arange(rows) % 10}
+
+
+def _draw_noisy_images(rows: int) -> dict[str, object]:
+    return {
+        "sample": torch.randn(rows, 4, 16, 16),
+        "timestep": torch.randint(0, 1000, (rows,)),
+        "encoder_hidden_states": torch.randn(rows, 8, 32),
+        # The outputs' class of diffusers cannot be gathered by torch.nn.parallel.
+        "return_dict": False,
+    }
+
+
+def _draw_clicks(rows: int) -> tuple[Tensor, ...]:
+    return torch.randn(rows, 13), torch.randint(0, 5000, (rows, 26))
+
+
+_ALL = [
+    Model(
+        "ResNet-18",
+        "torchvision",
+        "images of 32 pixels; 11 million parameters",
+        _build_resnet,
+        lambda rows: (draw_images(rows, 32),),
+        squared_error,
+    ),
+    Model(
+        "ViT",
+        "transformers",
+        "12 layers of width 128; 17 tokens",
+        lambda: build_model(
+            "ViTForImageClassification",
+            {**_WIDTH, "num_hidden_layers": 12, "image_size": 64, "patch_size": 16}
+            | {"num_labels": 10},
+        ),
+        _draw_labelled_images,
+    ),
+    Model(
+        "GPT-2",
+        "transformers",
+        "12 layers of width 128; 32 tokens",
+        lambda: build_model(
+            "GPT2LMHeadModel", {**_TEXT, "num_hidden_layers": 12, "n_positions": _TOKENS}
+        ),
+        _draw_text,
+    ),
+    Model(
+        "BERT",
+        "transformers",
+        "12 layers of width 128; 32 tokens",
+        lambda: build_model("BertForMaskedLM", {**_TEXT, "num_hidden_layers": 12}),
+        _draw_text,
+    ),
+    Model(
+        "LSTM tagger",
+        "torch",
+        "two bidirectional layers of width 128; 32 tokens",
+        Tagger,
+        lambda rows: (torch.randint(0, _VOCABULARY, (rows, _TOKENS)),),
+        squared_error,
+    ),
+    Model(
+        "Mixtral",
+        "transformers",
+        "4 layers of width 128, with 8 experts each; 32 tokens",
+        lambda: build_model(
+            "MixtralForCausalLM",
+            {**_TEXT, "num_hidden_layers": 4, "num_key_value_heads": 2, "num_local_experts": 8}
+            | {"head_dim": 32, "intermediate_size": 256},
+        ),
+        _draw_text,
+    ),
+    Model(
+        "U-Net",
+        "diffusers",
+        "denoising of images of 16 pixels; convolutions and attention",
+        _build_unet,
+        _draw_noisy_images,
+        lambda output: squared_error(output[0]),
+    ),
+    Model(
+        "recommender",
+        "torch",
+        "26 embedding tables of 5,000 rows",
+        Recommender,
+        _draw_clicks,
+        squared_error,
+    ),
+]
+#: Name -> model.
+MODELS = {model.name: model for model in _ALL}

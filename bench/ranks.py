@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_map_only
 from impl import distributed
 from impl_tests.distributed.pool import RankContext
 
-from .real_models import MODELS, ROWS
+from .models import MODELS, ROWS
 
 #: Library -> this rank's wrapped module and its input. They are kept between calls.
 _STATE: dict[str, tuple[nn.Module, Tensor]] = {}
@@ -71,7 +71,7 @@ def build_model_and_batch(context: RankContext, variant: str, name: str, mode: s
     Args:
         context: This rank.
         variant: ``impl.distributed`` or ``DistributedDataParallel``.
-        name: The model's key in ``bench.real_models.MODELS``.
+        name: The model's key in ``bench.models.MODELS``.
         mode: ``training`` or ``evaluation``.
     """
     torch.manual_seed(0)

@@ -1,7 +1,7 @@
-"""Time the calls of several libraries in turn, so that the times of one turn can be compared.
+"""Time the calls of several libraries alternately, so that the times of one turn can be compared.
 
 A machine may be slow for a minute. If all calls of one library were timed before those of another,
-such a minute would change the ratio of the libraries. If the calls are timed in turn, it makes all
+such a minute would change the ratio of the libraries. If the calls alternate, it makes all
 times of a turn longer, and their ratio stays the same.
 """
 
@@ -15,7 +15,7 @@ from pytest_benchmark.stats import Stats
 _MIN_TURNS = 5
 
 
-def time_in_turn(
+def time_alternately(
     benchmark: Any,
     target: str,
     calls: Mapping[str, Callable[[], object]],

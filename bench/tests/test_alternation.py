@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from bench import turns
+from bench import alternation
 
 
 class FakeBenchmark:
@@ -34,7 +34,7 @@ class FakeBenchmark:
         """Time ``call`` in each round, after ``setup``."""
         for _ in range(rounds):
             setup()
-            self.stats.stats.data.append(turns._time(call))
+            self.stats.stats.data.append(alternation._time(call))
 
 
 @pytest.fixture
@@ -47,12 +47,12 @@ def time_calls(monkeypatch):
 
     def run(seconds=0.0):
         benchmark = FakeBenchmark()
-        monkeypatch.setattr(turns, "time", benchmark)
+        monkeypatch.setattr(alternation, "time", benchmark)
         calls = {
             "reference": benchmark.make_call(3, 3, 3, 24, 20, 3, 20),
             "impl": benchmark.make_call(1, 1, 1, 8, 10, 1, 10),
         }
-        turns.time_in_turn(benchmark, "impl", calls, seconds, {})
+        alternation.time_alternately(benchmark, "impl", calls, seconds, {})
         return benchmark
 
     return run
