@@ -8,7 +8,6 @@ import pytest
 
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import (
-    clause_filter,
     clauses,
     known_failures,
     not_offered,
@@ -45,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     if hasattr(config, "workerinput"):
         probes.FOUND.update(pickle.loads(config.workerinput["found"]))
-    clause_filter.configure(config, clauses.load())
+    selection.select_clauses(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,10 +59,10 @@ def pytest_configure_node(node: Any) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Ignore files that contain no id of a clause that ``--clause`` selects."""
-    selected = clause_filter.selected(config)
+    selected = selection.selected_clauses(config)
     if not selected or collection_path.suffix != ".py" or HERE not in collection_path.parents:
         return None
-    ids = clause_filter.ids_in(collection_path, selected)
+    ids = selection.ids_in(collection_path, selected)
     return None if ids and _is_in_chapter(collection_path) else True
 
 
@@ -79,7 +78,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     named = {
         name for item in conformance for name in selection.check_clauses_of(item, known_clauses)
     }
-    whole = _is_whole_suite(config) and not clause_filter.selected(config)
+    whole = _is_whole_suite(config) and not selection.selected_clauses(config)
     if whole:
         _raise_if_any("without a test", set(known_clauses) - named)
         _raise_if_any(
@@ -89,7 +88,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if (path := _register_path(config)) is not None:
         not_offered.mark(conformance, register.load_lacks(path, known_clauses))
         known_failures.mark(conformance, register.load(path, known_clauses), HERE, whole=whole)
-    if selected := clause_filter.selected(config):
+    if selected := selection.selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         selection.deselect(config, items, others)
     if done := set(selection.resumed_tests(config)):

@@ -20,7 +20,7 @@ from spec_tests.data_parallel.life import violations
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import (
     causes,
-    clause_filter,
+    clause_names,
     clauses,
     known_failures,
     register,
@@ -163,10 +163,10 @@ def _group(failed: Iterable[Mapping[str, str]]) -> Collection[list[Mapping[str, 
 
 def _shorten_lacks(missing: Collection[str]) -> list[str]:
     """Return the shortest beginnings of ids that begin only clauses in ``missing``."""
-    others = {*clause_filter.beginnings(clauses.load().keys() - missing)}
+    others = {*clause_names.beginnings(clauses.load().keys() - missing)}
     return sorted(
         {
-            next(each for each in clause_filter.beginnings([name]) if each not in others)
+            next(each for each in clause_names.beginnings([name]) if each not in others)
             for name in missing
         }
     )

@@ -196,10 +196,10 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_suite(options: argparse.Namespace) -> int:
-    from spec_tests.harness.conformance import clause_filter, clauses
+    from spec_tests.harness.conformance import clause_names, clauses
 
     # pytest refuses an unknown clause, too, but only after the import of PyTorch.
-    unknown = clause_filter.describe_unknown(options.clause, clauses.load())
+    unknown = clause_names.describe_unknown(options.clause, clauses.load())
     if unknown is not None:
         print(f"--clause {unknown}", file=sys.stderr)
         return REFUSED
@@ -215,14 +215,14 @@ def _run_suite(options: argparse.Namespace) -> int:
 
 
 def _print_clauses(options: argparse.Namespace) -> int:
-    from spec_tests.harness.conformance import clause_filter, clauses
+    from spec_tests.harness.conformance import clause_names, clauses
 
     known = clauses.load()
-    unknown = clause_filter.describe_unknown(options.name, known)
+    unknown = clause_names.describe_unknown(options.name, known)
     if unknown is not None:
         print(unknown, file=sys.stderr)
         return 1
-    names = clause_filter.matching(options.name, known) if options.name else [*known]
+    names = clause_names.matching(options.name, known) if options.name else [*known]
     print(clauses.as_text({name: known[name] for name in names}))
     return 0
 

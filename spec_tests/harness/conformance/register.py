@@ -21,7 +21,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clause_filter
+from spec_tests.harness.conformance import clause_names
 from spec_tests.harness.conformance.clauses import Clause
 
 FOLDER = Path(__file__).parents[2] / "registers"
@@ -197,7 +197,7 @@ def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, 
     for record in records:
         for name in record.clauses:
             if name not in known_clauses:
-                hint = clause_filter.hint(name, known_clauses)
+                hint = clause_names.hint(name, known_clauses)
                 raise input_files.refuse(record.name, f"no clause has the name {name}{hint}")
 
 

@@ -1,16 +1,51 @@
-"""Collects and selects tests, and finds tests that only compare with torch.nn.parallel."""
+"""Collects and selects tests, and finds tests that only compare with torch.nn.parallel.
+
+A test file contains the full ids of its clauses. A run of one clause therefore imports only the
+files that contain the id of the clause.
+"""
 
 import gc
 from collections.abc import Generator, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from spec_tests.harness.conformance import clause_filter, clauses
+from spec_tests.harness.conformance import clause_names, clauses
 
 #: The files whose tests compile modules or start processes, which takes seconds.
 _SLOW = ("test_compiled", "test_hazards")
+_SELECTED = pytest.StashKey[frozenset[str]]()
+
+
+def select_clauses(config: pytest.Config) -> None:
+    """Store the clauses that ``--clause`` selects.
+
+    Raises:
+        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id.
+    """
+    names, known_clauses = config.getoption("--clause"), clauses.load()
+    unknown = clause_names.describe_unknown(names, known_clauses)
+    if unknown is not None:
+        raise pytest.UsageError(f"--clause {unknown}")
+    config.stash[_SELECTED] = frozenset(clause_names.matching(names, known_clauses))
+
+
+def selected_clauses(config: pytest.Config) -> frozenset[str]:
+    """Return the ids of the selected clauses; empty if all are."""
+    return config.stash[_SELECTED]
+
+
+def ids_in(path: Path, ids: frozenset[str]) -> frozenset[str]:
+    """Return those clause ids of ``ids`` that the text of a file contains."""
+    text = _read_text(path)
+    return frozenset(clause_id for clause_id in ids if clause_id in text)
+
+
+@cache
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -96,7 +131,7 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     unknown = [name for name in names if name not in known_clauses]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
-    absent = set(names) - clause_filter.ids_in(item.path, frozenset(names))
+    absent = set(names) - ids_in(item.path, frozenset(names))
     if absent:
         raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
     item.user_properties.extend(("clause", name) for name in names)

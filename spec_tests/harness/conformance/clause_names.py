@@ -1,36 +1,9 @@
-"""The clauses that ``--clause`` selects, and the files with their tests.
-
-A test file contains the full ids of its clauses. A run of one clause therefore imports only the
-files that contain the id of the clause.
-"""
+"""Names of clauses in options and registers: chapters, and beginnings of ids."""
 
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from functools import cache
-from pathlib import Path
-
-import pytest
 
 from spec_tests.harness.conformance.clauses import Clause
-
-_SELECTED = pytest.StashKey[frozenset[str]]()
-
-
-def configure(config: pytest.Config, known_clauses: dict[str, Clause]) -> None:
-    """Store the clauses that ``--clause`` selects.
-
-    Args:
-        config: The configuration of pytest.
-        known_clauses: All clauses by id.
-
-    Raises:
-        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id.
-    """
-    names = config.getoption("--clause")
-    unknown = describe_unknown(names, known_clauses)
-    if unknown is not None:
-        raise pytest.UsageError(f"--clause {unknown}")
-    config.stash[_SELECTED] = frozenset(matching(names, known_clauses))
 
 
 def matching(names: Iterable[str], known_clauses: Mapping[str, Clause]) -> list[str]:
@@ -71,19 +44,3 @@ def beginnings(ids: Iterable[str]) -> list[str]:
     """Return all ids and their beginnings: ``comm``, ``comm.scatter``, ..."""
     words = [clause_id.split(".") for clause_id in ids]
     return [*dict.fromkeys(".".join(w[: end + 1]) for w in words for end in range(len(w)))]
-
-
-def selected(config: pytest.Config) -> frozenset[str]:
-    """Return the ids of the selected clauses; empty if all are."""
-    return config.stash[_SELECTED]
-
-
-def ids_in(path: Path, ids: frozenset[str]) -> frozenset[str]:
-    """Return those clause ids of ``ids`` that the text of a file contains."""
-    text = _read_text(path)
-    return frozenset(clause_id for clause_id in ids if clause_id in text)
-
-
-@cache
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8")
