@@ -1,6 +1,6 @@
 """impl trains and evaluates on a back end each model that PyTorch itself trains there.
 
-The tests need no stream, so they run on each back end, also on ``--features lean``.
+The tests need no stream, so they run on each back end, also on ``--without all``.
 """
 
 import warnings

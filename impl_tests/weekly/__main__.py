@@ -42,7 +42,7 @@ PARTS: dict[str, Sequence[Command]] = {
     # optional features, then one feature at a time.
     "suite": [
         (*SUITE, *_ON_DEVICES),
-        (*SUITE, *_ON_DEVICES, "--features", "lean"),
+        (*SUITE, *_ON_DEVICES, "--without", "all"),
         *((*SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
     ],
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.

@@ -21,7 +21,7 @@ from torch.utils.backend_registration import (
 
 from . import device_module, features, native
 from .faults import FAULTS, PRIMITIVES, fault
-from .features import FEATURES, PROFILES, missing, switch_off
+from .features import FEATURES, missing, switch_off
 from .race_detector import Access, Race, races
 from .wait_at_exit import wait_for_autograd_threads
 
@@ -29,7 +29,6 @@ __all__ = [
     "FAULTS",
     "FEATURES",
     "PRIMITIVES",
-    "PROFILES",
     "Access",
     "Race",
     "enable",

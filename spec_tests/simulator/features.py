@@ -19,8 +19,6 @@ FEATURES = {
     _AUTOCAST: "torch.autocast",
     "kept-parameters": "module.to() keeps the Parameter objects; without it, it creates new ones",
 }
-#: Name of a profile -> the features that it lacks. ``lean`` has what training in float32 needs.
-PROFILES: dict[str, tuple[str, ...]] = {"full": (), "lean": tuple(FEATURES)}
 
 #: Environment variable: the missing features, separated by commas. Child processes inherit it.
 _VARIABLE = "SIM_MISSING_FEATURES"

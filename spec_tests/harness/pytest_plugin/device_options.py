@@ -1,4 +1,4 @@
-"""Applies ``--fault``, ``--features`` and ``--without``."""
+"""Applies ``--fault`` and ``--without``."""
 
 from contextlib import ExitStack
 
@@ -8,6 +8,9 @@ import torch
 from spec_tests import simulator
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.topology import Topology
+
+#: The value of ``--without`` that names all optional features of the simulator.
+ALL = "all"
 
 
 def inject(config: pytest.Config, topology: Topology) -> None:
@@ -31,19 +34,19 @@ def inject(config: pytest.Config, topology: Topology) -> None:
 
 
 def switch_off(config: pytest.Config) -> None:
-    """Switch off the features of the simulator that ``--features`` and ``--without`` name.
+    """Switch off the features of the simulator that ``--without`` names.
 
     Call it before the devices are made. On real devices nothing is switched off; see
     `switched_off`.
 
     Raises:
-        pytest.UsageError: there is no such profile or feature.
+        pytest.UsageError: there is no such feature.
     """
-    profile, names = config.getoption("--features"), config.getoption("--without")
-    if (profile is None and not names) or not _is_simulated(config):
+    names = config.getoption("--without")
+    if not names or not _is_simulated(config):
         return
     try:
-        simulator.switch_off([*simulator.PROFILES[profile or "full"], *names])
+        simulator.switch_off(simulator.FEATURES if ALL in names else names)
     except ValueError as error:
         raise pytest.UsageError(f"--without: {error}") from None
 
@@ -52,11 +55,9 @@ def switched_off(config: pytest.Config) -> list[str]:
     """Return the features and dtypes that a run on real devices does not use.
 
     Raises:
-        pytest.UsageError: there is no such feature, or ``--features`` is given.
+        pytest.UsageError: there is no such feature.
     """
     names: list[str] = config.getoption("--without")
-    if config.getoption("--features") is not None:
-        raise pytest.UsageError("--features: only sim can lack features on demand")
     unknown = [name for name in names if name not in capabilities.names()]
     if unknown:
         known = ", ".join(capabilities.names())

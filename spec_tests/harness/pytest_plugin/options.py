@@ -95,17 +95,11 @@ def _add_device_options(group: pytest.OptionGroup) -> None:
         "prints the names",
     )
     group.addoption(
-        "--features",
-        default=None,
-        choices=["full", "lean"],
-        help="features of simulated devices; full: all; lean: what training in float32 needs "
-        "(default: full)",
-    )
-    group.addoption(
         "--without",
         action="append",
         default=[],
         metavar="FEATURE",
-        help="switch off a feature of simulated devices, or do not try or use a feature or dtype "
-        "of the list that doctor prints; repeatable; an unknown name prints the names",
+        help="switch off a feature of simulated devices, all: all optional ones; on real devices, "
+        "do not try or use a feature or dtype of the list that doctor prints; repeatable; an "
+        "unknown name prints the names",
     )

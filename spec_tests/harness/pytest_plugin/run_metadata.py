@@ -87,7 +87,7 @@ def _target_options(config: pytest.Config) -> list[str]:
 def _device_options(config: pytest.Config) -> list[str]:
     found = [f"-p{name}" for name in imported_plugins(config)]
     found += [f"--without={name}" for name in config.getoption("--without")]
-    return [*found, *_given(config, "features", "fault", "late-copies")]
+    return [*found, *_given(config, "fault", "late-copies")]
 
 
 def _given(config: pytest.Config, *names: str) -> list[str]:

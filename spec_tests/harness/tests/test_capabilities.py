@@ -198,7 +198,7 @@ def test_offered(topology): torch.ones(1, device=topology.device(0))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("option", ["--without=double-precision", "--features=lean"])
+@pytest.mark.parametrize("option", ["--without=double-precision", "--without=all"])
 def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
     result = run_suite(TESTS, option, "-rs")
     result.assert_outcomes(passed=1, skipped=1)
