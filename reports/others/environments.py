@@ -11,7 +11,6 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from impl_tests.helpers import cuda_stubs
 from reports.others.catalogue import ROOT, Implementation
 
 #: Matches the names of packages that a CUDA build needs only on a GPU: CUDA's libraries (2 GB) and
@@ -82,7 +81,10 @@ def install_torch(version: str, python: Path) -> None:
     pip(python, "--no-deps", f"torch=={version}")
     pip(python, *(line for line in _torch_requirements(python) if not CUDA.search(line)))
     library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
-    cuda_stubs.replace_cuda(Path(library).parent / "lib")
+    folder = Path(library).parent / "lib"
+    # As `tox -e cuda-build` does.
+    stubs: list[str | Path] = [sys.executable, "-m", "impl_tests.helpers.cuda_stubs", folder]
+    subprocess.run(stubs, cwd=ROOT, check=True)
 
 
 def _torch_requirements(python: Path) -> Iterable[str]:
