@@ -17,7 +17,7 @@ from spec_tests.harness.environment import probes, target_map
 from spec_tests.harness.environment.target import PARTS, Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.harness.pytest_plugin import (
-    preflight,
+    import_check,
     selection,
     time_limit,
     worker_errors,
@@ -39,7 +39,7 @@ HERE = Path(__file__).parent
 def pytest_configure(config: pytest.Config) -> None:
     """Load the plugins of the suite, and select clauses."""
     config.pluginmanager.import_plugin(PLUGIN)
-    config.pluginmanager.register(preflight, preflight.__name__)
+    config.pluginmanager.register(import_check, import_check.__name__)
     config.pluginmanager.register(time_limit, time_limit.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     if hasattr(config, "workerinput"):

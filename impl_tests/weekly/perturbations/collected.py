@@ -91,6 +91,6 @@ def call_with_tests(function: Callable[[CollectedTests], None], *options: str) -
     os.chdir(_ROOT)
     arguments = ["-qq", "-s", "--tb=line", "--accelerator=sim"]
     # Each fork enables the accelerator and imports its own target.
-    absent = ("cacheprovider", "benchmark", "spec_tests.harness.pytest_plugin.preflight")
+    absent = ("cacheprovider", "benchmark", "spec_tests.harness.pytest_plugin.import_check")
     arguments += [word for name in absent for word in ("-p", f"no:{name}")]
     return int(pytest.main([*arguments, *options], plugins=[_Plugin(function)]))
