@@ -32,7 +32,7 @@ def test_the_package_requires_the_oldest_release_of_pytorch():
 def test_the_readme_names_the_releases():
     python = sorted(PYTHON["gate"] + PYTHON["others"])
     torch = [release.rpartition(".")[0] for release in TORCH["older"] + TORCH["gate"]]
-    named = f"PyTorch {torch[0]} to {torch[-1]} and Python {python[0]} to {python[-1]}"
+    named = f"PyTorch {torch[0]} to {torch[-1]}, Python {python[0]} to {python[-1]}"
     assert named in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
