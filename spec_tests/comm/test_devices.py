@@ -1,4 +1,4 @@
-"""comm: spellings of devices, and the current device and streams."""
+"""comm: spellings of devices, the current device and streams, and devices without memory."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ import torch
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import streams_of
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
@@ -106,3 +106,19 @@ def test_wide_unsigned_integers_are_copied_unchanged(target, topology, name, dty
     last = getattr(target.comm, name)(argument, devices)[-1]
     found = last[0] if isinstance(last, list) else last
     assert (found.dtype, found.tolist()) == (dtype, tensor.tolist())
+
+
+@clause("comm.no-memory")
+@pytest.mark.parametrize("name", CALLS)
+def test_out_of_memory_error_is_raised_and_the_next_call_works(target, topology, name):
+    topology.require(distinct=3)
+    full = 2 if name in COPYING else 0
+    call = _call(name, DeviceAt(0), DeviceAt(2))
+    inputs = call.inputs(topology)
+    with torch.accelerator.device_index(topology.device(1).index):
+        before = current_device_and_streams(topology)
+        for _ in range(2):
+            with topology.fail_allocations(full), pytest.raises(torch.OutOfMemoryError):
+                call.run(target, inputs)
+            assert current_device_and_streams(topology) == before
+            call.run(target, inputs)  # Allocations succeed again.

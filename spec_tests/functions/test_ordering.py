@@ -70,17 +70,21 @@ def _reduce_add_coalesced(functions, topology, leaf):
 CALLS = [_gather, _reduce_add_coalesced]
 
 
+def _gradient(library, topology, call):
+    with on_side_streams(topology):
+        leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
+        results = [result * 1 for result in call(library.functions, topology, leaf)]
+        grads = [torch.ones_like(result) for result in results]
+        torch.autograd.backward(results, grads)
+        # Drop the references, so that later work may reuse the memory of the gradients.
+        del results, grads
+        return queued_copies(leaf.grad)[0]
+
+
 @clause("functions.order.gradients")
 @pytest.mark.parametrize("call", CALLS, ids=["gather", "reduce_add_coalesced"])
 def test_gradients_are_ready_on_the_streams_of_the_backward_call(target, topology, call):
-    with on_side_streams(topology):
-        leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
-        results = [result * 1 for result in call(target.functions, topology, leaf)]
-        grads = [torch.ones_like(result) for result in results]
-        torch.autograd.backward(results, grads)
-        del results, grads
-        (found,) = queued_copies(leaf.grad)
-    assert found.tolist() == [[1.0] * 2] * 3
+    assert _gradient(target, topology, call).tolist() == [[1.0] * 2] * 3
 
 
 @clause("functions.order.host")
@@ -134,17 +138,6 @@ def _broadcast(functions, topology, leaf):
 
 #: For each call: the expected gradient of each element of its input.
 GRADIENTS = {_scatter: 1.0, _broadcast: 3.0}
-
-
-def _gradient(library, topology, call):
-    with on_side_streams(topology):
-        leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
-        results = [result * 1 for result in call(library.functions, topology, leaf)]
-        grads = [torch.ones_like(result) for result in results]
-        torch.autograd.backward(results, grads)
-        # Drop the references, so that later work may reuse the memory of the gradients.
-        del results, grads
-        return queued_copies(leaf.grad)[0]
 
 
 @clause("divergences.FN-6.gradients-stay-on-their-streams")

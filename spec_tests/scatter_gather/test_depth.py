@@ -46,17 +46,6 @@ def test_deeply_nested_tensor_is_split(target, topology, kinds, depth):
     assert [kinds for kinds, _ in results] == [unnest(value)[0]] * 2
 
 
-@clause("scatter_gather.scatter.deep")
-@pytest.mark.parametrize(("kinds", "depth"), SCATTER_DEPTHS, ids=str)
-def test_deeply_nested_keyword_arguments_are_split(target, topology, kinds, depth):
-    tensor = torch.arange(4).to(topology.device(0))
-    args, kwargs = (nest(kinds, depth - 1, tensor),), {"y": nest(kinds, depth - 1, tensor)}
-    call = partial(target.scatter_gather.scatter_kwargs, args, kwargs, topology.take(2))
-    inputs, scattered_kwargs = call_on_empty_stack(call)
-    assert [unnest(x)[1].tolist() for (x,) in inputs] == [[0, 1], [2, 3]]
-    assert [unnest(kwargs["y"])[1].tolist() for kwargs in scattered_kwargs] == [[0, 1], [2, 3]]
-
-
 @clause("scatter_gather.gather.deep")
 @pytest.mark.parametrize(("kinds", "depth"), GATHER_DEPTHS, ids=str)
 def test_deeply_nested_outputs_are_gathered(target, topology, kinds, depth):

@@ -26,10 +26,20 @@ from spec_tests.strategies.tensors import TensorSpec, device_slots
 FEWER_EXAMPLES = example_count.divide_examples(3)
 
 
+DEVICE = DeviceAt(0)
+
+
+def _gather(outputs, target_device=DEVICE):
+    arguments = {"outputs": outputs, "target_device": target_device}
+    return PublicCall("scatter_gather.gather", arguments)
+
+
 @clause("scatter_gather.gather.tensor")
 @clause("scatter_gather.gather.target")
 @clause("scatter_gather.gather.target-cpu")
 @given(call=tensor_gather_calls())
+@example(call=_gather([TensorSpec((2,))], DeviceAt(1, "ordinal")))
+@example(call=_gather([TensorSpec((2,))], "cpu"))
 def test_tensors_are_concatenated_along_dim(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
@@ -59,14 +69,6 @@ def test_gathered_sequences_keep_their_class(target, baselines, topology, call):
 @given(call=gather_calls(kinds=("CacheSequence",)))
 def test_other_iterables_are_rebuilt_by_calling_their_class(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
-
-
-DEVICE = DeviceAt(0)
-
-
-def _gather(outputs, target_device=DEVICE):
-    arguments = {"outputs": outputs, "target_device": target_device}
-    return PublicCall("scatter_gather.gather", arguments)
 
 
 ONE_ARGUMENT = Container("OneArgument", (TensorSpec((2,)), TensorSpec((2,))))

@@ -148,16 +148,6 @@ def broadcast_calls(
 
 @on_any_device
 @st.composite
-def sparse_broadcast_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw calls of ``broadcast`` with a sparse tensor and three devices."""
-    source = draw(sparse_specs(slots=(0, 1, None)))
-    return PublicCall(
-        "comm.broadcast", {"tensor": source, "devices": draw(device_lists(min_size=3, max_size=3))}
-    )
-
-
-@on_any_device
-@st.composite
 def broadcast_out_calls(
     draw: st.DrawFn,
     *,
