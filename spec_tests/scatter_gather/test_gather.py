@@ -13,10 +13,8 @@ from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import Container
 from spec_tests.strategies.scatter_gather import (
-    dict_gather_calls,
     gather_calls,
     mismatched_calls,
-    ragged_gather_calls,
     scalar_calls,
     tensor_gather_calls,
 )
@@ -72,8 +70,38 @@ def test_other_iterables_are_rebuilt_by_calling_their_class(target, baselines, t
 
 
 ONE_ARGUMENT = Container("OneArgument", (TensorSpec((2,)), TensorSpec((2,))))
+#: Keys of the outputs of two replicas.
+KEYS = [("ba", "ba"), ("ba", "ab"), ("b", "ba"), ("ba", "b"), ("ba", "bc")]
+#: Kinds and lengths of the outputs of two replicas.
+SEQUENCES = [
+    (("list", 2), ("list", 1)),
+    (("tuple", 1), ("tuple", 2)),
+    (("TupleSubclass", 0), ("list", 1)),
+    (("Pair", 2), ("ListSubclass", 3)),
+    (("list", 1), ("tuple", 1)),
+]
+
+
+def _dictionary(keys, slot):
+    lengths = {"b": 1, "a": 2, "c": 4}
+    return {key: TensorSpec((lengths[key],), slot=slot) for key in keys}
+
+
 #: Clause -> calls with results like those of the baselines.
 AGREED = {
+    "scatter_gather.gather.keys": [
+        _gather([_dictionary(first, 0), _dictionary(second, 1)]) for first, second in KEYS
+    ],
+    # Until PyTorch 2.9, gather truncated sequences to the length of the shortest one.
+    "scatter_gather.gather.ragged": [
+        _gather(
+            [
+                Container(kind, (TensorSpec((2,), slot=slot),) * length)
+                for slot, (kind, length) in enumerate(sequences)
+            ]
+        )
+        for sequences in SEQUENCES
+    ],
     "scatter_gather.gather.none": [_gather([[None, {"x": None}]] * count) for count in (1, 3)],
     "scatter_gather.gather.target-minus-one": [
         _gather([TensorSpec((2,), slot=slot) for slot in range(count)], -1) for count in (1, 3)
@@ -98,19 +126,6 @@ def test_gathered_named_tuples_keep_their_class(target, baselines, topology, cal
 @given(call=gather_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
 def test_gathered_mappings_keep_their_class(target, baselines, topology, call):
     # PyTorch 0.2: gather treated a dictionary as a sequence of its keys (#2992).
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("scatter_gather.gather.keys")
-@given(call=dict_gather_calls())
-def test_result_has_the_keys_of_the_first_output_in_its_order(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("scatter_gather.gather.ragged")
-@given(call=ragged_gather_calls())
-def test_gathered_sequences_of_different_lengths_are_refused(target, baselines, topology, call):
-    # Until PyTorch 2.9, gather truncated sequences to the length of the shortest one.
     checks.agree(call, target, baselines, topology)
 
 

@@ -277,37 +277,3 @@ def mismatched_calls(draw: st.DrawFn) -> PublicCall:
     drawn = draw(st.lists(shapes, min_size=2, max_size=4, unique_by=lambda shape: shape[1:]))
     outputs = [[TensorSpec(shape, slot=slot)] for slot, shape in enumerate(drawn)]
     return _gather_call(outputs, draw(target_devices()), 0)
-
-
-@st.composite
-def dict_gather_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw calls of ``gather`` with dictionaries whose keys, or their order, may differ.
-
-    Shrinks to two replicas.
-    """
-    lengths = {"b": 1, "a": 2, 3: 4}
-    key_lists = st.lists(st.sampled_from(list(lengths)), unique=True, max_size=3)
-    first = draw(key_lists)
-    others = st.lists(st.permutations(first) | key_lists, min_size=1, max_size=2)
-    replicas = [first, *draw(others)]
-    outputs = [
-        {key: TensorSpec((lengths[key],), slot=slot) for key in keys}
-        for slot, keys in enumerate(replicas)
-    ]
-    return _gather_call(outputs, draw(target_devices()), 0)
-
-
-@st.composite
-def ragged_gather_calls(draw: st.DrawFn) -> PublicCall:
-    """Draw calls of ``gather`` with sequences whose lengths may differ.
-
-    Shrinks to two replicas.
-    """
-    kinds = st.sampled_from(["list", "tuple", "ListSubclass", "TupleSubclass"])
-    sequences = st.tuples(kinds, st.integers(0, 3)) | st.just(("Pair", 2))
-    replicas = draw(st.lists(sequences, min_size=2, max_size=4))
-    outputs = [
-        Container(kind, (TensorSpec((2,), slot=slot),) * length)
-        for slot, (kind, length) in enumerate(replicas)
-    ]
-    return _gather_call(outputs, draw(target_devices()), 0)
