@@ -137,37 +137,6 @@ def test_scatter_agrees_with_the_baselines(target, baselines, topology, call):
 
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
-    "comm.scatter.refuses-other-count": [
-        (
-            _scatter_to_two(chunk_sizes=[4], dim=dim),
-            RuntimeError,
-            "Expected devices and chunk_sizes to be of same length, "
-            "but got len(devices) = 2 and len(chunk_sizes) = 1",
-        )
-        for dim in (0, 7)
-    ],
-    "comm.scatter.refuses-missing-dimension": [
-        (_scatter_to_two(chunk_sizes=sizes, dim=dim), IndexError, RANGE_TEXT.format(dim))
-        for sizes in (None, [2, 2], [9, 9])
-        for dim in (2, -3)
-    ],
-    "comm.scatter.refuses-negative-sizes": [
-        (
-            _scatter_to_two(chunk_sizes=[-1, 5]),
-            RuntimeError,
-            "split_with_sizes expects split_sizes have only non-negative entries, "
-            "but got split_sizes=[-1, 5]",
-        )
-    ],
-    "comm.scatter.refuses-wrong-total": [
-        (
-            _scatter_to_two(chunk_sizes=[2, 1], dim=dim),
-            RuntimeError,
-            "split_with_sizes expects split_sizes to sum exactly to 4 "
-            "(input tensor's size at dimension 0), but got split_sizes=[2, 1]",
-        )
-        for dim in (0, -2)
-    ],
     "comm.scatter.refuses-no-target": [(_scatter(devices=None), TypeError, [])],
     "comm.scatter.out-refuses-none": [
         (

@@ -1,21 +1,24 @@
 """comm.scatter and functions.Scatter: views of the input and refused calls."""
 
+from itertools import chain
+
 import pytest
 
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 
 SAME_DEVICE = (DeviceAt(0), DeviceAt(0))
+TENSOR = dense((4, 2))
 
 
-def _comm_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
+def _comm_scatter(tensor=TENSOR, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
     arguments = {"tensor": tensor, "devices": devices, "chunk_sizes": chunk_sizes, "dim": dim}
     return PublicCall("comm.scatter", arguments)
 
 
-def _function_scatter(tensor, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
+def _function_scatter(tensor=TENSOR, devices=SAME_DEVICE, chunk_sizes=None, dim=0):
     return ApplyCall("Scatter", (devices, chunk_sizes, dim), (tensor,))
 
 
@@ -50,49 +53,75 @@ def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, top
         chunk.zero_()
 
 
-@cases(
-    "scatter",
-    {
-        "comm.scatter.refuses-no-devices": [_comm_scatter],
-        "functions.scatter.refuses-like-comm": [_function_scatter],
-    },
-)
-@pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-@pytest.mark.parametrize("chunk_sizes", [None, [], [4]], ids="sizes={}".format)
-@pytest.mark.parametrize("dim", [0, 7], ids=["dim-valid", "dim-invalid"])
-def test_scatter_to_an_empty_device_list_is_refused(
-    target, topology, scatter, slot, chunk_sizes, dim
-):
-    call = scatter(dense((4, 2), slot=slot), devices=[], chunk_sizes=chunk_sizes, dim=dim)
-    text = "Expected at least one device to scatter to"
-    refused(call, target, topology, RuntimeError, text)
+RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
+#: Clause about comm.scatter -> arguments, each with the class and the text of the error.
+REFUSED = {
+    "comm.scatter.refuses-no-devices": [
+        (
+            {"tensor": tensor, "devices": [], "chunk_sizes": sizes, "dim": dim},
+            RuntimeError,
+            "Expected at least one device to scatter to",
+        )
+        for tensor in (TENSOR, dense((4, 2), slot=None))
+        for sizes in (None, [], [4])
+        for dim in (0, 7)
+    ],
+    "comm.scatter.refuses-other-count": [
+        (
+            {"chunk_sizes": [4], "dim": dim},
+            RuntimeError,
+            "Expected devices and chunk_sizes to be of same length, "
+            "but got len(devices) = 2 and len(chunk_sizes) = 1",
+        )
+        for dim in (0, 7)
+    ],
+    "comm.scatter.refuses-scalars": [
+        (
+            {"tensor": dense(()), "chunk_sizes": sizes, "dim": dim},
+            RuntimeError,
+            f"{verb} expects at least a 1-dimensional tensor",
+        )
+        for sizes, verb in ((None, "chunk"), ([1, 0], "split"))
+        for dim in (0, -1)
+    ],
+    "comm.scatter.refuses-missing-dimension": [
+        ({"chunk_sizes": sizes, "dim": dim}, IndexError, RANGE_TEXT.format(dim))
+        for sizes in (None, [2, 2], [9, 9])
+        for dim in (2, -3)
+    ],
+    "comm.scatter.refuses-negative-sizes": [
+        (
+            {"chunk_sizes": [-1, 5]},
+            RuntimeError,
+            "split_with_sizes expects split_sizes have only non-negative entries, "
+            "but got split_sizes=[-1, 5]",
+        )
+    ],
+    "comm.scatter.refuses-wrong-total": [
+        (
+            {"chunk_sizes": [2, 1], "dim": dim},
+            RuntimeError,
+            "split_with_sizes expects split_sizes to sum exactly to 4 "
+            "(input tensor's size at dimension 0), but got split_sizes=[2, 1]",
+        )
+        for dim in (0, -2)
+    ],
+    "comm.scatter.refuses-negative-ordinal": [
+        (
+            {"devices": [DeviceAt(0), -1]},
+            RuntimeError,
+            "Expected non-negative device index, but got -1",
+        )
+    ],
+}
 
 
-@cases(
-    "scatter",
-    {
-        "comm.scatter.refuses-scalars": [_comm_scatter],
-        "functions.scatter.refuses-like-comm": [_function_scatter],
-    },
-)
-@pytest.mark.parametrize(
-    ("chunk_sizes", "verb"), [(None, "chunk"), ([1, 0], "split")], ids=["even", "sizes"]
-)
-@pytest.mark.parametrize("dim", [0, -1], ids="dim={}".format)
-def test_scatter_of_a_scalar_is_refused(target, topology, scatter, chunk_sizes, verb, dim):
-    call = scatter(dense(()), chunk_sizes=chunk_sizes, dim=dim)
-    text = f"{verb} expects at least a 1-dimensional tensor"
-    refused(call, target, topology, RuntimeError, text)
+@cases("arguments, error, text", REFUSED)
+def test_comm_scatter_refuses_the_arguments(target, topology, arguments, error, text):
+    refused(_comm_scatter(**arguments), target, topology, error, text)
 
 
-@cases(
-    "scatter",
-    {
-        "comm.scatter.refuses-negative-ordinal": [_comm_scatter],
-        "functions.scatter.refuses-like-comm": [_function_scatter],
-    },
-)
-def test_negative_ordinal_is_refused_for_a_copied_chunk(target, topology, scatter):
-    call = scatter(dense((4, 2)), devices=[DeviceAt(0), -1])
-    text = "Expected non-negative device index, but got -1"
-    refused(call, target, topology, RuntimeError, text)
+@clause("functions.scatter.refuses-like-comm")
+@pytest.mark.parametrize(("arguments", "error", "text"), list(chain(*REFUSED.values())))
+def test_scatter_function_refuses_the_arguments(target, topology, arguments, error, text):
+    refused(_function_scatter(**arguments), target, topology, error, text)

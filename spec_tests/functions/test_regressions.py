@@ -5,7 +5,7 @@ import torch
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.side_streams import DELAY, require_order
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.queued_work import queue_work
 from spec_tests.strategies.tensors import TensorSpec, counting
@@ -40,24 +40,25 @@ def _penalty(output, weight, rows):
     return sum(gradient.square().sum() for gradient in gradients)
 
 
-@clause("functions.penalty.in-a-helper")
-def test_gradient_of_a_returned_penalty_equals_one_device(target, topology):
+def _returned(model, weight, rows):
     # PyTorch 1.0: the weight got no gradient after the output was out of scope (#16532).
-    def gradient(model):
-        weight, rows = _leaves(topology)
-        return torch.autograd.grad(_penalty(model(weight, rows), weight, rows), weight)[0]
-
-    checks.same(gradient(_on_three_devices(target, topology)), gradient(_scaled_square))
+    return _penalty(model(weight, rows), weight, rows)
 
 
-@clause("functions.penalty.in-line")
-def test_gradient_of_an_inline_penalty_equals_one_device(target, topology):
+def _in_line(model, weight, rows):
     # PyTorch 0.2: "Scatter is not differentiable twice" (#2467).
+    output = model(weight, rows)
+    return _penalty(output, weight, rows) + 0 * output.sum()
+
+
+@cases(
+    "loss",
+    {"functions.penalty.in-a-helper": [_returned], "functions.penalty.in-line": [_in_line]},
+)
+def test_gradient_of_a_penalty_equals_one_device(target, topology, loss):
     def gradient(model):
         weight, rows = _leaves(topology)
-        output = model(weight, rows)
-        loss = _penalty(output, weight, rows) + 0 * output.sum()
-        return torch.autograd.grad(loss, weight)[0]
+        return torch.autograd.grad(loss(model, weight, rows), weight)[0]
 
     checks.same(gradient(_on_three_devices(target, topology)), gradient(_scaled_square))
 

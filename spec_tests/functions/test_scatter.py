@@ -7,21 +7,12 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_and_streams
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.calls import ApplyCall, DeviceAt
-from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import scatter_applies
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
-
-DEVICES = [DeviceAt(0), DeviceAt(1)]
-
-
-def _scatter(tensor, devices=DEVICES, sizes=None, dim=0):
-    return ApplyCall("Scatter", (devices, sizes, dim), (tensor,))
 
 
 @clause("functions.scatter.chunks")
@@ -94,37 +85,6 @@ def test_scatter_to_a_device_without_index_uses_the_current_one(target, topology
         devices = [topology.accelerator, torch.device(topology.accelerator)]
         chunks = target.functions.Scatter.apply(devices, None, 0, tensor)
     assert [chunk.device for chunk in chunks] == [topology.device(1)] * 2
-
-
-@clause("functions.scatter.refuses-like-comm")
-@pytest.mark.parametrize(
-    ("sizes", "dim", "error", "text"),
-    [
-        (
-            [4],
-            0,
-            RuntimeError,
-            "Expected devices and chunk_sizes to be of same length, "
-            "but got len(devices) = 2 and len(chunk_sizes) = 1",
-        ),
-        (
-            [2, 1],
-            0,
-            RuntimeError,
-            "split_with_sizes expects split_sizes to sum exactly to 4 "
-            "(input tensor's size at dimension 0), but got split_sizes=[2, 1]",
-        ),
-        (
-            None,
-            2,
-            IndexError,
-            "Dimension out of range (expected to be in range of [-2, 1], but got 2)",
-        ),
-    ],
-    ids=["count", "total", "dimension"],
-)
-def test_invalid_chunk_sizes_and_dims_are_refused(target, topology, sizes, dim, error, text):
-    refused(_scatter(dense(), sizes=sizes, dim=dim), target, topology, error, text)
 
 
 @clause("functions.get-stream")

@@ -10,7 +10,8 @@ These calls are not drawn, because they show known divergences of the reference:
 * FN-5: sums whose first addend is not on the destination.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from hypothesis import strategies as st
@@ -21,12 +22,12 @@ from spec_tests.strategies.calls import (
     SPELLINGS,
     ApplyCall,
     DistinctDevices,
+    PublicCall,
     any_device,
-    device_lists,
     on_any_device,
     repeated,
 )
-from spec_tests.strategies.comm import REAL, VIEWS, chunk_specs, split_extents
+from spec_tests.strategies.comm import REAL, VIEWS, chunk_specs, scatter_calls, split_extents
 from spec_tests.strategies.tensors import (
     COMPLEX,
     DTYPES,
@@ -38,29 +39,23 @@ from spec_tests.strategies.tensors import (
 )
 
 
-@on_any_device
-@st.composite
 def scatter_applies(
-    draw: st.DrawFn,
     *,
     dtypes: Sequence[torch.dtype] = DTYPES,
     grads: Sequence[bool] = (False, True),
     slots: Sequence[int | None] = (0, 1),
-) -> ApplyCall:
+) -> st.SearchStrategy[ApplyCall]:
     """Draw calls of Scatter. Shrinks to one chunk of one element."""
-    before, chunks, after = draw(split_extents())
-    shape = (*before, sum(chunks), *after)
-    spec = draw(tensor_specs(shape=st.just(shape), dtypes=dtypes, slots=slots, grads=grads))
-    sizes = draw(st.sampled_from([list(chunks), None]))
-    return ApplyCall(
-        "Scatter",
-        (
-            draw(device_lists(min_size=len(chunks), max_size=len(chunks))),
-            sizes,
-            draw(_dim_arguments(len(before), len(shape), [spec])),
-        ),
-        (spec,),
-    )
+    return scatter_calls(dtypes=dtypes, grads=grads, slots=slots).map(_scatter_apply)
+
+
+def _scatter_apply(call: PublicCall) -> ApplyCall:
+    """Return the call of Scatter that is like a call of comm.scatter."""
+    arguments: Mapping[str, Any] = call.arguments
+    tensor, dim = arguments["tensor"], arguments["dim"]
+    dim = dim % len(tensor.shape) if tensor.dtype.is_complex else dim
+    settings = (arguments["devices"], arguments["chunk_sizes"], dim)
+    return ApplyCall("Scatter", settings, (tensor,), call.current)
 
 
 @on_any_device
