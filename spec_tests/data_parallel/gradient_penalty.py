@@ -1,6 +1,6 @@
 """Gradient penalties: a module's gradient with respect to its input, differentiated again."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -8,40 +8,19 @@ from torch import Tensor, nn
 
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.dtypes import dtype_name
-from spec_tests.harness.environment.target import Target
+from spec_tests.strategies.layers import seeded
 
 #: A module, or a function that calls it on several devices.
 Model = Callable[[Tensor], Tensor]
 
 
-def network(dtype: torch.dtype) -> nn.Sequential:
-    """Return a small network whose second derivatives are not zero.
+def network() -> nn.Sequential:
+    """Return a small float64 network whose second derivatives are not zero.
 
-    The test is not-run if the devices do not compute in ``dtype``.
+    The test is not-run if the devices do not compute in float64.
     """
-    capabilities.require(dtype_name(dtype))
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(0)
-        return nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).to(dtype)
-
-
-def wrap(
-    target: Target,
-    module: nn.Module,
-    devices: Sequence[torch.device],
-    entry_point: str,
-    **options: Any,
-) -> Model:
-    """Return a callable that runs ``module`` on ``devices``.
-
-    If ``entry_point`` is "class", the callable is a DataParallel. Otherwise it calls the function
-    data_parallel. ``options`` are further arguments of both.
-    """
-    if entry_point == "class":
-        wrapped: Model = target.data_parallel.DataParallel(module, devices, **options)
-        return wrapped
-    return lambda x: target.data_parallel.data_parallel(module, x, devices, **options)
+    capabilities.require("float64")
+    return seeded(lambda: nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)).double())
 
 
 def inline_penalty(model: Model, x: Tensor) -> Tensor:
@@ -82,7 +61,7 @@ def gradients(
 
     Args:
         penalty: One of `PENALTIES`.
-        wrapped: The model to call: ``module`` itself, or the result of `wrap`.
+        wrapped: The model to call: ``module`` itself, or the result of the fixture ``wrap``.
         module: The module with the parameters.
         x: The input.
     """

@@ -1,10 +1,11 @@
-"""Modules that change their inputs in place, on one device that occurs several times: DP-7."""
+"""Modules that change their inputs in place, also on a device that occurs several times: DP-7."""
 
 import pytest
 import torch
 from torch import nn
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.training_step import train_step
 from spec_tests.harness.conformance.clauses import clause
 
 #: Changes of an input in place. The second argument is a parameter of the module.
@@ -15,9 +16,8 @@ CHANGES = {
     "scale by a parameter": lambda x, scale: x.mul_(scale),
     "scale in another shape": lambda x, scale: x.unsqueeze_(0).mul_(2).squeeze_(0),
 }
-CHANGE = pytest.mark.parametrize("change", CHANGES)
-REPEATED_SLOTS = pytest.mark.parametrize("slots", [(0, 0), (0, 1, 0)], ids="slots={}".format)
-LANES = ["cpu"] * 3
+#: Three replicas on the CPU.
+LANES = (None,) * 3
 
 
 class ChangesInputs(nn.Module):
@@ -57,53 +57,29 @@ def batch(device):
 
 
 def run(forward, module, device):
-    """Return the output, the gradients and the changed inputs of a step, in one tensor."""
-    module.zero_grad()
-    inputs = [batch(device), batch(device) + 1, batch(device) * 2]
-    output = forward(inputs[0], more=inputs[1:])
-    output.square().sum().backward()
-    grads = [parameter.grad for parameter in module.parameters()]
-    return torch.cat([tensor.detach().flatten() for tensor in (output, *grads, *inputs)])
+    """Return the output and the gradients of a step, in one tensor."""
+    x = batch(device)
+    return train_step(module, x, lambda x: forward(x, more=[batch(device) + 1, batch(device) * 2]))
 
 
-@CHANGE
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize(
+    "slots", [(None,) * 3, (0, 0, 0), (0, 0), (0, 1, 0)], ids="slots={}".format
+)
 @clause("divergences.DP-7.changed-inputs-train")
-def test_a_module_that_changes_its_inputs_trains_on_a_repeated_device(target, topology, change):
-    device = topology.device(0)
-    module = ChangesInputs(change).to(device)
-    parallel = one_after_the_other(target)(module, [device] * 3)
-    found, expected = (run(forward, module, device) for forward in (parallel, module))
+def test_a_module_that_changes_its_inputs_trains(target, topology, change, slots):
+    devices = topology.take(slots)
+    module = ChangesInputs(change).to(devices[0])
+    parallel = one_after_the_other(target)(module, devices)
+    found, expected = (run(forward, module, devices[0]) for forward in (parallel, module))
     checks.same(found, expected, change, tolerance=checks.LAYER)
-
-
-@CHANGE
-@clause("divergences.DP-7.changed-inputs-train")
-def test_a_module_that_changes_its_inputs_trains_on_the_cpu(target, change):
-    module = ChangesInputs(change)
-    parallel = target.data_parallel.DataParallel(module, LANES)
-    found, expected = (run(forward, module, "cpu") for forward in (parallel, module))
-    checks.same(found, expected, change, tolerance=checks.LAYER)
-
-
-@REPEATED_SLOTS
-@clause("divergences.DP-7.changed-inputs-train")
-def test_gradients_are_right_if_some_devices_repeat(target, topology, slots):
-    device = topology.device(0)
-    module = ChangesInputs("relu").to(device)
-    parallel = one_after_the_other(target)(module, topology.take(slots))
-    # Leave out the three inputs: the replica on the second device changes copies of its chunks.
-    found, expected = (
-        run(forward, module, device)[: -3 * batch(device).numel()]
-        for forward in (parallel, module)
-    )
-    checks.same(found, expected, slots, tolerance=checks.LAYER)
 
 
 @pytest.mark.parametrize("training", [True, False], ids="grad-mode={}".format)
 @clause("divergences.DP-7.callers-tensor")
-def test_the_callers_tensor_has_the_changes_of_cpu_replicas(target, training):
+def test_the_callers_tensor_has_the_changes_of_cpu_replicas(wrap, training):
     module = ChangesInputs("relu")
-    parallel = target.data_parallel.DataParallel(module, LANES)
+    parallel = wrap(module, LANES)
     weight, x = torch.ones(3, requires_grad=True), batch("cpu")
     saved = (x * weight).sum()
     with torch.set_grad_enabled(training):
@@ -115,9 +91,9 @@ def test_the_callers_tensor_has_the_changes_of_cpu_replicas(target, training):
 
 @pytest.mark.parametrize("is_view", [True, False], ids="view={}".format)
 @clause("divergences.DP-7.callers-tensor")
-def test_the_callers_tensor_has_the_history_of_its_changes(target, is_view):
+def test_the_callers_tensor_has_the_history_of_its_changes(wrap, is_view):
     module = ChangesInputs("scale by a parameter")
-    parallel = target.data_parallel.DataParallel(module, LANES)
+    parallel = wrap(module, LANES)
 
     def gradient(forward):
         x = batch("cpu")[1:] if is_view else batch("cpu")
@@ -128,9 +104,9 @@ def test_the_callers_tensor_has_the_history_of_its_changes(target, is_view):
 
 
 @clause("divergences.DP-7.callers-tensor")
-def test_the_version_of_an_input_that_no_replica_changes_stays(target):
+def test_the_version_of_an_input_that_no_replica_changes_stays(wrap):
     module = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
-    parallel = target.data_parallel.DataParallel(module, LANES)
+    parallel = wrap(module, LANES)
     weight, x = torch.ones(3, requires_grad=True), batch("cpu")
     saved = (x * weight).sum()
     parallel(x).sum().backward()

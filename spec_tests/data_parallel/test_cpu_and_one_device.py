@@ -6,11 +6,10 @@ from hypothesis import example, given
 from torch import nn
 
 from spec_tests.data_parallel import gradient_penalty, wrapped_module
-from spec_tests.data_parallel.gradient_penalty import wrap
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
-from spec_tests.strategies.calls import DeviceAt, any_device
+from spec_tests.strategies.calls import DeviceAt, any_device, build
 from spec_tests.strategies.data_parallel import DataParallelCall, network_calls
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
 from spec_tests.strategies.probe_modules import FailsFromLimit
@@ -35,10 +34,10 @@ def test_replicas_compute_on_the_cpu(target, topology, call):
 
 @clause("divergences.DP-1.cpu-devices")
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_replicas_on_the_cpu_support_double_backward(target, entry_point):
-    module = gradient_penalty.network(torch.float64)
+def test_replicas_on_the_cpu_support_double_backward(wrap, entry_point):
+    module = gradient_penalty.network()
     x = torch.linspace(-1, 1, 8, dtype=torch.float64).reshape(4, 2).requires_grad_()
-    parallel = wrap(target, module, ["cpu", "cpu"], entry_point)
+    parallel = wrap(module, (None, None), entry_point)
     found = gradient_penalty.gradients(gradient_penalty.inline_penalty, parallel, module, x)
     expected = gradient_penalty.gradients(gradient_penalty.inline_penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
@@ -110,47 +109,41 @@ def test_cpu_replicas_work_in_a_data_loader_worker(target, topology, count):
     output=any_device(),
 )
 def test_outputs_of_one_device_are_moved_to_the_output_device(
-    target, topology, entry_point, module, output
+    topology, wrap, entry_point, module, output
 ):
     net = module.build(topology)
     x = module.rows(3, requires_grad=True).build(topology)
     device = output.build(topology)
-    parallel = wrap(target, net, topology.take(1), entry_point, output_device=device)
+    parallel = wrap(net, 1, entry_point, output_device=device)
     found = parallel(x)
     assert found.device == topology.device(output.slot)
     checks.same(found, net(x), module)
 
 
 @clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.usefixtures("two_devices")
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_nested_outputs_of_one_device_are_moved_with_gradients(target, topology, entry_point):
-    topology.require(distinct=2)
-    module = Nested().to(topology.device(0))
+@pytest.mark.parametrize("output", [DeviceAt(1), -1, "cpu"], ids="output={}".format)
+def test_nested_outputs_of_one_device_are_moved_with_gradients(
+    topology, wrap, entry_point, output
+):
+    device, module = build(output, topology), Nested().to(topology.device(0))
     x = torch.ones(2, device=topology.device(0), requires_grad=True)
-    device = topology.device(1)
-    found = wrap(target, module, topology.take(1), entry_point, output_device=device)(x)
-    assert found["pair"][0].device == found["scalar"].device == topology.device(1)
+    found = wrap(module, 1, entry_point, output_device=device)(x)
+    expected = torch.device("cpu" if device == -1 else device)
+    assert found["pair"][0].device == found["scalar"].device == expected
     assert found["scalar"].shape == ()
     assert found["on the CPU"].device.type == "cpu"
     (found["pair"][0].sum() + found["scalar"]).backward()
     checks.same(x.grad, torch.full((2,), 4.0))
 
 
-@clause("divergences.DP-2.output-device-of-one-device")
-@pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-@pytest.mark.parametrize("device", [-1, "cpu"])
-def test_outputs_of_one_device_are_moved_to_the_cpu(target, topology, entry_point, device):
-    module, x = Nested().to(topology.device(0)), torch.ones(2, device=topology.device(0))
-    found = wrap(target, module, topology.take(1), entry_point, output_device=device)(x)
-    assert found["pair"][0].device.type == found["scalar"].device.type == "cpu"
-
-
 @clause("divergences.DP-3.sparse-gradients-of-one-replica")
 @pytest.mark.parametrize("entry_point", ENTRY_POINTS)
-def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(target, topology, entry_point):
+def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(topology, wrap, entry_point):
     embedding = nn.Embedding(3, 2, sparse=True).to(topology.device(0))
     x = torch.tensor([[1, 2, 1]], device=topology.device(0))
-    wrap(target, embedding, topology.take(2), entry_point)(x).sum().backward()
+    wrap(embedding, 2, entry_point)(x).sum().backward()
     assert embedding.weight.grad.is_sparse
     checks.same(embedding.weight.grad.to_dense(), torch.tensor([[0.0, 0], [2, 2], [1, 1]]))
 

@@ -37,19 +37,11 @@ ORDINALS = NewModule(OrdinalColumn)
 
 
 @clause("data_parallel.devices.order")
-@given(devices=SEVERAL, count=st.integers(4, 8), functional=FUNCTIONAL)
-def test_chunks_are_computed_on_the_devices_in_order(
-    target, baselines, topology, devices, count, functional
-):
-    call = call_of(ORDINALS, devices, rows=count, functional=functional)
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("data_parallel.devices.used-prefix")
 @example(devices=[DeviceAt(slot, "ordinal") for slot in (1, 2, 3)], count=2, functional=True)
 @example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=False)
-@given(devices=SEVERAL, count=st.integers(1, 3), functional=FUNCTIONAL)
-def test_a_small_batch_uses_the_first_devices_only(
+@given(devices=SEVERAL, count=st.integers(1, 8), functional=FUNCTIONAL)
+def test_chunks_are_computed_on_the_first_devices_in_order(
     target, baselines, topology, devices, count, functional
 ):
     call = call_of(ORDINALS, devices, rows=count, functional=functional)
@@ -102,17 +94,17 @@ def test_a_module_on_another_device_is_refused_at_the_call(
 
 
 @clause("data_parallel.devices.checked-at-the-call")
-def test_a_module_may_be_moved_after_it_is_wrapped(target, topology):
-    wrapped = target.data_parallel.DataParallel(OrdinalColumn(), topology.take([1, 0]))
+def test_a_module_may_be_moved_after_it_is_wrapped(topology, wrap):
+    wrapped = wrap(OrdinalColumn(), [1, 0])
     wrapped.to(topology.device(1))
     assert wrapped(torch.ones(4, 2)).device == topology.device(1)
 
 
 @clause("data_parallel.devices.checked-at-the-call")
 @pytest.mark.parametrize("count", [1, 2], ids="devices={}".format)
-def test_a_module_that_moves_after_a_call_is_refused_at_the_next_one(target, topology, count):
+def test_a_module_that_moves_after_a_call_is_refused_at_the_next_one(topology, wrap, count):
     module = OrdinalColumn().to(topology.device(0))
-    wrapped = target.data_parallel.DataParallel(module, topology.take(count))
+    wrapped = wrap(module, count)
     wrapped(torch.ones(4, 2))
     wrapped.cpu()
     with pytest.raises(RuntimeError, match=f"{topology.device(0)}.*cpu"):
@@ -138,9 +130,9 @@ def test_the_constructor_moves_the_module_to_its_one_device(target, topology, de
 
 
 @clause("data_parallel.one-device.same-objects")
-def test_one_device_calls_the_module_itself(target, topology):
+def test_one_device_calls_the_module_itself(wrap):
     module = SelfRecording()
-    wrapped = target.data_parallel.DataParallel(module, topology.take(1))
+    wrapped = wrap(module, 1)
     wrapped(torch.ones(1))
     assert module.called is module
 
@@ -149,8 +141,8 @@ def test_one_device_calls_the_module_itself(target, topology):
 @pytest.mark.filterwarnings("ignore:.torch.jit.trace")
 @pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
 @pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
-def test_traced_wrapper_on_one_device_accepts_any_batch_size(target, topology, grad, slot):
-    wrapped = target.data_parallel.DataParallel(nn.Linear(2, 1), topology.take(1))
+def test_traced_wrapper_on_one_device_accepts_any_batch_size(topology, wrap, grad, slot):
+    wrapped = wrap(nn.Linear(2, 1), 1)
     first, second = (torch.rand(count, 2).to(topology.device(slot)) for count in (4, 3))
     with torch.set_grad_enabled(grad):
         traced = torch.jit.trace(wrapped, first, check_trace=False)

@@ -19,7 +19,7 @@ from spec_tests.strategies.tensors import device_slots
 
 
 def network(topology):
-    return gradient_penalty.network(torch.float64).to(topology.device(0))
+    return gradient_penalty.network().to(topology.device(0))
 
 
 def leaves(module, topology, rows):
@@ -35,9 +35,9 @@ def leaves(module, topology, rows):
     },
 )
 @pytest.mark.parametrize(("slots", "entry_point"), [(1, "function"), (3, "class")])
-def test_derivatives_equal_numerical_ones(target, topology, check, entry_point, slots):
+def test_derivatives_equal_numerical_ones(topology, wrap, check, entry_point, slots):
     module = network(topology)
-    parallel = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
+    parallel = wrap(module, slots, entry_point)
     names = [name for name, _ in module.named_parameters()]
 
     def function(x, *parameters):
@@ -57,11 +57,11 @@ def test_derivatives_equal_numerical_ones(target, topology, check, entry_point, 
     entry_point=st.sampled_from(["function", "class"]),
 )
 def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
-    target, topology, entry_point, penalty, rows, slots
+    topology, wrap, entry_point, penalty, rows, slots
 ):
     module = network(topology)
     x = leaves(module, topology, rows)[0]
-    parallel = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
+    parallel = wrap(module, slots, entry_point)
     found = gradient_penalty.gradients(penalty, parallel, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
@@ -69,19 +69,19 @@ def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
 
 @clause("data_parallel.frozen")
 @given(slots=st.integers(1, 4))
-def test_frozen_parameters_get_no_gradient(target, topology, slots):
+def test_frozen_parameters_get_no_gradient(topology, wrap, slots):
     module = network(topology)
     module[0].weight.requires_grad_(False)
     x = leaves(module, topology, 4)[0]
-    gradient_penalty.wrap(target, module, topology.take(slots), "class")(x).sum().backward()
+    wrap(module, slots, "class")(x).sum().backward()
     assert module[0].weight.grad is None
     assert module[0].bias.grad is not None
 
 
 @clause("data_parallel.accumulates")
-def test_gradients_of_several_calls_add_up(target, topology):
+def test_gradients_of_several_calls_add_up(topology, wrap):
     module = nn.Linear(2, 1).to(topology.device(0))
-    wrapped = target.data_parallel.DataParallel(module, topology.take(3))
+    wrapped = wrap(module, 3)
     for rows in (1, 4, 2):
         wrapped(torch.ones(rows, 2, device=topology.device(0))).sum().backward()
     checks.same(module.weight.grad, torch.full((1, 2), 7.0))
@@ -93,10 +93,10 @@ def test_gradients_of_several_calls_add_up(target, topology):
 @pytest.mark.parametrize("entry_point", ["function", "class"])
 @given(slots=device_slots(min_size=2), rows=st.integers(1, 8), has_parameters=st.booleans())
 def test_an_input_with_a_tangent_is_refused(
-    target, topology, entry_point, slots, rows, has_parameters
+    topology, wrap, entry_point, slots, rows, has_parameters
 ):
     x = torch.ones(rows, 2, device=topology.device(slots[0]))
     module = nn.Linear(2, 1).to(x.device) if has_parameters else nn.Identity()
-    forward = gradient_penalty.wrap(target, module, topology.take(slots), entry_point)
+    forward = wrap(module, slots, entry_point)
     with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=r"forward.mode AD"):
         forward(forward_ad.make_dual(x, torch.ones_like(x)))

@@ -16,17 +16,12 @@ from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_
 from spec_tests.harness.conformance.clauses import clause
 
 
-def _wrapped(target, topology, slots):
-    net = Scale().to(topology.device(0))
-    devices = [device.index for device in topology.take(slots)]
-    return net, target.data_parallel.DataParallel(net, devices)
-
-
 @clause("data_parallel.queue-order")
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("slots", [1, 3], ids="devices={}".format)
-def test_calls_on_side_streams_need_no_wait(target, topology, source, slots):
-    net, wrapped = _wrapped(target, topology, slots)
+def test_calls_on_side_streams_need_no_wait(topology, wrap, source, slots):
+    net = Scale().to(topology.device(0))
+    wrapped = wrap(net, slots)
     found = []
     with on_side_streams(topology), torch.no_grad():
         for batch in batches(topology, source):
@@ -39,8 +34,9 @@ def test_calls_on_side_streams_need_no_wait(target, topology, source, slots):
 
 @clause("data_parallel.queue-order")
 @pytest.mark.parametrize("source", SOURCES)
-def test_training_steps_on_side_streams_need_no_wait(target, topology, source):
-    net, wrapped = _wrapped(target, topology, 1)
+def test_training_steps_on_side_streams_need_no_wait(topology, wrap, source):
+    net = Scale().to(topology.device(0))
+    wrapped = wrap(net, 1)
     with on_side_streams(topology):
         found = train(wrapped, net, batches(topology, source))
     plain = Scale()

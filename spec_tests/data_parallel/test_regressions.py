@@ -16,29 +16,21 @@ from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.computed_modules import computed
 
 
-class RecordBackwardDevice(torch.autograd.Function):
-    """The identity. Its backward records the gradient's device and the current device."""
-
-    @staticmethod
-    def forward(ctx, x, recorded):
-        ctx.recorded = recorded
-        return x.view_as(x)
-
-    @staticmethod
-    def backward(ctx, gradient):
-        ctx.recorded.append((gradient.device.index, torch.accelerator.current_device_index()))
-        return gradient, None
-
-
 class BackwardRecorder(nn.Module):
-    """A module that applies `RecordBackwardDevice` to its input."""
+    """A module whose backward records the gradient's device and the current device."""
 
     def __init__(self, recorded):
         super().__init__()
         self.recorded = recorded
 
     def forward(self, x):
-        return RecordBackwardDevice.apply(x, self.recorded)
+        x = x * 1
+        x.register_hook(self.record)
+        return x
+
+    def record(self, gradient):
+        current = torch.accelerator.current_device_index()
+        self.recorded.append((gradient.device.index, current))
 
 
 def forward_and_backward(target, topology):
@@ -75,14 +67,14 @@ def test_the_device_of_forward_is_current_in_backward(target, topology, count):
 
 @clause("data_parallel.gradient-penalty")
 @pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
-def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(target, topology, penalty):
+def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(topology, wrap, penalty):
     """PyTorch 0.2 (#2736): the penalty failed with Conv2d. PyTorch 1.0 (#16532): in a helper."""
     capabilities.require("float64")
     computed(["convolution"])
     device = topology.device(0)
     module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
     x = torch.linspace(-1, 1, 64).double().reshape(4, 1, 4, 4).to(device).requires_grad_()
-    wrapped = target.data_parallel.DataParallel(module, topology.take(3))
+    wrapped = wrap(module, 3)
     found = gradient_penalty.gradients(penalty, wrapped, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)

@@ -2,7 +2,6 @@
 
 import copy
 import pickle
-from dataclasses import dataclass
 
 import pytest
 import torch
@@ -12,9 +11,10 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import any_device, build, device_lists, distinct_devices
+from spec_tests.strategies.calls import any_device, device_lists, distinct_devices
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
+    AttributesCall,
     DataParallelCall,
     NewModule,
     network_calls,
@@ -28,27 +28,6 @@ def wrapped_linear(target, topology):
     return target.data_parallel.DataParallel(nn.Linear(2, 2).to(devices[0]), devices)
 
 
-@dataclass(frozen=True)
-class AttributesCall:
-    """A call that constructs a ``DataParallel`` and returns its public attributes."""
-
-    devices: object
-    output: object
-    dim: int
-
-    def inputs(self, topology):
-        devices, output = build(self.devices, topology), build(self.output, topology)
-        return {"module": nn.Tanh(), "device_ids": devices, "output_device": output}
-
-    def run(self, target, inputs):
-        wrapped = target.data_parallel.DataParallel(**inputs, dim=self.dim)
-        names = ("module", "device_ids", "output_device", "dim", "src_device_obj")
-        return {name: getattr(wrapped, name) for name in names}
-
-    def __repr__(self):
-        return f"vars(DataParallel(nn.Tanh(), {self.devices}, {self.output}, {self.dim}))"
-
-
 @clause("data_parallel.state.attributes")
 @given(
     devices=st.none() | device_lists(),
@@ -58,37 +37,33 @@ class AttributesCall:
 def test_the_constructor_stores_its_arguments_as_attributes(
     target, baselines, topology, devices, output, dim
 ):
-    checks.agree(AttributesCall(devices, output, dim), target, baselines, topology)
+    arguments = {"device_ids": devices, "output_device": output, "dim": dim}
+    call = AttributesCall(
+        "data_parallel.DataParallel", {"module": NewModule(nn.Tanh), **arguments}
+    )
+    checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.state.assigned-module")
 @given(slots=device_slots(min_size=2))
-def test_a_module_may_be_assigned_after_construction(target, topology, slots):
-    wrapped = target.data_parallel.DataParallel(None, topology.take(slots))
+def test_a_module_may_be_assigned_after_construction(topology, wrap, slots):
+    wrapped = wrap(None, slots)
     wrapped.module = nn.Linear(2, 2).to(topology.device(slots[0]))
     x = torch.ones(3, 2, device=topology.device(slots[0]))
     checks.same(wrapped(x), wrapped.module(x), slots, tolerance=checks.LAYER)
 
 
 @clause("data_parallel.state.keys")
-def test_the_keys_of_the_state_dict_begin_with_module(target, topology):
+@clause("data_parallel.state.no-forwarding")
+@clause("data_parallel.state.parameters")
+def test_the_module_is_the_only_member_of_the_wrapper(target, topology):
     wrapped = wrapped_linear(target, topology)
     assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
-
-
-@clause("data_parallel.state.no-forwarding")
-def test_attributes_of_the_module_are_not_found_on_the_wrapper(target, topology):
-    wrapped = wrapped_linear(target, topology)
+    assert list(wrapped.parameters()) == list(wrapped.module.parameters())
+    assert [*wrapped.named_children()] == [("module", wrapped.module)]
     name = type(wrapped).__name__
     with pytest.raises(AttributeError, match=f"'{name}' object has no attribute 'weight'"):
         _ = wrapped.weight
-
-
-@clause("data_parallel.state.parameters")
-def test_the_wrapper_has_the_parameters_of_the_module(target, topology):
-    wrapped = wrapped_linear(target, topology)
-    assert list(wrapped.parameters()) == list(wrapped.module.parameters())
-    assert [*wrapped.named_children()] == [("module", wrapped.module)]
 
 
 @clause("data_parallel.state.mode")
@@ -186,8 +161,8 @@ def test_the_callers_tensor_has_the_changes_on_its_own_device(target, topology, 
 
 
 @clause("data_parallel.state.changed-inputs")
-def test_an_input_on_another_device_keeps_its_values_and_version(target, topology):
+def test_an_input_on_another_device_keeps_its_values_and_version(wrap):
     x = torch.ones(2)
-    wrapped = target.data_parallel.DataParallel(_Negates(), topology.take([0, 0]))
+    wrapped = wrap(_Negates(), [0, 0])
     checks.same(wrapped(x).tolist(), [-1.0, -1.0])
     assert (x.tolist(), x._version) == ([1.0, 1.0], 0)

@@ -10,8 +10,8 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, build, device_lists
+from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
 from spec_tests.strategies.tensors import TensorSpec
@@ -44,42 +44,17 @@ def recording_class(base, recorded):
     return kind
 
 
-@dataclass(frozen=True)
-class StepsCall:
-    """A call of a ``DataParallel`` that returns the arguments of the four steps.
-
-    Both arguments have ``rows`` rows. One is positional, one is passed by keyword.
-    """
-
-    devices: tuple
-    rows: int
-    dim: int
-    grad: bool
-
-    def inputs(self, topology):
-        x = TensorSpec((self.rows, 2), requires_grad=True)
-        module = NewModule(nn.Bilinear, (2, 2, 1)).build(topology)
-        return {
-            "module": module.to(topology.device(self.devices[0].slot)),
-            "devices": build(list(self.devices), topology),
-            "x": x.build(topology),
-            "y": x.build(topology),
-        }
+@dataclass(frozen=True, repr=False)
+class StepsCall(DataParallelCall):
+    """A call of a ``DataParallel`` that returns the arguments of the four steps."""
 
     def run(self, target, inputs):
         recorded = []
         kind = recording_class(target.data_parallel.DataParallel, recorded)
         wrapped = kind(inputs["module"], inputs["devices"], dim=self.dim)
         with torch.set_grad_enabled(self.grad):
-            wrapped(inputs["x"], input2=inputs["y"])
+            wrapped(*inputs["args"], **inputs["kwargs"])
         return recorded
-
-    def __repr__(self):
-        mode = "" if self.grad else "  # without gradients"
-        return (
-            f"DataParallel(nn.Bilinear(2, 2, 1), {list(self.devices)}, dim={self.dim})"
-            f"(x[:{self.rows}], input2=y[:{self.rows}]){mode}"
-        )
 
 
 class ParameterFacts(nn.Module):
@@ -105,7 +80,9 @@ def test_forward_passes_the_result_of_each_method_to_the_next(
     target, baselines, topology, devices, rows, dim, grad
 ):
     computed(["bilinear"])
-    call = StepsCall(tuple(devices), rows, dim, grad)
+    x = TensorSpec((rows, 2), requires_grad=True)
+    module = NewModule(nn.Bilinear, (2, 2, 1))
+    call = StepsCall(module, (x,), {"input2": x}, devices, dim=dim, grad=grad)
     checks.agree(call, target, baselines, topology)
 
 
@@ -123,40 +100,45 @@ def test_forward_uses_the_result_of_an_overridden_scatter(target, topology, coun
     torch.testing.assert_close(wrapped(input=x), wrapped.module(x * 3))
 
 
-@clause("data_parallel.steps.scatter")
-def test_an_overridden_scatter_may_return_none_for_keyword_arguments(target, topology):
-    def scatter(self, inputs, kwargs, device_ids):
-        return [(inputs[0] * 3,)], None
+#: Clause -> the name of a method, an override, and the output of the wrapper for a batch.
+OVERRIDES = {
+    "data_parallel.steps.scatter": [
+        (
+            "scatter",
+            lambda self, inputs, kwargs, device_ids: ([(inputs[0] * 3,)], None),
+            lambda wrapped, x: wrapped.module(x * 3),
+        )
+    ],
+    "data_parallel.steps.replicate": [
+        (
+            "replicate",
+            lambda self, module, device_ids: [nn.Identity() for _ in device_ids],
+            lambda wrapped, x: x,
+        )
+    ],
+    "data_parallel.steps.parallel-apply": [
+        (
+            "parallel_apply",
+            lambda self, replicas, inputs, kwargs: [x + 1 for (x,) in inputs],
+            lambda wrapped, x: x + 1,
+        )
+    ],
+    "data_parallel.steps.gather": [
+        (
+            "gather",
+            lambda self, outputs, output_device: [type(outputs), len(outputs), output_device],
+            lambda wrapped, x: [list, 2, x.device.index],
+        )
+    ],
+}
 
-    wrapped, x = overridden(target, topology, scatter=scatter)
-    torch.testing.assert_close(wrapped(x), wrapped.module(x * 3))
 
-
-@clause("data_parallel.steps.replicate")
-def test_forward_applies_the_modules_of_an_overridden_replicate(target, topology):
-    def replicate(self, module, device_ids):
-        return [nn.Identity() for _ in device_ids]
-
-    wrapped, x = overridden(target, topology, replicate=replicate)
-    torch.testing.assert_close(wrapped(x), x)
-
-
-@clause("data_parallel.steps.parallel-apply")
-def test_forward_gathers_the_results_of_an_overridden_parallel_apply(target, topology):
-    def parallel_apply(self, replicas, inputs, kwargs):
-        return [x + 1 for (x,) in inputs]
-
-    wrapped, x = overridden(target, topology, parallel_apply=parallel_apply)
-    torch.testing.assert_close(wrapped(x), x + 1)
-
-
-@clause("data_parallel.steps.gather")
-def test_forward_returns_the_result_of_an_overridden_gather(target, topology):
-    def gather(self, outputs, output_device):
-        return [type(outputs), len(outputs), output_device]
-
-    wrapped, x = overridden(target, topology, gather=gather)
-    assert wrapped(x) == [list, 2, topology.device(0).index]
+@cases("name, override, output_of", OVERRIDES)
+def test_forward_uses_the_result_of_an_overridden_method(
+    target, topology, name, override, output_of
+):
+    wrapped, x = overridden(target, topology, **{name: override})
+    checks.same(wrapped(x), output_of(wrapped, x), tolerance=checks.LAYER)
 
 
 @clause("data_parallel.steps.detached")

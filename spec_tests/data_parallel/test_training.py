@@ -1,4 +1,4 @@
-"""DataParallel: fifteen training steps of a small network on images of noise.
+"""DataParallel: training of a small network on images of noise, and a step of a Trainer.
 
 Expected results:
 
@@ -10,6 +10,9 @@ Expected results:
 
 With batch statistics the devices must differ: on a repeated device the second replica of
 torch.nn.parallel changes the running statistics, too (divergence CO-4).
+
+The Trainer of transformers passes all arguments by keyword. One of them is a tensor with one
+number per device.
 """
 
 import functools
@@ -104,3 +107,47 @@ def test_training_with_fixed_statistics_equals_the_plain_network(target, topolog
     expected = train(lambda net: net, devices[0], batch_statistics=False)
     found = train_wrapped(target, devices, batch_statistics=False)
     checks.same(found, expected, tolerance=TOLERANCE)
+
+
+#: Pairs: the number of devices, the number of rows in the batch.
+SIZES = [(count, rows) for count in (2, 3, 4) for rows in range(1, 2 * count + 1)]
+
+
+class Loss(nn.Module):
+    """A module that divides the loss of its chunk by the number of items in the whole batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+
+    def forward(self, input_ids, labels, num_items_in_batch):
+        errors = (self.layer(input_ids) - labels).square()
+        return {"loss": errors.sum() / num_items_in_batch.sum(), "logits": errors}
+
+
+def training_step(target, topology, count, rows):
+    """Return the loss, outputs and gradients of one step."""
+    torch.manual_seed(0)
+    devices = topology.take(count)
+    module = Loss().to(devices[0])
+    batch = {
+        "input_ids": torch.arange(3.0 * rows).reshape(rows, 3).to(devices[0]),
+        "labels": torch.ones(rows, 2, device=devices[0]),
+        "num_items_in_batch": torch.full((count, 1), rows, device=devices[0]),
+    }
+    output = target.data_parallel.DataParallel(module, devices)(**batch)
+    output["loss"].sum().backward()
+    found = [*output.values(), *(parameter.grad for parameter in module.parameters())]
+    return snapshot(found, {}, strides=False)
+
+
+@clause("data_parallel.per-device-argument")
+@pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
+@pytest.mark.parametrize(("count", "rows"), SIZES)
+def test_a_trainer_step_equals_that_of_the_reference_for_any_batch_size(
+    target, baselines, topology, count, rows
+):
+    found = training_step(target, topology, count, rows)
+    for baseline in baselines:
+        expected = training_step(baseline, topology, count, rows)
+        checks.same(found, expected, (count, rows), tolerance=checks.LAYER)

@@ -20,12 +20,10 @@ from spec_tests.strategies.tensors import TensorSpec
 
 #: Slots of the devices. Device 1 is the first and the third device.
 SLOTS = (1, 0, 1, 2)
-#: Modules without parameters and buffers that require a gradient, 'tagged', which computes a
-#: different result in a replica, and 'shared_memory', where a change of one parameter changes the
-#: other one in the module only.
+#: Modules without parameters and buffers that require a gradient, and 'tagged', which computes a
+#: different result in a replica.
 _LEFT_OUT = {
-    *("tanh", "shared_buffer", "counter", "assorted", "empty", "sparse_buffer"),
-    *("tagged", "shared_memory"),
+    *("tanh", "shared_buffer", "counter", "assorted", "empty", "sparse_buffer", "tagged"),
 }
 KINDS = [kind for kind in EDGE_CASES if kind not in _LEFT_OUT]
 

@@ -38,30 +38,22 @@ def _call(modules, inputs, **options):
 
 
 @clause("parallel_apply.order")
-@given(call=passthrough_calls(inputs=st.integers(), keywords=st.just({})))
-def test_results_are_in_the_order_of_the_modules(target, baselines, topology, call):
+@clause("parallel_apply.no-keyword-arguments")
+@given(call=passthrough_calls(inputs=st.integers(), keywords=None))
+def test_results_without_keyword_arguments_are_in_the_order_of_the_modules(
+    target, baselines, topology, call
+):
     checks.agree(call, target, baselines, topology)
 
 
 @clause("parallel_apply.arguments")
-@given(call=passthrough_calls(keywords=st.just({})))
-def test_sequences_are_unpacked_and_other_inputs_are_one_argument(
+@clause("parallel_apply.keyword-arguments")
+@given(call=passthrough_calls())
+def test_each_module_gets_its_own_arguments_and_only_sequences_are_unpacked(
     target, baselines, topology, call
 ):
     # PyTorch 0.1: a tensor was unpacked into its rows (#1157), and inputs had to be Variables, or
     # tuples or lists of Variables (#1809, #1857).
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("parallel_apply.keyword-arguments")
-@given(call=passthrough_calls(inputs=st.just(())))
-def test_each_module_gets_its_own_keyword_arguments(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("parallel_apply.no-keyword-arguments")
-@given(call=passthrough_calls(keywords=None, inputs=st.integers()))
-def test_without_kwargs_tup_modules_get_no_keyword_arguments(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
 

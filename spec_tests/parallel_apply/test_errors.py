@@ -5,11 +5,13 @@ import traceback
 from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import example, given
 from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import silence_thread_errors
+from spec_tests.harness.concurrency.stream_log import current_device_and_streams
 from spec_tests.harness.concurrency.thread_order import ThreadOrder
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
@@ -28,6 +30,7 @@ from spec_tests.strategies.parallel_apply import (
     failing_call,
     failing_calls,
 )
+from spec_tests.strategies.probe_modules import Double
 
 #: Seconds that a `SlowEcho` sleeps before it records its end.
 SLEEP = 0.05
@@ -84,25 +87,13 @@ def fail_while_handling(target, topology, handled):
 
 
 @clause("parallel_apply.errors.rewrapped")
-@example(call=failing_call({0: OS_ERROR}, (0, 1)))
-@given(call=failing_calls(builtin_exceptions()))
-def test_an_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
-    # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("parallel_apply.errors.lowest-index")
-@given(call=failing_calls(builtin_exceptions(), min_failing=2))
-def test_the_error_of_the_first_failing_module_is_raised(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("parallel_apply.errors.one-module")
 @example(call=failing_call({0: OS_ERROR}, (0,)))
-@given(call=failing_calls(builtin_exceptions(), max_modules=1))
-def test_error_of_a_single_module_is_raised_like_errors_of_several(
-    target, baselines, topology, call
-):
+@example(call=failing_call({0: OS_ERROR, 1: ExceptionSpec()}, (0, 1), (1, 0)))
+@given(call=failing_calls(builtin_exceptions()))
+def test_the_first_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
+    # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).
     checks.agree(call, target, baselines, topology)
 
 
@@ -265,3 +256,22 @@ def test_the_text_of_a_key_error_subclass_has_unescaped_newlines(target, topolog
 def test_the_original_exception_is_the_cause(target, topology, call):
     found, module = error_and_module(call, target, topology)
     assert found.__cause__ is module.raised
+
+
+@clause("parallel_apply.errors.no-memory")
+@pytest.mark.parametrize("slot", range(3), ids="slot={}".format)
+def test_the_error_names_the_device_without_memory(target, topology, slot):
+    topology.require(distinct=3)
+    inputs = [torch.ones(3, device=device) for device in topology.take(3)]
+    ordinals, before = (
+        [device.index for device in topology.take(3)],
+        current_device_and_streams(topology),
+    )
+    run = target.parallel_apply.parallel_apply
+    text = f"Caught OutOfMemoryError in replica {slot} on device {ordinals[slot]}"
+    for _ in range(2):
+        with topology.fail_allocations(slot), pytest.raises(torch.OutOfMemoryError, match=text):
+            run([Double()] * 3, inputs, devices=ordinals)
+        assert current_device_and_streams(topology) == before
+        results = run([Double()] * 3, inputs, devices=ordinals)
+        assert [result.tolist() for result in results] == [[2.0] * 3] * 3

@@ -49,7 +49,7 @@ LINEAR = ModuleSpec((Layer("linear"),))
 
 
 @UNCHANGED_CLAUSE
-@pytest.mark.parametrize("compilation", ["torch.compile(m)", "a compiled child"])
+@pytest.mark.parametrize("compilation", COMPILATIONS)
 @FEWER_EXAMPLES
 @given(network=NETWORKS, slots=slot_lists(), detach=st.booleans())
 def test_replicate_leaves_a_compiled_module_unchanged(
@@ -87,15 +87,6 @@ def test_gradients_of_replicas_are_summed_in_the_compiled_module(
     call = ReplicateCall(CompiledNetwork(network, compilation, backend), slots)
     found, expected = laws.gradients(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
-
-
-@UNCHANGED_CLAUSE
-@given(slots=device_slots(), detach=st.booleans())
-def test_replicate_leaves_a_module_compiled_in_place_unchanged(target, topology, slots, detach):
-    module = CompiledNetwork(LINEAR, "m.compile()", "eager").build(topology, slots[0])
-    before = laws.attribute_ids(module)
-    target.replicate.replicate(module, topology.take(slots), detach)
-    checks.same(laws.attribute_ids(module), before, slots)
 
 
 @OUTPUTS_CLAUSE
@@ -144,10 +135,12 @@ class Layers(nn.Module):
         return self.last(self.first(x).tanh())
 
 
-def wrapped(target, topology, module, devices=2, **options):
+def wrapped(target, topology, backend, compilation="torch.compile(m)", devices=2, module=Layers):
+    """Return a wrapper of a compiled module, and rows for it."""
     placed = topology.take(devices)
     rows = torch.rand(devices * 2, 4).to(placed[0])
-    return target.data_parallel.DataParallel(module.to(placed[0]), placed, **options), rows
+    compiled = COMPILATIONS[compilation](module(), backend).to(placed[0])
+    return target.data_parallel.DataParallel(compiled, placed), rows
 
 
 def run_eagerly(function, *args):
@@ -160,9 +153,7 @@ def run_eagerly(function, *args):
 @pytest.mark.parametrize(("compilation", "devices"), [("torch.compile(m)", 4), ("m.compile()", 2)])
 def test_code_is_compiled_once_per_device(target, topology, compilation, devices):
     backend = CountingBackend()
-    parallel, rows = wrapped(
-        target, topology, COMPILATIONS[compilation](Layers(), backend), devices
-    )
+    parallel, rows = wrapped(target, topology, backend, compilation, devices)
     for _ in range(2):
         train_step(parallel, rows)
     # A device that occurs twice in the list has one compiled graph.
@@ -170,24 +161,22 @@ def test_code_is_compiled_once_per_device(target, topology, compilation, devices
 
 
 @ONCE_CLAUSE
-@pytest.mark.parametrize("compilation", ["a compiled child"])
-def test_training_and_evaluation_each_compile_once_per_device(target, topology, compilation):
+def test_training_and_evaluation_each_compile_once_per_device(target, topology):
     topology.require(2)  # Without grad mode, replica 0 differs from a second one on its device.
     backend = CountingBackend()
-    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
+    parallel, rows = wrapped(target, topology, backend, "a compiled child")
     for _ in range(2):
         train_step(parallel.train(), rows)
         with torch.no_grad():
             parallel.eval()(rows)
-    devices = list(dict.fromkeys(topology.take(2)))
-    checks.same(backend.devices, devices * 2, compilation)
+    checks.same(backend.devices, list(dict.fromkeys(topology.take(2))) * 2)
 
 
 @ONCE_CLAUSE
 def test_each_compiled_module_has_its_own_code(target, topology):
     backends = [CountingBackend(), CountingBackend()]
     for backend in backends:
-        train_step(*wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), backend)))
+        train_step(*wrapped(target, topology, backend))
     counts = [len(backend.devices) for backend in backends]
     checks.same(counts, [len(set(topology.take(2)))] * 2)
 
@@ -197,8 +186,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
     first, second = CountingBackend(), CountingBackend()
     module = Layers()
     for backend in (first, second, second):
-        module.compile(backend=backend)
-        train_step(*wrapped(target, topology, module))
+        train_step(*wrapped(target, topology, backend, "m.compile()", module=lambda: module))
     # A second compile() with the same backend compiles again, as for a module without replicas.
     devices = len(set(topology.take(2)))
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
@@ -207,7 +195,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
 @ONCE_CLAUSE
 def test_a_graph_break_raises_no_error(target, topology):
     backend = CountingBackend()
-    parallel, rows = wrapped(target, topology, torch.compile(GraphBreaking(), backend=backend))
+    parallel, rows = wrapped(target, topology, backend, module=GraphBreaking)
     found, expected = train_step(parallel, rows), run_eagerly(train_step, parallel, rows)
     checks.same(found, expected, tolerance=checks.LAYER)
     assert backend.devices
@@ -215,71 +203,64 @@ def test_a_graph_break_raises_no_error(target, topology):
 
 @ONCE_CLAUSE
 def test_fullgraph_of_a_compiled_module_applies_to_its_replicas(target, topology):
-    backend = CountingBackend()
-    module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True)
-    parallel, rows = wrapped(target, topology, module)
+    backend, placed = CountingBackend(), topology.take(2)
+    module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True).to(placed[0])
     with pytest.raises(Exception, match="in replica 0 on device"):
-        parallel(rows)
+        target.data_parallel.DataParallel(module, placed)(torch.rand(4, 4).to(placed[0]))
     checks.same(backend.devices, [])
 
 
 class Recording(nn.Module):
-    """A module that records the input's device at the start and end of a call."""
+    """A module that records the input's device at the start and end of a call.
 
-    def __init__(self, records):
+    Args:
+        records: The list of records.
+        accepted: The devices on which forward does not raise a LookupError; None for all.
+    """
+
+    def __init__(self, records, accepted=None):
         super().__init__()
-        self.records = records
+        self.records, self.accepted = records, accepted
 
     def forward(self, x):
         self.records.append(("start", x.device))
+        if self.accepted is not None and x.device not in self.accepted:
+            raise LookupError("no rows here")
         self.records.append(("end", x.device))
         return x
+
+
+def run_between(target, topology, compilation, first, last):
+    """Run compiled layers between two modules on three devices."""
+    placed = topology.take(3)
+    module = nn.Sequential(first, COMPILATIONS[compilation](Layers(), "eager"), last)
+    parallel = target.data_parallel.DataParallel(module.to(placed[0]), placed)
+    parallel(torch.rand(6, 4).to(placed[0]))
 
 
 @IN_TURN_CLAUSE
 @pytest.mark.parametrize("compilation", ["torch.compile(m)", "m.compile()"])
 def test_compiled_replicas_run_one_after_another(target, topology, compilation):
     records = []
-    module = nn.Sequential(
-        Recording(records), COMPILATIONS[compilation](Layers(), "eager"), Recording(records)
-    )
-    parallel, rows = wrapped(target, topology, module, 3)
-    parallel(rows)
+    run_between(target, topology, compilation, Recording(records), Recording(records))
     events = [(event, device) for device in topology.take(3) for event in ("start", "end") * 2]
     checks.same(records, events, compilation)
-
-
-class FailingOnOtherDevices(nn.Module):
-    """A module that raises a LookupError on every device except the first."""
-
-    def __init__(self, devices, records):
-        super().__init__()
-        self.records, self.devices = records, devices
-
-    def forward(self, x):
-        self.records.append(x.device)
-        if self.devices.index(x.device):
-            raise LookupError("no rows here")
-        return x
 
 
 @IN_TURN_CLAUSE
 def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     topology.require(distinct=3)
     records = []
-    module = nn.Sequential(
-        COMPILATIONS["torch.compile(m)"](Layers(), "eager"),
-        FailingOnOtherDevices(topology.take(3), records),
-    )
-    parallel, rows = wrapped(target, topology, module, 3)
+    failing = Recording(records, topology.take(1))
     with pytest.raises(LookupError, match="in replica 1 on device"):
-        parallel(rows)
-    checks.same(records, topology.take(3))
+        run_between(target, topology, "torch.compile(m)", nn.Identity(), failing)
+    starts = [device for event, device in records if event == "start"]
+    checks.same(starts, topology.take(3))
 
 
 @IN_TURN_CLAUSE
 def test_an_error_in_compiled_code_names_the_replica(target, topology):
-    parallel, rows = wrapped(target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "eager"))
+    parallel, rows = wrapped(target, topology, "eager")
     with pytest.raises(Exception, match="in replica 0 on device"):
         parallel(rows[:, :3])
 
@@ -303,20 +284,18 @@ def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, co
     topology.require(distinct=2)
     SETTING.set("set by the caller")
     single_backend, backend = BarrierBackend(1), BarrierBackend(2)
-    parallel, rows = wrapped(target, topology, COMPILATIONS[compilation](Layers(), backend))
+    parallel, rows = wrapped(target, topology, backend, compilation)
     train_step(COMPILATIONS[compilation](Layers(), single_backend).to(rows.device), rows)
     found = train_step(parallel, rows)
     # Before PyTorch 2.12 both lists of settings are empty.
     checks.same(backend.settings, single_backend.settings * 2, compilation)
-    checks.same(
-        found, run_eagerly(train_step, parallel, rows), compilation, tolerance=checks.LAYER
-    )
+    expected = run_eagerly(train_step, parallel, rows)
+    checks.same(found, expected, compilation, tolerance=checks.LAYER)
 
 
 @BACKWARD_CLAUSE
 def test_graph_breaks_do_not_change_gradients(target, topology):
-    module = COMPILATIONS["torch.compile(m)"](GraphBreaking(), "aot_eager")
-    parallel, rows = wrapped(target, topology, module)
+    parallel, rows = wrapped(target, topology, "aot_eager", module=GraphBreaking)
     found = [train_step(parallel, rows) for _ in range(2)]
     expected = [run_eagerly(train_step, parallel, rows)] * 2
     checks.same(flatten(found), flatten(expected), tolerance=checks.LAYER)
@@ -325,12 +304,9 @@ def test_graph_breaks_do_not_change_gradients(target, topology):
 @BACKWARD_CLAUSE
 def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
     computed(["batch_norm"])
-    module = COMPILATIONS["torch.compile(m)"](Layers(), "eager")
-    parallel, rows = wrapped(target, topology, module)
-    found, expected = (
-        double_backward_step(parallel, rows),
-        run_eagerly(double_backward_step, parallel, rows),
-    )
+    parallel, rows = wrapped(target, topology, "eager")
+    found = double_backward_step(parallel, rows)
+    expected = run_eagerly(double_backward_step, parallel, rows)
     checks.same(found, expected, tolerance=checks.LAYER)
 
 
@@ -343,8 +319,6 @@ def double_backward_step(parallel, rows):
 
 @BACKWARD_CLAUSE
 def test_double_backward_is_refused_by_a_backend_without_support(target, topology):
-    parallel, rows = wrapped(
-        target, topology, COMPILATIONS["torch.compile(m)"](Layers(), "aot_eager")
-    )
+    parallel, rows = wrapped(target, topology, "aot_eager")
     with pytest.raises(RuntimeError, match="does not currently support double backward"):
         double_backward_step(parallel, rows)

@@ -9,41 +9,18 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.replica_laws import (
-    modules_with_paths,
+    hook_dictionaries,
     named_tensors,
     replica_tensors,
 )
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
 METHODS_CLAUSE = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
 LINEAR = ModuleSpec((Layer("linear"),))
-
-
-class ModuleWithStoredMethods(nn.Module):
-    """A module that stores one of its methods, and a method of its child, as attributes."""
-
-    def __init__(self):
-        super().__init__()
-        self.child = nn.Linear(4, 4)
-        self.own_method = self.forward
-        self.child_method = self.child.forward
-
-    def forward(self, x):
-        return self.child_method(x)
-
-
-@METHODS_CLAUSE
-@given(slots=device_slots(), detach=st.booleans())
-def test_a_stored_method_is_bound_to_the_replica(target, topology, slots, detach):
-    module = ModuleWithStoredMethods().to(topology.device(slots[0]))
-    for replica in target.replicate.replicate(module, topology.take(slots), detach):
-        own, child = replica.own_method.__self__, replica.child_method.__self__
-        checks.same([own is replica, child is replica.child], [True, True], slots)
 
 
 @METHODS_CLAUSE
@@ -58,22 +35,12 @@ def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-def _dictionaries(module):
-    """Return the hook dictionaries of ``module`` and of all its submodules."""
-    return [
-        value
-        for _, child in modules_with_paths(module)
-        for name, value in vars(child).items()
-        if "_hooks" in name and isinstance(value, dict)
-    ]
-
-
 @HOOKS_CLAUSE
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    ids = [{*map(id, _dictionaries(network))} for network in (module, *replicas)]
+    ids = [{*map(id, hook_dictionaries(network))} for network in (module, *replicas)]
     checks.same(len(set().union(*ids)), sum(map(len, ids)), spec)
 
 
@@ -85,18 +52,8 @@ def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     hooked[0].register_forward_hook(lambda *_: None)
     hooked[0].register_forward_pre_hook(lambda *_: None)
     hooked[0].register_state_dict_post_hook(lambda *_: None)
-    found = [len(hooks) for other in (module, *others) for hooks in _dictionaries(other)]
+    found = [len(hooks) for other in (module, *others) for hooks in hook_dictionaries(other)]
     checks.same(sum(found), 0, slots)
-
-
-@clause("divergences.RE-3.hooks-are-kept")
-@given(slots=device_slots())
-def test_replicas_have_the_hooks_of_the_module(target, topology, slots):
-    module = EdgeCaseModule("hooks").build(topology, slots[0])
-    replicas = target.replicate.replicate(module, topology.take(slots))
-    found = [[list(hooks.values()) for hooks in _dictionaries(replica)] for replica in replicas]
-    expected = [list(hooks.values()) for hooks in _dictionaries(module)]
-    checks.same(found, [expected] * len(slots))
 
 
 @clause("divergences.RE-4.replicas-can-be-deepcopied")

@@ -3,6 +3,8 @@
 Autograd does not save the parameters of these modules, and views of them have no gradients.
 """
 
+from functools import partial
+
 import pytest
 import torch
 from torch import nn
@@ -18,22 +20,15 @@ class Elementwise(nn.Linear):
         return x * self.bias + self.weight.sum()
 
 
-def linear():
-    return nn.Linear(4, 4)
-
-
 def frozen():
     return linear().requires_grad_(False)
-
-
-def elementwise():
-    return Elementwise(4, 4)
 
 
 def batch_norm():
     return nn.BatchNorm1d(4).eval()
 
 
+linear, elementwise = partial(nn.Linear, 4, 4), partial(Elementwise, 4, 4)
 #: The layers of each module. Those in a list are created in inference mode. In "one layer" and
 #: "first layer", autograd loses the gradient of a weight that a view transposes.
 MODULES = {

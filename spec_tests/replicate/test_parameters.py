@@ -1,4 +1,9 @@
-"""replicate: copies of parameters."""
+"""replicate: copies of parameters. Replicas of DataParallel have parameters, too.
+
+Those of the reference have none: RE-13.
+"""
+
+from operator import attrgetter
 
 import pytest
 import torch
@@ -9,14 +14,12 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.replica_laws import former_parameters, replica_tensors
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
-from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
-from spec_tests.strategies.replicate import edge_case_module_calls, replicate_calls
+from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs, move
+from spec_tests.strategies.replicate import replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
-#: Decorator that runs a quarter of the usual number of examples, because each is slow.
-FEWER_EXAMPLES = example_count.divide_examples(4)
+#: Kinds of layers whose parameters have different dtypes, strides or neighbours.
+COPIED = ("linear", "scalar", "double", "half", "channels_last", "none_entries", "batch_norm")
 NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batch_norm")))
 
 
@@ -38,20 +41,12 @@ def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slot
 
 
 @clause("replicate.parameters.copies")
-@given(call=replicate_calls(kinds=("linear", "scalar", "double", "half"), detach=(False,)))
-def test_copies_require_a_gradient_like_their_parameters(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("replicate.parameters.row-major")
-@given(call=replicate_calls(kinds=("channels_last", "linear")))
-def test_copies_on_other_devices_are_row_major(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
 @clause("replicate.parameters.detached")
-@given(call=replicate_calls(kinds=("linear", "none_entries", "batch_norm"), detach=(True,)))
-def test_detached_copies_are_leaves_that_require_no_gradient(target, baselines, topology, call):
+@given(call=replicate_calls(kinds=COPIED))
+def test_copies_are_row_major_and_require_a_gradient_unless_detached(
+    target, baselines, topology, call
+):
     checks.agree(call, target, baselines, topology)
 
 
@@ -73,31 +68,6 @@ def test_a_copy_requires_a_gradient_if_its_parameter_does(target, topology, slot
         (replica[0].weight.requires_grad, replica[1].weight.requires_grad) for replica in replicas
     ]
     checks.same(found, [(True, False)] * len(slots), slots)
-
-
-@clause("replicate.parameters.complex")
-@given(slots=device_slots(), detach=st.booleans())
-def test_complex_parameters_stay_complex(target, topology, slots, detach):
-    # Up to PyTorch 2.10 complex copies were real views with a last dimension of 2 (#135462).
-    module = EdgeCaseModule("complex").build(topology, slots[0])
-    replicas = target.replicate.replicate(module, topology.take(slots), detach)
-    found = [replica.scale.tolist() for replica in replicas]
-    checks.same(found, [module.scale.tolist()] * len(slots), slots)
-
-
-@clause("replicate.parameters.empty")
-@given(shape=st.sampled_from([(0,), (0, 3), (3, 0, 2), ()]), slots=device_slots())
-def test_empty_and_scalar_parameters_keep_their_shape(target, topology, shape, slots):
-    module = nn.ParameterList([torch.ones(shape), torch.ones(2)]).to(topology.device(slots[0]))
-    replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same([tuple(replica[0].shape) for replica in replicas], [shape] * len(slots), slots)
-
-
-@clause("replicate.parameters.large")
-@FEWER_EXAMPLES
-@given(call=edge_case_module_calls("large"))
-def test_parameters_larger_than_the_broadcast_buffer_are_copied(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 
 @clause("replicate.parameters.refuse-in-place")
@@ -126,3 +96,76 @@ def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, 
     with torch.no_grad():
         written.add_(1)
     checks.same([copy._version for copy in others], before, spec)
+
+
+PARAMETERS_CLAUSE = clause("divergences.RE-13.replicas-have-parameters")
+
+
+class ReadingParameters(nn.Module):
+    """A module that records the names and devices of its parameters."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        self.found = []
+
+    def forward(self, x):
+        names = [name for name, _ in self.named_parameters(remove_duplicate=False)]
+        children = [len([*child.parameters()]) for child in self.modules()]
+        assert all(parameter.device == x.device for parameter in self.parameters())
+        assert all(attrgetter(name)(self) is copy for name, copy in self.named_parameters())
+        self.found.append((names, children))
+        return x
+
+
+@PARAMETERS_CLAUSE
+@given(spec=module_specs(kinds=SEPARATE), devices=st.integers(1, 4), grad=st.booleans())
+def test_replicas_have_the_names_of_the_parameters(target, topology, spec, devices, grad):
+    placed = topology.take(devices)
+    module = ReadingParameters(spec.build(topology)).to(placed[0])
+    x = torch.rand(devices, 2, device=placed[0])
+    with torch.set_grad_enabled(grad):
+        module(x)
+        target.data_parallel.DataParallel(module, placed)(x)
+        target.data_parallel.data_parallel(module, x, placed)
+    assert module.found == [module.found[0]] * (1 + 2 * devices)
+
+
+class Regularized(nn.Module):
+    """A tied layer that returns a row with the squared norm of its parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 3)
+        self.tied = nn.Linear(3, 3, bias=False)
+        self.tied.weight = self.layer.weight
+        self.layer.register_parameter("missing", None)
+
+    def forward(self, x):
+        norm = sum(parameter.square().sum() for parameter in self.parameters())
+        return norm * x.sum(1)
+
+
+@PARAMETERS_CLAUSE
+@pytest.mark.parametrize("functional", [False, True], ids="functional={}".format)
+@pytest.mark.parametrize("devices", [2, 3])
+def test_gradients_reach_the_parameters(target, topology, functional, devices):
+    placed = topology.take(devices)
+    module = move(Regularized(), placed[0])
+    x = torch.rand(4, 3, device=placed[0])
+    parallel = target.data_parallel
+    expected = module(x)
+    found = (
+        parallel.data_parallel(module, x, placed)
+        if functional
+        else parallel.DataParallel(module, placed)(x)
+    )
+    checks.same(found, expected, tolerance=checks.LAYER)
+    parameters = [*module.parameters()]
+    assert len(parameters) == 2
+    for gradient, other in zip(
+        torch.autograd.grad(found.sum(), parameters),
+        torch.autograd.grad(expected.sum(), parameters),
+        strict=True,
+    ):
+        checks.same(gradient, other, tolerance=checks.LAYER)

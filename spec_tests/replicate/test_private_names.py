@@ -3,44 +3,37 @@
 import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import DeviceAt, PrivateCall
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import REAL, dense
+from spec_tests.strategies.compiled_modules import PartlyBuiltScript
 from spec_tests.strategies.functions import broadcast_applies
-from spec_tests.strategies.jit_modules import PartlyBuiltScript
 from spec_tests.strategies.tensors import counting
 
 
 def _copies(tensors, devices, detach=False):
     arguments = {"tensors": list(tensors), "devices": devices, "detach": detach}
-    return PrivateCall("replicate._broadcast_coalesced_reshape", arguments)
+    return PublicCall("replicate._broadcast_coalesced_reshape", arguments)
 
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
-@given(broadcast=broadcast_applies())
-def test_every_device_gets_a_list_of_all_tensors(target, baselines, topology, broadcast):
-    checks.agree(_copies(broadcast.tensors, *broadcast.settings), target, baselines, topology)
-
-
-@clause("replicate.broadcast-coalesced-reshape.copies")
-@given(broadcast=broadcast_applies(dtype_groups=(REAL,)))
-def test_with_detach_every_device_gets_a_list_of_all_tensors(
-    target, baselines, topology, broadcast
-):
-    call = _copies(broadcast.tensors, *broadcast.settings, detach=True)
+@given(broadcast=broadcast_applies(dtype_groups=(REAL,)), detach=st.booleans())
+def test_every_device_gets_a_list_of_all_tensors(target, baselines, topology, broadcast, detach):
+    call = _copies(broadcast.tensors, *broadcast.settings, detach=detach)
     checks.agree(call, target, baselines, topology)
 
 
 @clause("replicate.broadcast-coalesced-reshape.copies")
-def test_detached_complex_tensors_stay_complex(target, topology):
+@pytest.mark.parametrize("detach", [False, True])
+def test_complex_tensors_stay_complex(target, topology, detach):
     tensor = counting((2, 3), torch.complex64, topology.device(0))
     broadcast = target.replicate.private("_broadcast_coalesced_reshape")
-    lists = broadcast([tensor], topology.take(3), True)
-    for (copy,) in lists:
+    for (copy,) in broadcast([tensor], topology.take(3), detach):
         checks.same(copy, tensor)
 
 

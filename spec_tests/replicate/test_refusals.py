@@ -25,34 +25,21 @@ def _replicate(network, devices, detach):
     return PublicCall("replicate.replicate", arguments)
 
 
-class Lazy(nn.LazyLinear):
-    """A lazy module, which gets its shape from its first input."""
-
-    def __init__(self):
-        super().__init__(2)
-
-
-class Uninitialized(nn.Module):
-    """A module with an uninitialized parameter that no input can initialize."""
-
-    def __init__(self):
-        super().__init__()
-        self.weight = nn.UninitializedParameter()
-
-
 @clause("replicate.refused.lazy")
 @pytest.mark.parametrize(
-    ("module_class", "detach"),
-    [(Lazy, False), (Lazy, True), (Uninitialized, False)],
+    ("make", "detach"),
+    [
+        (lambda: nn.LazyLinear(2), False),
+        (lambda: nn.LazyLinear(2), True),
+        (lambda: nn.ParameterList([nn.UninitializedParameter()]), False),
+    ],
     ids=["lazy", "lazy-detached", "plain"],
 )
 @given(preceding=st.integers(0, 2), count=st.integers(2, 3))
-def test_uninitialized_parameters_are_refused(
-    target, topology, module_class, detach, preceding, count
-):
+def test_uninitialized_parameters_are_refused(target, topology, make, detach, preceding, count):
     capabilities.require("kept-parameters")
     layers = [nn.Linear(2, 2) for _ in range(preceding)]
-    module = nn.Sequential(*layers, module_class()).to(topology.device(0))
+    module = nn.Sequential(*layers, make()).to(topology.device(0))
     with pytest.raises((ValueError, RuntimeError), match="uninitialized parameter"):
         target.replicate.replicate(module, topology.take(count), detach)
 

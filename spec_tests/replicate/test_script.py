@@ -1,7 +1,5 @@
 """replicate: script modules."""
 
-import os
-import subprocess
 import sys
 from dataclasses import replace
 
@@ -12,7 +10,8 @@ from torch import nn
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment import example_count
-from spec_tests.strategies.jit_modules import PartlyBuiltScript, script_calls
+from spec_tests.harness.environment.scripts import TIME_LIMIT, run_process
+from spec_tests.strategies.compiled_modules import PartlyBuiltScript, script_calls
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
 FEWER_EXAMPLES = example_count.divide_examples(3)
@@ -23,7 +22,7 @@ PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children 
 WITHOUT_JIT = """
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import make_topology
-from spec_tests.strategies.jit_modules import PartlyBuiltScript
+from spec_tests.strategies.compiled_modules import PartlyBuiltScript
 
 topology, target = make_topology({!r}, None), Target({!r}, {!r})
 
@@ -71,12 +70,6 @@ def test_a_python_child_of_a_script_module_is_refused(target, topology, parent, 
 @clause("replicate.script.without-jit")
 def test_without_torchscript_a_module_with_a_python_child_is_replicated(target, topology):
     program = WITHOUT_JIT.format(topology.accelerator, target.name, target.mapping)
-    environment = {**os.environ, "PYTORCH_JIT": "0", "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-c", program]
+    done = run_process(command, {"PYTORCH_JIT": "0"}, seconds=TIME_LIMIT)
     assert done.stdout.splitlines()[-1:] == ["2"], done.stderr  # A back end may print more.

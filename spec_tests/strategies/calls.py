@@ -177,10 +177,11 @@ def while_current(slot: int | None) -> str:
 
 @dataclass(frozen=True)
 class PublicCall:
-    """A call of a public function with keyword arguments.
+    """A call of a function with keyword arguments.
 
     Args:
-        function: The submodule and name of the function, such as ``comm.scatter``.
+        function: The submodule and name of the function, such as ``comm.scatter``. A private name
+            begins with an underscore.
         arguments: Name of a parameter -> the argument or its description.
         current: The number of the current device in the topology; None for the caller's.
     """
@@ -196,21 +197,13 @@ class PublicCall:
     def run(self, target: Target, inputs: dict[str, Any]) -> Any:
         """Return the result of the function."""
         submodule, name = self.function.split(".")
-        return getattr(getattr(target, submodule), name)(**inputs)
+        part = getattr(target, submodule)
+        function = part.private(name) if name.startswith("_") else getattr(part, name)
+        return function(**inputs)
 
     def __repr__(self) -> str:
         arguments = ", ".join(f"{name}={code(value)}" for name, value in self.arguments.items())
         return f"{self.function}({arguments}){while_current(self.current)}"
-
-
-@dataclass(frozen=True, repr=False)
-class PrivateCall(PublicCall):
-    """A call of a function whose name begins with an underscore."""
-
-    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
-        """Return the result of the function."""
-        submodule, name = self.function.split(".")
-        return getattr(target, submodule).private(name)(**inputs)
 
 
 @dataclass(frozen=True)

@@ -16,64 +16,46 @@ from spec_tests.strategies.edge_case_modules import EDGE_CASES
 from spec_tests.strategies.layers import seeded, square_layer
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 
-#: A change of the parameters ``names`` of a module. The result is a dictionary of tensors with
-#: which the network is called, under the names in the module.
-_Change = Callable[[nn.Module, Sequence[str]], dict[str, Tensor]]
+#: A change of a parameter of a module, given the module, the name and the doubled parameter.
+_Change = Callable[[nn.Module, str, Tensor], object]
 
 
-def _double(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    found = {name: getattr(owner, name) for name in names}
-    return {name: tensor * 2 for name, tensor in found.items() if tensor is not None}
+def _replace_by_tensor(owner: nn.Module, name: str, tensor: Tensor) -> None:
+    delattr(owner, name)
+    setattr(owner, name, tensor)
 
 
-def _replace_by_tensor(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    for name, tensor in _double(owner, names).items():
+def _set_none(owner: nn.Module, name: str, tensor: Tensor) -> None:
+    if name == "bias":
+        setattr(owner, name, None)
+
+
+def _delete(owner: nn.Module, name: str, tensor: Tensor) -> None:
+    if name == "bias":
         delattr(owner, name)
-        setattr(owner, name, tensor)
-    return {}
+        vars(owner)[name] = None  # The forward of the owner reads it.
 
 
-def _replace_by_parameter(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    for name, tensor in _double(owner, names).items():
-        setattr(owner, name, nn.Parameter(tensor.detach()))
-    return {}
+def _register(owner: nn.Module, name: str, tensor: Tensor) -> None:
+    if name in owner._parameters:
+        owner.register_parameter(name, nn.Parameter(tensor.detach()))
 
 
-def _set_none(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    if "bias" in names:
-        owner.bias = None  # type: ignore[assignment] # mypy takes it for a module
-    return {}
+def _load(owner: nn.Module, name: str, tensor: Tensor) -> None:
+    owner.load_state_dict({name: nn.Parameter(tensor)}, strict=False, assign=True)
 
 
-def _delete(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    if "bias" in names and "bias" in {*vars(owner), *owner._parameters}:
-        del owner.bias
-        vars(owner)["bias"] = None  # The forward of the owner reads it.
-    return {}
-
-
-def _register(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    for name, tensor in _double(owner, names).items():
-        if name in owner._parameters:
-            owner.register_parameter(name, nn.Parameter(tensor.detach()))
-    return {}
-
-
-def _load(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    loaded = {name: nn.Parameter(tensor) for name, tensor in _double(owner, names).items()}
-    owner.load_state_dict(loaded, strict=False, assign=True)
-    return {}
-
-
-def _double_named(owner: nn.Module, names: Sequence[str]) -> dict[str, Tensor]:
-    return {name: parameter * 2 for name, parameter in owner.named_parameters(recurse=False)}
+def _keep(owner: nn.Module, name: str, tensor: Tensor) -> None:
+    """Do not change the module, which is called with the tensor."""
 
 
 #: Changes that a replica without parameters allows, too.
 REPLACEMENTS: Mapping[str, _Change] = {
-    "double": _double,
+    "double": _keep,
     "replace_by_tensor": _replace_by_tensor,
-    "replace_by_parameter": _replace_by_parameter,
+    "replace_by_parameter": lambda owner, name, tensor: setattr(
+        owner, name, nn.Parameter(tensor.detach())
+    ),
     "set_none": _set_none,
     "delete": _delete,
 }
@@ -81,8 +63,9 @@ REPLACEMENTS: Mapping[str, _Change] = {
 REGISTRATIONS: Mapping[str, _Change] = {
     "register": _register,
     "load": _load,
-    "double_named": _double_named,
+    "double_named": _keep,
 }
+CHANGES = {**REPLACEMENTS, **REGISTRATIONS}
 #: The changes that a script module allows.
 _OF_SCRIPT_MODULES = ("double", "replace_by_parameter", "register")
 
@@ -114,11 +97,16 @@ class ChangesMembers(nn.Module):
         """Return the output of the last call. Each call gets the output of the one before."""
         prefix = self.owner and f"{self.owner}."
         for change in self.changes:
-            owner = self.net.get_submodule(self.owner)
-            tensors = {**REPLACEMENTS, **REGISTRATIONS}[change](owner, self.names)
-            passed = {f"{prefix}{name}": tensor for name, tensor in tensors.items()}
+            owner, make = self.net.get_submodule(self.owner), CHANGES[change]
+            is_named = change == "double_named"
+            names = _own_parameters(owner) if is_named else self.names
+            found = {name: getattr(owner, name) for name in names}
+            doubled = {name: tensor * 2 for name, tensor in found.items() if tensor is not None}
+            for name, tensor in doubled.items():
+                make(owner, name, tensor)
+            passed = {f"{prefix}{name}": tensor for name, tensor in doubled.items()}
             # `torch.func.functional_call` does the same, but refuses script modules.
-            with stateless._reparametrize_module(self.net, passed):
+            with stateless._reparametrize_module(self.net, passed if make is _keep else {}):
                 x = self.net(x)
         return x
 
@@ -145,7 +133,7 @@ class ChangesMembersSpec:
 
 @st.composite
 def changes_members_specs(
-    draw: st.DrawFn, changes: Sequence[str] = (*REPLACEMENTS, *REGISTRATIONS)
+    draw: st.DrawFn, changes: Sequence[str] = tuple(CHANGES)
 ) -> ChangesMembersSpec:
     """Draw descriptions of modules that make some of ``changes``.
 

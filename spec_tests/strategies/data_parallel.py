@@ -24,6 +24,7 @@ from spec_tests.strategies.calls import (
     Buildable,
     DeviceAt,
     DistinctDevices,
+    PublicCall,
     any_device,
     build,
     code,
@@ -33,7 +34,7 @@ from spec_tests.strategies.calls import (
     repeated,
     while_current,
 )
-from spec_tests.strategies.jit_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
+from spec_tests.strategies.compiled_modules import SCRIPT_MAKERS, SCRIPTABLE, ScriptSpec
 from spec_tests.strategies.layers import ROW_WISE, seeded
 from spec_tests.strategies.modules import module_specs
 from spec_tests.strategies.tensors import TensorSpec
@@ -115,6 +116,17 @@ class DataParallelCall:
         if self.functional:
             return f"data_parallel({self.module}, {args}, {settings}, {self.kwargs}){mode}"
         return f"DataParallel({self.module}, {settings})(*{args}, **{self.kwargs}){mode}"
+
+
+@dataclass(frozen=True, repr=False)
+class AttributesCall(PublicCall):
+    """A call that constructs a ``DataParallel`` and returns its public attributes."""
+
+    def run(self, target: Target, inputs: dict[str, Any]) -> Any:
+        """Return the attributes by name."""
+        wrapped = super().run(target, inputs)
+        names = ("module", "device_ids", "output_device", "dim", "src_device_obj")
+        return {name: getattr(wrapped, name) for name in names}
 
 
 @on_any_device

@@ -5,8 +5,8 @@ buffer that requires a gradient, a ParameterList, a channels-last weight.
 """
 
 import warnings
-from collections.abc import Callable, Mapping
-from typing import Self, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -145,25 +145,6 @@ class ParameterAsBuffer(Sharing):
         return x * self.weight + self.buffer
 
 
-class SharedMemory(Sharing):
-    """A layer with a parameter and a buffer that share the memory of another parameter."""
-
-    row: Tensor
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows = nn.Parameter(torch.rand(2, WIDTH))
-        self._share()
-
-    def _share(self) -> None:
-        self.first = nn.Parameter(self.rows.detach()[0])
-        self.register_buffer("row", self.rows.detach()[1])
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return a result that depends on each parameter and the buffer."""
-        return x * self.first + self.rows.sum(0) + self.row
-
-
 class SparseBuffer(nn.Module):
     """A layer that multiplies rows by a sparse matrix, which is a buffer."""
 
@@ -196,40 +177,41 @@ class Counter(nn.Module):
         return x
 
 
-class ListContainers(nn.Module):
-    """A layer with a ParameterList and a ModuleList."""
+class Containers(nn.Module):
+    """A layer with a container of parameters, one of modules and one of empty containers."""
 
-    def __init__(self) -> None:
+    def __init__(self, scales: Any, layers: Any, empty: Any) -> None:
         super().__init__()
-        self.scales = nn.ParameterList([torch.rand(WIDTH) for _ in range(2)])
-        self.modules_ = nn.ModuleList([nn.Tanh(), nn.Linear(WIDTH, WIDTH)])
-        self.empty = nn.ModuleList([nn.ParameterList(), nn.ModuleList(), nn.Sequential()])
+        self.scales, self.layers, self.empty = scales, layers, empty
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply every member in order. A missing member would change the output."""
-        for scale in self.scales:
-            x = x + scale
-        for module in self.modules_:
-            x = module(x)
+        for index, scale in enumerate(_members(self.scales)):
+            x = x * scale + index
+        for layer in _members(self.layers):
+            x = layer(x)
         return x * (len(self.scales) + len(self.empty))
 
 
-class DictContainers(nn.Module):
-    """A layer with a ParameterDict and a ModuleDict."""
+def _members(container: Any) -> Iterable[Any]:
+    is_list = isinstance(container, (nn.ParameterList, nn.ModuleList))
+    return container if is_list else container.values()
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.scales = nn.ParameterDict({"b": torch.rand(WIDTH), "a": torch.rand(WIDTH)})
-        self.modules_ = nn.ModuleDict({"z": nn.Linear(WIDTH, WIDTH), "y": nn.Tanh()})
-        self.empty = nn.ModuleDict({"x": nn.ParameterDict(), "w": nn.ModuleDict()})
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply every member in order. A missing member would change the output."""
-        for name in self.scales:
-            x = x * self.scales[name]
-        for module in self.modules_.values():
-            x = module(x)
-        return x * (len(self.scales) + len(self.empty))
+def _list_containers() -> nn.Module:
+    return Containers(
+        nn.ParameterList([torch.rand(WIDTH) for _ in range(2)]),
+        nn.ModuleList([nn.Tanh(), square_layer()]),
+        nn.ModuleList([nn.ParameterList(), nn.ModuleList(), nn.Sequential()]),
+    )
+
+
+def _dict_containers() -> nn.Module:
+    return Containers(
+        nn.ParameterDict({"b": torch.rand(WIDTH), "a": torch.rand(WIDTH)}),
+        nn.ModuleDict({"z": square_layer(), "y": nn.Tanh()}),
+        nn.ModuleDict({"x": nn.ParameterDict(), "w": nn.ModuleDict()}),
+    )
 
 
 class Convolution(nn.Module):
@@ -299,10 +281,9 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "shared_buffer": SharedBuffer,
     "sparse_buffer": SparseBuffer,
     "two_names": TwoNames,
-    "shared_memory": SharedMemory,
     "parameter_as_buffer": ParameterAsBuffer,
-    "lists": ListContainers,
-    "dicts": DictContainers,
+    "lists": _list_containers,
+    "dicts": _dict_containers,
     "scalar": lambda: Scaled(torch.tensor(0.5)),
     "double": lambda: Scaled(torch.rand(WIDTH, dtype=torch.float64)),
     "half": lambda: Scaled(torch.rand(WIDTH).half()),

@@ -177,9 +177,7 @@ def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
 
 
 #: The kinds of layers whose parameters and buffers are dense, and share no memory.
-SEPARATE = tuple(
-    kind for kind in KINDS if kind not in ("sparse_buffer", "shared_memory", "parameter_as_buffer")
-)
+SEPARATE = tuple(kind for kind in KINDS if kind not in ("sparse_buffer", "parameter_as_buffer"))
 
 
 @st.composite

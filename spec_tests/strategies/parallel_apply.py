@@ -36,27 +36,19 @@ def _leaves() -> st.SearchStrategy[Any]:
     return specs | st.sampled_from([*CONSTANTS, *objects])
 
 
-def values() -> st.SearchStrategy[Any]:
-    """Draw leaves or nested containers of leaves. Shrinks to a tensor of one element."""
-    return st.recursive(
-        _leaves(),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.lists(inner, max_size=3).map(tuple)
-            | containers(inner, _NAMED_TUPLES)
-            | st.dictionaries(st.sampled_from(["a", "b", 3]), inner, max_size=2)
-        ),
-        max_leaves=4,
-    )
-
-
-def keywords() -> st.SearchStrategy[dict[str, Any]]:
-    """Draw the keyword arguments of one module. Shrinks to no argument."""
-    return st.dictionaries(st.sampled_from(["x", "flag"]), values(), max_size=2)
-
-
-ANY_VALUES = values()
-ANY_KEYWORDS = keywords()
+#: Draws leaves or nested containers of leaves. Shrinks to a tensor of one element.
+ANY_VALUES: st.SearchStrategy[Any] = st.recursive(
+    _leaves(),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | containers(inner, _NAMED_TUPLES)
+        | st.dictionaries(st.sampled_from(["a", "b", 3]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+#: Draws the keyword arguments of one module. Shrinks to no argument.
+ANY_KEYWORDS = st.dictionaries(st.sampled_from(["x", "flag"]), ANY_VALUES, max_size=2)
 
 
 def ordinals(topology: Topology, slots: Sequence[int]) -> list[int]:
@@ -202,18 +194,10 @@ def error_and_module(
 
 
 @st.composite
-def failing_calls(
-    draw: st.DrawFn,
-    errors: st.SearchStrategy[ExceptionSpec],
-    *,
-    min_failing: int = 1,
-    max_modules: int = 4,
-) -> FailingCall:
-    """Draw calls in which at least ``min_failing`` modules fail. Shrinks to the fewest modules."""
-    slots = draw(device_slots(min_size=min_failing, max_size=max_modules))
+def failing_calls(draw: st.DrawFn, errors: st.SearchStrategy[ExceptionSpec]) -> FailingCall:
+    """Draw calls in which some modules fail. Shrinks to one module."""
+    slots = draw(device_slots())
     count = len(slots)
-    numbers = st.lists(
-        st.integers(0, count - 1), min_size=min_failing, max_size=count, unique=True
-    )
+    numbers = st.lists(st.integers(0, count - 1), min_size=1, max_size=count, unique=True)
     failing = {number: draw(errors) for number in draw(numbers)}
     return failing_call(failing, slots, draw(st.permutations(range(count))))

@@ -17,29 +17,27 @@ from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 
-#: A function that makes a reference to a module, and one that returns a callable from it.
-_Form = tuple[Callable[[nn.Module], Any], Callable[[Any], Callable[[Tensor], Tensor]]]
 
-
-def _call(module: nn.Module, x: Tensor) -> Tensor:
+def _call(x: Tensor, module: nn.Module) -> Tensor:
     result: Tensor = module(x)
     return result
 
 
-def _itself(value: Any) -> Any:
-    return value
+def _call_first(module: nn.Module, x: Tensor) -> Tensor:
+    return _call(x, module)
 
 
-FORMS: Mapping[str, _Form] = {
-    "module": (_itself, _itself),
-    "method": (lambda module: module.forward, _itself),
-    "partial": (partial, _itself),
-    "partial_of_method": (lambda module: partial(module.forward), _itself),
-    "partial_argument": (lambda module: partial(_call, module), _itself),
-    "partial_keyword": (lambda module: partial(_call, module=module), lambda f: lambda x: f(x=x)),
-    "partial_in_partial": (lambda module: partial(partial(_call, module)), _itself),
-    "weak": (ref, lambda reference: reference()),
-    "weak_method": (lambda module: WeakMethod(module.__call__), lambda reference: reference()),
+#: Form of a reference -> the function that makes it, given a module.
+FORMS: Mapping[str, Callable[[nn.Module], Any]] = {
+    "module": lambda module: module,
+    "method": lambda module: module.forward,
+    "partial": partial,
+    "partial_of_method": lambda module: partial(module.forward),
+    "partial_argument": lambda module: partial(_call_first, module),
+    "partial_keyword": lambda module: partial(_call, module=module),
+    "partial_in_partial": lambda module: partial(partial(_call_first, module)),
+    "weak": ref,
+    "weak_method": lambda module: WeakMethod(module.__call__),
 }
 
 
@@ -49,14 +47,14 @@ def _cycle(value: Any) -> list[Any]:
     return result
 
 
-#: A function that makes a container of one object, and one that returns the object.
-CONTAINERS: Mapping[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
-    "list": (lambda value: [1, value], lambda found: found[1]),
-    "tuple": (lambda value: (value, "text"), lambda found: found[0]),
-    "dict": (lambda value: {"key": value, "other": 2}, lambda found: found["key"]),
-    "set": (lambda value: {value}, lambda found: next(iter(found))),
-    "key": (lambda value: {value: 1}, lambda found: next(iter(found))),
-    "cycle": (_cycle, lambda found: found[1][1][0]),
+#: Name of a container -> the function that makes it. Its first member or value is the argument.
+CONTAINERS: Mapping[str, Callable[[Any], Any]] = {
+    "list": lambda value: [value, 1],
+    "tuple": lambda value: (value, "text"),
+    "dict": lambda value: {"key": value, "other": 2},
+    "set": lambda value: {value},
+    "key": lambda value: {value: 1},
+    "cycle": _cycle,
 }
 
 
@@ -70,16 +68,18 @@ class ReferenceSpec:
 
     def make(self, layer: nn.Module) -> Any:
         """Return a new reference to ``layer``."""
-        held = FORMS[self.form][0](layer)
+        held = FORMS[self.form](layer)
         for name in self.containers:
-            held = CONTAINERS[name][0](held)
+            held = CONTAINERS[name](held)
         return held
 
     def find(self, held: Any) -> Callable[[Tensor], Tensor]:
         """Return a callable that calls the layer to which ``held`` refers."""
         for name in reversed(self.containers):
-            held = CONTAINERS[name][1](held)
-        return FORMS[self.form][1](held)
+            held = next(iter(held.values() if name == "dict" else held))
+        called: Any = held() if isinstance(held, ref) else held
+        found: Callable[[Tensor], Tensor] = called
+        return found
 
 
 class Refers(nn.Module):
@@ -121,12 +121,10 @@ class Hooked(nn.Module):
         super().__init__()
         self.layers, self.plain, self.index = layers, plain, index % len(layers)
         if not plain:
-            layer, keywords = layers[self.index], form.endswith("keywords")
-            keep = partial(self.keep, "kept") if form.startswith("partial") else self.keep_output
+            layer = layers[self.index]
+            keep = partial(self.keep, "kept") if form == "partial" else self.keep_output
             layer.register_forward_hook(keep)
-            layer.register_forward_pre_hook(
-                self.keep_arguments if keywords else self.keep_input, with_kwargs=keywords
-            )
+            layer.register_forward_pre_hook(self.keep_input)
 
     def keep(self, name: str, layer: nn.Module, inputs: Any, output: Tensor) -> None:
         """Keep ``output`` under ``name``: a hook."""
@@ -140,10 +138,6 @@ class Hooked(nn.Module):
         """Keep the input and double it: a hook."""
         (self.first,) = inputs
         return (2 * self.first,)
-
-    def keep_arguments(self, layer: nn.Module, inputs: tuple[Tensor], kwargs: Any) -> Any:
-        """Keep the input and double it: a hook with keyword arguments."""
-        return self.keep_input(layer, inputs), kwargs
 
     def forward(self, x: Tensor) -> Tensor:
         """Return what was kept."""
@@ -207,10 +201,9 @@ def referring_specs(draw: st.DrawFn, *, hooks: bool) -> ReferringSpec:
         ReferenceSpec(draw(st.integers(0, 3)), draw(st.sampled_from([*FORMS])), _containers(draw))
         for _ in range(draw(st.integers(1, 3)))
     ]
-    forms = ["method", "partial", "method_keywords", "partial_keywords"]
     return ReferringSpec(
         draw(module_specs(kinds=tuple(KINDS), dtypes=(torch.float32,), max_layers_per_level=3)),
         tuple(references),
-        draw(st.sampled_from(forms)) if hooks else "",
+        draw(st.sampled_from(["method", "partial"])) if hooks else "",
         draw(st.booleans()),
     )

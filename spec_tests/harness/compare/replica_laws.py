@@ -133,3 +133,13 @@ def flat_weights_are_shared(module: nn.Module) -> list[bool]:
     layer: Any = module.layer
     pairs = zip(layer._flat_weights_names, layer._flat_weights, strict=True)
     return [getattr(layer, name) is weight for name, weight in pairs]
+
+
+def hook_dictionaries(module: nn.Module) -> list[dict[int, Any]]:
+    """Return the dictionaries of hooks of ``module`` and of all its submodules."""
+    return [
+        value
+        for _, child in modules_with_paths(module)
+        for name, value in vars(child).items()
+        if "_hooks" in name and isinstance(value, dict)
+    ]

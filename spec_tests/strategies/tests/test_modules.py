@@ -4,13 +4,11 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.replica_laws import first_names, modules_with_paths, named_tensors
+from spec_tests.harness.compare.replica_laws import named_tensors
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
-    ResidualSpec,
-    SharedLayer,
     TiedLinear,
     module_specs,
     move,
@@ -42,20 +40,6 @@ def test_row_wise_module_computes_each_row_independently(topology, spec):
     torch.testing.assert_close(module(rows), by_row, rtol=1e-3, atol=1e-3)
 
 
-def test_shared_layers_are_one_object(topology):
-    module = ModuleSpec((Layer("linear"), ResidualSpec((SharedLayer(0),)), SharedLayer(2))).build(
-        topology
-    )
-    shared = first_names(dict(modules_with_paths(module)))
-    assert shared["module.1.inner.0"] == "module.0"
-    assert shared["module.2"] == "module.1"
-
-
-def test_tied_weights_are_one_parameter(topology):
-    module = ModuleSpec((Layer("linear"), ResidualSpec((TiedLinear(0),)))).build(topology)
-    assert module[1].inner[0].weight is module[0].weight
-
-
 def test_tied_weights_stay_one_parameter_where_new_parameters_are_made(topology, monkeypatch):
     monkeypatch.setattr(
         torch.__future__, "get_overwrite_module_params_on_conversion", lambda: True
@@ -63,18 +47,6 @@ def test_tied_weights_stay_one_parameter_where_new_parameters_are_made(topology,
     net = ModuleSpec((Layer("linear"), TiedLinear(0))).build(topology, None)
     weight = net[0].weight
     assert move(net, torch.device("cpu"))[0].weight is net[1].weight is not weight
-
-
-def test_shared_buffers_stay_one_tensor_on_the_device(topology):
-    module = ModuleSpec((Layer("shared_buffer"),)).build(topology)
-    assert module[0].first is module[0].second
-
-
-def test_parameters_require_a_gradient_unless_their_layer_is_frozen(topology):
-    module = ModuleSpec((Layer("linear", frozen=True), Layer("linear"))).build(topology)
-    assert [parameter.requires_grad for parameter in module.parameters()] == [False] * 2 + [
-        True
-    ] * 2
 
 
 @given(spec=packed_specs())
