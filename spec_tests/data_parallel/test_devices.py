@@ -6,13 +6,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.data_parallel.imbalance import ImbalanceCall
+from spec_tests.data_parallel.imbalance import reported
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
-from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
+from spec_tests.strategies.data_parallel import (
+    FUNCTIONAL,
+    AttributesCall,
+    DataParallelCall,
+    NewModule,
+)
 from spec_tests.strategies.probe_modules import OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -158,6 +163,7 @@ def test_traced_wrapper_on_one_device_accepts_any_batch_size(topology, wrap, gra
 def test_data_parallel_warns_of_imbalanced_cuda_devices(
     target, baselines, topology, memory, processors, count
 ):
-    devices = tuple(DeviceAt(slot) for slot in range(count))
-    call = ImbalanceCall(devices, tuple(memory), tuple(processors))
-    checks.agree(call, target, baselines, topology)
+    arguments = {"module": NewModule(nn.Tanh), "device_ids": [*map(DeviceAt, range(count))]}
+    with reported(topology, memory, processors):
+        call = AttributesCall("data_parallel.DataParallel", arguments)
+        checks.agree(call, target, baselines, topology)

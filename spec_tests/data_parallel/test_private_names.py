@@ -3,10 +3,10 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.data_parallel.imbalance import BalanceCall
+from spec_tests.data_parallel.imbalance import reported
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.calls import DeviceAt
+from spec_tests.strategies.calls import DeviceAt, PublicCall
 
 #: Amounts of memory, or numbers of multiprocessors, of four devices.
 SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
@@ -17,9 +17,11 @@ SIZES = st.lists(st.integers(70, 100), min_size=4, max_size=4)
 def test_check_balance_warns_of_imbalanced_devices(
     target, baselines, topology, memory, processors, count
 ):
-    devices = tuple(DeviceAt(slot) for slot in range(count))
-    call = BalanceCall(devices, tuple(memory), tuple(processors))
-    checks.agree(call, target, baselines, topology)
+    call = PublicCall(
+        "data_parallel._check_balance", {"device_ids": [*map(DeviceAt, range(count))]}
+    )
+    with reported(topology, memory, processors):
+        checks.agree(call, target, baselines, topology)
 
 
 @clause("data_parallel.get-available-device-type")

@@ -12,8 +12,12 @@ from torch.profiler import ProfilerActivity, profile
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, device_lists
-from spec_tests.strategies.computed_modules import computed
-from spec_tests.strategies.data_parallel import FUNCTIONAL, DataParallelCall, NewModule
+from spec_tests.strategies.data_parallel import (
+    FUNCTIONAL,
+    DataParallelCall,
+    NewModule,
+    WeightedLeaves,
+)
 from spec_tests.strategies.tensors import TensorSpec
 
 
@@ -42,6 +46,14 @@ def recording_class(base, recorded):
     names = ("scatter", "replicate", "parallel_apply", "gather")
     kind = type("Recording", (base,), {name: make_step(name) for name in names})
     return kind
+
+
+class TwoWeights(WeightedLeaves):
+    """A module with two parameters, whose copies on a repeated device share no memory: CO-4."""
+
+    def __init__(self):
+        super().__init__()
+        self.unused = nn.Parameter(torch.ones(1))
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,10 +91,9 @@ class ParameterFacts(nn.Module):
 def test_forward_passes_the_result_of_each_method_to_the_next(
     target, baselines, topology, devices, rows, dim, grad
 ):
-    computed(["bilinear"])
     x = TensorSpec((rows, 2), requires_grad=True)
-    module = NewModule(nn.Bilinear, (2, 2, 1))
-    call = StepsCall(module, (x,), {"input2": x}, devices, dim=dim, grad=grad)
+    module = NewModule(TwoWeights)
+    call = StepsCall(module, (x,), {"y": x}, devices, dim=dim, grad=grad)
     checks.agree(call, target, baselines, topology)
 
 

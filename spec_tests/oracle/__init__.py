@@ -7,5 +7,5 @@ sums, but no streams and no coalescing. They share no code with torch.nn.paralle
 
 ``naive`` has a wrapper that is simple enough to be right over many calls of a module that changes.
 
-Tests use ``chunk_sizes``, ``gradients`` and ``tensors`` directly.
+Tests use ``chunk_sizes`` and ``tensors`` directly.
 """

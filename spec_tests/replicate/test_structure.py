@@ -187,7 +187,8 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
     detach=st.booleans(),
 )
 def test_tied_parameters_stay_tied(target, topology, spec, slots, detach):
-    spec = spec.append(Layer("linear"), Layer("two_names"), TiedLinear(spec.layer_count))
+    shared = (Layer("linear_without_bias"), SharedLayer(spec.layer_count))
+    spec = spec.append(Layer("linear"), Layer("two_names"), TiedLinear(spec.layer_count), *shared)
     tied = spec.build(topology, slots[0])
     for replica in target.replicate.replicate(tied, topology.take(slots), detach):
         checks.same(

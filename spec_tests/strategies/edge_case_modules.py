@@ -15,6 +15,7 @@ from spec_tests.strategies.layers import (
     KINDS,
     WIDTH,
     Convolution,
+    NoneEntries,
     Recurrent,
     Scaled,
     seeded,
@@ -38,31 +39,17 @@ class OverridingLinear(nn.Linear):
         return super().forward(input) + len(self.tag)
 
 
-class AssignmentLogger(nn.Module):
+class AssignmentLogger(NoneEntries):
     """A module that logs assignments of public attributes. Its replicas use the same log."""
-
-    buffer: Tensor
 
     def __init__(self) -> None:
         super().__init__()
         self.log: list[tuple[str, str]] = []
-        self.weight = nn.Parameter(torch.rand(WIDTH))
-        self.register_buffer("buffer", torch.rand(WIDTH))
-        self.child = nn.Linear(WIDTH, WIDTH)
-        self.register_parameter("no_parameter", None)
-        self.register_buffer("no_buffer", None)
-        self.register_module("no_child", None)
-        self.log.clear()
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_") and "log" in vars(self):
             self.log.append((name, type(value).__name__))
         super().__setattr__(name, value)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return a result that depends on every parameter, buffer and child."""
-        result: Tensor = self.child(x * self.weight + self.buffer)
-        return result
 
 
 class RowEmbedding(nn.Module):
@@ -76,19 +63,6 @@ class RowEmbedding(nn.Module):
         """Return, for each input element, the sum of the elements of its embedding vector."""
         vectors: Tensor = self.embedding(x.detach().abs().long() % 8)
         return vectors.sum(-1)
-
-
-class SquaredRows(nn.Module):
-    """A bilinear layer that gets each row as both of its inputs."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.layer = nn.Bilinear(width, width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return ``layer(x, x)``."""
-        result: Tensor = self.layer(x, x)
-        return result
 
 
 class BuffersOfAllDtypes(nn.Module):
@@ -212,7 +186,6 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
     "rnn": lambda: Recurrent(nn.RNN(WIDTH, WIDTH, num_layers=2, batch_first=True)),
     "projected_lstm": lambda: Recurrent(nn.LSTM(WIDTH, 6, proj_size=WIDTH, batch_first=True)),
     "transformer": _transformer_layer,
-    "bilinear": lambda: SquaredRows(WIDTH),
     "graph": _graph_module,
     "observers": _fake_quantized_linear,
     "hooks": _linear_with_hooks,

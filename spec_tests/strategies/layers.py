@@ -5,7 +5,7 @@ buffer that requires a gradient, a ParameterList, a channels-last weight.
 """
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 import torch
@@ -193,9 +193,9 @@ class Containers(nn.Module):
         return x * (len(self.scales) + len(self.empty))
 
 
-def _members(container: Any) -> Iterable[Any]:
+def _members(container: Any) -> Iterator[Any]:
     is_list = isinstance(container, (nn.ParameterList, nn.ModuleList))
-    return container if is_list else container.values()
+    return iter(container if is_list else container.values())
 
 
 def _list_containers() -> nn.Module:
