@@ -123,25 +123,6 @@ def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     assert found.reference is value
 
 
-BOTH = pytest.mark.parametrize(
-    "make", [lambda: Whole([1]), lambda: SplitAlong([1], 0)], ids=["Whole", "SplitAlong"]
-)
-
-
-@BOTH
-def test_marker_equals_only_itself(make):
-    marker = make()
-    assert marker == marker
-    assert marker != make()
-    assert len({marker, make()}) == 2
-
-
-@BOTH
-def test_marker_attribute_cannot_be_assigned(make):
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        make().value = None
-
-
 class OutOfMemory:
     """An iterable that raises ``error`` on iteration if it is empty, else when a copy is built."""
 

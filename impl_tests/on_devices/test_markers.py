@@ -1,6 +1,6 @@
 """impl.Whole and impl.SplitAlong: copied whole, or split along another dimension."""
 
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 
 import pytest
 import torch
@@ -243,6 +243,25 @@ def test_compiled_module_gets_arguments_without_markers(topology):
     x = torch.rand(4, 4)
     compiled = torch.compile(lambda x: wrapper(x, factor=impl.Whole(x)), backend="eager")
     checks.same(compiled(x), wrapper(x, factor=x), tolerance=checks.LAYER)
+
+
+BOTH = pytest.mark.parametrize(
+    "make", [lambda: impl.Whole([1]), lambda: impl.SplitAlong([1], 0)], ids=["Whole", "SplitAlong"]
+)
+
+
+@BOTH
+def test_marker_equals_only_itself(make):
+    marker = make()
+    assert marker == marker
+    assert marker != make()
+    assert len({marker, make()}) == 2
+
+
+@BOTH
+def test_marker_attribute_cannot_be_assigned(make):
+    with pytest.raises(FrozenInstanceError):
+        make().value = None
 
 
 def _values(found):
