@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import connection
 from multiprocessing.context import ForkProcess
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import torch
 
@@ -33,11 +33,10 @@ _SECONDS_FOR_STACKS = 5
 #: Exit status of a process whose job raised an exception.
 _JOB_RAISED = 70
 _FORK = multiprocessing.get_context("fork")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Job(Generic[T]):
+class Job:
     """A function to call in its own process.
 
     Args:
@@ -46,12 +45,12 @@ class Job(Generic[T]):
             the printed text; it returns data that JSON can represent.
     """
 
-    subject: T
+    subject: Any
     function: Callable[[Path], Any]
 
 
 @dataclass(frozen=True)
-class JobResult(Generic[T]):
+class JobResult:
     """The result of a job that has ended.
 
     Args:
@@ -64,16 +63,14 @@ class JobResult(Generic[T]):
             log then has the stacks of its threads.
     """
 
-    job: Job[T]
+    job: Job
     result: Any
     log: str
     exit_code: int | None
     is_hung: bool
 
 
-def run(
-    jobs: Iterable[Job[T]], *, processes: int, limit: float = _TIME_LIMIT
-) -> Iterator[JobResult[T]]:
+def run(jobs: Iterable[Job], *, processes: int, limit: float = _TIME_LIMIT) -> Iterator[JobResult]:
     """Run jobs; yield the result of each job when it ends.
 
     Args:
@@ -85,7 +82,7 @@ def run(
         RuntimeError: The function of a job raised an exception.
     """
     waiting = iter(jobs)
-    running: dict[ForkProcess, _RunningJob[T]] = {}
+    running: dict[ForkProcess, _RunningJob] = {}
     try:
         while True:
             for job in itertools.islice(waiting, processes - len(running)):
@@ -101,10 +98,10 @@ def run(
             started.kill()
 
 
-class _RunningJob(Generic[T]):
+class _RunningJob:
     """A job, its process, and the folder with its output and result."""
 
-    def __init__(self, job: Job[T], limit: float) -> None:
+    def __init__(self, job: Job, limit: float) -> None:
         self._job, self._limit, self._is_hung = job, limit, False
         self._folder = Path(tempfile.mkdtemp())
         (self._folder / "log").touch()
@@ -131,7 +128,7 @@ class _RunningJob(Generic[T]):
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def join(self) -> JobResult[T]:
+    def join(self) -> JobResult:
         """Wait for the process, end its children, delete its folder, and return the result."""
         self.process.join()
         self.kill()
@@ -144,7 +141,7 @@ class _RunningJob(Generic[T]):
         return JobResult(self._job, result, log, self.process.exitcode, self._is_hung)
 
 
-def _run_job(job: Job[Any], folder: Path) -> None:
+def _run_job(job: Job, folder: Path) -> None:
     """Call the job's function in a forked process, and end the process."""
     os.setpgid(0, 0)  # The children of this process, such as ranks, end with it.
     with (folder / "log").open("a") as log:

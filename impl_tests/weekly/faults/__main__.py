@@ -74,7 +74,7 @@ def _draw(seed: int) -> Trial:
     return CallTrial(seed, kind, name, has_settings=rng.random() < 0.5)
 
 
-def create_jobs(trials: Iterable[Trial]) -> Iterator[forks.Job[Trial]]:
+def create_jobs(trials: Iterable[Trial]) -> Iterator[forks.Job]:
     """Yield a job for each trial, which returns its findings."""
     return (forks.Job(trial, partial(_run, trial)) for trial in trials)
 

@@ -4,7 +4,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from impl_tests.helpers import forks
 
@@ -25,7 +25,7 @@ class Finding(NamedTuple):
     detail: str = ""
 
 
-def report(jobs: Iterable[forks.Job[Any]], *, processes: int, exitfirst: bool) -> int:
+def report(jobs: Iterable[forks.Job], *, processes: int, exitfirst: bool) -> int:
     """Run trials. Print the bad findings, and a table of all verdicts. Return 1 if one is bad.
 
     Args:
@@ -53,7 +53,7 @@ def report(jobs: Iterable[forks.Job[Any]], *, processes: int, exitfirst: bool) -
     return int(bad_count > 0)
 
 
-def find(ended: forks.JobResult[Any]) -> list[Finding]:
+def find(ended: forks.JobResult) -> list[Finding]:
     """Return the findings of a trial that has ended."""
     if ended.result is not None:
         return [Finding(*each) for each in ended.result]

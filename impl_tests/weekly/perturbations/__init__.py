@@ -7,8 +7,8 @@ as ``devices:repeated``. Calls without these facts behave as before. The table
 test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are their
 faults, such as ``fault:device-left``.
 
-* ``perturbations.toml``: the table. ``kinds/``: the kinds. ``facts.py``: the facts of guards.
-* ``wrapping.py``: makes the calls of impl wrong, or records them, in one process.
+* ``perturbations.toml``: the table. ``kinds.py``: the kinds. ``facts.py``: the facts of guards.
+* ``replacement.py``: makes the calls of impl wrong, or records them, in one process.
 * ``collected.py``, ``__main__.py``: run the suite with each perturbation.
 """
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from impl_tests.helpers import forks
-from impl_tests.weekly.perturbations import DEVICES, FAULT, TABLE, Perturbation, load, wrapping
+from impl_tests.weekly.perturbations import DEVICES, FAULT, TABLE, Perturbation, load, replacement
 from impl_tests.weekly.perturbations.collected import CollectedTests, call_with_tests
-from impl_tests.weekly.perturbations.kinds import KINDS, undo
+from impl_tests.weekly.perturbations.kinds import undo
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
@@ -42,17 +42,11 @@ def main() -> int:
     )
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
-    parser.add_argument(
-        "--list", action="store_true", help="print the kinds, and the facts that the table uses"
-    )
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
-    if options.list:
-        _print_kinds_and_facts()
-        return 0
     _select(options.clauses)  # Refuse an unknown name before the tests are collected.
     # Imports before the forks save each process a second.
-    for name in ("torch.fx.experimental.symbolic_shapes", "numpy", wrapping.TARGET):
+    for name in ("torch.fx.experimental.symbolic_shapes", "numpy", replacement.TARGET):
         importlib.import_module(name)
     found: list[int] = []
     call_with_tests(
@@ -62,15 +56,6 @@ def main() -> int:
         *(f"spec_tests/{name}" for name in clauses.CHAPTERS),
     )
     return max(found, default=2)
-
-
-def _print_kinds_and_facts() -> None:
-    for name, change in sorted(KINDS.items()):
-        print(f"{name}  {str(change.__doc__).splitlines()[0]}")
-    used = {fact for perturbation in load().values() for fact in perturbation.guard}
-    names = {fact.rpartition(":")[2] for fact in used if ":" in fact}
-    print(f"facts of a call: {' '.join(sorted(fact for fact in used if ':' not in fact))}")
-    print(f"facts ARGUMENT:FACT of an argument: {' '.join(sorted(names))}")
 
 
 def _select(names: Sequence[str]) -> list[str]:
@@ -87,11 +72,7 @@ def _check(tests: CollectedTests, options: argparse.Namespace) -> int:
     for name, perturbation in load(options.table).items():
         if name in selected:
             named[perturbation].append(name)
-    used = [
-        test
-        for test, ids in tests.clauses.items()
-        if not options.clauses or selected.intersection(ids)
-    ]
+    used = [test for test, ids in tests.clauses.items() if selected.intersection(ids)]
     log, passed = _record_calls(tests, used, options.processes)
     jobs = (
         forks.Job(p, partial(_try, tests, p, _select_tests(p, tests, log, passed, names)))
@@ -130,7 +111,7 @@ def _record_calls(
             test, function, found = line.split("\t")
             log[function].append((test, frozenset(found.split())))
         for test in ended.result["failed"]:
-            print(f"not judged, because it fails with wrapped functions: {test}")
+            print(f"not judged, because it fails with replaced functions: {test}")
     log[DEVICES] = [(t, frozenset()) for t in names if tests.clauses[t][0].startswith(DEVICES)]
     return log, passed
 
@@ -138,7 +119,7 @@ def _record_calls(
 def _record_chunk(tests: CollectedTests, names: Sequence[str], folder: Path) -> Any:
     calls = folder / "calls"
     calls.touch()
-    os.environ.update({wrapping.LINE: "", wrapping.LOG: str(calls)})
+    os.environ.update({replacement.LINE: "", replacement.LOG: str(calls)})
     verdicts = dict(tests.run(names))
     lists = {v: [test for test in names if verdicts[test] == v] for v in ("passed", "failed")}
     return {**lists, "calls": calls.read_text(encoding="utf-8").splitlines()}
@@ -171,7 +152,7 @@ def _try(
     _: Path,
 ) -> None:
     """Run the tests of each clause with a perturbation, until one fails. Print the clauses."""
-    os.environ[wrapping.LINE] = str(perturbation)
+    os.environ[replacement.LINE] = str(perturbation)
     with ExitStack() as stack:
         if perturbation.function == DEVICES:
             tests.find_capabilities()

@@ -11,11 +11,11 @@ from torch.utils import _pytree as pytree
 
 from spec_tests.harness.compare import nested_values
 
-__all__ = ["Call", "map_tensors", "members", "modules_in", "tensors_in"]
+__all__ = ["BoundCall", "map_tensors", "members", "modules_in", "tensors_in"]
 
 
 @dataclass(frozen=True)
-class Call:
+class BoundCall:
     """A call.
 
     Args:
@@ -35,7 +35,7 @@ class Call:
         """Make the call."""
         return self.function(*self.bound.args, **self.bound.kwargs)
 
-    def with_arguments(self, **changed: Any) -> "Call":
+    def with_arguments(self, **changed: Any) -> "BoundCall":
         """Return the call with other values of some arguments."""
         arguments = {**self.arguments, **changed}
         return replace(self, bound=inspect.BoundArguments(self.bound.signature, arguments))

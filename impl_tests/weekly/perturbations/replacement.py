@@ -1,4 +1,4 @@
-"""Wrap public functions of impl in place: make their calls wrong, or record their calls."""
+"""Replace public functions of impl in place: make their calls wrong, or record their calls."""
 
 import functools
 import importlib
@@ -14,11 +14,11 @@ import torch
 from torch.autograd import Function
 
 from impl_tests.weekly.perturbations import DEVICES, Perturbation, load
-from impl_tests.weekly.perturbations.calls import Call
+from impl_tests.weekly.perturbations.calls import BoundCall
 from impl_tests.weekly.perturbations.facts import facts_of
 from impl_tests.weekly.perturbations.kinds import OTHER_SIGNATURE, perturbed
 
-__all__ = ["LINE", "LOG", "TARGET", "signature_of", "wrap_functions"]
+__all__ = ["LINE", "LOG", "TARGET", "replace_functions", "signature_of"]
 
 #: The package whose functions the suite is run on.
 TARGET = "impl"
@@ -26,27 +26,27 @@ TARGET = "impl"
 #: starts. If it is empty, all calls are recorded in the file that the second names.
 LINE, LOG = "PERTURBATION", "PERTURBATION_LOG"
 #: A function of the name of a function, its call, and the facts of the call. It makes the call.
-_Change = Callable[[str, Call, frozenset[str]], Any]
+_Change = Callable[[str, BoundCall, frozenset[str]], Any]
 _recorded: set[str] = set()
 
 
-def wrap_functions() -> None:
+def replace_functions() -> None:
     """Make a function of impl wrong, or record the calls of all functions of the table."""
     line = os.environ[LINE]
     if not line:
         for name in {perturbation.function for perturbation in load().values()} - {DEVICES}:
-            _wrap(name, _record)
+            _replace(name, _record)
     elif (perturbation := Perturbation.parse(line)).function != DEVICES:
-        wrapper = _wrap(perturbation.function, functools.partial(_perturb, perturbation))
+        replacement = _replace(perturbation.function, functools.partial(_perturb, perturbation))
         if perturbation.kind == OTHER_SIGNATURE:
-            del wrapper.__wrapped__
+            del replacement.__wrapped__
 
 
-def _perturb(perturbation: Perturbation, name: str, call: Call, facts: frozenset[str]) -> Any:
+def _perturb(perturbation: Perturbation, name: str, call: BoundCall, facts: frozenset[str]) -> Any:
     return perturbed(perturbation.kind, call) if perturbation.guard <= facts else call.run()
 
 
-def _record(name: str, call: Call, facts: frozenset[str]) -> Any:
+def _record(name: str, call: BoundCall, facts: frozenset[str]) -> Any:
     _write(name, facts)
     return call.run()
 
@@ -81,13 +81,13 @@ def signature_of(name: str) -> inspect.Signature:
     return signature.replace(parameters=parameters)
 
 
-def _wrap(name: str, change: _Change) -> Any:
-    """Replace a function by a wrapper; return the wrapper."""
+def _replace(name: str, change: _Change) -> Any:
+    """Replace a function; return the replacement."""
     owner, attribute = _find(name)
     original = inspect.getattr_static(owner, attribute)
     is_descriptor = isinstance(original, (classmethod, staticmethod))
     function: Any = original.__func__ if is_descriptor else original
-    wrapper = _wrapper(
+    replacement = _make_replacement(
         functools.partial(change, name),
         function,
         signature_of(name),
@@ -96,17 +96,17 @@ def _wrap(name: str, change: _Change) -> Any:
         changes_all=isinstance(owner, type) and not isinstance(original, classmethod),
     )
     if is_descriptor:
-        setattr(owner, attribute, type(original)(wrapper))
-        return wrapper
+        setattr(owner, attribute, type(original)(replacement))
+        return replacement
     # impl offers the functions of `functions` also in `_functions`.
     for other in (owner, *map(importlib.import_module, (TARGET, f"{TARGET}._functions"))):
         if inspect.getattr_static(other, attribute, None) is original:
-            setattr(other, attribute, wrapper)
-    return wrapper
+            setattr(other, attribute, replacement)
+    return replacement
 
 
-def _wrapper(
-    change: Callable[[Call, frozenset[str]], Any],
+def _make_replacement(
+    change: Callable[[BoundCall, frozenset[str]], Any],
     function: Callable[..., Any],
     signature: inspect.Signature,
     *,
@@ -124,22 +124,33 @@ def _wrapper(
     """
 
     @functools.wraps(function)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        # Tests of compilers trace the wrapper: it must not do more than this in their graphs.
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        # Tests of compilers trace the replacement: it must not do more than this in their graphs.
         if torch.compiler.is_compiling():
             return function(*args, **kwargs)
         if not changes_all and _is_inside(sys._getframe(1)):
             return function(*args, **kwargs)
         target = functools.partial(function, *args[:1]) if has_class else function
         try:
-            call = Call(target, signature.bind(*args[has_class:], **kwargs))
-            facts = facts_of(call)
+            call = BoundCall(target, signature.bind(*args[has_class:], **kwargs))
+            facts = _read_facts(call)
         except (TypeError, RecursionError):  # a wrong call, or deeply nested arguments
             return function(*args, **kwargs)
         return change(call, facts)
 
-    _skip_frames(wrapper, has_callees="_torchdynamo_disable" in vars(function))
-    return wrapper
+    _skip_frames(replacement, has_callees="_torchdynamo_disable" in vars(function))
+    return replacement
+
+
+def _read_facts(call: BoundCall) -> frozenset[str]:
+    """Return the facts of a call. A trace does not record how they are read."""
+    trace = torch._C._get_tracing_state()
+    set_trace: Any = torch._C._set_tracing_state  # type: ignore[attr-defined] # missing in the stubs
+    set_trace(None)
+    try:
+        return facts_of(call)
+    finally:
+        set_trace(trace)
 
 
 def _is_inside(frame: types.FrameType) -> bool:
@@ -152,12 +163,12 @@ def _skip_frames(function: Any, *, has_callees: bool) -> None:
     """Exclude a function from torch.compile and, with ``has_callees``, the functions it calls."""
     dynamo = torch._C._dynamo.eval_frame
     skip, default = dynamo._FrameAction.SKIP, dynamo._FrameAction.DEFAULT
-    # A code object of its own: wrappers of all functions share one otherwise.
+    # A code object of its own: replacements of all functions share one otherwise.
     function.__code__ = function.__code__.replace()
     strategy = dynamo._FrameExecStrategy(skip, skip if has_callees else default)
     dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
-_WITH_CALLEES: tuple[Any, ...] = (_write, perturbed, facts_of)
-for _function in (_perturb, _record, Call.run, *_WITH_CALLEES):
+_WITH_CALLEES: tuple[Any, ...] = (_write, perturbed, _read_facts)
+for _function in (_perturb, _record, BoundCall.run, *_WITH_CALLEES):
     _skip_frames(_function, has_callees=_function in _WITH_CALLEES)

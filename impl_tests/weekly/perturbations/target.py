@@ -1,4 +1,4 @@
-"""A target for the suite: ``impl`` with the wrapped functions that the environment names.
+"""A target for the suite: ``impl`` with the replaced functions that the environment names.
 
 Submodules of this module are those of ``impl``. A child process that imports them has the same
 perturbation.
@@ -7,11 +7,11 @@ perturbation.
 import importlib
 import sys
 
-from impl_tests.weekly.perturbations import wrapping
+from impl_tests.weekly.perturbations import replacement
 from spec_tests.harness.environment.target import PARTS
 
-wrapping.wrap_functions()
-_package = importlib.import_module(wrapping.TARGET)
+replacement.replace_functions()
+_package = importlib.import_module(replacement.TARGET)
 for _name in [name for names in PARTS.values() for name in names]:
-    sys.modules[f"{__name__}.{_name}"] = importlib.import_module(f"{wrapping.TARGET}.{_name}")
+    sys.modules[f"{__name__}.{_name}"] = importlib.import_module(f"{replacement.TARGET}.{_name}")
 sys.modules[__name__] = _package

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from impl_tests.weekly.perturbations import DEVICES, FAULT, Perturbation, load, wrapping
-from impl_tests.weekly.perturbations.__main__ import main
+from impl_tests.weekly.perturbations import DEVICES, FAULT, Perturbation, load, replacement
 from impl_tests.weekly.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
@@ -42,7 +41,7 @@ def test_function_kind_and_arguments_of_a_perturbation_exist():
 def exists(perturbation):
     if perturbation.function == DEVICES:
         return perturbation.kind.removeprefix(FAULT) in simulator.FAULTS
-    arguments = wrapping.signature_of(perturbation.function).parameters
+    arguments = replacement.signature_of(perturbation.function).parameters
     named = {fact.partition(":")[0] for fact in perturbation.guard if ":" in fact}
     return perturbation.kind.partition(":")[0] in KINDS and named <= arguments.keys()
 
@@ -50,15 +49,6 @@ def exists(perturbation):
 def test_a_line_of_two_words_is_refused():
     with pytest.raises(ValueError, match="function kind guard"):
         Perturbation.parse("comm.scatter cloned")
-
-
-def test_the_list_has_kinds_with_descriptions_and_facts(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["wrong", "--list"])
-    assert main() == 0
-    printed = capsys.readouterr().out
-    assert "\ncloned  Return clones.\n" in printed
-    assert " no-grad " in printed
-    assert " has-empty " in printed
 
 
 @pytest.mark.slow

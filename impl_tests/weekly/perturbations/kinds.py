@@ -1,0 +1,560 @@
+"""The kinds of perturbations: ways in which the behaviour of a call is made wrong."""
+
+import copy
+import inspect
+import threading
+import types
+import warnings
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, nn
+from torch.utils import _pytree as pytree
+
+from impl_tests.weekly.perturbations.calls import BoundCall, map_tensors, modules_in, tensors_in
+
+__all__ = ["KINDS", "OTHER_SIGNATURE", "perturbed", "undo"]
+
+#: The kind that changes no call: `replacement` hides the signature of the function.
+OTHER_SIGNATURE = "other-signature"
+#: Makes a call in a wrong way. The second argument is the word after a colon, such as the name of
+#: an argument; empty if there is none.
+_Kind = Callable[[BoundCall, str], Any]
+#: Runs the forward of a module.
+_Forward = Callable[[], Any]
+#: Functions that undo changes of this process's state by the test that runs.
+_UNDO: list[Callable[[], object]] = []
+
+
+def perturbed(kind: str, call: BoundCall) -> Any:
+    """Make a call with behaviour that is wrong in one way; return the result."""
+    name, _, word = kind.partition(":")
+    return KINDS[name](call, word)
+
+
+def undo() -> None:
+    """Undo changes of this process's state by the test that has ended."""
+    while _UNDO:
+        _UNDO.pop()()
+
+
+# Tensors and gradients.
+
+
+def _values(tensor: Tensor) -> Tensor:
+    if tensor.layout is not torch.strided:
+        return tensor * 2
+    return ~tensor if tensor.dtype is torch.bool else tensor * 2 + 1
+
+
+def _on_next_device(tensor: Tensor) -> Tensor:
+    device = tensor.device
+    if device.type == "cpu":
+        return tensor.to(torch.accelerator.current_accelerator())
+    return tensor.to(torch.device(device.type, (device.index or 0) ^ 1))
+
+
+def _other_strides(tensor: Tensor) -> Tensor:
+    order = list(range(tensor.dim()))[::-1]
+    found = tensor.permute(order).contiguous().permute(order)
+    return found if found.stride() != tensor.stride() else tensor.contiguous()
+
+
+def _raise_version(tensor: Tensor) -> Tensor:
+    with torch.no_grad():
+        tensor.detach().mul_(1)
+    return tensor
+
+
+def _late(tensor: Tensor) -> Tensor:
+    """Return a copy by a stream that no other stream waits for."""
+    if tensor.device.type == "cpu":
+        return tensor
+    with torch.Stream(tensor.device):
+        return tensor.clone()
+
+
+#: The kinds that change each tensor of a result. ``parameters:NAME`` and ``buffers:NAME`` change
+#: each parameter or buffer of the replicas.
+_TENSORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "values": _values,
+    "dtype": lambda tensor: tensor.to(
+        torch.float32 if tensor.dtype is not torch.float32 else torch.float64
+    ),
+    "on-next-device": _on_next_device,
+    "other-strides": _other_strides,
+    "plain": lambda tensor: tensor if type(tensor) is Tensor else tensor.as_subclass(Tensor),
+    "dense": lambda tensor: tensor if tensor.layout is torch.strided else tensor.to_dense(),
+    "flat": lambda tensor: tensor.reshape(-1),
+    "cloned": lambda tensor: tensor.clone(memory_format=torch.preserve_format),
+    "detached": Tensor.detach,
+    "requiring-grad": lambda tensor: tensor.detach().requires_grad_(),
+    "version-raised": _raise_version,
+    "late": _late,
+}
+#: The kinds that change the gradients that flow through the result.
+_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gradient-doubled": lambda grad: grad * 2,
+    "gradient-zero": lambda grad: grad * 0,
+}
+
+
+def _of_tensors(change: Callable[[Tensor], Tensor]) -> _Kind:
+    return lambda call, word: map_tensors(change, call.run())
+
+
+def _of_gradients(change: Callable[[Tensor], Tensor]) -> _Kind:
+    def run(call: BoundCall, word: str) -> Any:
+        result = call.run()
+        for tensor in _differentiable(result):
+            if tensor.requires_grad:
+                tensor.register_hook(change)  # type: ignore[no-untyped-call] # in torch
+        return result
+
+    return run
+
+
+def _differentiable(result: Any) -> list[Tensor]:
+    found = tensors_in(result)
+    for module in modules_in(result):
+        for member in module.modules():
+            found += member.parameters(recurse=False)
+            found += getattr(member, "_former_parameters", {}).values()
+            found += [value for value in vars(member).values() if isinstance(value, Tensor)]
+    return found
+
+
+# Results and their containers.
+
+
+def _change_last_element(result: Any) -> Any:
+    """Change the last element of the last tensor."""
+    leaves, spec = pytree.tree_flatten(result)
+    places = [n for n, leaf in enumerate(leaves) if isinstance(leaf, Tensor) and leaf.numel()]
+    leaf = leaves[places[-1]]
+    leaves[places[-1]] = changed = _values(leaf)
+    if leaf.layout is torch.strided:
+        mask = torch.zeros(leaf.shape, dtype=torch.bool, device=leaf.device)
+        mask.view(-1)[-1] = True
+        leaves[places[-1]] = torch.where(mask, changed, leaf)
+    return pytree.tree_unflatten(leaves, spec)
+
+
+def _share_memory(result: Any) -> Any:
+    """Return tensors of equal shape, dtype and device that share memory with the first of them."""
+    firsts: dict[Any, Tensor] = {}
+
+    def share(tensor: Tensor) -> Tensor:
+        key = tensor.shape, tensor.dtype, tensor.device
+        return firsts.setdefault(key, tensor).view_as(tensor)
+
+    return map_tensors(share, result)
+
+
+def _other_container(result: Any) -> Any:
+    """Return a tuple in place of a list, a list in place of a tuple, or another mapping."""
+    if isinstance(result, tuple):
+        return list(result)
+    if isinstance(result, list):
+        return tuple(result)
+    return OrderedDict(result) if type(result) is dict else dict(result)
+
+
+def _container_of_a_subclass(result: Any) -> Any:
+    """Return an instance of a subclass with the same name."""
+    kind = type(result)
+    return type(kind.__name__, (kind,), {"__module__": kind.__module__})(result)
+
+
+#: The kinds that change a result. A result that a kind cannot change is returned.
+_RESULTS: dict[str, Callable[[Any], Any]] = {
+    "last-element": _change_last_element,
+    "shared-memory": _share_memory,
+    "other-container": _other_container,
+    "other-member-containers": lambda result: type(result)([*map(_other_container, result)]),
+    "container-of-a-subclass": _container_of_a_subclass,
+    "members-missing": lambda result: type(result)([member[:-1] for member in result]),
+    "rotated": lambda result: type(result)([result[-1], *result[:-1]]),
+    "deepcopied": copy.deepcopy,
+}
+
+
+def _of_result(change: Callable[[Any], Any]) -> _Kind:
+    def run(call: BoundCall, word: str) -> Any:
+        result = call.run()
+        try:
+            return change(result)
+        except Exception:  # this result cannot be changed in this way
+            return result
+
+    return run
+
+
+# Replicas.
+
+
+def _switch(module: nn.Module) -> None:
+    module.training = not module.training
+
+
+def _remove_hooks(module: nn.Module) -> None:
+    for name, value in vars(module).items():
+        if name.endswith("_hooks"):
+            value.clear()
+
+
+def _copy_children(module: nn.Module) -> None:
+    """Copy the submodules and reverse their order; leave out members that are None."""
+    children = [(name, copy.copy(child)) for name, child in module._modules.items() if child]
+    module._modules.clear()
+    module._modules.update(reversed(children))
+    for members in (module._parameters, module._buffers):
+        for name in [name for name, value in members.items() if value is None]:
+            del members[name]
+
+
+#: The kinds that change each module and submodule of a result.
+_REPLICAS: dict[str, Callable[[nn.Module], None]] = {
+    "replicas-switched": _switch,
+    "replicas-without-hooks": _remove_hooks,
+    "replicas-with-other-children": _copy_children,
+}
+
+
+def _change_replicas(call: BoundCall, change: Callable[[nn.Module], object]) -> Any:
+    result = call.run()
+    for replica in modules_in(result):
+        for member in list(replica.modules()):
+            try:
+                change(member)
+            except Exception:  # such as a script module
+                continue
+    return result
+
+
+def _of_replicas(change: Callable[[nn.Module], object]) -> _Kind:
+    return lambda call, word: _change_replicas(call, change)
+
+
+def _change_members(owners: Callable[[nn.Module], list[dict[str, Any]]]) -> _Kind:
+    """Return a kind that changes the tensors in dictionaries of each module of the result."""
+
+    def run(call: BoundCall, name: str) -> Any:
+        def change(module: nn.Module) -> None:
+            for owner in owners(module):
+                for key in [key for key, value in owner.items() if isinstance(value, Tensor)]:
+                    owner[key] = _TENSORS[name](owner[key])
+
+        return _change_replicas(call, change)
+
+    return run
+
+
+def _share_entries(call: BoundCall, word: str) -> Any:
+    """Share the hooks, the buffers and the attributes of the given modules."""
+    result = call.run()
+    sources = [member for module in call.modules() for member in module.modules()]
+    for replica in modules_in(result):
+        for member, source in zip(list(replica.modules()), sources, strict=False):
+            for name, value in vars(source).items():
+                if name not in ("_modules", "_parameters"):
+                    vars(member)[name] = value
+            for name in getattr(type(source), "__slots__", ()):
+                setattr(member, name, getattr(source, name))
+    return result
+
+
+def _add_lock(call: BoundCall, word: str) -> Any:
+    """Add a lock, which cannot be copied or pickled, to the replicas or to the wrapper."""
+    result = call.run()
+    for module in [*modules_in(result), *modules_in(call.arguments.get("self"))]:
+        vars(module)["perturbed"] = threading.Lock()
+    return result
+
+
+def _add_members(call: BoundCall, word: str) -> Any:
+    """Add a child to the wrapper, and the parameters of its module as attributes."""
+    result, wrapper = call.run(), call.arguments["self"]
+    vars(wrapper).update(wrapper.module.named_parameters(recurse=False))
+    wrapper.add_module("perturbed", nn.Linear(1, 1))
+    return result
+
+
+# The given modules, and the way in which they run.
+
+#: The last pool has a thread that stays.
+_POOLS = [ThreadPoolExecutor(1)]
+
+
+def _on_another_device(forward: _Forward) -> Any:
+    with torch.accelerator.device_index(torch.accelerator.current_device_index() ^ 1):
+        return forward()
+
+
+def _in_a_new_thread(forward: _Forward) -> Any:
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(forward).result()
+
+
+def _in_one_thread(forward: _Forward) -> Any:
+    """Run the module in a thread that stays and that all modules of all calls share."""
+    running = _POOLS[-1].submit(forward)
+    try:
+        return running.result(timeout=2)
+    except TimeoutError:
+        # The thread waits for a module that cannot run. Later calls need another one.
+        _POOLS.append(ThreadPoolExecutor(1))
+        raise
+
+
+#: The kinds that run the forward of each given module in another way.
+_FORWARDS: dict[str, Callable[[_Forward], Any]] = {
+    "modules-on-another-device": _on_another_device,
+    "modules-in-new-threads": _in_a_new_thread,
+    "modules-in-one-thread": _in_one_thread,
+}
+
+
+def _of_forward(run_module: Callable[[_Forward], Any]) -> _Kind:
+    def run(call: BoundCall, word: str) -> Any:
+        with _replaced_forward(call.modules(), run_module):
+            return call.run()
+
+    return run
+
+
+@contextmanager
+def _replaced_forward(
+    modules: list[nn.Module], run_module: Callable[[_Forward], Any]
+) -> Iterator[None]:
+    own = [(module, "forward" in vars(module), module.forward) for module in modules]
+
+    def replacement(forward: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *args, **kwargs: run_module(lambda: forward(*args, **kwargs))
+
+    for module, _, forward in {id(entry[0]): entry for entry in own}.values():
+        vars(module)["forward"] = replacement(forward)
+    try:
+        yield
+    finally:
+        for module, had_own, forward in own:
+            if had_own:
+                vars(module)["forward"] = forward
+            else:
+                vars(module).pop("forward", None)
+
+
+def _call_own_method(call: BoundCall, step: str) -> Any:
+    """Use a method of DataParallel in place of an overriding one."""
+    wrapper, name = call.arguments["self"], step.replace("-", "_")
+    base = next(kind for kind in type(wrapper).__mro__ if kind.__name__ == "DataParallel")
+    vars(wrapper)[name] = types.MethodType(vars(base)[name], wrapper)
+    try:
+        return call.run()
+    finally:
+        del vars(wrapper)[name]
+
+
+def _replace_given_parameters(call: BoundCall, word: str) -> Any:
+    """Replace the parameters of the given modules after the call, with gradients of zeros."""
+    modules = call.modules()
+    try:
+        return call.run()
+    finally:
+        for member in (member for module in modules for member in module.modules()):
+            for name, parameter in member._parameters.items():
+                if parameter is not None:
+                    found = nn.Parameter(parameter.detach().clone())
+                    found.grad = torch.zeros_like(found)
+                    member._parameters[name] = found
+
+
+# Errors.
+
+#: Exceptions that are no `Exception`.
+_INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
+
+
+def _accept(call: BoundCall, error: BaseException) -> Any:
+    """Return an argument in place of raising an error; a constructor returns None."""
+    if call.function.__name__ == "__init__":
+        return None
+    return next((value for value in call.arguments.values() if value is not None), None)
+
+
+def _raise_other_text(call: BoundCall, error: BaseException) -> NoReturn:
+    """Raise an error of the same class with another text, without a cause."""
+    try:
+        found = type(error)("perturbed")
+        if str(found) == str(error):
+            raise TypeError
+    except Exception:  # the class has another signature, or ignores the text
+        found = error
+        found.args = ("perturbed",)
+    raise found.with_traceback(error.__traceback__)
+
+
+def _raise_other_class(call: BoundCall, error: BaseException) -> NoReturn:
+    raise ArithmeticError(str(error)).with_traceback(error.__traceback__) from error.__cause__
+
+
+#: The kinds that change an error of the call. ``NAME:CLASS`` changes only errors of the class.
+_ERRORS: dict[str, Callable[[BoundCall, Any], Any]] = {
+    "accepted": _accept,
+    "other-text": _raise_other_text,
+    "other-class": _raise_other_class,
+}
+
+
+def _of_error(change: Callable[[BoundCall, Any], Any]) -> _Kind:
+    def run(call: BoundCall, name: str) -> Any:
+        try:
+            return call.run()
+        except (Exception, *_INTERRUPTS) as error:
+            if name and name not in (kind.__name__ for kind in type(error).__mro__):
+                raise
+            return change(call, error)
+
+    return run
+
+
+def _refuse(call: BoundCall, word: str) -> NoReturn:
+    raise RuntimeError("perturbed")
+
+
+# Arguments, and the state around a call.
+
+#: Keeps references to arguments.
+_KEPT: list[Any] = []
+
+
+def _ignore(call: BoundCall, name: str) -> Any:
+    """Make the call with the default of the argument; with None if it has none."""
+    default = call.bound.signature.parameters[name].default
+    value = None if default is inspect.Parameter.empty else default
+    return call.with_arguments(**{name: value}).run()
+
+
+def _of_argument(change: Callable[[Any], Any]) -> _Kind:
+    """Return a kind that changes one argument. An argument that cannot be changed is passed."""
+
+    def run(call: BoundCall, name: str) -> Any:
+        try:
+            changed = call.with_arguments(**{name: change(call.arguments[name])})
+        except Exception:  # this argument is missing, or cannot be changed in this way
+            changed = call
+        return changed.run()
+
+    return run
+
+
+def _write_arguments(call: BoundCall, word: str) -> Any:
+    """Change the values of the tensors among the arguments after the call."""
+    result = call.run()
+    with torch.no_grad():
+        for tensor in call.tensors():
+            tensor.detach().mul_(2).add_(1)
+    return result
+
+
+def _write_outputs(call: BoundCall, word: str) -> Any:
+    """Write other values to ``out`` after the call."""
+    result = call.run()
+    with torch.no_grad():
+        for tensor in tensors_in(call.arguments.get("out")):
+            tensor.detach().copy_(_values(tensor.detach()))
+    return result
+
+
+def _keep_arguments(call: BoundCall, word: str) -> Any:
+    _KEPT.append(dict(call.arguments))
+    return call.run()
+
+
+def _return_arguments(call: BoundCall, word: str) -> Any:
+    """Return arguments in place of tensors like them, and the module as the first replica."""
+    result, modules, tensors = call.run(), call.modules(), call.tensors()
+    if modules and isinstance(result, list):
+        return [modules[0], *result[1:]]
+
+    def own(tensor: Tensor) -> Tensor:
+        alike = (t for t in tensors if (t.shape, t.device) == (tensor.shape, tensor.device))
+        return next(alike, tensor)
+
+    return map_tensors(own, result)
+
+
+def _return_first_result(call: BoundCall, word: str) -> Any:
+    """Return the result of the first call with the same function again."""
+    cache: dict[Any, Any] = call.function.__dict__ if hasattr(call.function, "__dict__") else {}
+    if "_first_result" not in cache:
+        cache["_first_result"] = call.run()
+        _UNDO.append(lambda: cache.pop("_first_result", None))
+    return cache["_first_result"]
+
+
+def _add_warning(call: BoundCall, word: str) -> Any:
+    result = call.run()
+    warnings.warn("perturbed", UserWarning, stacklevel=2)
+    return result
+
+
+def _drop_warnings(call: BoundCall, word: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return call.run()
+
+
+def _leave_device() -> None:
+    before = torch.accelerator.current_device_index()
+    _UNDO.append(lambda: torch.accelerator.set_device_index(before))
+    torch.accelerator.set_device_index(before ^ 1)
+
+
+def _leave_stream() -> None:
+    before = torch.accelerator.current_stream()
+    _UNDO.append(lambda: torch.accelerator.set_stream(before))
+    torch.accelerator.set_stream(torch.Stream(before.device))
+
+
+def _leave(call: BoundCall, changed: str) -> Any:
+    """Change the device or the stream of the thread after the call."""
+    try:
+        return call.run()
+    finally:
+        {"device": _leave_device, "stream": _leave_stream}[changed]()
+
+
+#: Name of a kind -> the kind.
+KINDS: dict[str, _Kind] = {
+    **{name: _of_tensors(change) for name, change in _TENSORS.items()},
+    **{name: _of_gradients(change) for name, change in _GRADIENTS.items()},
+    **{name: _of_result(change) for name, change in _RESULTS.items()},
+    **{name: _of_replicas(change) for name, change in _REPLICAS.items()},
+    "parameters": _change_members(lambda module: [module._parameters, vars(module)]),
+    "buffers": _change_members(lambda module: [module._buffers]),
+    "replicas-sharing-entries": _share_entries,
+    "not-copyable": _add_lock,
+    "wrapper-with-members": _add_members,
+    **{name: _of_forward(run_module) for name, run_module in _FORWARDS.items()},
+    "own": _call_own_method,
+    "given-modules-changed": _replace_given_parameters,
+    **{name: _of_error(change) for name, change in _ERRORS.items()},
+    "refused": _refuse,
+    "ignored": _ignore,
+    "reversed": _of_argument(lambda value: value[::-1]),
+    "shortened": _of_argument(lambda value: value[:-1]),
+    "arguments-written": _write_arguments,
+    "outputs-written": _write_outputs,
+    "arguments-kept": _keep_arguments,
+    "arguments-returned": _return_arguments,
+    "first-result-again": _return_first_result,
+    "warning-added": _add_warning,
+    "warnings-dropped": _drop_warnings,
+    "leaves": _leave,
+    OTHER_SIGNATURE: lambda call, word: call.run(),
+}
