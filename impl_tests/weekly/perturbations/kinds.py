@@ -164,19 +164,12 @@ def _other_container(result: Any) -> Any:
     return OrderedDict(result) if type(result) is dict else dict(result)
 
 
-def _container_of_a_subclass(result: Any) -> Any:
-    """Return an instance of a subclass with the same name."""
-    kind = type(result)
-    return type(kind.__name__, (kind,), {"__module__": kind.__module__})(result)
-
-
 #: The kinds that change a result. A result that a kind cannot change is returned.
 _RESULTS: dict[str, Callable[[Any], Any]] = {
     "last-element": _change_last_element,
     "shared-memory": _share_memory,
     "other-container": _other_container,
     "other-member-containers": lambda result: type(result)([*map(_other_container, result)]),
-    "container-of-a-subclass": _container_of_a_subclass,
     "members-missing": lambda result: type(result)([member[:-1] for member in result]),
     "rotated": lambda result: type(result)([result[-1], *result[:-1]]),
     "deepcopied": copy.deepcopy,
