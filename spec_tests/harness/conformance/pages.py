@@ -46,12 +46,8 @@ clause, *source* links a public thread, if there is one.
 
 ## Terms
 
-* The **reference** is torch.nn.parallel of the installed PyTorch.
-* The **target** is the implementation that the suite checks: `impl`, your package, or the
-  reference itself.
-* A **divergence** is a recorded violation of a clause by a target. Ids that begin with
-  `divergences` are those of clauses that the reference violates;
-  [DIVERGENCES.md](../DIVERGENCES.md) describes them.
+* [The suite's page](README.md#terms) explains *clause*, *target*, *reference* and *divergence*.
+  [DIVERGENCES.md](../DIVERGENCES.md) describes the divergences of the reference.
 * `N` is the extent of a tensor along the dimension to split, `k` the number of devices.
 * A **chunk** is the part of a tensor that one device gets. A **replica** is a copy of a module on
   one device.
