@@ -37,9 +37,8 @@ class SyncBatchNorm(BatchNorm):
 
     Note:
         All replicas must call the same layers in the same order, in the same grad mode, and at
-        the same time: a call raises an error if some replicas are under ``no_grad`` and others
-        are not, with ``in_turn``, in replicas of compiled modules, in training inside
-        :meth:`DataParallel.map`, and when ``torch.utils.checkpoint`` calls a replica again in
+        the same time, so not with ``in_turn``, in compiled modules, in training inside
+        :meth:`DataParallel.map`, or in ``torch.utils.checkpoint``, which calls a replica again in
         backward. In nested calls of :func:`parallel_apply` the batch is that of the innermost one.
     """
 

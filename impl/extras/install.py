@@ -29,20 +29,20 @@ _NAMES = {
     ),
     "torch.cuda": ("comm",),
 }
-#: For each replaced module: the module of impl that replaces it.
-_MODULES = {
-    "torch.cuda.comm": "comm",
-    "torch.nn.parallel._functions": "_functions",
-    "torch.nn.parallel.comm": "comm",
-    "torch.nn.parallel.data_parallel": "data_parallel",
-    "torch.nn.parallel.parallel_apply": "parallel_apply",
-    "torch.nn.parallel.replicate": "replicate",
-    "torch.nn.parallel.scatter_gather": "scatter_gather",
-}
-#: Packages whose globals are not replaced: DistributedDataParallel keeps the original functions.
-_NOT_REBOUND = ("torch.nn.parallel.distributed", "torch.distributed")
 #: The package that defines the replaced objects.
 _REFERENCE = "torch.nn.parallel"
+_SUBMODULES = (
+    "data_parallel",
+    "parallel_apply",
+    "replicate",
+    "_functions",
+    "comm",
+    "scatter_gather",
+)
+#: For each replaced module: the module of impl that replaces it.
+_MODULES = {f"{_REFERENCE}.{name}": name for name in _SUBMODULES} | {"torch.cuda.comm": "comm"}
+#: Packages whose globals are not replaced: DistributedDataParallel keeps the original functions.
+_NOT_REBOUND = ("torch.nn.parallel.distributed", "torch.distributed")
 #: A placeholder for the old value of an entry that did not exist before the installation.
 _ABSENT = object()
 
@@ -93,14 +93,11 @@ def install(*, rebind: bool = False) -> None:
             classes; the text lists them. If warnings are errors, nothing is replaced.
 
     Note:
-        Models that are already wrapped keep the old DataParallel, and are not instances of the new
-        one. Classes that already derive from the old DataParallel keep it as base class. Objects
-        in attributes, closures and default arguments are not replaced. A model that is pickled
-        while this package is installed can be loaded only where this package can be imported.
-        ``torch.func.functional_call`` refuses models of the class ``torch.nn.DataParallel``, so it
-        refuses those of this package, too.
-        Call this function first, before other threads run. Spawned processes have to call it
-        again; forked processes do not.
+        Models that are already wrapped keep the old DataParallel, and so do classes that already
+        derive from it. Objects in attributes, closures and default arguments are not replaced. A
+        model that is pickled while this package is installed can be loaded only where this package
+        can be imported. Call this function before other threads run. Spawned processes have to
+        call it again; forked processes do not.
     """
     _install(rebind=rebind, stacklevel=3)
 
@@ -109,24 +106,17 @@ def uninstall() -> None:
     """Undo every :func:`install`, and restore all replaced names, including rebound ones.
 
     A name that other code has changed after the installation keeps its value. A module that
-    imported a name from ``impl`` during the installation keeps the object of ``impl``. Without an
-    installation this function does nothing.
+    imported a name during the installation keeps the object of this package.
     """
     _undo()
 
 
 @contextmanager
 def installed(*, rebind: bool = False) -> Iterator[None]:
-    """Return a context manager that installs this package, and undoes this at the end.
+    """Return a context manager that calls :func:`install`, and undoes it at the end.
 
     Blocks may be nested. They change the whole process, so blocks of two threads must not overlap.
     An :func:`uninstall` in a block also undoes earlier installations.
-
-    Args:
-        rebind: As for :func:`install`.
-
-    Raises:
-        ImportError: There is no ``torch.nn.parallel``.
     """
     count = len(_changes)
     try:
@@ -182,13 +172,13 @@ def _map_replacements(changes: Iterable[_Change]) -> dict[int, Any]:
         entries = [(value, vars(new).get(name)) for name, value in [*vars(old).items()]]
         # Do not replace objects that the old module only imported: other modules use them, too.
         pairs += [pair for pair in entries if _is_below(_defining_module(pair[0]), _REFERENCE)]
-    return {id(old): new for old, new in pairs if old is not new and _is_replacement(old, new)}
-
-
-def _is_replacement(old: Any, new: Any) -> bool:
-    """Return whether ``new`` of this package replaces the module, class or function ``old``."""
-    known = isinstance(old, ModuleType | type | FunctionType)
-    return known and _is_below(_defining_module(new), _PACKAGE)
+    return {
+        id(old): new
+        for old, new in pairs
+        if old is not new
+        and isinstance(old, ModuleType | type | FunctionType)
+        and _is_below(_defining_module(new), _PACKAGE)
+    }
 
 
 def _defining_module(value: Any) -> str | None:

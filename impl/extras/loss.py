@@ -33,12 +33,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     type, and with its chunk of the target. The result is the loss of the whole batch on one
     device, apart from rounding, if no part of the loss depends on several rows.
 
-    The attribute ``reduction`` of the criterion decides how the losses are reduced:
-    ``"none"`` concatenates them, ``"sum"`` adds them, and any other value averages them. It is
-    read in each forward. Means are weighted by the rows of the chunks. Means of
-    ``nn.CrossEntropyLoss``, ``nn.NLLLoss`` and their functions are weighted by the class weights
-    of the targets that are not ``ignore_index``. If another criterion divides by such a number,
-    let it return sums, and divide the result.
+    The attribute ``reduction`` of the criterion, or the keyword of a ``functools.partial``, says
+    how the losses are reduced: ``"none"`` concatenates them, ``"sum"`` adds them, and any other
+    value averages them. It is read in each forward. Means are weighted by the rows of the chunks;
+    those of ``nn.CrossEntropyLoss``, ``nn.NLLLoss`` and their functions by the class weights of
+    the targets that are not ``ignore_index``. If another criterion divides by such a number, let
+    it return sums, and divide the result.
 
     Args:
         module: The module.
@@ -48,8 +48,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             criterion there, too.
         output_device: The device of the loss.
         dim: The dimension along which inputs and target are split.
-        reduction: The reduction of a criterion without this attribute, by default ``"mean"``. That
-            of a ``functools.partial`` is its keyword ``reduction``.
+        reduction: The reduction of a criterion that has none.
         options: The other arguments of :class:`DataParallel`.
 
     Attributes:
@@ -62,6 +61,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     """
 
     criterion: _Criterion
+    _with_loss: "_ModuleWithLoss | None" = None
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
     def _network(self) -> "_ModuleWithLoss":
         """Return the module that is replicated: ``module`` and ``criterion``."""
-        network: _ModuleWithLoss | None = vars(self).get("_with_loss")
+        network = self._with_loss
         members = self.module, self.criterion
         if network is None or not all(map(is_, (network.module, network.criterion), members)):
             network = _ModuleWithLoss(*members, self._default_reduction)
