@@ -18,7 +18,7 @@ from ._devices import DeviceLike, is_cuda
 # and tests replace both. `DataParallel` calls `_check_balance`.
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
 from ._forward import Wrapper, call_on_one
-from ._kept.wrapper import KeptReplicas
+from ._kept.wrapper import KeepingWrapper
 from ._module_tree import check_source
 from ._placement import (
     DeviceId,
@@ -44,7 +44,7 @@ _OPTIONS = {
 }
 
 
-class DataParallel(KeptReplicas[T]):
+class DataParallel(KeepingWrapper[T]):
     """A module that computes each batch on several devices.
 
     The steps of a forward are the methods :meth:`scatter`, :meth:`replicate`,
@@ -78,20 +78,18 @@ class DataParallel(KeptReplicas[T]):
             parameters has changed. The documentation of :meth:`replicate` has the rules.
 
     Attributes:
-        module: The wrapped module.
         device_ids: Ordinals, CPU devices or devices of a second accelerator; empty if a forward
             only calls ``module``.
         output_device: The device of the outputs, in the form of an entry of ``device_ids``. This
             attribute, ``dim`` and ``src_device_obj`` are missing if ``device_ids`` is empty.
-        dim: The argument ``dim``.
         src_device_obj: The first device.
-        chunk_sizes: The argument ``chunk_sizes``.
-        in_turn: The argument ``in_turn``.
-        scalar_warning: The argument ``scalar_warning``. ``DataParallel.scalar_warning = False``
-            changes the default of all wrappers, also of those that other packages make.
-        module_attributes: The argument ``module_attributes``, with a default of the same kind.
-        cache_frozen_parameters: The argument ``cache_frozen_parameters``. After it is set to
-            False, the next forward frees the copies.
+        scalar_warning: The argument. ``DataParallel.scalar_warning = False`` changes the default
+            of all wrappers, also of those that other packages make.
+        module_attributes: The argument, with a default of the same kind.
+        cache_frozen_parameters: The argument. After it is set to False, the next forward frees
+            the copies.
+
+    The arguments ``module``, ``dim``, ``chunk_sizes`` and ``in_turn`` are attributes, too.
 
     Raises:
         IndexError: ``device_ids`` is empty.

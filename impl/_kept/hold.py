@@ -6,44 +6,36 @@ samples, or when the block ends, and is an error then.
 """
 
 import warnings
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager
-from threading import RLock
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
 from .._devices import as_device_or_current
-from .._forks import register_fork_handler
 from .._module_tree import Tree, collect_tree, is_script_module
 from .._placement import DeviceId
-from .._streams import current_stream_by_device
 from .._torch_private import call_with_inference_mode, has_modes_or_transforms
-from .changes import StepWatcher, find_comparable
-from .state import Attributes, CopiedTensors
+from .changes import find_comparable
+from .copies import KeptCopies, find_places
+from .state import ReplicaSet
 
 
-class ReplicaCache(StepWatcher):
+class KeptReplicas(KeptCopies[ReplicaSet]):
     """The replicas of one wrapper, kept while ``with`` blocks of ``hold`` are active."""
 
     def __init__(self) -> None:
         super().__init__()
         self.blocks: set[object] = set()  # An object for each active block.
-        # The keys are devices, and the streams that were current when the replicas were built. The
-        # copies are ready on these streams, and their memory is freed on these streams. A forward
-        # on other streams builds other replicas.
-        self._kept: dict[tuple[Any, ...], _HeldReplicas] = {}
         self._forwards = 0
         self._errors: list[str] = []
-        # Forwards in several threads may use the cache at the same time, and a signal handler may
-        # call the wrapper in a thread that holds the lock.
-        self._lock = RLock()
 
-    def note_step(self, memory: set[object]) -> None:
-        """Note that an optimizer has changed the tensors with this memory."""
-        for kept in [*self._kept.values()]:
-            kept.tensors.note_step(memory)
+    @classmethod
+    def find_active(cls, wrapper: nn.Module) -> Self | None:
+        """Return the replicas of ``wrapper``; None outside of :func:`keep_replicas`."""
+        found = cls.find(wrapper)
+        return found if found is not None and found.blocks else None
 
     def replicas(
         self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
@@ -61,35 +53,38 @@ class ReplicaCache(StepWatcher):
         # Copies that a mode of the caller has made must not be used after its end.
         if has_modes_or_transforms():
             return build()
-        targets = [as_device_or_current(device) for device in device_ids]
-        key = (*targets, *current_stream_by_device(targets).values())
-        with self._lock:
+        places = find_places([as_device_or_current(device) for device in device_ids])
+        with self.lock:
             self._forwards += 1
-            kept = self._kept.get(key)
-            if kept is not None and kept.is_current(module):
-                kept.tensors.sample()
-                return kept.replicas
+            kept = self.kept.get(places)
             if kept is not None:
-                self._free(key, compares=False)
+                if kept.has_state_of(module):
+                    kept.sample()
+                    return kept.replicas
+                self._errors += filter(None, [self.kept.pop(places).find_error(compares=False)])
+                del kept  # Free the old replicas first.
             if not _can_be_kept(collect_tree(module)):
                 return build()
             # Leave inference mode, because the next forward may run outside of inference mode and
             # could not use inference tensors.
-            kept = call_with_inference_mode(
-                False, lambda: _HeldReplicas(module, build(), self._forwards)
+            self.kept[places] = kept = call_with_inference_mode(
+                False, lambda: ReplicaSet(module, build(), self._forwards)
             )
-            self._kept[key] = kept
             return kept.replicas
 
-    def find_error(self) -> str | None:
-        """Free all replicas. Return a text if a forward may have used old values."""
-        with self._lock:
-            for key in [*self._kept]:
-                self._free(key, compares=True)
-        return self._errors[0] if self._errors else None
+    def end(self, block: object) -> str | None:
+        """End a block. A second call, after an interrupt of the first one, completes it.
 
-    def _free(self, key: tuple[Any, ...], *, compares: bool) -> None:
-        self._errors += filter(None, [self._kept.pop(key).tensors.find_error(compares=compares)])
+        The last block frees all replicas. Return a text if a forward may have used old values.
+        """
+        with self.lock:
+            self.blocks.discard(block)
+            if self.blocks:
+                return None
+            kept, self.kept, self._forwards = self.kept, {}, 0
+            errors, self._errors = self._errors, []
+            errors += filter(None, [each.find_error(compares=True) for each in kept.values()])
+        return errors[0] if errors else None
 
 
 def _can_be_kept(tree: Tree) -> bool:
@@ -116,99 +111,28 @@ def _may_be_statistic(buffer: Tensor | None) -> bool:
     return buffer is not None and buffer.dim() == 1 and buffer.is_floating_point()
 
 
-class _HeldReplicas:
-    """Replicas, and the state of the module when they were built."""
+@contextmanager
+def keep_replicas(wrapper: nn.Module) -> Iterator[None]:
+    """Return a context manager that keeps the replicas of ``wrapper``. Blocks may be nested.
 
-    def __init__(self, module: nn.Module, replicas: Sequence[Any], forward: int) -> None:
-        self.replicas = replicas
-        named_modules = [*module.named_modules()]
-        self.tensors = CopiedTensors(named_modules, replicas, forward)
-        self._attributes = Attributes(named_modules, self.tensors.sources, replicas)
-
-    def is_current(self, module: nn.Module) -> bool:
-        """Return whether ``module`` has the state from which the replicas were built."""
-        return self._attributes.is_current(module) and self.tensors.is_current()
-
-
-#: For the ``id`` of each wrapper with an active :class:`HoldBlock`: the wrapper's cache.
-_caches: dict[int, ReplicaCache] = {}
-_lock = RLock()
-
-
-def find_replica_cache(wrapper: nn.Module) -> ReplicaCache | None:
-    """Return the cache of ``wrapper``, or None outside of :class:`HoldBlock`."""
-    return _caches.get(id(wrapper))
-
-
-class HoldBlock(AbstractContextManager[None]):
-    """A ``with`` block in which the replicas of a wrapper are kept. Blocks may be nested."""
-
-    # The cache is not an attribute of the wrapper, because copies, pickles and replicas of the
-    # wrapper would inherit it. The block keeps the wrapper alive, so that no other object can get
-    # the same `id`.
-    def __init__(self, wrapper: nn.Module) -> None:
-        self._wrapper = wrapper
-        self._generators: list[Generator[None]] = []
-
-    def __enter__(self) -> None:
-        generator = _keep_replicas(self._wrapper)
-        next(generator)
-        self._generators.append(generator)
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Raise RuntimeError if a forward may have used old values; after an exception, warn."""
-        cache = find_replica_cache(self._wrapper)
-        self._generators.pop().close()
-        if cache is None or cache.blocks:
-            return
-        text = cache.find_error()
-        if text is not None and kind is None:
-            raise RuntimeError(text)
-        if text is not None:
-            warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-
-def _keep_replicas(wrapper: nn.Module) -> Generator[None]:
-    """Keep the replicas of ``wrapper`` until the generator is closed.
-
-    An interrupt may skip ``__exit__`` of the block. Python then closes the generator when the
-    block is freed.
+    At the end of the outermost block, raise RuntimeError if a forward may have used old values.
+    If an exception ends the block, warn.
     """
-    block = object()
+    kept = KeptReplicas.find_or_make(wrapper)
+    block, is_complete = object(), False
+    # An interrupt may skip the end of the block. Python then closes this generator when the
+    # context manager is freed.
     try:
-        _begin(block, wrapper)
+        kept.blocks.add(block)
         yield
+        is_complete = True
     finally:
         try:
-            _end(block, wrapper)
-        except BaseException:  # An interrupt may have stopped `_end`.
-            _end(block, wrapper)
+            text = kept.end(block)
+        except BaseException:
+            kept.end(block)
             raise
-
-
-def _begin(block: object, wrapper: nn.Module) -> None:
-    with _lock:
-        cache = _caches.get(id(wrapper)) or ReplicaCache()
-        cache.blocks.add(block)
-        _caches[id(wrapper)] = cache
-
-
-def _end(block: object, wrapper: nn.Module) -> None:
-    """End a block. A second call, after an interrupt of the first one, completes it."""
-    with _lock:
-        cache = _caches.get(id(wrapper))
-        if cache is not None:
-            cache.blocks.discard(block)
-            if not cache.blocks:
-                # A signal handler that entered and left a block may have removed the cache.
-                _caches.pop(id(wrapper), None)
-
-
-def _reset_after_fork() -> None:
-    """Forget all caches in a forked child, which has only one of the parent's threads."""
-    global _lock
-    _lock = RLock()  # Another thread of the parent may have held the old lock.
-    _caches.clear()
-
-
-register_fork_handler(_reset_after_fork)
+        if text is not None and not is_complete:
+            warnings.warn(text, RuntimeWarning, stacklevel=3)
+    if text is not None:
+        raise RuntimeError(text)

@@ -1,8 +1,7 @@
 """Replicas that compute whole batches, each on its own device."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from queue import SimpleQueue
 from typing import Any
 
@@ -24,6 +23,10 @@ class ReplicaPool:
         devices: For each replica, its device.
         output_device: The device of the outputs.
         in_turn: Whether a batch begins when the batch before it has returned.
+
+    Attributes:
+        ended: For the number of each batch that has ended and was not taken: the replica, and its
+            outcome.
     """
 
     def __init__(
@@ -35,12 +38,11 @@ class ReplicaPool:
         self._free = deque(range(len(devices)))
         self._calls: dict[int, tuple[int, PendingCall]] = {}
         self._returned = SimpleQueue[int]()
-        #: For the number of each batch that has ended: the replica, and its outcome.
-        self._ended: dict[int, tuple[int, Any]] = {}
+        self.ended: dict[int, tuple[int, Any]] = {}
 
     def __len__(self) -> int:
         """Return the number of batches that have begun and whose outputs were not taken."""
-        return len(self._calls) + len(self._ended)
+        return len(self._calls) + len(self.ended)
 
     def can_begin(self) -> bool:
         """Return whether a replica is free."""
@@ -53,51 +55,47 @@ class ReplicaPool:
         self._in_turn = self._in_turn or has_compiled_code(replicas[index])
         (state,) = thread_states([self._devices[index]])
         clear_old_casts()
-        compute = partial(self._compute, replicas[index], index)
         call = ModuleCall([replicas[index]], "in DataParallel.map: call eval() before")
-        run = partial(state.context.run, call.run, 0, call_in, state, compute, (batch,), {})
-        self._calls[number] = index, start_in_thread(partial(self._run, number, run))
 
-    def _run(self, number: int, call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        finally:
-            self._returned.put(number)
+        def run() -> Any:
+            try:
+                arguments = (replicas[index], index, batch)
+                return state.context.run(call.run, 0, call_in, state, self._compute, arguments, {})
+            finally:
+                self._returned.put(number)
+
+        self._calls[number] = index, start_in_thread(run)
 
     def _compute(self, replica: Any, index: int, batch: Any) -> Any:
         device = self._devices[index]
-        output = call_on_one(replica, *_arguments(batch), device, self._output_device, 0)
+        args, kwargs = _arguments(batch)
+        output = call_on_one(replica, args, kwargs, device, self._output_device, 0)
         if not self._in_turn:
             # A replica is free when its device has computed, so a faster one gets more batches.
             for stream in current_stream_by_device([device]).values():
                 stream.synchronize()
         return output
 
-    @property
-    def ended(self) -> Collection[int]:
-        """The numbers of the batches that have ended and were not taken, the first one first."""
-        return self._ended.keys()
-
     def take(self, number: int) -> Any:
         """Return the output of a batch that has ended, or raise its exception."""
-        index, outcome = self._ended.pop(number)
+        index, outcome = self.ended.pop(number)
         if isinstance(outcome, CapturedError):
             device = self._devices[index]
             name = device if is_cpu(device) else device.index
             reraise(outcome.pop(), f"in replica {index} on device {name}, in batch {number}")
         return outcome
 
-    def wait(self) -> None:
-        """Wait until no replica computes."""
-        while self._calls:
-            self.wait_for_one()
-
     def wait_for_one(self) -> None:
         """Wait until one more batch has ended."""
         number = self._returned.get()
         index, call = self._calls.pop(number)
-        self._ended[number] = index, call.wait()
+        self.ended[number] = index, call.wait()
         self._free.append(index)
+
+    def wait(self) -> None:
+        """Wait until no replica computes."""
+        while self._calls:
+            self.wait_for_one()
 
 
 def _arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:

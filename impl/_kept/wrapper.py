@@ -13,14 +13,14 @@ from .._forward import Wrapper
 from .._module_tree import check_source
 from .._torch_private import exclude_from_compilation, has_modes_or_transforms
 from ..replicate import replicate_with
-from .frozen import FrozenCopies, find_frozen_copies, free_frozen_copies
-from .hold import HoldBlock, find_replica_cache
+from .frozen import FrozenCopies
+from .hold import KeptReplicas, keep_replicas
 from .map import ReplicaPool, map_batches
 
 T = TypeVar("T", bound=nn.Module)
 
 
-class KeptReplicas(Wrapper[T]):
+class KeepingWrapper(Wrapper[T]):
     """A wrapper that can keep its replicas, or copies of frozen parameters."""
 
     cache_frozen_parameters: bool = False
@@ -35,37 +35,29 @@ class KeptReplicas(Wrapper[T]):
         one on each device after the first, and the replicas share their memory. All are copied
         again after each change of one of them that can be seen before the forward: of its version,
         memory or shape, of one of 16 elements that are spread over it, or by a step of an
-        optimizer. Old copies stay in use after a change that increases no version,
-        changes none of these elements, and is no step of an optimizer.
+        optimizer, if the parameter requires grad or has a gradient; after a replica has changed a
+        copy in place; and if another stream is current. Old copies stay in use after any other
+        change. A forward waits for the first device, to compare the elements.
 
-        A forward waits for the first device, to compare the elements. The parameters are also
-        copied again after a replica has changed a copy in place, and if another stream is current.
-        A step counts for parameters of the optimizer that require grad, or have a gradient before
-        or after it. Parameters without comparable elements (sparse, of a class with its own
-        operators, with gaps in their memory, on the meta device), those created in inference mode,
-        and all buffers are copied in each forward, and so are all parameters while a dispatch mode
-        or a transform of ``torch.func`` is active. The copies are freed with the wrapper, and by
-        its methods ``to``, ``cpu`` and the like. If an override does not call this method, no
-        copies are kept.
+        Parameters without comparable elements (sparse, of a class with its own operators, with
+        gaps in their memory, on the meta device), those created in inference mode, and all buffers
+        are copied in each forward, and so are all parameters while a dispatch mode or a transform
+        of ``torch.func`` is active. The copies are freed with the wrapper, and by its methods
+        ``to``, ``cpu`` and the like.
         """
-        copies = self._frozen_copies()
-        if copies is None:
-            return super().replicate(module, device_ids)
-        detach = not torch.is_grad_enabled()
-        return replicate_with(copies.copy, module, device_ids, detach, with_parameters=True)
+        if not self.cache_frozen_parameters:
+            FrozenCopies.free(self)
+        elif not has_modes_or_transforms():
+            detach = not torch.is_grad_enabled()
+            copier = FrozenCopies.find_or_make(self).copy
+            return replicate_with(copier, module, device_ids, detach, with_parameters=True)
+        return super().replicate(module, device_ids)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         # The copies shall not occupy memory of devices that the module has left.
-        free_frozen_copies(self)
+        FrozenCopies.free(self)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return self
-
-    def _frozen_copies(self) -> FrozenCopies | None:
-        """Return the copies of frozen parameters that replicas use; None if none are kept."""
-        if not self.cache_frozen_parameters:
-            free_frozen_copies(self)
-            return None
-        return None if has_modes_or_transforms() else find_frozen_copies(self)
 
     @exclude_from_compilation
     def hold(self) -> AbstractContextManager[None]:
@@ -73,37 +65,32 @@ class KeptReplicas(Wrapper[T]):
 
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
-        threads. A forward that detects a change of the module builds new replicas. A change
-        that no forward has detected raises an error at the end of the block. A change stays
-        undetected only if it increases no version, changes none of 16 elements of a tensor, and
-        is undone in the block or followed by a detected change.
+        threads. A forward builds new replicas if other streams are current, or if it detects a
+        change: of modules, their classes, attributes, hooks, parameters, buffers and training
+        modes, a step of an optimizer, or a change that the last forward has made to its replicas.
+        Attributes that the replicas share with the module, such as a dictionary of settings, need
+        no new replicas. A change that no forward has detected raises an error at the end of the
+        block. It stays undetected only if it increases no version, changes none of 16 elements of
+        a tensor, and is undone in the block or followed by a detected change.
 
-        A forward detects changes of modules, their classes, attributes, hooks, parameters, buffers
-        and training modes, and steps of optimizers, also changes that the last forward has made to
-        its replicas. Attributes that the replicas share with the module, such as a dictionary of
-        settings, need no new replicas. An attribute that a replica sets in a forward remains on
-        that replica until the replicas are built again.
-
-        With one device, or none, the block has no effect. A tree is replicated in each forward if
-        it has a script module, a module in training mode with one-dimensional buffers (batch norm
-        writes them without a new version), a buffer that was created in inference mode, or a
-        tensor that cannot be compared (sparse, of a class with its own operators, with gaps in its
-        memory), and while a dispatch mode or a transform of ``torch.func`` is active. If other
-        streams are current in a later forward, that forward builds replicas for these streams.
-        Blocks may be nested; the outermost one frees the replicas when it ends. Copies and pickles
-        of the wrapper contain no replicas.
+        An attribute that a replica sets in a forward remains on that replica until the replicas
+        are built again. With one device, or none, the block has no effect. A tree is replicated in
+        each forward if it has a script module, a module in training mode with one-dimensional
+        buffers (batch norm writes them without a new version), a buffer that was created in
+        inference mode, or a tensor that cannot be compared (see :meth:`replicate`), and while a
+        dispatch mode or a transform of ``torch.func`` is active. Blocks may be nested; the
+        outermost one frees the replicas. Copies and pickles of the wrapper contain no replicas.
 
         Raises:
             RuntimeError: A forward in the block is called while grad mode is on. At the end of the
-                outermost block: a tensor has changed in a way that increases no version, as
-                changes through ``.data``, NumPy, DLPack and collectives are. The text names it.
-                The end of the block compares all parameters and buffers with the last device's
-                copies, and waits for the devices.
+                outermost block, which compares all parameters and buffers with the last device's
+                copies and waits for the devices: a tensor has changed in a way that increases no
+                version, as changes through ``.data``, NumPy, DLPack and collectives are.
 
         Warns:
             RuntimeWarning: The same, if another exception ends the block.
         """
-        return HoldBlock(self) if len(self.device_ids) > 1 else nullcontext()
+        return keep_replicas(self) if len(self.device_ids) > 1 else nullcontext()
 
     @exclude_from_compilation
     def map(
@@ -111,11 +98,9 @@ class KeptReplicas(Wrapper[T]):
     ) -> Generator[Any]:
         """Yield the output of the module for each batch. Whole batches go to free devices.
 
-        Example: ``with torch.no_grad(): for output in net.map(batches): ...``. No device waits for
-        another, so devices of different speed share the work. It is :meth:`hold` for its duration:
-        replicas are kept in the same way. :meth:`scatter`, :meth:`parallel_apply` and
-        :meth:`gather` are not called. A module that changes buffers, as batch norm in training,
-        has no defined order of these changes.
+        Example: ``with torch.no_grad(): for output in net.map(batches): ...``. It is :meth:`hold`
+        for its duration, and calls only :meth:`replicate` of the four steps. A module that changes
+        buffers, as batch norm in training, has no defined order of these changes.
 
         Args:
             batches: The batches. A list or tuple contains the positional arguments, a mapping the
@@ -172,11 +157,10 @@ class KeptReplicas(Wrapper[T]):
 
         Raise RuntimeError if a parameter or buffer is not on the first device.
         """
-        cache = find_replica_cache(self)
-        if cache is None:
-            return ()
-        return cache.replicas(self._network(), self.device_ids, self._replicate_to_all)
+        kept, network = KeptReplicas.find_active(self), self._network()
 
-    def _replicate_to_all(self) -> list[T]:
-        check_source(self._network(), self.src_device_obj)
-        return self.replicate(self._network(), self.device_ids)
+        def build() -> list[T]:
+            check_source(network, self.src_device_obj)
+            return self.replicate(network, self.device_ids)
+
+        return () if kept is None else kept.replicas(network, self.device_ids, build)

@@ -14,7 +14,7 @@ from torch.optim import SGD
 from torch.testing._internal.two_tensor import TwoTensor
 
 import impl
-from impl._kept import frozen
+from impl._kept import copies
 from impl_tests.on_devices.kept_modules import (
     Counting,
     Doubled,
@@ -269,7 +269,7 @@ def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
 
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     # Without streams, the device alone decides.
-    monkeypatch.setattr(frozen, "current_stream_by_device", lambda _: {})
+    monkeypatch.setattr(copies, "current_stream_by_device", lambda _: {})
     devices = topology.take(3)
     net = impl.DataParallel(FrozenLayer().to(devices[0]), devices, cache_frozen_parameters=True)
     x = X.to(devices[0])

@@ -120,57 +120,50 @@ def test_a_wrapper_may_be_called_while_its_replicas_are_built(topology):
     torch.testing.assert_close(outputs[0], net.inner)
 
 
-def test_a_block_can_be_entered_again():
-    wrapper = nn.Identity()
-    block = hold.HoldBlock(wrapper)
-    with block:
-        with block:
-            pass
-        assert hold.find_replica_cache(wrapper) is not None
-    assert hold.find_replica_cache(wrapper) is None
-
-
-@pytest.mark.parametrize(
-    ("owner", "name"), [(hold, "_begin"), (hold, "_end"), (hold.HoldBlock, "__exit__")]
-)
 @pytest.mark.parametrize("is_done", [False, True])
-def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(
-    owner, name, is_done, monkeypatch
-):
-    original = getattr(owner, name)
+@pytest.mark.parametrize("name", ["__enter__", "__exit__"])
+def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(name, is_done, monkeypatch):
+    wrapper = nn.Identity()
+    block = hold.keep_replicas(wrapper)
+    kind = type(block)
+    original = getattr(kind, name)
 
     def interrupt(*args):
-        monkeypatch.setattr(owner, name, original)
+        monkeypatch.setattr(kind, name, original)
         if is_done:
             original(*args)
         raise KeyboardInterrupt
 
-    wrapper = nn.Identity()
-    monkeypatch.setattr(owner, name, interrupt)
-    block = hold.HoldBlock(wrapper)
+    monkeypatch.setattr(kind, name, interrupt)
     with pytest.raises(KeyboardInterrupt), block:
         pass
     del block  # An interrupt may come before the first statement of `__exit__`.
-    assert hold.find_replica_cache(wrapper) is None
+    assert hold.KeptReplicas.find_active(wrapper) is None
 
 
 FORK = """
 import os, signal, threading
+import torch
 from torch import nn
+import impl
 from impl._kept import hold
 
-def hold_the_lock():
-    with hold._lock:
+def take_the_lock():
+    with kept.lock:
         is_held.set()
         is_forked.wait()
 
+net, x = impl.DataParallel(nn.Linear(2, 2), ["cpu"] * 2), torch.ones(4, 2)
+with net.hold():
+    kept = hold.KeptReplicas.find_active(net)
 is_held, is_forked = threading.Event(), threading.Event()
-threading.Thread(target=hold_the_lock).start()
+threading.Thread(target=take_the_lock).start()
 is_held.wait()
 child = os.fork()
 if child == 0:
     signal.alarm(20)
-    with hold.HoldBlock(nn.Identity()):
+    with torch.no_grad(), net.hold():
+        net(x)
         os._exit(0)
 is_forked.set()
 print(os.waitpid(child, 0)[1])

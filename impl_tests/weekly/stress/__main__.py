@@ -70,7 +70,7 @@ def main() -> int:
         errors.append("the GIL was enabled during the run")
     for name, count in sorted(succeeded.items()):
         print(f"{count:8}  {name}")
-    print("\n".join(errors) or "no wrong result, no cached replicas left, no growth")
+    print("\n".join(errors) or "no wrong result, no kept replicas left, no growth")
     return int(bool(errors))
 
 

@@ -69,15 +69,15 @@ class Jobs(dict[str, Job]):
         """Hold replicas in a ``with`` block. Check the state of impl after it.
 
         Raises:
-            AssertionError: impl built the held replicas twice, still has cached replicas, or has
-                not enabled the garbage collector again.
+            AssertionError: impl built the held replicas twice, still keeps replicas, or has not
+                enabled the garbage collector again.
         """
         self._held.replications = 0
         with self._held.hold():
             yield
-        count, caches = self._held.replications, hold._caches
+        count, kept = self._held.replications, hold.KeptReplicas.find_active(self._held)
         assert count <= 1, f"one hold() built replicas {count} times"
-        assert not caches, f"{len(caches)} wrappers have cached replicas outside of hold()"
+        assert kept is None, "a wrapper keeps replicas outside of hold()"
         assert gc.isenabled(), "the garbage collector is off outside of pause_gc"
 
     def _draw_devices(self, rng: random.Random) -> list[torch.device]:

@@ -20,7 +20,7 @@ def run_stress(*arguments):
 def test_a_short_run_passes():
     run = run_stress("--minutes", "0.1")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "no wrong result, no cached replicas left, no growth" in run.stdout
+    assert "no wrong result, no kept replicas left, no growth" in run.stdout
 
 
 @pytest.mark.parametrize("name", ["objects", "device_bytes", "threads", "resident_mib"])
