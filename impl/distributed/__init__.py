@@ -25,11 +25,11 @@ from .._chunks import check_chunk_sizes
 from .._devices import CPU, DeviceLike, as_device_or_current, device_index
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
+from .call import RankCall
+from .exchange import exchange
 from .gradients import GradientReducer, get_reducer
-from .inputs import ShardedInputs
-from .outputs import OutputGraph, gather_outputs, local_output, single_rank_output
+from .inputs import ShardedInputs, check_same_inputs
 from .process_group import Communicator, get_communicator
-from .rank_call import RankCall
 
 __all__ = ["DataParallel", "data_parallel"]
 
@@ -62,12 +62,6 @@ class DataParallel(nn.Module, Generic[T]):
         options: Further arguments of ``torch.nn.parallel.DistributedDataParallel``, such as
             ``bucket_cap_mb`` and ``gradient_as_bucket_view``.
 
-    Attributes:
-        module: The module.
-        device: This rank's device.
-        rank: This process's rank in the group.
-        size: The number of ranks, ``k``.
-
     Raises:
         RuntimeError: There is no process group, or the modules of the ranks differ.
         NotImplementedError: A submodule has sparse gradients, or a parameter a hook of
@@ -78,10 +72,8 @@ class DataParallel(nn.Module, Generic[T]):
 
     Note:
         Errors, and values other than tensors, are pickled, sent to the other ranks of the job, and
-        unpickled there. Each rank has its own random number generator. Attributes that the module
-        sets in forward remain set, and may differ between ranks. Inside the module, gradients of
-        intermediate tensors are ``k`` times as large as in one process, also the gradients that
-        hooks receive.
+        unpickled there. Attributes that the module sets in forward remain set.
+        ``docs/many_processes.md`` lists the other differences from DataParallel.
     """
 
     def __init__(
@@ -132,13 +124,13 @@ class DataParallel(nn.Module, Generic[T]):
         """Return the module's outputs for the whole batch.
 
         Args:
-            inputs: Positional arguments of the module. Tensors in them are split, unless marked
-                ``Whole``.
+            inputs: Positional arguments of the module, split like those of ``impl.DataParallel``.
             kwargs: Keyword arguments, split in the same way.
 
         Returns:
             The outputs of all ranks, concatenated on this rank's device. Without
-            ``gather_output``, this rank's output. With one rank, the module's output unchanged.
+            ``gather_output``, or with one rank, this rank's output. Values in it other than
+            tensors are unpickled copies.
 
         Raises:
             ValueError: Two tensors have different numbers of chunks, or, with ``check_inputs``,
@@ -151,20 +143,19 @@ class DataParallel(nn.Module, Generic[T]):
         comm = self._comm
         comm.raise_if_failed()
         if self.source is not None:
-            inputs, kwargs = broadcast_inputs((inputs, kwargs), comm, self.source, self.device)
+            inputs, kwargs = broadcast_inputs((inputs, kwargs), comm, self.source)
         reducer = self._get_reducer()
         sync_buffers(self.module, comm)
-        call = RankCall(self.module, comm, self.device, self.dim, self.chunk_sizes)
-        call.run(inputs, kwargs, check_inputs=self.check_inputs)
-        results = call.exchange_results()
+        shard = partial(ShardedInputs, comm, inputs, kwargs, self.dim, self.chunk_sizes)
+        if self.check_inputs:
+            location = f"in rank {comm.rank} on device {self.device}"
+            check_same_inputs(exchange(comm, lambda: shard().fingerprint(), location))
         prepare = partial(reducer.prepare_for_backward, require_grad_sync=self._require_grad_sync)
-        graph = OutputGraph(prepare, comm.size, call.graph_anchor, reducer.trainable, self.device)
-        if comm.size == 1:
-            return single_rank_output(call.output, graph)
-        if not self.gather_output:
-            return local_output(results, call.tensors, comm.rank, graph, self.device, self.dim)
-        outputs = gather_outputs(results, call.tensors, comm, graph, self.device)
-        return gather(outputs, self.device, self.dim)
+        call = RankCall(comm, prepare, [*reducer.trainable.values()])
+        call.run(self.module, shard)
+        if comm.size == 1 or not self.gather_output:
+            return call.local_output(self.dim)
+        return gather(call.gather_outputs(), self.device, self.dim)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -188,13 +179,9 @@ class DataParallel(nn.Module, Generic[T]):
 
         Returns:
             This rank's chunk, on its device. On a rank without a chunk the tensors have no rows.
-
-        Raises:
-            ValueError: Two tensors have different numbers of chunks.
         """
-        options = self.device, self.dim, self.chunk_sizes
         with argument("value"):
-            sharded = ShardedInputs(self._comm, (value,), {}, *options)
+            sharded = ShardedInputs(self._comm, (value,), {}, self.dim, self.chunk_sizes)
             ((chunk,), _) = sharded.local_inputs()
         return chunk
 
@@ -233,20 +220,9 @@ def data_parallel(
 ) -> Any:
     """Compute one batch on all ranks by a new :class:`DataParallel`.
 
-    Args:
-        module: The module to run.
-        inputs: A tuple of positional arguments, or a single argument; None for no argument.
-        process_group: As for :class:`DataParallel`.
-        device: As for :class:`DataParallel`.
-        dim: As for :class:`DataParallel`.
-        module_kwargs: Keyword arguments.
-        options: As for :class:`DataParallel`.
-
-    Returns:
-        The result of :meth:`DataParallel.forward`.
-
-    Raises:
-        Exception: As for :class:`DataParallel` and its forward.
+    ``inputs`` is a tuple of positional arguments, or a single argument; None for no argument.
+    ``module_kwargs`` are keyword arguments. The other arguments and the errors are those of the
+    class, and the result is that of its forward.
     """
     if not issubclass(type(inputs), tuple):
         inputs = () if inputs is None else (inputs,)

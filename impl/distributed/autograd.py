@@ -15,7 +15,7 @@ every rank ``k`` times: the gradient of a penalty on parameters, and the value t
 before backward.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -32,8 +32,8 @@ PrepareBackward = Callable[[Tensor], None]
 class EnterParallelRegion(Function):
     """A Function that returns its inputs. Backward averages their gradients over the ranks.
 
-    The first output is a dummy scalar, the graph anchor. A rank that does not use the inputs still
-    uses the anchor. The backward of this rank therefore runs this node and joins the all-reduces.
+    The first output is a dummy scalar, the graph anchor. A rank that does not use the inputs uses
+    the anchor, so its backward runs this node, too, and joins the all-reduces.
 
     Autograd runs the newest ready node first, and this node is the oldest node of a call. If all
     nodes are on one device, the all-reduces of this node therefore begin after the all-reduces of
@@ -53,7 +53,19 @@ class EnterParallelRegion(Function):
     @staticmethod
     def backward(ctx: Any, _: Tensor | None, *grads: Tensor | None) -> Any:
         """Average each gradient over the ranks, if any rank has this gradient."""
-        return None, *_all_reduce_mean(ctx.comm, grads, ctx.inputs)
+        comm = ctx.comm
+        has_grad = comm.all_gather_object([grad is not None for grad in grads])
+        means: list[Tensor | None] = []
+        for grad, tensor, *has_grad_on_rank in zip(grads, ctx.inputs, *has_grad, strict=True):
+            # A gradient that only other ranks have counts as zeros.
+            total = torch.zeros_like(tensor) if grad is None else grad.clone()
+            if any(has_grad_on_rank):
+                reduced = total.to(comm.comm_device)
+                comm.all_reduce(reduced)
+                means.append(reduced.to(total.device) / comm.size)
+            else:
+                means.append(None)
+        return None, *means
 
 
 class ExitParallelRegion(Function):
@@ -73,9 +85,9 @@ class ExitParallelRegion(Function):
         """Return the outputs: the first ``num_outputs`` of ``tensors``.
 
         The other tensors are leaves that backward may reach only after this node. Backward first
-        calls ``prepare`` with ``sentinel``, a leaf that belongs to this call only. Backward then
-        multiplies the gradients of this rank's outputs, which are at ``local_indices``, by
-        ``scale``. The argument ``graph_anchor`` is None if no input requires a gradient.
+        calls ``prepare`` with ``sentinel``, a leaf of this call only. Backward then multiplies the
+        gradients of this rank's outputs, which are at ``local_indices``, by ``scale``. The
+        ``graph_anchor`` is None if no input requires a gradient.
         """
         ctx.set_materialize_grads(False)
         ctx.prepare, ctx.local, ctx.scale, ctx.sentinel = prepare, local_indices, scale, sentinel
@@ -91,30 +103,7 @@ class ExitParallelRegion(Function):
             grad * ctx.scale if grad is not None and index in ctx.local else None
             for index, grad in enumerate(grads)
         ]
-        empty = [_empty_gradient(leaf) for leaf in ctx.leaves]
+        # Hooks of a leaf cannot handle None.
+        empty = [torch.zeros_like(leaf) if has_hooks(leaf) else None for leaf in ctx.leaves]
         sentinel_grad = torch.zeros_like(ctx.sentinel)
         return None, None, None, sentinel_grad, ctx.graph_anchor, None, *scaled, *empty
-
-
-def _empty_gradient(leaf: Tensor) -> Tensor | None:
-    """Return zeros for a leaf with hooks, because hooks cannot handle None; else None."""
-    return torch.zeros_like(leaf) if has_hooks(leaf) else None
-
-
-def _all_reduce_mean(
-    comm: Communicator, grads: Sequence[Tensor | None], inputs: Sequence[Tensor]
-) -> list[Tensor | None]:
-    """Return the mean of each of ``grads`` over the ranks; None if no rank has the gradient.
-
-    If only some ranks have a gradient, it counts as zeros on the other ranks.
-    """
-    has_grad = comm.all_gather_object([grad is not None for grad in grads])
-    means: list[Tensor | None] = []
-    for grad, tensor, *has_grad_on_rank in zip(grads, inputs, *has_grad, strict=True):
-        total = torch.zeros_like(tensor) if grad is None else grad.clone()
-        if any(has_grad_on_rank):
-            reduced = total.to(comm.comm_device)
-            comm.all_reduce(reduced)
-            total = reduced.to(total.device) / comm.size
-        means.append(total if any(has_grad_on_rank) else None)
-    return means

@@ -20,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from .._torch_private import call_after_backward, has_accumulate_hooks, is_needed_in_backward
 from .process_group import Communicator
+from .serialization import describe
 
 
 class _ConnectLeaves(Function):
@@ -33,9 +34,8 @@ class _ConnectLeaves(Function):
 class _TensorHolder(nn.Module):
     """A module that has the parameters and buffers of another module, but not its forward."""
 
-    def __init__(self, module: nn.Module) -> None:
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
-        tensors = _named_tensors(module)
         for name, tensor in tensors.items():
             key = name.replace(".", "/")
             if tensor.requires_grad or isinstance(tensor, nn.Parameter):
@@ -58,29 +58,29 @@ class _TensorHolder(nn.Module):
 
 
 class GradientReducer:
-    """A reducer that averages the gradients of one module's parameters over the ranks.
+    """The averages of the gradients of one module over the ranks.
 
     The constructor sets the parameters and buffers of all ranks to the values on rank 0.
 
+    Attributes:
+        trainable: The tensors that require gradients, by name.
+
     Raises:
         RuntimeError: The ranks' parameters or buffers differ in name, shape or dtype.
-        NotImplementedError: A submodule has sparse gradients, or a tensor a hook that runs before
-            its gradient is averaged.
+        NotImplementedError: A submodule has sparse gradients.
     """
 
     def __init__(self, module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> None:
         _check_no_sparse_gradients(module)
-        _check_same_module(module, comm)
-        holder = _TensorHolder(module)
-        self.trainable = holder.trainable
-        self._names = [name for name, each in _named_tensors(module).items() if each.requires_grad]
-        self.config = reducer_config(module, comm, options)
+        tensors = dict([*module.named_parameters(), *module.named_buffers()])
+        _check_same_tensors(tensors, comm)
+        self.trainable = {name: each for name, each in tensors.items() if each.requires_grad}
         #: The all-reduces of the running backward, one for each bucket.
         self._futures: list[Future[Tensor]] = []
         self._ddp: nn.Module | None = None
-        if _named_tensors(module):
+        if tensors:
             # This broadcasts the values of rank 0, also if nothing requires a gradient.
-            ddp = _build_ddp(holder, comm, options, self._futures)
+            ddp = _build_ddp(_TensorHolder(tensors), comm, options, self._futures)
             self._ddp = ddp if self.trainable else None
 
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
@@ -92,14 +92,21 @@ class GradientReducer:
         Raises:
             RuntimeError: The backward has ``create_graph=True``; or it computes only the gradients
                 of selected tensors, and some of these are parameters.
-            NotImplementedError: As for the constructor.
+            NotImplementedError: As for :meth:`check_hooks`.
         """
         self.check_hooks()
         if torch.is_grad_enabled():
-            raise RuntimeError(_NO_DOUBLE_BACKWARD)
+            raise RuntimeError(
+                "impl.distributed.DataParallel does not support double backward "
+                "(create_graph=True): second-order gradients would have to cross processes"
+            )
         if not is_needed_in_backward(sentinel):
-            if any(map(is_needed_in_backward, self.trainable)):
-                raise RuntimeError(_NO_SELECTED_PARAMETERS)
+            if any(map(is_needed_in_backward, self.trainable.values())):
+                raise RuntimeError(
+                    "gradients of parameters inside impl.distributed.DataParallel are summed over "
+                    "the ranks by loss.backward() only, not by torch.autograd.grad or "
+                    "backward(inputs=...)"
+                )
             return
         # If one backward covers several calls, this code runs once for each call before backward
         # reaches a parameter.
@@ -113,7 +120,7 @@ class GradientReducer:
 
     def check_hooks(self) -> None:
         """Raise NotImplementedError if a hook of a tensor would run before the ranks' average."""
-        for name, tensor in zip(self._names, self.trainable, strict=True):
+        for name, tensor in self.trainable.items():
             if has_accumulate_hooks(tensor):
                 raise NotImplementedError(
                     f"{name} has a hook of register_post_accumulate_grad_hook, which would get "
@@ -128,16 +135,6 @@ class GradientReducer:
             future.wait()
 
 
-_NO_DOUBLE_BACKWARD = (
-    "impl.distributed.DataParallel does not support double backward (create_graph=True): "
-    "second-order gradients would have to cross processes"
-)
-_NO_SELECTED_PARAMETERS = (
-    "gradients of parameters inside impl.distributed.DataParallel are summed over the ranks by "
-    "loss.backward() only, not by torch.autograd.grad or backward(inputs=...)"
-)
-
-
 def _check_no_sparse_gradients(module: nn.Module) -> None:
     # For sparse gradients DistributedDataParallel needs the module itself, but impl passes a
     # `_TensorHolder`. DistributedDataParallel does not apply a communication hook to sparse
@@ -150,10 +147,11 @@ def _check_no_sparse_gradients(module: nn.Module) -> None:
             )
 
 
-def _check_same_module(module: nn.Module, comm: Communicator) -> None:
+def _check_same_tensors(tensors: Mapping[str, Tensor], comm: Communicator) -> None:
     """Check that all ranks have the same module. Otherwise DistributedDataParallel would hang."""
     descriptions = {
-        name: _describe_tensor(tensor) for name, tensor in _named_tensors(module).items()
+        name: describe(tensor) + (", requires a gradient" if tensor.requires_grad else "")
+        for name, tensor in tensors.items()
     }
     first, *others = comm.all_gather_object(descriptions)
     for rank, other in enumerate(others, 1):
@@ -164,15 +162,6 @@ def _check_same_module(module: nn.Module, comm: Communicator) -> None:
                     f"the module of rank {rank} differs from that of rank 0: "
                     f"{name} is {found}, not {expected}"
                 )
-
-
-def _describe_tensor(tensor: Tensor) -> str:
-    requires_grad = ", requires a gradient" if tensor.requires_grad else ""
-    return f"{tuple(tensor.shape)} of {tensor.dtype}{requires_grad}"
-
-
-def _named_tensors(module: nn.Module) -> dict[str, Tensor]:
-    return dict([*module.named_parameters(), *module.named_buffers()])
 
 
 def _build_ddp(
@@ -206,26 +195,30 @@ def _average_bucket(
     return future
 
 
-def reducer_config(module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> Any:
-    """Return the values that a :class:`GradientReducer` depends on."""
-    buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
-    tensors = [*module.parameters(), *buffers]
-    states = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
-    return comm, states, dict(options)
-
-
-#: For each module: its only reducer. Two reducers would average the same gradients twice.
-_REDUCERS: weakref.WeakKeyDictionary[nn.Module, GradientReducer] = weakref.WeakKeyDictionary()
+#: For each module: its only reducer, and the values on which it depends. Two reducers would
+#: average the same gradients twice.
+_REDUCERS: weakref.WeakKeyDictionary[nn.Module, tuple[Any, GradientReducer]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def get_reducer(
     module: nn.Module, comm: Communicator, options: Mapping[str, Any]
 ) -> GradientReducer:
-    """Return the cached reducer of ``module``, or a new one if the module has changed."""
-    reducer = _REDUCERS.get(module)
-    if reducer is None or reducer.config != reducer_config(module, comm, options):
+    """Return the kept reducer of ``module``, or a new one if the module has changed.
+
+    Raise the errors of :class:`GradientReducer`, and of its method ``check_hooks``.
+    """
+    buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
+    tensors = [*module.parameters(), *buffers]
+    states = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
+    state = comm, states, dict(options)
+    kept_state, reducer = _REDUCERS.get(module, (None, None))
+    if reducer is None or kept_state != state:
         # Free the old reducer first. This removes its hooks on the parameters.
         _REDUCERS.pop(module, None)
-        reducer = _REDUCERS[module] = GradientReducer(module, comm, options)
+        del reducer
+        reducer = GradientReducer(module, comm, options)
+        _REDUCERS[module] = state, reducer
     reducer.check_hooks()
     return reducer

@@ -11,10 +11,11 @@ from .._inputs import CopiedLeaf, InputLeaves, SplitLeaf
 from .._split_leaves import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
+from .serialization import describe
 
-#: Name, shape, dtype and hash of each tensor. Different inputs have different fingerprints, except
-#: for hash collisions.
-Fingerprint = list[tuple[str, tuple[int, ...], str, int]]
+#: Name, shape and dtype, and hash of each tensor. Different inputs have different fingerprints,
+#: except for hash collisions.
+Fingerprint = list[tuple[str, str, int]]
 
 #: The hash multiplies each word by an odd multiple of this number, so that the hash depends on the
 #: order of the elements. The number is 2**64 divided by the golden ratio, as a signed integer.
@@ -33,7 +34,6 @@ class ShardedInputs:
         comm: Communicator,
         args: Any,
         kwargs: Any,
-        device: torch.device,
         dim: int,
         chunk_sizes: Sequence[float] | None,
     ) -> None:
@@ -46,7 +46,7 @@ class ShardedInputs:
                     f"{format_path(split.path)}: a TensorDict with a batch_size cannot be split "
                     "over ranks: pass a dict"
                 )
-        self._rank, self._target_device = comm.rank, device
+        self._rank, self._device = comm.rank, comm.device
         self._lengths: list[list[int]] = []
         self.num_active_ranks = comm.size if args or kwargs else 1
         if self._flattened.splits:
@@ -57,30 +57,28 @@ class ShardedInputs:
     def local_inputs(self) -> tuple[Any, Any]:
         """Return this rank's positional and keyword arguments, on its device."""
         pieces: dict[Leaf, list[Any]] = {
-            leaf: [leaf.tensor.to(self._target_device)] for leaf in self._flattened.copied
+            leaf: [leaf.tensor.to(self._device)] for leaf in self._flattened.copied
         }
         for split, lengths in zip(self._flattened.splits, self._lengths, strict=True):
-            pieces[split] = [self._local_chunk(split, lengths).to(self._target_device)]
+            # Pad with lengths of 0, so that a rank without a chunk gets empty tensors. Only
+            # `DataParallel.part` uses these.
+            padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
+            chunks = split_leaves([split], [padded], [split.device] * len(padded), even=False)
+            pieces[split] = [chunks[split][self._rank].to(self._device)]
         args, kwargs = (node.unflatten(1, pieces)[0] for node in self._nodes)
         return args, kwargs
 
-    def _local_chunk(self, split: SplitLeaf, lengths: Sequence[int]) -> Any:
-        # Pad with lengths of 0, so that a rank without a chunk gets empty tensors. Only
-        # `DataParallel.part` uses these.
-        padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
-        devices = [_tensor_of(split).device] * len(padded)
-        return split_leaves([split], [padded], devices, even=False)[split][self._rank]
-
     def fingerprint(self) -> Fingerprint:
-        """Return the names, shapes, dtypes and hashes of all tensors."""
-        return [(_name_of(leaf), *_hash_tensor(_tensor_of(leaf))) for leaf in self._leaves()]
+        """Return the names, descriptions and hashes of all tensors."""
+        tensors = [(_name_of(leaf), _tensor_of(leaf)) for leaf in self._leaves()]
+        return [(name, describe(tensor), _hash_tensor(tensor)) for name, tensor in tensors]
 
     def _enter_parallel_region(self, comm: Communicator) -> Tensor | None:
         leaves = [leaf for leaf in self._leaves() if _tensor_of(leaf).requires_grad]
         if not leaves or not torch.is_grad_enabled():
             return None
         graph_anchor, *tensors = EnterParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
-            comm, *(_tensor_of(leaf).to(self._target_device) for leaf in leaves)
+            comm, *(_tensor_of(leaf).to(self._device) for leaf in leaves)
         )
         for leaf, tensor in zip(leaves, tensors, strict=True):
             _replace_tensor(leaf, tensor)
@@ -90,16 +88,14 @@ class ShardedInputs:
         return [*self._flattened.splits, *self._flattened.copied]
 
 
-def check_same_inputs(fingerprints: Sequence[Fingerprint | None]) -> None:
+def check_same_inputs(fingerprints: Sequence[Fingerprint]) -> None:
     """Raise ValueError if a fingerprint differs from the most frequent one.
 
-    Ranks without a fingerprint are ignored. If several fingerprints are the most frequent, the one
-    of the lowest rank counts.
+    If several fingerprints are the most frequent, the one of the lowest rank counts.
     """
-    present = [fingerprint for fingerprint in fingerprints if fingerprint is not None]
-    common = max(present, key=present.count, default=None)
+    common = max(fingerprints, key=fingerprints.count)
     for rank, fingerprint in enumerate(fingerprints):
-        if fingerprint is not None and common is not None and fingerprint != common:
+        if fingerprint != common:
             difference = _describe_difference(fingerprint, common)
             raise ValueError(f"rank {rank} has different inputs: {difference}")
 
@@ -109,11 +105,10 @@ def _describe_difference(fingerprint: Fingerprint, common: Fingerprint) -> str:
     if len(fingerprint) != len(common):
         return f"{len(fingerprint)} tensors, where most ranks have {len(common)}"
     pairs = zip(fingerprint, common, strict=True)
-    local, usual = next(pair for pair in pairs if pair[0] != pair[1])
-    for name, field in (("shape", 1), ("dtype", 2)):
-        if local[field] != usual[field]:
-            return f"{local[0]} has {name} {local[field]}, where most ranks have {usual[field]}"
-    return f"the elements of {local[0]} differ from those on most ranks"
+    (name, found, _), (_, usual, _) = next(pair for pair in pairs if pair[0] != pair[1])
+    if found != usual:
+        return f"{name} is {found}, where most ranks have {usual}"
+    return f"the elements of {name} differ from those on most ranks"
 
 
 def _tensor_of(leaf: SplitLeaf | CopiedLeaf) -> Tensor:
@@ -137,8 +132,8 @@ def _name_of(leaf: SplitLeaf | CopiedLeaf) -> str:
     )
 
 
-def _hash_tensor(tensor: Tensor) -> tuple[tuple[int, ...], str, int]:
+def _hash_tensor(tensor: Tensor) -> int:
     data = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
     words = torch.nn.functional.pad(data, (0, -len(data) % 8)).view(torch.int64)
     factors = torch.arange(1, 2 * len(words) + 1, 2, device=words.device) * _HASH_FACTOR
-    return tuple(tensor.shape), str(tensor.dtype), int((words * factors).sum())
+    return int((words * factors).sum())

@@ -37,11 +37,10 @@ class LivenessCheck:
         self._responds = True
 
     def is_requested(self) -> bool:
-        """Return whether a rank has requested the check."""
+        """Return whether a rank has requested the check, or the store does not respond."""
         try:
             return self._is_set(_REQUESTED)
         except RuntimeError:
-            # The store does not respond. Return True, so that the check runs and reports this.
             return True
 
     def run(self) -> str:
@@ -62,13 +61,13 @@ class LivenessCheck:
         with suppress(RuntimeError):
             self._store.set(_CHECKED.format(self._rank), b"")
             self._find_silent_ranks(_CHECKED, set(range(self._size)).difference(missing))
-        return self._describe(missing)
+        if not missing:
+            return f"a collective failed, though all {self._size} ranks respond"
+        names = ", ".join(map(str, missing))
+        return f"rank {names} of {self._size} has ended or does not respond"
 
     def _find_silent_ranks(self, key: str, ranks: Iterable[int]) -> list[int]:
-        """Return the ranks in ``ranks`` that do not set their ``key`` within ``_TIMEOUT`` seconds.
-
-        Return early if all ranks have set their key.
-        """
+        """Return those of ``ranks`` that do not set their ``key`` within ``_TIMEOUT`` seconds."""
         missing = [*ranks]
         end = time.monotonic() + _TIMEOUT
         while missing and time.monotonic() < end:
@@ -96,15 +95,8 @@ class LivenessCheck:
             raise RuntimeError("the store does not respond")
         return bool(outcomes[0])
 
-    def _describe(self, missing: list[int]) -> str:
-        if not missing:
-            return f"a collective failed, though all {self._size} ranks respond"
-        names = ", ".join(map(str, missing))
-        return f"rank {names} of {self._size} has ended or does not respond"
-
 
 def _describe_store(store: Any) -> str:
-    """Return a text that says why ``store`` does not respond."""
     while isinstance(store, dist.PrefixStore):  # type: ignore[attr-defined] # not in the stubs
         store = store.underlying_store
     if isinstance(store, dist.FileStore):  # type: ignore[attr-defined] # not in the stubs

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import torch
@@ -28,12 +29,12 @@ _POLL_INTERVAL = timedelta(seconds=1)
 class Communicator:
     """The collectives of a process group, for one device of this process.
 
-    All ranks must begin the same collectives in the same order. Tensors that collectives send are
-    on ``comm_device``.
+    All ranks must begin the same collectives in the same order. ``device`` is that of this rank's
+    module. Tensors that collectives send are on ``comm_device``.
     """
 
     def __init__(self, group: dist.ProcessGroup, device: torch.device) -> None:
-        self.group = group
+        self.group, self.device = group, device
         self.size = dist.get_world_size(self.group)
         self.rank = dist.get_rank(self.group)
         self.comm_device = _comm_device(self.group, device)
@@ -76,37 +77,34 @@ class Communicator:
         self._run_collective(lambda: dist.all_reduce(tensor, group=self.group, async_op=True))
 
     def all_reduce_async(self, tensor: Tensor) -> Future[Tensor]:
-        """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``."""
+        """Start an all-reduce of ``tensor`` in place; return a future of ``tensor``.
+
+        The future fails if the all-reduce fails or a rank has ended.
+        """
         with self.name_missing_ranks():
             work: Any = dist.all_reduce(tensor, group=self.group, async_op=True)
-        if is_cpu(self.comm_device):
-            return self._make_future(tensor, work)
-        # On an accelerator no worker thread is needed: streams order later work, and the process
-        # group has its own watchdog for lost ranks.
-        done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
-        return done
-
-    def _make_future(self, tensor: Tensor, work: Any) -> Future[Tensor]:
-        """Return a future of ``tensor``, which fails if ``work`` fails or a rank has ended.
-
-        A worker thread waits for ``work`` and completes the future. A callback of ``work`` would
-        be simpler, but it runs in a thread of the process group. If that thread still runs Python
-        code when the interpreter exits, the process aborts. The interpreter waits for worker
-        threads at exit.
-        """
+        if not is_cpu(self.comm_device):
+            # No worker thread is needed: streams order later work, and the process group has its
+            # own watchdog for lost ranks.
+            done: Future[Tensor] = work.get_future().then(lambda future: future.value()[0])
+            return done
         future: Future[Tensor] = Future()
-        start_in_thread(lambda: self._complete_future(future, tensor, work))
+
+        def complete() -> None:
+            try:
+                self._wait(work)
+            except Exception as error:  # Backward waits for the future.
+                future.set_exception(self._collective_error(error))  # type: ignore[arg-type] # torch accepts any error
+            else:
+                future.set_result(tensor)
+
+        # The interpreter waits for worker threads at exit. A callback of `work` would run in a
+        # thread of the process group: if that thread still runs Python code when the interpreter
+        # exits, the process aborts.
+        start_in_thread(complete)
         # Code that waits in C++ gets an error only if a callback raises it, so add a callback.
         awaited: Future[Tensor] = future.then(lambda done: done.value())
         return awaited
-
-    def _complete_future(self, future: Future[Tensor], tensor: Tensor, work: Any) -> None:
-        try:
-            self._wait(work)
-        except Exception as error:  # Backward waits for the future, so every error must end it.
-            future.set_exception(self._collective_error(error))  # type: ignore[arg-type] # torch accepts any error
-        else:
-            future.set_result(tensor)
 
     def raise_if_failed(self) -> None:
         """Raise RuntimeError if an earlier collective has failed."""
@@ -151,26 +149,11 @@ class Communicator:
         return RuntimeError(self._failure)
 
 
-#: For each ``id`` of a process group and each device: the communicator. The key is the ``id``,
-#: because groups are not documented as hashable.
-_COMMUNICATORS: dict[tuple[int, torch.device], Communicator] = {}
-
-
 def get_communicator(group: dist.ProcessGroup | None, device: torch.device) -> Communicator:
     """Return the only communicator of ``group`` (None for the default group) and ``device``.
 
     Raise RuntimeError if there is no process group, or if this process is not in it.
     """
-    group = _resolve_group(group)
-    cached = _COMMUNICATORS.get((id(group), device))
-    # A new group may have the `id` of a destroyed one.
-    if cached is None or cached.group is not group:
-        cached = _COMMUNICATORS[id(group), device] = Communicator(group, device)
-    return cached
-
-
-def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
-    """Return ``group``, or the default group for None. Check that this process is in it."""
     if not (dist.is_available() and dist.is_initialized()):
         raise RuntimeError(
             "there is no process group: call torch.distributed.init_process_group() first, "
@@ -179,7 +162,10 @@ def _resolve_group(group: dist.ProcessGroup | None) -> dist.ProcessGroup:
     resolved = dist.group.WORLD if group is None else group
     if resolved is None or dist.get_rank(resolved) < 0:
         raise RuntimeError("this process is not in the process group")
-    return resolved
+    return _make_communicator(resolved, device)
+
+
+_make_communicator = cache(Communicator)
 
 
 def _comm_device(group: Any, device: torch.device) -> torch.device:

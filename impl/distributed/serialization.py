@@ -20,7 +20,6 @@ class TensorMeta(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: torch.dtype
-    dim_order: tuple[int, ...]  # The dimensions, sorted by decreasing stride.
     requires_grad: bool
     on_cpu: bool
 
@@ -29,9 +28,7 @@ class TensorMeta(NamedTuple):
         """Return the metadata of ``tensor``. Raise TypeError if its layout is not strided."""
         if tensor.layout is not torch.strided:
             raise TypeError(f"a tensor of layout {tensor.layout} cannot be sent to other ranks")
-        dim_order = tuple(sorted(range(tensor.dim()), key=tensor.stride, reverse=True))
-        shape = tuple(tensor.shape)
-        return cls(shape, tensor.dtype, dim_order, tensor.requires_grad, is_on_cpu(tensor))
+        return cls(tuple(tensor.shape), tensor.dtype, tensor.requires_grad, is_on_cpu(tensor))
 
     @property
     def num_bytes(self) -> int:
@@ -42,6 +39,11 @@ class TensorMeta(NamedTuple):
         """Return the bytes on ``device``, including the gap up to the next aligned address."""
         alignment = alignment_on(device)
         return -(-self.num_bytes // alignment) * alignment
+
+
+def describe(tensor: Tensor) -> str:
+    """Return the shape and the dtype of ``tensor``, for error messages."""
+    return f"{tuple(tensor.shape)} of {tensor.dtype}"
 
 
 class _Packer(pickle.Pickler):
@@ -65,8 +67,15 @@ class _Unpacker(pickle.Unpickler):
         return self._tensors[pid]
 
 
-def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
-    """Return the pickled structure of ``value``, the metadata of its tensors, and its tensors.
+class Packed(NamedTuple):
+    """A nested value without the elements of its tensors."""
+
+    structure: bytes
+    metas: list[TensorMeta]
+
+
+def pack(value: Any) -> tuple[Packed, list[Tensor]]:
+    """Return ``value`` without its tensors, and its tensors.
 
     Raise TypeError for a tensor that is not strided, and pickle's error for other values that
     cannot be pickled.
@@ -75,12 +84,12 @@ def pack(value: Any) -> tuple[bytes, list[TensorMeta], list[Tensor]]:
     packer = _Packer(file)
     packer.dump(value)
     metas = [TensorMeta.from_tensor(tensor) for tensor in packer.tensors]
-    return file.getvalue(), metas, packer.tensors
+    return Packed(file.getvalue(), metas), packer.tensors
 
 
-def unpack(structure: bytes, tensors: Sequence[Tensor]) -> Any:
-    """Rebuild a value from its structure and ``tensors``."""
-    return _Unpacker(io.BytesIO(structure), tensors).load()
+def unpack(packed: Packed, tensors: Sequence[Tensor]) -> Any:
+    """Rebuild a packed value with ``tensors``."""
+    return _Unpacker(io.BytesIO(packed.structure), tensors).load()
 
 
 def count_bytes(metas: Sequence[TensorMeta], device: torch.device) -> int:
@@ -105,7 +114,7 @@ def view_tensors(data: Tensor, metas: Sequence[TensorMeta]) -> list[Tensor]:
     """Return views of ``data`` as tensors, one for each of ``metas``."""
     views, start = [], 0
     for meta in metas:
-        views.append(_view_tensor(data[start:], meta))
+        views.append(data[start : start + meta.num_bytes].view(meta.dtype).view(meta.shape))
         start += meta.padded_bytes(data.device)
     return views
 
@@ -119,10 +128,3 @@ def read_tensors(data: Tensor, metas: Sequence[TensorMeta], device: torch.device
         view.to("cpu" if meta.on_cpu else device)
         for view, meta in zip(view_tensors(data, metas), metas, strict=True)
     ]
-
-
-def _view_tensor(data: Tensor, meta: TensorMeta) -> Tensor:
-    sizes = [meta.shape[dim] for dim in meta.dim_order]
-    dense = data[: meta.num_bytes].view(meta.dtype).view(sizes)
-    inverse = sorted(range(len(meta.dim_order)), key=meta.dim_order.__getitem__)
-    return dense.permute(inverse)

@@ -33,45 +33,29 @@ _PRELOADED = ["torch._dynamo"] + [
 
 @dataclass(frozen=True)
 class RankContext:
-    """The first argument of a function that runs on a rank.
-
-    Args:
-        rank: The rank that runs the function.
-        size: The number of ranks in the group.
-        group: The process group; None for the default group.
-    """
+    """The first argument of a function that runs on a rank."""
 
     rank: int
-    size: int
-    group: Any
+    size: int  # The number of ranks in the group.
+    group: Any  # None for the default group.
 
 
 @dataclass(frozen=True)
 class Raised:
-    """The exception of a function that failed on a rank.
+    """The exception of a function that failed on a rank."""
 
-    Args:
-        kind: The name of the exception's class.
-        text: The text of the exception.
-    """
-
-    kind: str
+    kind: str  # The name of its class.
     text: str
 
 
 class Pool:
-    """``size`` processes, which are the ranks of a process group with the backend gloo.
-
-    Args:
-        size: The number of processes.
-    """
+    """``size`` processes, which are the ranks of a process group with the backend gloo."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
-        self._folder = tempfile.mkdtemp(prefix="ranks")
-        self._generation = 0
+        self._folder = ""
 
     def run(self, size: int, function: Callable[..., Any], *args: Any, **kwargs: Any) -> list[Any]:
         """Call ``function(context, *args, **kwargs)`` on the first ``size`` ranks.
@@ -101,9 +85,8 @@ class Pool:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _start(self) -> None:
-        self._generation += 1
-        Path(self._folder).mkdir(exist_ok=True)
-        store = str(Path(self._folder) / f"store{self._generation}")
+        self._folder = tempfile.mkdtemp(prefix="ranks")
+        store = str(Path(self._folder) / "store")
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_PRELOADED)
         for rank in range(self._size):

@@ -1,6 +1,7 @@
 """impl.distributed: single calls give the outputs and gradients of one process."""
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pytest
@@ -30,12 +31,6 @@ def call_on_rank(context, function, *args, **options):
     return function(
         lambda net, **more: distributed.DataParallel(net, context.group, **options, **more), *args
     )
-
-
-def check_same_result(pool, size, function, *args):
-    expected = run_in_one_process(size, function, *args)
-    for found in pool.run(size, call_on_rank, function, *args):
-        check_close(found, expected, (size, function, args))
 
 
 @dataclass
@@ -78,23 +73,12 @@ def call_with_nested_inputs(wrap, rows):
     return [types, out["more"][1], out["box"].label, values, grads]
 
 
-@pytest.mark.parametrize("rows", [1, 3, 4, 6])
-@pytest.mark.parametrize("size", SIZES)
-def test_calls_with_nested_inputs_match_one_process(pool, size, rows):
-    check_same_result(pool, size, call_with_nested_inputs, rows)
-
-
 def call_with_split_dim(wrap, dim):
     net = ScaleByRows()
     x = torch.arange(30, dtype=torch.float64).reshape(5, 6).requires_grad_()
     out = wrap(net, dim=dim)(x)
     (out**2).sum().backward()
     return [copy_to_cpu(out), copy_to_cpu(x.grad), copy_to_cpu(net.weight.grad)]
-
-
-@pytest.mark.parametrize("dim", [1, -1, 0, -2])
-def test_any_dimension_can_be_split(pool, dim):
-    check_same_result(pool, 4, call_with_split_dim, dim)
 
 
 def call_with_packed_sequence(wrap):
@@ -117,11 +101,6 @@ def call_with_packed_sequence(wrap):
     ]
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_packed_sequences_are_split_and_joined_by_sequence(pool, size):
-    check_same_result(pool, size, call_with_packed_sequence)
-
-
 class LinearSum(nn.Module):
     """Linear layer whose output is summed to a 0-dim tensor."""
 
@@ -138,12 +117,6 @@ def call_with_scalar_outputs(wrap):
     out = wrap(net)(make_rank_rows(3))
     out.prod().backward()
     return [copy_to_cpu(out), copy_to_cpu(net.layer.weight.grad)]
-
-
-@pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
-@pytest.mark.parametrize("size", SIZES)
-def test_scalar_outputs_become_a_vector(pool, size):
-    check_same_result(pool, size, call_with_scalar_outputs)
 
 
 class ConditionalLayers(nn.Module):
@@ -168,11 +141,6 @@ def call_with_unused_parameters(wrap, rows):
     return [first, [copy_to_cpu(each.grad) for each in net.parameters()]]
 
 
-@pytest.mark.parametrize("rows", [[-1.0, -1.0, -1.0], [1.0, -1.0, -1.0], [1.0, 1.0, -1.0], [2.0]])
-def test_parameters_that_no_rank_uses_keep_their_gradient(pool, rows):
-    check_same_result(pool, 3, call_with_unused_parameters, rows)
-
-
 def call_with_hook(wrap):
     net = Scale()
     net.weight.register_hook(lambda grad: grad * 2.0)
@@ -181,74 +149,85 @@ def call_with_hook(wrap):
     return copy_to_cpu(net.weight.grad)
 
 
-@pytest.mark.parametrize("size", SIZES)
-def test_hooks_of_parameters_get_tensors_on_every_rank(pool, size):
-    check_same_result(pool, size, call_with_hook)
+def save_and_load_state_dict(wrap):
+    wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2)))
+    names = list(wrapped.state_dict())
+    names += [name for name, _ in wrapped.named_parameters()]
+    zeros = {name: torch.zeros_like(each) for name, each in wrapped.state_dict().items()}
+    wrapped.load_state_dict(copy.deepcopy(zeros))
+    return names, copy_to_cpu(wrapped.module[0].weight)
 
 
-def accumulate_gradients_with_no_sync(wrap, batches):
+#: For each name: a function of ``wrap``, and its other arguments.
+PROGRAMS = {
+    **{f"nested inputs, rows={rows}": (call_with_nested_inputs, rows) for rows in (1, 3, 4, 6)},
+    **{f"dim={dim}": (call_with_split_dim, dim) for dim in (1, -1, 0, -2)},
+    "packed sequence": (call_with_packed_sequence,),
+    "scalar outputs": (call_with_scalar_outputs,),
+    "no rank uses a parameter": (call_with_unused_parameters, [-1.0, -1.0, -1.0]),
+    "rank 0 uses a parameter": (call_with_unused_parameters, [1.0, -1.0, -1.0]),
+    "an idle rank": (call_with_unused_parameters, [2.0]),
+    "hook of a parameter": (call_with_hook,),
+    "state": (save_and_load_state_dict,),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
+@pytest.mark.parametrize("size", SIZES, ids="ranks={}".format)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_programs_compute_the_same_as_in_one_process(pool, size, program):
+    expected = run_in_one_process(size, *PROGRAMS[program])
+    for found in pool.run(size, call_on_rank, *PROGRAMS[program]):
+        check_close(found, expected, (size, program))
+
+
+def accumulate_gradients(wrap, batches, block=lambda wrapped: nullcontext()):
     net = make_linear()
     wrapped = wrap(net)
-    with wrapped.no_sync():
+    with block(wrapped):
         for batch in range(batches - 1):
             (wrapped(make_rank_rows(2) + batch) ** 2).sum().backward()
-    local = copy_to_cpu(net.weight.grad)
+    before = copy_to_cpu(net.weight.grad)
     (wrapped(make_rank_rows(2) + batches - 1) ** 2).sum().backward()
-    return local, copy_to_cpu(net.weight.grad)
-
-
-def accumulate_gradients(wrap, batches):
-    net = make_linear()
-    wrapped = wrap(net)
-    for batch in range(batches):
-        (wrapped(make_rank_rows(2) + batch) ** 2).sum().backward()
-    return copy_to_cpu(net.weight.grad)
+    return before, copy_to_cpu(net.weight.grad)
 
 
 @pytest.mark.parametrize("batches", [2, 4])
 def test_gradients_are_summed_after_no_sync(pool, batches):
-    expected = run_in_one_process(2, accumulate_gradients, batches)
-    found = pool.run(2, call_on_rank, accumulate_gradients_with_no_sync, batches)
+    _, expected = run_in_one_process(2, accumulate_gradients, batches)
+    no_sync = distributed.DataParallel.no_sync
+    found = pool.run(2, call_on_rank, accumulate_gradients, batches, no_sync)
     # Inside no_sync the gradients of the ranks differ.
     assert not torch.equal(found[0][0], found[1][0])
     check_close([found[0][1], found[1][1]], [expected, expected])
 
 
-def list_reductions(wrap, is_training):
-    net = nn.Sequential(make_linear(), nn.BatchNorm1d(2).double()).train(is_training)
-    wrapped = wrap(net)
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        with torch.set_grad_enabled(is_training):
-            out = wrapped(make_rank_rows(4))
+def list_collectives(wrap, is_training):
+    """Return the names of the collectives of a forward, and of its backward."""
+    wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2).double()).train(is_training))
+    found = []
+
+    def profiled():
+        return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+
+    with profiled() as forward, torch.set_grad_enabled(is_training):
+        out = wrapped(make_rank_rows(4))
+    with profiled() as backward:
         if is_training:
             out.sum().backward()
-    return [name for name in _collectives(profile.events()) if "reduce" in name]
+    for profile in (forward, backward):
+        names = {event.name for event in profile.events() or []}
+        found.append(sorted(name for name in names if name.startswith("c10d::")))
+    return found
 
 
-def _collectives(events):
-    names = {event.name for event in events or []}
-    return sorted(name for name in names if name.startswith("c10d::"))
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_call_without_gradients_starts_no_reduction(pool, size):
-    # A training step shows that the profiler records reductions.
-    assert all(pool.run(size, call_on_rank, list_reductions, True))
-    assert pool.run(size, call_on_rank, list_reductions, False) == [[]] * size
-
-
-def list_collectives_of_backward(wrap):
-    wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2).double()))
-    out = wrapped(make_rank_rows(4))
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        out.sum().backward()
-    return _collectives(profile.events())
-
-
-def test_backward_broadcasts_no_buffers(pool):
-    """A broadcast would change buffers that the graph has saved: PyTorch 2.11 then raises."""
-    found = pool.run(2, call_on_rank, list_collectives_of_backward)
-    assert found == [["c10d::allreduce_"]] * 2
+@pytest.mark.parametrize("is_training", [False, True])
+@pytest.mark.parametrize("size", SIZES, ids="ranks={}".format)
+def test_only_a_backward_sums_over_the_ranks(pool, size, is_training):
+    """A broadcast of buffers in backward would change those that the graph has saved."""
+    for forward, backward in pool.run(size, call_on_rank, list_collectives, is_training):
+        assert not [name for name in forward if "reduce" in name]
+        assert backward == ["c10d::allreduce_"] * is_training
 
 
 def apply_dropout(wrap, ranks):
@@ -266,16 +245,3 @@ def test_each_rank_draws_from_its_own_generator(pool, size):
     ]
     for found in pool.run(size, call_on_rank, apply_dropout, size):
         check_close(found, torch.cat(expected))
-
-
-def save_and_load_state_dict(wrap):
-    wrapped = wrap(nn.Sequential(make_linear(), nn.BatchNorm1d(2)))
-    names = list(wrapped.state_dict())
-    names += [name for name, _ in wrapped.named_parameters()]
-    zeros = {name: torch.zeros_like(each) for name, each in wrapped.state_dict().items()}
-    wrapped.load_state_dict(copy.deepcopy(zeros))
-    return names, copy_to_cpu(wrapped.module[0].weight)
-
-
-def test_the_state_dict_has_the_names_of_dataparallel(pool):
-    check_same_result(pool, 2, save_and_load_state_dict)

@@ -43,30 +43,50 @@ def require_nccl(topology):
         not_run("needs a CUDA device and NCCL")
 
 
-def step_with_source(context, source, rows):
-    net = make_linear()
-    wrapped = distributed.DataParallel(net, context.group, source=source)
-    x = make_batch(rows)
-    out = wrapped(x * 2) if context.rank == source else wrapped()
-    (out**2).sum().backward()
-    return copy_to_cpu(out), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
-
-
 def make_batch(rows):
     batch = torch.arange(rows * 2, dtype=torch.float64).view(rows, 2) + 1
     return batch.requires_grad_()
 
 
+def step(context, rows, **options):
+    """Return the rows of the output, the loss, and the gradients of a weight and of the batch."""
+    net = make_linear()
+    wrapped = distributed.DataParallel(net, context.group, **options)
+    x, y = make_batch(rows), torch.ones(rows, 2, dtype=torch.float64)
+    out = wrapped(x) if options.get("source", context.rank) == context.rank else wrapped()
+    if options.get("gather_output", True):
+        loss = ((out - y) ** 2).sum(1).mean()
+    else:
+        loss = wrapped.mean(((out - wrapped.part(y)) ** 2).sum(1))
+    torch.autograd.backward(loss)
+    return len(out), copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
+
+
+def step_in_one_process(rows):
+    net = make_linear()
+    x = make_batch(rows)
+    loss = ((net(x) - 1) ** 2).sum(1).mean()
+    loss.backward()
+    return copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
+
+
 @pytest.mark.parametrize("rows", [1, 5])
 @pytest.mark.parametrize("source", [0, 1, 2])
 def test_every_rank_gets_the_batch_of_the_source(pool, source, rows):
-    net = make_linear()
-    x = make_batch(rows)
-    out = net(x * 2)
-    (out**2).sum().backward()
-    grads = [x.grad if rank == source else None for rank in range(3)]
-    expected = [(out.detach(), net.weight.grad, grad) for grad in grads]
-    check_close(pool.run(3, step_with_source, source, rows), expected)
+    loss, weight_grad, x_grad = step_in_one_process(rows)
+    grads = [x_grad if rank == source else None for rank in range(3)]
+    expected = [(rows, loss, weight_grad, grad) for grad in grads]
+    check_close(pool.run(3, step, rows, source=source), expected)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chunk_sizes"),
+    [((3,), None), ((3, 2), None), ((3, 3, 3, 0), None), ((1, 3, 2), (1, 3, 2)), ((4, 2, 0),) * 2],
+)
+def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, sizes, chunk_sizes):
+    ranks, rows = len(sizes), sum(sizes)
+    found = pool.run(ranks, step, rows, gather_output=False, chunk_sizes=chunk_sizes)
+    check_close(found, [(size, *step_in_one_process(rows)) for size in sizes])
 
 
 def send_unpicklable_batch(context):
@@ -79,39 +99,6 @@ def test_an_unpicklable_batch_is_refused_on_every_rank(pool):
     assert [type(result) for result in found] == [Raised] * 3, found
     assert len({result.text for result in found}) == 1
     assert "in rank 1" in found[0].text
-
-
-def step_without_gather(context, rows, **options):
-    net = make_linear()
-    wrapped = distributed.DataParallel(net, context.group, gather_output=False, **options)
-    x = make_batch(rows)
-    out = wrapped(x)
-    target = wrapped.part(torch.ones(rows, 2, dtype=torch.float64))
-    loss = wrapped.mean(((out - target) ** 2).sum(1))
-    torch.autograd.backward(loss)
-    return out.size(0), copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
-
-
-def step_in_one_process(rows):
-    net = make_linear()
-    x = make_batch(rows)
-    loss = ((net(x) - 1) ** 2).sum(1).mean()
-    loss.backward()
-    return copy_to_cpu(loss), copy_to_cpu(net.weight.grad), copy_to_cpu(x.grad)
-
-
-@pytest.mark.parametrize(("size", "rows"), [(1, 3), (2, 5), (3, 4), (4, 9)])
-def test_the_mean_over_ranks_has_the_gradients_of_the_whole_batch(pool, size, rows):
-    found = pool.run(size, step_without_gather, rows)
-    assert sum(result[0] for result in found) == rows
-    check_close([result[1:] for result in found], [step_in_one_process(rows)] * size)
-
-
-@pytest.mark.parametrize("sizes", [(1, 3, 2), (4, 2, 0)], ids="sizes={}".format)
-def test_each_rank_gets_as_many_rows_as_its_chunk_size(pool, sizes):
-    found = pool.run(3, step_without_gather, 6, chunk_sizes=sizes)
-    assert [result[0] for result in found] == list(sizes)
-    check_close([result[1:] for result in found], [step_in_one_process(6)] * 3)
 
 
 def call_function_twice(context, dim):
@@ -136,13 +123,12 @@ def call_with_one_rank(context):
     x = make_batch(2)
     out, number, function = wrapped([x, 3, len])
     (out * 2).sum().backward()
-    found, _ = wrapped((x.detach(), lambda: None))
-    return copy_to_cpu(out), number, function is len, copy_to_cpu(x.grad), copy_to_cpu(found)
+    return copy_to_cpu(out), number, function is len, copy_to_cpu(x.grad)
 
 
 def test_one_rank_returns_the_output_of_its_module(pool):
     x = make_batch(2).detach()
-    expected = [(x, 3, True, torch.full_like(x, 2.0), x)]
+    expected = [(x, 3, True, torch.full_like(x, 2.0))]
     check_close(pool.run(1, call_with_one_rank), expected)
 
 

@@ -16,45 +16,81 @@ def differentiate_twice(context):
     torch.autograd.grad(net(x).sum(), x, create_graph=True)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_double_backward_is_refused(pool, size):
-    found = pool.run(size, differentiate_twice)
-    check_same_error(found, "RuntimeError", "does not support double backward", "create_graph")
-
-
-def differentiate_some_parameters(context, api):
-    net = distributed.DataParallel(make_linear(), context.group)
-    loss = net(make_rank_rows(context.size)).sum()
-    parameters = list(net.parameters())[:1]
-    if api == "autograd.grad":
-        torch.autograd.grad(loss, parameters)
-    else:
-        loss.backward(inputs=parameters)
-
-
-@pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
-@pytest.mark.parametrize("size", [1, 2])
-def test_gradients_of_some_parameters_only_are_refused(pool, size, api):
-    found = pool.run(size, differentiate_some_parameters, api)
-    check_same_error(found, "RuntimeError", "loss.backward() only")
-
-
-def differentiate_inputs(context, api):
+def differentiate(context, api, of_parameters):
     net = distributed.DataParallel(make_linear(), context.group)
     x = make_rank_rows(context.size).requires_grad_()
     loss = (net(x) ** 2).sum()
+    inputs = list(net.parameters())[:1] if of_parameters else [x]
     if api == "autograd.grad":
-        (grad,) = torch.autograd.grad(loss, x)
-        return copy_to_cpu(grad)
-    loss.backward(inputs=[x])
+        return copy_to_cpu(torch.autograd.grad(loss, inputs)[0])
+    loss.backward(inputs=inputs)
     return copy_to_cpu(x.grad)
 
 
-@pytest.mark.parametrize("api", ["autograd.grad", "backward-inputs"])
+def wrap_sparse_module(context, layer_class):
+    net = nn.Sequential(layer_class(4, 2, sparse=True))
+    distributed.DataParallel(net, context.group)
+
+
+def step_with_hook(context, place):
+    """Register a hook before one of the steps. An optimizer might step in it, with wrong rows."""
+    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+    value = net
+    steps = {
+        "constructor": lambda module: distributed.DataParallel(module, context.group),
+        "forward": lambda wrapper: wrapper(torch.ones(2, 2)),
+        "backward": lambda output: output.sum().backward(),
+    }
+    called = []
+    try:
+        for name, step in steps.items():
+            if name == place:
+                net[1].bias.register_post_accumulate_grad_hook(called.append)
+            value = step(value)
+    finally:
+        assert not called
+        assert net[1].weight.grad is None
+
+
+def wrap_with_options(context, **options):
+    distributed.DataParallel(nn.Linear(2, 2), context.group, **options)
+
+
+SELECTED = "RuntimeError", "loss.backward() only"
+SPARSE = "NotImplementedError", "gradients of 0 are sparse"
+HOOK = "NotImplementedError", "1.bias has a hook of register_post_accumulate_grad_hook"
+#: A function of each of two ranks, its other arguments, and its error.
+REFUSALS = [
+    (differentiate_twice, {}, ("RuntimeError", "does not support double backward")),
+    (differentiate, {"api": "autograd.grad", "of_parameters": True}, SELECTED),
+    (differentiate, {"api": "backward", "of_parameters": True}, SELECTED),
+    (wrap_sparse_module, {"layer_class": nn.Embedding}, SPARSE),
+    (wrap_sparse_module, {"layer_class": nn.EmbeddingBag}, SPARSE),
+    (step_with_hook, {"place": "constructor"}, HOOK),
+    (step_with_hook, {"place": "forward"}, HOOK),
+    (step_with_hook, {"place": "backward"}, HOOK),
+    (wrap_with_options, {"chunk_sizes": [1] * 3}, ("ValueError", "3 chunk sizes for 2 devices")),
+    (wrap_with_options, {"chunk_sizes": [1, -1]}, ("ValueError", "negative")),
+    (wrap_with_options, {"chunk_sizes": [0, 0]}, ("ValueError", "every chunk size is 0")),
+    (wrap_with_options, {"source": 2}, ("ValueError", "source 2 is not a rank")),
+    (wrap_with_options, {"source": -1}, ("ValueError", "source -1 is not a rank")),
+]
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "error"),
+    REFUSALS,
+    ids=[f"{function.__name__} {[*arguments.values()]}" for function, arguments, _ in REFUSALS],
+)
+def test_refused_calls_raise_on_every_rank(pool, function, arguments, error):
+    check_same_error(pool.run(2, function, **arguments), *error)
+
+
+@pytest.mark.parametrize("api", ["autograd.grad", "backward"])
 def test_gradients_of_inputs_only_are_those_of_the_whole_batch(pool, api):
     x = make_rank_rows(3).requires_grad_()
     (make_linear()(x) ** 2).sum().backward()
-    check_close(pool.run(3, differentiate_inputs, api), [x.grad] * 3)
+    check_close(pool.run(3, differentiate, api, of_parameters=False), [x.grad] * 3)
 
 
 def wrap_different_module(context, different_rank, difference):
@@ -68,31 +104,18 @@ def wrap_different_module(context, different_rank, difference):
 
 
 @pytest.mark.parametrize(
-    "difference",
-    ["weight is (3, 2)", "weight is (2, 2) of torch.float64", "bias is "],
-    ids=["shape", "dtype", "extra-parameter"],
+    ("different_rank", "named_rank", "difference"),
+    [
+        (1, 1, "weight is (3, 2)"),
+        (2, 2, "weight is (2, 2) of torch.float64"),
+        (2, 2, "bias is "),
+        (0, 1, "bias is "),
+    ],
 )
-@pytest.mark.parametrize("different_rank", [1, 2], ids="rank={}".format)
-def test_different_modules_are_refused_on_every_rank(pool, different_rank, difference):
+def test_different_modules_are_refused_on_every_rank(pool, different_rank, named_rank, difference):
     found = pool.run(3, wrap_different_module, different_rank, difference)
-    text = f"the module of rank {different_rank} differs from that of rank 0"
+    text = f"the module of rank {named_rank} differs from that of rank 0"
     check_same_error(found, "RuntimeError", text, difference)
-
-
-def test_a_parameter_that_only_rank_zero_has_is_refused(pool):
-    found = pool.run(3, wrap_different_module, 0, "bias is ")
-    check_same_error(found, "RuntimeError", "the module of rank 1 differs", "bias is missing")
-
-
-def wrap_sparse_module(context, layer_class):
-    net = nn.Sequential(layer_class(4, 2, sparse=True))
-    distributed.DataParallel(net, context.group)
-
-
-@pytest.mark.parametrize("kind", [torch.nn.Embedding, torch.nn.EmbeddingBag])
-def test_sparse_gradients_are_refused(pool, kind):
-    found = pool.run(2, wrap_sparse_module, kind)
-    check_same_error(found, "NotImplementedError", "gradients of 0 are sparse", "sparse=False")
 
 
 def wrap_different_values(context, is_frozen):
@@ -105,10 +128,9 @@ def wrap_different_values(context, is_frozen):
 
 
 @pytest.mark.parametrize("is_frozen", [False, True], ids="is_frozen={}".format)
-@pytest.mark.parametrize("size", [2, 4])
-def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(pool, size, is_frozen):
-    expected = [(torch.ones(2), torch.ones(2))] * size
-    check_close(pool.run(size, wrap_different_values, is_frozen), expected)
+def test_wrapping_broadcasts_parameters_and_buffers_of_rank_zero(pool, is_frozen):
+    expected = [(torch.ones(2), torch.ones(2))] * 4
+    check_close(pool.run(4, wrap_different_values, is_frozen), expected)
 
 
 def wrap_without_group(context):
@@ -131,25 +153,6 @@ def test_a_process_outside_the_group_is_refused(pool):
     *members, outsider = pool.run(4, wrap_outside_group)
     assert members == [None] * 3
     check_same_error([outsider], "RuntimeError", "not in the process group")
-
-
-def wrap_with_options(context, **options):
-    distributed.DataParallel(nn.Linear(2, 2), context.group, **options)
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        pytest.param({"chunk_sizes": [1, 2, 3]}, "3 chunk sizes for 2 devices", id="count"),
-        pytest.param({"chunk_sizes": [1, -1]}, "negative", id="negative"),
-        pytest.param({"chunk_sizes": [0, 0]}, "every chunk size is 0", id="zeros"),
-        pytest.param({"source": 2}, "source 2 is not a rank", id="source=2"),
-        pytest.param({"source": -1}, "source -1 is not a rank", id="source=-1"),
-    ],
-)
-def test_wrong_options_are_refused(pool, options, text):
-    found = pool.run(2, wrap_with_options, **options)
-    check_same_error(found, "ValueError", text)
 
 
 def report_wrong_arguments(context):
@@ -187,33 +190,6 @@ def test_errors_name_the_argument(pool):
     assert lines[-1].endswith("['Argument: value']")
 
 
-def step_with_hook(context, place):
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    value = net
-    steps = [
-        lambda module: distributed.DataParallel(module, context.group),
-        lambda wrapper: wrapper(torch.ones(2, 2)),
-        lambda output: output.sum().backward(),
-    ]
-    called = []
-    try:
-        for index, step in enumerate(steps):
-            if index == place:
-                net[1].bias.register_post_accumulate_grad_hook(called.append)
-            value = step(value)
-    finally:
-        assert not called
-        assert net[1].weight.grad is None
-
-
-@pytest.mark.parametrize("place", range(3))
-def test_hooks_that_run_before_the_sum_of_the_ranks_are_refused(pool, place):
-    """An optimizer that steps in such a hook would make the parameters of the ranks differ."""
-    found = pool.run(1, step_with_hook, place)
-    text = "1.bias has a hook of register_post_accumulate_grad_hook"
-    check_same_error(found, "NotImplementedError", text)
-
-
 def call_with_different_inputs(context, different_rank, difference):
     x = make_rank_rows(4)
     if context.rank == different_rank:
@@ -225,8 +201,8 @@ def call_with_different_inputs(context, different_rank, difference):
 @pytest.mark.parametrize(
     ("difference", "text"),
     [
-        ("shape", "args[0] has shape"),
-        ("dtype", "args[0] has dtype"),
+        ("shape", "args[0] is (8, 1) of torch.float64"),
+        ("dtype", "args[0] is (8, 2) of torch.float32"),
         ("elements", "elements of args[0]"),
     ],
     ids=["shape", "dtype", "elements"],
