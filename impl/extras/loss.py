@@ -92,6 +92,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         self._default_reduction = reduction
         if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
             criterion.to(self.src_device_obj)
+        self._network()  # Make it here, so that a failed forward leaves the wrapper as it was.
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
         """Compute the loss of one batch.
