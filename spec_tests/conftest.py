@@ -45,6 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         probes.FOUND.update(pickle.loads(config.workerinput["found"]))
     selection.select_clauses(config)
+    if (path := _register_path(config)) is not None:
+        register.load_lacks(path, clauses.load())  # Refuse a wrong file before workers start.
 
 
 @pytest.hookimpl(optionalhook=True)

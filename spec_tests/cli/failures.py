@@ -58,28 +58,28 @@ class Failures:
         """Store a failure and write its program.
 
         Returns:
-            The lines that describe the failure; none if it is not the first one of its clause.
+            The lines that describe the failure; none if it is not the first one of its clauses.
         """
-        name = next(iter(verdicts.clauses_of(report)), "no clause")  # A worker ended in a setup.
+        names = verdicts.clauses_of(report) or ["no clause"]  # A worker ended in a setup.
         details = {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         difference = details.get("difference", details["reason"])
-        is_first = not any(name in each.commands for each in self._found.values())
+        known = {name for each in self._found.values() for name in each.commands}
         function = report.nodeid.partition("[")[0]
-        key = causes.group_key(name, difference)
+        key = causes.group_key(names[0], difference)
         test = function.rpartition("::")[2]
         cause = self._found.setdefault(key, Cause(causes.find_cause(difference)))
         cause.count += 1
-        if name in cause.commands:
+        if cause.commands.keys() >= {*names}:
             return []
-        repeat = self._format_command(name, test)
+        repeat = self._format_command(names[0], test)
         program = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
-        run = self._write_program(name, program) if program is not None else None
-        cause.commands[name] = run or repeat
-        if not is_first:
+        run = self._write_program(names[0], program) if program is not None else None
+        cause.commands = {**dict.fromkeys(names, run or repeat), **cause.commands}
+        if known >= {*names}:
             return []
         return [
-            f"FAIL {name}  {report.nodeid}",
-            f"  {self._statements.get(name, '')}",
+            f"FAIL {', '.join(names)}  {report.nodeid}",
+            *(f"  {self._statements.get(name, '')}" for name in names),
             *(f"  | {_shorten(line)}" for line in _lines(report)),
             *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",

@@ -144,8 +144,9 @@ def is_id(text: str) -> bool:
 
 
 def clauses_of_test(item: pytest.Item) -> list[str]:
-    """Return the ids of the clauses that a test checks."""
-    return [name for marker in item.iter_markers("clause") for name in marker.args]
+    """Return the ids of the clauses that a test checks, in the order of its decorators."""
+    markers = reversed([*item.iter_markers("clause")])
+    return [name for marker in markers for name in marker.args]
 
 
 def load(source: Path = SOURCE) -> dict[str, Clause]:

@@ -124,7 +124,13 @@ def needs_reference(item: pytest.Item) -> bool:
 
 
 def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clause]) -> set[str]:
-    """Return the clauses of a test, and store them for its report. Refuse an unknown clause."""
+    """Return the clauses of a test, and store the selected ones for its report.
+
+    Other tests of a clause that is not selected are not run, so it gets no verdict.
+
+    Raises:
+        pytest.UsageError: A clause is unknown.
+    """
     names = clauses.clauses_of_test(item)
     if not names:
         raise pytest.UsageError(f"{item.nodeid} names no clause")
@@ -134,5 +140,6 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     absent = set(names) - ids_in(item.path, frozenset(names))
     if absent:
         raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
-    item.user_properties.extend(("clause", name) for name in names)
+    selected = selected_clauses(item.config) or names
+    item.user_properties.extend(("clause", name) for name in names if name in selected)
     return set(names)
