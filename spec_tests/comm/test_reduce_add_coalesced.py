@@ -137,14 +137,3 @@ REFUSED = {
 @cases("call, error, text", REFUSED)
 def test_reduce_add_coalesced_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
-
-
-@clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
-@pytest.mark.parametrize(
-    "options", [{}, {"buffer_size": 0}], ids=["default-buffer", "empty-buffer"]
-)
-def test_destination_that_holds_no_list_is_refused(target, topology, options):
-    topology.require(distinct=2)
-    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    call = _reduce([dense()] * 2, [dense()] * 2, destination=DeviceAt(1), **options)
-    refused(call, target, topology, RuntimeError, text)

@@ -80,12 +80,3 @@ REFUSED = {
 @cases("call, error, text", REFUSED)
 def test_reduce_add_coalesced_function_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
-
-
-@clause("functions.reduce-add-coalesced.refuses-like-comm")
-def test_destination_that_holds_no_addend_is_refused(target, topology):
-    topology.require(distinct=2)
-    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(
-        _reduce(dense(), dense(), destination=DeviceAt(1)), target, topology, RuntimeError, text
-    )

@@ -154,16 +154,6 @@ def manual_seed_all(seed: int) -> None:
         default_generator(index).manual_seed(seed)
 
 
-def seed() -> int:
-    """Seed the generator of the current device with a random number and return the seed."""
-    return default_generator().seed()
-
-
-def initial_seed() -> int:
-    """Return the seed of the current device's generator."""
-    return default_generator().initial_seed()
-
-
 def get_rng_state(device: DeviceLike = "sim") -> Tensor:
     """Return a copy of the generator state of ``device``, as a CPU tensor of bytes."""
     return default_generator(device).get_state()
