@@ -22,66 +22,45 @@ def _queued(topology, *slots, rows=3):
     return [queued_arange(topology, slot, rows, 2) for slot in slots]
 
 
-def _scatter(comm, topology):
-    return comm.scatter(queued_arange(topology, 0, 3, 2), topology.take(3))
-
-
-def _scatter_out(comm, topology):
-    outs = _queued(topology, 0, 1, 2, rows=1)
-    return comm.scatter(queued_arange(topology, 0, 3, 2), out=outs)
-
-
-def _gather(comm, topology):
-    return [comm.gather(_queued(topology, 0, 1, 2), 0, topology.device(1))]
-
-
-def _gather_out(comm, topology):
-    out = queued_arange(topology, 1, 9, 2)
-    return [comm.gather(_queued(topology, 0, 1, 2), 0, out=out)]
-
-
-def _broadcast(comm, topology):
-    return comm.broadcast(queued_arange(topology, 0, 3, 2), topology.take(3))
-
-
-def _broadcast_out(comm, topology):
-    outs = _queued(topology, 0, 1, 2)
-    return comm.broadcast(queued_arange(topology, 0, 3, 2), out=outs)
-
-
-def _broadcast_coalesced(comm, topology):
-    rows = comm.broadcast_coalesced(_queued(topology, 0, 0), topology.take(3))
+def _members(rows):
     return [tensor for row in rows for tensor in row]
 
 
-def _reduce_add(comm, topology):
-    return [comm.reduce_add(_queued(topology, 0, 1), topology.device(1))]
-
-
-def _reduce_add_coalesced(comm, topology):
-    rows = [_queued(topology, slot, slot) for slot in range(2)]
-    return comm.reduce_add_coalesced(rows, topology.device(1))
-
-
+#: Name of a call -> a function that makes it with queued tensors, and the values of its results.
 CALLS = {
-    _scatter: [[row] for row in ROWS],
-    _scatter_out: [[row] for row in ROWS],
-    _gather: [ROWS * 3],
-    _gather_out: [ROWS * 3],
-    _broadcast: [ROWS] * 3,
-    _broadcast_out: [ROWS] * 3,
-    _broadcast_coalesced: [ROWS] * 6,
-    _reduce_add: [DOUBLED],
-    _reduce_add_coalesced: [DOUBLED] * 2,
+    "scatter": (lambda comm, t: comm.scatter(*_queued(t, 0), t.take(3)), [[row] for row in ROWS]),
+    "scatter-out": (
+        lambda comm, t: comm.scatter(*_queued(t, 0), out=_queued(t, 0, 1, 2, rows=1)),
+        [[row] for row in ROWS],
+    ),
+    "gather": (lambda comm, t: [comm.gather(_queued(t, 0, 1, 2), 0, t.device(1))], [ROWS * 3]),
+    "gather-out": (
+        lambda comm, t: [comm.gather(_queued(t, 0, 1, 2), 0, out=queued_arange(t, 1, 9, 2))],
+        [ROWS * 3],
+    ),
+    "broadcast": (lambda comm, t: comm.broadcast(*_queued(t, 0), t.take(3)), [ROWS] * 3),
+    "broadcast-out": (
+        lambda comm, t: comm.broadcast(*_queued(t, 0), out=_queued(t, 0, 1, 2)),
+        [ROWS] * 3,
+    ),
+    "broadcast_coalesced": (
+        lambda comm, t: _members(comm.broadcast_coalesced(_queued(t, 0, 0), t.take(3))),
+        [ROWS] * 6,
+    ),
+    "reduce_add": (lambda comm, t: [comm.reduce_add(_queued(t, 0, 1), t.device(1))], [DOUBLED]),
+    "reduce_add_coalesced": (
+        lambda comm, t: comm.reduce_add_coalesced(
+            [_queued(t, 0, 0), _queued(t, 1, 1)], t.device(1)
+        ),
+        [DOUBLED] * 2,
+    ),
 }
-EVERY_CALL = pytest.mark.parametrize(
-    ("call", "expected"), CALLS.items(), ids=lambda part: getattr(part, "__name__", "")
-)
 
 
 @clause("comm.order.current-streams")
-@EVERY_CALL
-def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, call, expected):
+@pytest.mark.parametrize("name", CALLS)
+def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, name):
+    call, expected = CALLS[name]
     with on_side_streams(topology):
         # The inputs are freed when `call` returns. The results are freed before the queued
         # copies of them run.

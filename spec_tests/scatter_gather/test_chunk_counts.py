@@ -12,7 +12,6 @@ from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensors import device_slots
 
 FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
-SCALARS_CLAUSE = clause("divergences.SG-4.scalars-are-copied")
 #: Draws a number of rows and of devices, with fewer chunks than devices.
 FEW_ROWS = st.sampled_from(
     [
@@ -107,23 +106,16 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
     check_refused(target.scatter_gather.scatter_kwargs, arguments, topology, case, *names)
 
 
-@SCALARS_CLAUSE
+@clause("divergences.SG-4.scalars-are-copied")
 @given(slots=device_slots(), source=st.sampled_from([0, 1, None]), rows=st.integers(1, 3))
 def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, rows):
     scalar = torch.tensor(7, device=topology.device(source))
+    bare = target.scatter_gather.scatter(scalar, topology.take(slots))
     tensor = torch.zeros(rows * len(slots), device=topology.device(0))
     found = target.scatter_gather.scatter([tensor, {"n": scalar}], topology.take(slots))
     copies = [container["n"] for _, container in found]
     checks.same([copy.device for copy in copies], topology.take(slots), slots)
-    checks.same([copy.tolist() for copy in copies], [7] * len(slots), slots)
-
-
-@SCALARS_CLAUSE
-@given(slots=device_slots())
-def test_a_bare_scalar_is_copied_to_every_device(target, topology, slots):
-    scalar = torch.tensor(7, device=topology.device(0))
-    found = target.scatter_gather.scatter(scalar, topology.take(slots))
-    checks.same([copy.tolist() for copy in found], [7] * len(slots), slots)
+    checks.same([copy.tolist() for copy in (*copies, *bare)], [7, 7] * len(slots), slots)
 
 
 @clause("divergences.SG-4.scalar-gradients-are-summed")

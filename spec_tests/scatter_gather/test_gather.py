@@ -6,10 +6,9 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
-from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import capabilities, example_count
+from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import Container
 from spec_tests.strategies.scatter_gather import (
@@ -173,21 +172,3 @@ def test_gather_keeps_no_references_after_the_call(target, topology, call):
 @given(call=mismatched_calls())
 def test_gather_keeps_no_references_after_an_error(target, topology, call):
     checks.same(objects_leaked_by_error(call, target, topology), [], call)
-
-
-@clause("scatter_gather.gather.differentiable-twice")
-@FEWER_EXAMPLES
-@given(rows=st.lists(st.integers(0, 2), min_size=1, max_size=3), slot=st.sampled_from([0, 1]))
-def test_gather_is_twice_differentiable(target, topology, rows, slot):
-    capabilities.require("float64")
-    outputs = [
-        torch.rand(extent, 2, dtype=torch.float64).to(device).requires_grad_()
-        for extent, device in zip(rows, topology.take(len(rows)), strict=True)
-    ]
-
-    def gather(*tensors):
-        nested = [{"x": tensor} for tensor in tensors]
-        return target.scatter_gather.gather(nested, topology.device(slot))["x"]
-
-    assert pass_gradcheck(gather, outputs)
-    assert pass_gradgradcheck(gather, outputs)

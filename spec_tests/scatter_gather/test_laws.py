@@ -6,9 +6,11 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.nested_values import tensors
+from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.containers import EMPTY, NewObject
@@ -57,3 +59,19 @@ def test_scatter_and_gather_pass_gradients_on_unchanged(target, topology, trip):
     found = torch.autograd.grad(results, leaves, gradients) if results else ()
     found, expected = (snapshot(each, {}, strides=False) for each in ([*found], gradients))
     checks.same(found, expected, trip)
+
+
+@clause("scatter_gather.scatter.differentiable-twice")
+@clause("scatter_gather.gather.differentiable-twice")
+@example_count.divide_examples(3)
+@given(rows=st.integers(1, 4), slots=device_slots(), source=st.sampled_from([0, 1]))
+def test_scatter_and_gather_are_twice_differentiable(target, topology, rows, slots, source):
+    capabilities.require("float64")
+    tensor = torch.rand(rows, 2, dtype=torch.float64).to(topology.device(source)).requires_grad_()
+
+    def trip(x):
+        replicas = target.scatter_gather.scatter([x], topology.take(slots))
+        return target.scatter_gather.gather(replicas, topology.device(1))[0]
+
+    assert pass_gradcheck(trip, [tensor])
+    assert pass_gradgradcheck(trip, [tensor])

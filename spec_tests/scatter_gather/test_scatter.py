@@ -7,10 +7,9 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
-from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities, example_count
+from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
@@ -160,19 +159,3 @@ def test_scatter_keeps_no_references_after_the_call(target, topology, call):
 @given(call=refused_scatter_calls())
 def test_scatter_keeps_no_references_after_an_error(target, topology, call):
     checks.same(objects_leaked_by_error(call, target, topology), [], call)
-
-
-@clause("scatter_gather.scatter.differentiable-twice")
-@FEWER_EXAMPLES
-@given(rows=st.integers(1, 4), slots=device_slots(), source=st.sampled_from([0, 1]))
-def test_scatter_is_twice_differentiable(target, topology, rows, slots, source):
-    capabilities.require("float64")
-    device = topology.device(source)
-    tensor = torch.rand(rows, 2, dtype=torch.float64).to(device).requires_grad_()
-
-    def chunks(x):
-        found = target.scatter_gather.scatter([x], topology.take(slots))
-        return tuple(chunk.to(device) for [chunk] in found)
-
-    assert pass_gradcheck(chunks, [tensor])
-    assert pass_gradgradcheck(chunks, [tensor])

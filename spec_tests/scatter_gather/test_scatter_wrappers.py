@@ -25,16 +25,6 @@ NESTED = clause("scatter_gather.scatter.nested-tensors")
 MASKED = clause("scatter_gather.scatter.masked-tensors")
 
 
-class WithoutRecordStream(torch.Tensor):
-    """A tensor whose `record_stream`, which no user of scatter calls, raises a TypeError."""
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if function is torch.Tensor.record_stream:
-            raise TypeError("record_stream is not defined")
-        return super().__torch_function__(function, types, args, kwargs)
-
-
 class WithoutSplitWithSizes(torch.Tensor):
     """A tensor whose `split_with_sizes` raises a TypeError."""
 
@@ -171,14 +161,6 @@ def test_subclass_without_split_with_sizes_is_split(
     checks.same([len(chunk) for chunk in chunks], even_chunks(rows, len(slots)), rows)
     found = [element for chunk in chunks for element in chunk.tolist()]
     checks.same(found, tensor.tolist(), rows)
-
-
-@clause("scatter_gather.scatter.tensor-subclasses")
-@given(slots=device_slots())
-def test_subclass_without_record_stream_is_split(target, topology, slots):
-    tensor = torch.arange(float(len(slots))).as_subclass(WithoutRecordStream)
-    chunks = target.scatter_gather.scatter(tensor, topology.take(slots))
-    checks.same([chunk.tolist() for chunk in chunks], [[row] for row in range(len(slots))], slots)
 
 
 @clause("divergences.SG-14.chunks-keep-class-and-attributes")
