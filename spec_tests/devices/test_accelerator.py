@@ -33,12 +33,6 @@ def test_both_have_the_same_current_device(topology):
 
 
 @clause("devices.accelerator.synchronize")
-def test_the_host_waits_for_each_device(topology):
-    for device in topology.devices:
-        accelerator.synchronize(device.index)
-
-
-@clause("devices.accelerator.synchronize")
 def test_the_host_reads_a_copy_after_it_has_waited(topology):
     for slot in range(topology.distinct):
         found = torch.zeros(4)

@@ -101,22 +101,7 @@ def test_enable_replaces_only_primitives_of_a_cuda_build_on_another_accelerator(
     assert torch._C._gather is (print if is_kept else STAND_INS["_gather"])
 
 
-def test_enable_adds_missing_primitives(topology, monkeypatch):
-    for name in STAND_INS:
-        monkeypatch.delattr(torch._C, name)
-    monkeypatch.setattr(cuda_stand_ins, "accept_this_accelerator", lambda: None)
-    cuda_stand_ins.enable()
-    assert {name: getattr(torch._C, name) for name in STAND_INS} == dict(STAND_INS)
-
-
 def test_a_stand_in_without_an_accelerator_raises(monkeypatch):
     monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: None)
     with pytest.raises(RuntimeError, match="no accelerator: enable the simulator"):
         STAND_INS["_gather"]([torch.ones(2)], 0, 0)
-
-
-def test_parallel_apply_refuses_the_cpu_and_names_the_accelerator(topology):
-    cuda_stand_ins.enable()
-    text = f"Expected a {topology.accelerator} device, but got: cpu"
-    with pytest.raises(ValueError, match=text):
-        torch.nn.parallel.parallel_apply([torch.nn.Identity()], [torch.ones(1)], devices=["cpu"])

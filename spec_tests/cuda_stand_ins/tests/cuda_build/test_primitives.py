@@ -26,6 +26,17 @@ def test_stand_in_agrees_with_the_primitive(name):
     record(name, compare(name, STAND_INS[name], COUNT))
 
 
+def _scatter_a_clone(*arguments):
+    first, *others = STAND_INS["_scatter"](*arguments)
+    return [first.clone(), *others]
+
+
+@pytest.mark.timeout(600)
+def test_comparison_notices_a_stand_in_that_copies():
+    with pytest.raises(AssertionError, match=r"\('shares_memory', "):
+        compare("_scatter", _scatter_a_clone, COUNT)
+
+
 def record(name, count):
     """Write the number of agreeing calls, or None, to the file of results."""
     if RESULTS in os.environ:

@@ -36,16 +36,6 @@ def event_captures_work_enqueued_before_the_recording(correct: bool) -> Tensor:
 
 
 @race_program("events")
-def unrecorded_event_blocks_nothing(correct: bool) -> Tensor:
-    copied, side = _copy_on_side_stream()
-    event = torch.Event(device(0))
-    if correct:
-        event.record(side)
-    event.wait(current_stream(0))
-    return copied
-
-
-@race_program("events")
 def recording_an_event_again_does_not_change_earlier_waits(correct: bool) -> Tensor:
     side, event = new_stream(0), torch.Event(device(0))
     with side:
