@@ -37,23 +37,17 @@ def test_streams_do_not_change_the_outputs(target, baselines, topology, call, ex
 
 
 @clause("comm.scatter.streams-carry-the-copies")
-def test_chunk_is_copied_on_its_stream(target, topology):
-    tensor = counting((6, 2))
-    devices = topology.take(3)
-    streams = [StreamAt(slot).build(topology) for slot in range(3)]
-    used = streams_of(lambda: target.comm.scatter(tensor, devices, streams=streams))
-    assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]
-
-
-@clause("comm.scatter.streams-carry-the-copies")
-def test_output_is_filled_on_its_stream(target, topology):
-    tensor = counting((6, 2), torch.float32, topology.device(0))
+def test_chunks_are_copied_and_outputs_filled_on_their_streams(target, topology):
+    tensor, cpu_tensor = counting((6, 2), torch.float32, topology.device(0)), counting((6, 2))
     outs = [torch.empty((2, 2), device=device) for device in topology.take(3)]
     streams = [StreamAt(slot).build(topology) for slot in range(3)]
     topology.synchronize()
-    used = streams_of(lambda: target.comm.scatter(tensor, out=outs, streams=streams))
+    filled = streams_of(lambda: target.comm.scatter(tensor, out=outs, streams=streams))
     topology.synchronize()
-    assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]
+    devices = topology.take(3)
+    copied = streams_of(lambda: target.comm.scatter(cpu_tensor, devices, streams=streams))
+    for used in (filled, copied):
+        assert [stream.stream_id for stream in used] == [stream.stream_id for stream in streams]
 
 
 @clause("comm.scatter.streams-last")

@@ -28,12 +28,6 @@ from spec_tests.harness.environment import capabilities
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
 
-def _cpu_rows(pinned, requires_grad):
-    rows = torch.tensor(ROWS)
-    rows = rows.pin_memory() if pinned else rows
-    return rows.requires_grad_(requires_grad)
-
-
 @clause("functions.scatter.cpu-input-is-ready")
 @clause("functions.scatter.cpu-input-may-be-freed")
 @pytest.mark.parametrize("pinned", [False, True], ids=["pageable", "pinned"])
@@ -43,7 +37,8 @@ def test_chunk_of_a_cpu_input_can_be_read_and_freed_without_waiting(
 ):
     # PyTorch 1.0: work on the current stream read the chunk too early (#16966).
     # Without record_stream the side stream reuses memory that is still being read (#18465).
-    rows = _cpu_rows(pinned, requires_grad)
+    rows = torch.tensor(ROWS).pin_memory() if pinned else torch.tensor(ROWS)
+    rows.requires_grad_(requires_grad)
     # The chunks are freed after the work that reads them is queued, and before it runs.
     found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]

@@ -78,15 +78,6 @@ def test_concurrent_calls_restore_current_device_and_streams(target, topology):
         assert after == before
 
 
-@clause("functions.scatter.current-device")
-def test_scatter_to_a_device_without_index_uses_the_current_one(target, topology):
-    tensor = counting((4, 2), torch.float32, topology.device(0))
-    with torch.accelerator.device_index(topology.device(1).index):
-        devices = [topology.accelerator, torch.device(topology.accelerator)]
-        chunks = target.functions.Scatter.apply(devices, None, 0, tensor)
-    assert [chunk.device for chunk in chunks] == [topology.device(1)] * 2
-
-
 @clause("functions.get-stream")
 def test_get_stream_returns_one_side_stream_per_device(target, topology):
     capabilities.require("distinct-streams")

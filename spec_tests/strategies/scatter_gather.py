@@ -25,8 +25,8 @@ from spec_tests.harness.environment.capabilities import empty_sizes, offered
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import (
     Again,
-    DeviceAt,
     PublicCall,
+    any_device,
     device_lists,
     on_any_device,
     repeated,
@@ -221,8 +221,7 @@ def split_tensors(dim: int) -> st.SearchStrategy[TensorSpec]:
 
 def target_devices() -> st.SearchStrategy[object]:
     """Draw values of ``target_device``, the CPU included. Shrinks to the first device."""
-    spelling = st.sampled_from(["device", "ordinal", "text"])
-    return st.builds(DeviceAt, st.integers(0, 3), spelling) | st.just("cpu")
+    return any_device() | st.just("cpu")
 
 
 @on_any_device
