@@ -133,24 +133,13 @@ def _make_replacement(
         target = functools.partial(function, *args[:1]) if has_class else function
         try:
             call = BoundCall(target, signature.bind(*args[has_class:], **kwargs))
-            facts = _read_facts(call)
+            facts = facts_of(call)
         except (TypeError, RecursionError):  # a wrong call, or deeply nested arguments
             return function(*args, **kwargs)
         return change(call, facts)
 
     _skip_frames(replacement, has_callees="_torchdynamo_disable" in vars(function))
     return replacement
-
-
-def _read_facts(call: BoundCall) -> frozenset[str]:
-    """Return the facts of a call. A trace does not record how they are read."""
-    trace = torch._C._get_tracing_state()
-    set_trace: Any = torch._C._set_tracing_state  # type: ignore[attr-defined] # missing in the stubs
-    set_trace(None)
-    try:
-        return facts_of(call)
-    finally:
-        set_trace(trace)
 
 
 def _is_inside(frame: types.FrameType) -> bool:
@@ -169,6 +158,6 @@ def _skip_frames(function: Any, *, has_callees: bool) -> None:
     dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
-_WITH_CALLEES: tuple[Any, ...] = (_write, perturbed, _read_facts)
+_WITH_CALLEES: tuple[Any, ...] = (_write, perturbed, facts_of)
 for _function in (_perturb, _record, BoundCall.run, *_WITH_CALLEES):
     _skip_frames(_function, has_callees=_function in _WITH_CALLEES)
