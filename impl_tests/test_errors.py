@@ -20,14 +20,6 @@ class UnprintableError(Exception):
         raise RuntimeError("unprintable")
 
 
-class GroupLikeError(Exception):
-    """An exception with the constructor of an ExceptionGroup."""
-
-    def __init__(self, text, exceptions):
-        super().__init__(text)
-        self.exceptions = exceptions
-
-
 def fail_with(error):
     raise error
 
@@ -35,21 +27,6 @@ def fail_with(error):
 def captured(error):
     """Raise and capture ``error``; return the captured exception."""
     return capture(fail_with, error).pop()
-
-
-def reraised(error):
-    """Return the exception that the caller catches if a replica raises ``error``."""
-    with pytest.raises(BaseException) as caught:
-        reraise(captured(error), LOCATION)
-    return caught.value
-
-
-def test_error_that_cannot_be_rebuilt_from_a_text_becomes_a_runtime_error():
-    error = GroupLikeError("bad", [ValueError("worse")])
-    caught = reraised(error)
-    assert type(caught) is RuntimeError
-    assert str(caught).startswith(REPORT.format("GroupLikeError"))
-    assert caught.__cause__ is error
 
 
 @pytest.mark.parametrize("kind", [ValueError, UnprintableError])
