@@ -15,7 +15,7 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.strategies.changed_members import changes_members_specs
 from spec_tests.strategies.references import referring_specs
 
-LANES = ["cpu", "cpu"]
+CPU_DEVICES = ["cpu", "cpu"]
 SPEC = changes_members_specs()
 
 
@@ -25,7 +25,7 @@ def test_lanes_compute_what_the_module_computes(topology, spec, rows, in_turn, g
     module = spec.build(topology, None)
     leaves = [x, *filter(attrgetter("requires_grad"), module.parameters())]
     with torch.set_grad_enabled(grad):
-        found = impl.DataParallel(module, LANES, in_turn=in_turn)(x)
+        found = impl.DataParallel(module, CPU_DEVICES, in_turn=in_turn)(x)
         expected = module(x)
     found, expected = with_gradients(found, leaves), with_gradients(expected, leaves)
     checks.same(found, expected, spec, tolerance=checks.LAYER)
@@ -66,7 +66,7 @@ def test_references_and_hooks_run_on_the_replica_of_a_lane(topology, spec, rows,
         found, expected = (
             results_of(
                 spec.build(topology, None, plain=plain),
-                lambda module: impl.DataParallel(module, LANES, in_turn=in_turn),
+                lambda module: impl.DataParallel(module, CPU_DEVICES, in_turn=in_turn),
                 batches,
             )
             for plain in (False, True)
@@ -95,7 +95,7 @@ def test_a_forward_that_freezes_parameters_is_refused_with_a_note():
             return super().forward(x)
 
     with pytest.raises(RuntimeError, match="leaf") as caught:
-        impl.DataParallel(Freezing(2, 2), LANES)(torch.ones(2, 2))
+        impl.DataParallel(Freezing(2, 2), CPU_DEVICES)(torch.ones(2, 2))
     assert "outside of the forward" in caught.value.__notes__[-1]
 
 
@@ -106,5 +106,5 @@ def test_a_tensor_that_is_loaded_as_a_parameter_is_refused_with_a_note():
             return super().forward(x)
 
     with pytest.raises(RuntimeError, match="weight") as caught:
-        impl.DataParallel(Loading(2, 2), LANES)(torch.ones(2, 2))
+        impl.DataParallel(Loading(2, 2), CPU_DEVICES)(torch.ones(2, 2))
     assert "pass nn.Parameter values" in caught.value.__notes__[-1]

@@ -11,7 +11,7 @@ from torch import nn
 
 import impl
 
-LANES = ["cpu", "cpu"]
+CPU_DEVICES = ["cpu", "cpu"]
 
 
 class Calls(nn.Module):
@@ -88,7 +88,7 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
     "make", [closure, method_with_a_closure, lambda layer: partial(closure(layer))]
 )
 def test_lanes_warn_once_of_a_closure_over_a_module_of_the_tree(make):
-    wrapper = impl.DataParallel(Calls(make), LANES)
+    wrapper = impl.DataParallel(Calls(make), CPU_DEVICES)
     with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* refers to Linear"):
         wrapper(torch.ones(2, 2))
     wrapper(torch.ones(2, 2))  # A second warning would be an error.
@@ -105,7 +105,7 @@ def test_lanes_warn_of_a_hook_that_is_a_closure():
             return self.layer(x)
 
     with pytest.warns(UserWarning, match="refers to Keeping"):
-        impl.DataParallel(Keeping(), LANES)(torch.ones(2, 2))
+        impl.DataParallel(Keeping(), CPU_DEVICES)(torch.ones(2, 2))
 
 
 class Slots:
@@ -135,7 +135,7 @@ def test_lanes_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
         def forward(self, x):
             return self.layer(x)
 
-    wrapper = impl.DataParallel(Holds(), LANES)
+    wrapper = impl.DataParallel(Holds(), CPU_DEVICES)
     with pytest.warns(UserWarning, match="refers to Linear") as warned:
         wrapper(torch.ones(2, 2))
     assert len(warned) == 1
@@ -156,7 +156,7 @@ def test_lanes_do_not_warn_of_objects_that_a_forward_does_not_call():
         def rename(*_):
             pass
 
-    impl.DataParallel(Initialized(), LANES)(torch.ones(2, 2))  # A warning would be an error.
+    impl.DataParallel(Initialized(), CPU_DEVICES)(torch.ones(2, 2))  # A warning would be an error.
 
 
 @pytest.mark.parametrize(
@@ -164,5 +164,5 @@ def test_lanes_do_not_warn_of_objects_that_a_forward_does_not_call():
 )
 def test_other_functions_stay_the_same_object_without_a_warning(function):
     module = Calls(lambda layer: function)
-    for replica in impl.replicate(module, LANES, with_parameters=True):
+    for replica in impl.replicate(module, CPU_DEVICES, with_parameters=True):
         assert replica.function is module.function

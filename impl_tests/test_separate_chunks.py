@@ -20,7 +20,7 @@ class Call(nn.Module):
         return self.function(self.weight, *args)
 
 
-def lanes(function, **options):
+def on_cpu_replicas(function, **options):
     return DataParallel(Call(function), ["cpu"] * 2, **options)
 
 
@@ -39,7 +39,7 @@ def test_copies_keep_the_class_and_the_attributes_of_views():
     x = torch.ones(4).as_subclass(Named)
     x.tag = ["tag"]
     seen = []
-    model = lanes(lambda weight, chunk: seen.append(chunk) or chunk.relu_() * weight)
+    model = on_cpu_replicas(lambda weight, chunk: seen.append(chunk) or chunk.relu_() * weight)
     model(x).sum().backward()
     assert model.module.weight.grad.item() == 4
     assert [type(chunk) for chunk in seen] == [Named] * 2
@@ -54,13 +54,13 @@ def test_changes_before_an_error_are_kept(in_turn):
 
     x = torch.zeros(4)
     with pytest.raises(ValueError, match="a replica failed"):
-        lanes(fail, in_turn=in_turn)(x)
+        on_cpu_replicas(fail, in_turn=in_turn)(x)
     assert x.tolist() == [1, 1, 1, 1]
 
 
 def test_a_change_after_the_forward_does_not_reach_the_callers_tensor():
     kept = []
-    model = lanes(lambda weight, x: kept.append(x) or x * weight)
+    model = on_cpu_replicas(lambda weight, x: kept.append(x) or x * weight)
     x, outside = torch.ones(4), torch.ones(4, requires_grad=True)
     saved = (x * outside).sum()
     output = model(x)
@@ -75,21 +75,23 @@ def test_in_place_changes_of_packed_sequences_train():
     def scale(weight, packed: PackedSequence):
         return packed._replace(data=packed.data.mul_(2) * weight)
 
-    model = lanes(scale)
+    model = on_cpu_replicas(scale)
     packed = pack_sequence([torch.ones(3), torch.ones(2), torch.ones(1)])
     model(packed).data.sum().backward()
     assert model.module.weight.grad.item() == 12
 
 
 def test_a_change_of_a_view_that_is_not_copied_still_raises_in_backward():
-    model = lanes(lambda weight, x, y: x.relu_() * weight + y * weight, in_turn=True)
+    model = on_cpu_replicas(lambda weight, x, y: x.relu_() * weight + y * weight, in_turn=True)
     x = torch.ones(4)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         model(x, x).sum().backward()
 
 
 def test_a_change_beside_a_whole_copy_of_the_same_tensor_raises_in_backward():
-    model = lanes(lambda weight, x, whole: whole.sum() * weight + x.add_(1) * weight, in_turn=True)
+    model = on_cpu_replicas(
+        lambda weight, x, whole: whole.sum() * weight + x.add_(1) * weight, in_turn=True
+    )
     x = torch.ones(4)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         model(x, Whole(x)).sum().backward()
@@ -97,5 +99,5 @@ def test_a_change_beside_a_whole_copy_of_the_same_tensor_raises_in_backward():
 
 def test_a_shape_that_a_replica_changes_is_not_the_shape_of_the_callers_tensor():
     x = torch.ones(4, 3)
-    lanes(lambda weight, chunk: chunk.t_().mul_(2).t() * weight)(x)
+    on_cpu_replicas(lambda weight, chunk: chunk.t_().mul_(2).t() * weight)(x)
     assert x.tolist() == [[2.0] * 3] * 4

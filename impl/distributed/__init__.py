@@ -97,7 +97,7 @@ class DataParallel(nn.Module, Generic[T]):
         self.module = module
         self.dim = as_int("dim", dim)
         with argument("process_group"):
-            self._comm = get_communicator(process_group, self.device)
+            self._communicator = get_communicator(process_group, self.device)
         if chunk_sizes is not None:
             check_chunk_sizes(chunk_sizes, self.size)
         self.chunk_sizes = chunk_sizes
@@ -113,12 +113,12 @@ class DataParallel(nn.Module, Generic[T]):
     @property
     def rank(self) -> int:
         """This process's rank in the group."""
-        return self._comm.rank
+        return self._communicator.rank
 
     @property
     def size(self) -> int:
         """The number of ranks."""
-        return self._comm.size
+        return self._communicator.size
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Return the module's outputs for the whole batch.
@@ -140,20 +140,20 @@ class DataParallel(nn.Module, Generic[T]):
                 failed rank. It has the same type if that can be pickled and built from a text,
                 else it is a RuntimeError.
         """
-        comm = self._comm
-        comm.raise_if_failed()
+        communicator = self._communicator
+        communicator.raise_if_failed()
         if self.source is not None:
-            inputs, kwargs = broadcast_inputs((inputs, kwargs), comm, self.source)
+            inputs, kwargs = broadcast_inputs((inputs, kwargs), communicator, self.source)
         reducer = self._get_reducer()
-        sync_buffers(self.module, comm)
-        shard = partial(ShardedInputs, comm, inputs, kwargs, self.dim, self.chunk_sizes)
+        sync_buffers(self.module, communicator)
+        shard = partial(ShardedInputs, communicator, inputs, kwargs, self.dim, self.chunk_sizes)
         if self.check_inputs:
-            location = f"in rank {comm.rank} on device {self.device}"
-            check_same_inputs(exchange(comm, lambda: shard().fingerprint(), location))
+            location = f"in rank {communicator.rank} on device {self.device}"
+            check_same_inputs(exchange(communicator, lambda: shard().fingerprint(), location))
         prepare = partial(reducer.prepare_for_backward, require_grad_sync=self._require_grad_sync)
-        call = RankCall(comm, prepare, [*reducer.trainable.values()])
+        call = RankCall(communicator, prepare, [*reducer.trainable.values()])
         call.run(self.module, shard)
-        if comm.size == 1 or not self.gather_output:
+        if communicator.size == 1 or not self.gather_output:
             return call.local_output(self.dim)
         return gather(call.gather_outputs(), self.device, self.dim)
 
@@ -181,7 +181,7 @@ class DataParallel(nn.Module, Generic[T]):
             This rank's chunk, on its device. On a rank without a chunk the tensors have no rows.
         """
         with argument("value"):
-            sharded = ShardedInputs(self._comm, (value,), {}, self.dim, self.chunk_sizes)
+            sharded = ShardedInputs(self._communicator, (value,), {}, self.dim, self.chunk_sizes)
             ((chunk,), _) = sharded.local_inputs()
         return chunk
 
@@ -201,11 +201,11 @@ class DataParallel(nn.Module, Generic[T]):
             ValueError: The losses of all ranks have no elements.
         """
         check_tensor("losses", losses)
-        mean: Tensor = _MeanOverRanks.apply(self._comm, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
+        mean: Tensor = _MeanOverRanks.apply(self._communicator, losses)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return mean
 
     def _get_reducer(self) -> GradientReducer:
-        return get_reducer(self.module, self._comm, self._options)
+        return get_reducer(self.module, self._communicator, self._options)
 
 
 def data_parallel(
@@ -236,10 +236,10 @@ class _MeanOverRanks(Function):
     """The mean of the elements of all ranks. Backward returns the gradients of local elements."""
 
     @staticmethod
-    def forward(ctx: Any, comm: Communicator, losses: Tensor) -> Tensor:
+    def forward(ctx: Any, communicator: Communicator, losses: Tensor) -> Tensor:
         with argument("losses"):
             local = losses.double().sum().item(), losses.numel()
-        sums = comm.all_gather_object(local)
+        sums = communicator.all_gather_object(local)
         ctx.count = sum(count for _, count in sums)
         if ctx.count == 0:
             raise ValueError("all ranks have passed losses without elements to mean")

@@ -42,10 +42,10 @@ class EnterParallelRegion(Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, comm: Communicator, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, communicator: Communicator, *tensors: Tensor) -> tuple[Tensor, ...]:
         """Return the graph anchor, then ``tensors``, all of which require gradients."""
         ctx.set_materialize_grads(False)
-        ctx.comm = comm
+        ctx.communicator = communicator
         ctx.inputs = [tensor.detach() for tensor in tensors]
         graph_anchor = tensors[0].new_zeros(())
         return (graph_anchor, *(tensor.view_as(tensor) for tensor in tensors))
@@ -53,16 +53,16 @@ class EnterParallelRegion(Function):
     @staticmethod
     def backward(ctx: Any, _: Tensor | None, *grads: Tensor | None) -> Any:
         """Average each gradient over the ranks, if any rank has this gradient."""
-        comm = ctx.comm
-        has_grad = comm.all_gather_object([grad is not None for grad in grads])
+        communicator = ctx.communicator
+        has_grad = communicator.all_gather_object([grad is not None for grad in grads])
         means: list[Tensor | None] = []
         for grad, tensor, *has_grad_on_rank in zip(grads, ctx.inputs, *has_grad, strict=True):
             # A gradient that only other ranks have counts as zeros.
             total = torch.zeros_like(tensor) if grad is None else grad.clone()
             if any(has_grad_on_rank):
-                reduced = total.to(comm.comm_device)
-                comm.all_reduce(reduced)
-                means.append(reduced.to(total.device) / comm.size)
+                reduced = total.to(communicator.comm_device)
+                communicator.all_reduce(reduced)
+                means.append(reduced.to(total.device) / communicator.size)
             else:
                 means.append(None)
         return None, *means

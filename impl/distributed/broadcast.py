@@ -20,7 +20,7 @@ from .serialization import (
 )
 
 
-def sync_buffers(module: nn.Module, comm: Communicator) -> None:
+def sync_buffers(module: nn.Module, communicator: Communicator) -> None:
     """Set the buffers of ``module`` to the values on rank 0.
 
     If values differ, the other ranks replace their buffers instead of overwriting them, because
@@ -29,12 +29,14 @@ def sync_buffers(module: nn.Module, comm: Communicator) -> None:
     """
     buffers = [buffer for buffer in module.buffers() if buffer.layout is torch.strided]
     metas = [TensorMeta.from_tensor(buffer) for buffer in buffers]
-    if not buffers or comm.size == 1:
+    if not buffers or communicator.size == 1:
         return
-    data = copy_to_bytes(buffers, count_bytes(metas, comm.comm_device), comm.comm_device)
+    data = copy_to_bytes(
+        buffers, count_bytes(metas, communicator.comm_device), communicator.comm_device
+    )
     before = data.clone()
-    comm.broadcast(data, 0)
-    if comm.rank != 0 and not torch.equal(data, before):
+    communicator.broadcast(data, 0)
+    if communicator.rank != 0 and not torch.equal(data, before):
         values = map(_update_buffer, buffers, view_tensors(data, metas))
         updated = dict(zip(map(id, buffers), values, strict=True))
         for owner in module.modules():
@@ -51,7 +53,7 @@ def _update_buffer(buffer: Tensor, value: Tensor) -> Tensor:
     return buffer.copy_(value)
 
 
-def broadcast_inputs(inputs: Any, comm: Communicator, source: int) -> Any:
+def broadcast_inputs(inputs: Any, communicator: Communicator, source: int) -> Any:
     """Return the ``inputs`` of rank ``source`` on every rank.
 
     Rank ``source`` gets ``inputs`` itself. On the other ranks, tensors that are on the CPU of
@@ -61,22 +63,22 @@ def broadcast_inputs(inputs: Any, comm: Communicator, source: int) -> Any:
     tensors: list[Tensor] = []
 
     def pack_on_source() -> Packed | None:
-        if comm.rank != source:
+        if communicator.rank != source:
             return None
         packed, tensors[:] = pack(inputs)
         return packed
 
-    location = f"in rank {comm.rank} while it sent its inputs"
-    packed: Packed | None = exchange(comm, pack_on_source, location)[source]
+    location = f"in rank {communicator.rank} while it sent its inputs"
+    packed: Packed | None = exchange(communicator, pack_on_source, location)[source]
     if packed is None:
         raise RuntimeError(f"rank {source} sent no inputs: pass the same `source` on every rank")
-    size = count_bytes(packed.metas, comm.comm_device)
-    data = copy_to_bytes(tensors, size, comm.comm_device)
+    size = count_bytes(packed.metas, communicator.comm_device)
+    data = copy_to_bytes(tensors, size, communicator.comm_device)
     if size:
-        comm.broadcast(data, source)
-    if comm.rank == source:
+        communicator.broadcast(data, source)
+    if communicator.rank == source:
         return inputs
-    copies = read_tensors(data, packed.metas, comm.device)
+    copies = read_tensors(data, packed.metas, communicator.device)
     for tensor, meta in zip(copies, packed.metas, strict=True):
         tensor.requires_grad_(meta.requires_grad)
     return unpack(packed, copies)

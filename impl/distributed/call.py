@@ -26,15 +26,15 @@ class RankCall:
     """This rank's part of one call.
 
     Args:
-        comm: The ranks.
+        communicator: The ranks.
         prepare: A function that backward calls when it starts.
         leaves: The tensors of the module that require gradients.
     """
 
     def __init__(
-        self, comm: Communicator, prepare: PrepareBackward, leaves: Sequence[Tensor]
+        self, communicator: Communicator, prepare: PrepareBackward, leaves: Sequence[Tensor]
     ) -> None:
-        self._comm, self._prepare, self._leaves = comm, prepare, leaves
+        self._communicator, self._prepare, self._leaves = communicator, prepare, leaves
         self._graph_anchor: Tensor | None = None  # As in `ShardedInputs`.
         #: The tensors in this rank's output.
         self._tensors: list[Tensor] = []
@@ -46,15 +46,15 @@ class RankCall:
 
         Raise the exception of the lowest rank that raised one.
         """
-        location = f"in rank {self._comm.rank} on device {self._comm.device}"
-        self._results = exchange(self._comm, lambda: self._run(module, shard()), location)
+        location = f"in rank {self._communicator.rank} on device {self._communicator.device}"
+        self._results = exchange(self._communicator, lambda: self._run(module, shard()), location)
 
     def _run(self, module: nn.Module, inputs: ShardedInputs) -> Packed | None:
         self._graph_anchor = inputs.graph_anchor
-        if self._comm.rank >= inputs.num_active_ranks:
+        if self._communicator.rank >= inputs.num_active_ranks:
             return None
         args, kwargs = inputs.local_inputs()
-        output = call_on_device(self._comm.device, module, *args, **kwargs)
+        output = call_on_device(self._communicator.device, module, *args, **kwargs)
         packed, self._tensors = pack(output)
         return packed
 
@@ -64,12 +64,12 @@ class RankCall:
         A rank without a chunk gets the output of the first rank, with tensors of size 0 along
         ``dim``.
         """
-        local = self._results[self._comm.rank]
+        local = self._results[self._communicator.rank]
         if local is not None:
             tensors = self._attach(self._tensors, local.metas, range(len(self._tensors)))
             return unpack(local, tensors)
         first = next(result for result in self._results if result is not None)
-        empty = [_empty_tensor(meta, self._comm.device, dim) for meta in first.metas]
+        empty = [_empty_tensor(meta, self._communicator.device, dim) for meta in first.metas]
         return unpack(first, self._attach(empty, first.metas, range(0)))
 
     def gather_outputs(self) -> list[Any]:
@@ -77,20 +77,20 @@ class RankCall:
 
         Tensors of other ranks that are not on the CPU are copied to this rank's device.
         """
-        comm = self._comm
+        communicator = self._communicator
         results = {rank: each for rank, each in enumerate(self._results) if each is not None}
-        size = max(count_bytes(each.metas, comm.comm_device) for each in results.values())
-        local_bytes = copy_to_bytes(self._tensors, size, comm.comm_device)
-        rows = comm.all_gather(local_bytes) if size else [local_bytes] * comm.size
+        size = max(count_bytes(each.metas, communicator.comm_device) for each in results.values())
+        local_bytes = copy_to_bytes(self._tensors, size, communicator.comm_device)
+        rows = communicator.all_gather(local_bytes) if size else [local_bytes] * communicator.size
         tensors: list[Tensor] = []
         local = range(0)
         for rank, each in results.items():
             start = len(tensors)
-            if rank == comm.rank:
+            if rank == communicator.rank:
                 tensors += self._tensors
                 local = range(start, len(tensors))
             else:
-                tensors += read_tensors(rows[rank], each.metas, comm.device)
+                tensors += read_tensors(rows[rank], each.metas, communicator.device)
         metas = [meta for each in results.values() for meta in each.metas]
         attached = iter(self._attach(tensors, metas, local))
         return [unpack(each, [next(attached) for _ in each.metas]) for each in results.values()]
@@ -110,8 +110,8 @@ class RankCall:
         outputs = ExitParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
             self._prepare,
             {position for position, index in enumerate(wanted) if index in local},
-            self._comm.size,
-            torch.zeros((), device=self._comm.device, requires_grad=True),
+            self._communicator.size,
+            torch.zeros((), device=self._communicator.device, requires_grad=True),
             self._graph_anchor,
             len(wanted),
             *(attached[index] for index in wanted),

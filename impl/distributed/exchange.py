@@ -16,7 +16,7 @@ class _Failed(NamedTuple):
     error: bytes  # The exception, pickled; empty if it cannot be pickled.
 
 
-def exchange(comm: Communicator, compute: Callable[[], Any], location: str) -> list[Any]:
+def exchange(communicator: Communicator, compute: Callable[[], Any], location: str) -> list[Any]:
     """Return the results of ``compute`` on all ranks, in rank order. They are pickled.
 
     If a rank failed, all ranks raise the exception of the lowest failed rank. It is a new
@@ -26,7 +26,9 @@ def exchange(comm: Communicator, compute: Callable[[], Any], location: str) -> l
     """
     outcome = capture(compute)
     error = outcome.pop() if isinstance(outcome, CapturedError) else None
-    results = comm.all_gather_object(outcome if error is None else _make_failed(error, location))
+    results = communicator.all_gather_object(
+        outcome if error is None else _make_failed(error, location)
+    )
     if error is not None and not isinstance(error, Exception):
         raise error
     del error  # The exception that is raised would refer to this frame.

@@ -70,17 +70,19 @@ class GradientReducer:
         NotImplementedError: A submodule has sparse gradients.
     """
 
-    def __init__(self, module: nn.Module, comm: Communicator, options: Mapping[str, Any]) -> None:
+    def __init__(
+        self, module: nn.Module, communicator: Communicator, options: Mapping[str, Any]
+    ) -> None:
         _check_no_sparse_gradients(module)
         tensors = dict([*module.named_parameters(), *module.named_buffers()])
-        _check_same_tensors(tensors, comm)
+        _check_same_tensors(tensors, communicator)
         self.trainable = {name: each for name, each in tensors.items() if each.requires_grad}
         #: The all-reduces of the running backward, one for each bucket.
         self._futures: list[Future[Tensor]] = []
         self._ddp: nn.Module | None = None
         if tensors:
             # This broadcasts the values of rank 0, also if nothing requires a gradient.
-            ddp = _build_ddp(_TensorHolder(tensors), comm, options, self._futures)
+            ddp = _build_ddp(_TensorHolder(tensors), communicator, options, self._futures)
             self._ddp = ddp if self.trainable else None
 
     def prepare_for_backward(self, sentinel: Tensor, require_grad_sync: bool) -> None:
@@ -147,13 +149,13 @@ def _check_no_sparse_gradients(module: nn.Module) -> None:
             )
 
 
-def _check_same_tensors(tensors: Mapping[str, Tensor], comm: Communicator) -> None:
+def _check_same_tensors(tensors: Mapping[str, Tensor], communicator: Communicator) -> None:
     """Check that all ranks have the same module. Otherwise DistributedDataParallel would hang."""
     descriptions = {
         name: describe(tensor) + (", requires a gradient" if tensor.requires_grad else "")
         for name, tensor in tensors.items()
     }
-    first, *others = comm.all_gather_object(descriptions)
+    first, *others = communicator.all_gather_object(descriptions)
     for rank, other in enumerate(others, 1):
         for name in [*first, *other]:
             expected, found = first.get(name, "missing"), other.get(name, "missing")
@@ -166,18 +168,18 @@ def _check_same_tensors(tensors: Mapping[str, Tensor], comm: Communicator) -> No
 
 def _build_ddp(
     holder: nn.Module,
-    comm: Communicator,
+    communicator: Communicator,
     options: Mapping[str, Any],
     futures: list[Future[Tensor]],
 ) -> nn.Module:
-    with comm.name_missing_ranks():  # The constructor runs collectives of its own.
+    with communicator.name_missing_ranks():  # The constructor runs collectives of its own.
         ddp = DistributedDataParallel(
             holder,
-            process_group=comm.group,
+            process_group=communicator.group,
             find_unused_parameters=True,  # A parameter that no rank uses keeps grad None.
             **options,
         )
-    ddp.register_comm_hook((comm, futures), _average_bucket)
+    ddp.register_comm_hook((communicator, futures), _average_bucket)
     # The constructor has broadcast the buffers. Later calls of `ddp` run in backward, where a
     # broadcast would change buffers that the graph has saved. In PyTorch 2.11 it increases their
     # version counters.
@@ -189,8 +191,8 @@ def _average_bucket(
     state: tuple[Communicator, list[Future[Tensor]]],
     bucket: dist.GradBucket,  # type: ignore[name-defined] # missing in the stubs
 ) -> Future[Tensor]:
-    comm, futures = state
-    future = comm.all_reduce_async(bucket.buffer().div_(comm.size))
+    communicator, futures = state
+    future = communicator.all_reduce_async(bucket.buffer().div_(communicator.size))
     futures.append(future)
     return future
 
@@ -203,7 +205,7 @@ _REDUCERS: weakref.WeakKeyDictionary[nn.Module, tuple[Any, GradientReducer]] = (
 
 
 def get_reducer(
-    module: nn.Module, comm: Communicator, options: Mapping[str, Any]
+    module: nn.Module, communicator: Communicator, options: Mapping[str, Any]
 ) -> GradientReducer:
     """Return the kept reducer of ``module``, or a new one if the module has changed.
 
@@ -212,13 +214,13 @@ def get_reducer(
     buffers = [buffer for buffer in module.buffers() if buffer.requires_grad]
     tensors = [*module.parameters(), *buffers]
     states = [(id(each), each.requires_grad, each.device, each.dtype) for each in tensors]
-    state = comm, states, dict(options)
+    state = communicator, states, dict(options)
     kept_state, reducer = _REDUCERS.get(module, (None, None))
     if reducer is None or kept_state != state:
         # Free the old reducer first. This removes its hooks on the parameters.
         _REDUCERS.pop(module, None)
         del reducer
-        reducer = GradientReducer(module, comm, options)
+        reducer = GradientReducer(module, communicator, options)
         _REDUCERS[module] = state, reducer
     reducer.check_hooks()
     return reducer

@@ -31,7 +31,7 @@ class ShardedInputs:
 
     def __init__(
         self,
-        comm: Communicator,
+        communicator: Communicator,
         args: Any,
         kwargs: Any,
         dim: int,
@@ -46,13 +46,13 @@ class ShardedInputs:
                     f"{format_path(split.path)}: a TensorDict with a batch_size cannot be split "
                     "over ranks: pass a dict"
                 )
-        self._rank, self._device = comm.rank, comm.device
+        self._rank, self._device = communicator.rank, communicator.device
         self._lengths: list[list[int]] = []
-        self.num_active_ranks = comm.size if args or kwargs else 1
+        self.num_active_ranks = communicator.size if args or kwargs else 1
         if self._flattened.splits:
-            self._lengths = split_lengths(self._flattened.splits, comm.size, chunk_sizes)
+            self._lengths = split_lengths(self._flattened.splits, communicator.size, chunk_sizes)
             self.num_active_ranks = len(self._lengths[0])
-        self.graph_anchor = self._enter_parallel_region(comm)
+        self.graph_anchor = self._enter_parallel_region(communicator)
 
     def local_inputs(self) -> tuple[Any, Any]:
         """Return this rank's positional and keyword arguments, on its device."""
@@ -73,12 +73,12 @@ class ShardedInputs:
         tensors = [(_name_of(leaf), _tensor_of(leaf)) for leaf in self._leaves()]
         return [(name, describe(tensor), _hash_tensor(tensor)) for name, tensor in tensors]
 
-    def _enter_parallel_region(self, comm: Communicator) -> Tensor | None:
+    def _enter_parallel_region(self, communicator: Communicator) -> Tensor | None:
         leaves = [leaf for leaf in self._leaves() if _tensor_of(leaf).requires_grad]
         if not leaves or not torch.is_grad_enabled():
             return None
         graph_anchor, *tensors = EnterParallelRegion.apply(  # type: ignore[no-untyped-call] # torch leaves it untyped
-            comm, *(_tensor_of(leaf).to(self._device) for leaf in leaves)
+            communicator, *(_tensor_of(leaf).to(self._device) for leaf in leaves)
         )
         for leaf, tensor in zip(leaves, tensors, strict=True):
             _replace_tensor(leaf, tensor)

@@ -308,7 +308,7 @@ def rows_of(modes):
     return torch.tensor(rows, dtype=torch.float32)
 
 
-@pytest.mark.parametrize("on_cpu", [True, False], ids=["lanes", "devices"])
+@pytest.mark.parametrize("on_cpu", [True, False], ids=["CPU replicas", "devices"])
 @given(modes=MODES.filter(lambda modes: len({*modes}) == 2), late=st.integers(0, 3))
 @example(modes=[True, False], late=0)
 @example(modes=[True, False], late=1)

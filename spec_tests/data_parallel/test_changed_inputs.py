@@ -17,7 +17,7 @@ CHANGES = {
     "scale in another shape": lambda x, scale: x.unsqueeze_(0).mul_(2).squeeze_(0),
 }
 #: Three replicas on the CPU.
-LANES = (None,) * 3
+CPU_DEVICES = (None,) * 3
 
 
 class ChangesInputs(nn.Module):
@@ -79,7 +79,7 @@ def test_a_module_that_changes_its_inputs_trains(target, topology, change, slots
 @clause("divergences.DP-7.callers-tensor")
 def test_the_callers_tensor_has_the_changes_of_cpu_replicas(wrap, training):
     module = ChangesInputs("relu")
-    parallel = wrap(module, LANES)
+    parallel = wrap(module, CPU_DEVICES)
     weight, x = torch.ones(3, requires_grad=True), batch("cpu")
     saved = (x * weight).sum()
     with torch.set_grad_enabled(training):
@@ -93,7 +93,7 @@ def test_the_callers_tensor_has_the_changes_of_cpu_replicas(wrap, training):
 @clause("divergences.DP-7.callers-tensor")
 def test_the_callers_tensor_has_the_history_of_its_changes(wrap, is_view):
     module = ChangesInputs("scale by a parameter")
-    parallel = wrap(module, LANES)
+    parallel = wrap(module, CPU_DEVICES)
 
     def gradient(forward):
         x = batch("cpu")[1:] if is_view else batch("cpu")
@@ -106,7 +106,7 @@ def test_the_callers_tensor_has_the_history_of_its_changes(wrap, is_view):
 @clause("divergences.DP-7.callers-tensor")
 def test_the_version_of_an_input_that_no_replica_changes_stays(wrap):
     module = nn.Sequential(nn.Linear(3, 3), nn.ReLU(inplace=True))
-    parallel = wrap(module, LANES)
+    parallel = wrap(module, CPU_DEVICES)
     weight, x = torch.ones(3, requires_grad=True), batch("cpu")
     saved = (x * weight).sum()
     parallel(x).sum().backward()
