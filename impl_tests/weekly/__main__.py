@@ -22,7 +22,7 @@ _TOX = configparser.RawConfigParser()
 _TOX.read(_ROOT / "tox.ini")
 #: The folders of tests that ``tox.ini`` lists.
 TEST_FOLDERS, _ON_DEVICES = (
-    _TOX["tests"][name].replace("\\", "").split() for name in ("folders", "on_devices")
+    _TOX["tests"][name].replace("\\", "").split() for name in ("folders", "extensions")
 )
 PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 SUITE = (*PYTEST, "spec_tests", "--accelerator", "sim")

@@ -15,7 +15,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 
 import impl
 from impl._kept import copies
-from impl_tests.on_devices.kept_modules import (
+from impl_tests.extensions.kept_modules import (
     Counting,
     Doubled,
     FrozenLayer,
@@ -341,7 +341,7 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
 
 FORK = """
 import os, torch
-from impl_tests.on_devices.kept_modules import FrozenLayer, addresses, lane_weights, on_lanes
+from impl_tests.extensions.kept_modules import FrozenLayer, addresses, lane_weights, on_lanes
 
 torch.set_num_threads(1)
 layer = FrozenLayer()

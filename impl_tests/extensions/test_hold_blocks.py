@@ -10,7 +10,7 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 
 import impl
 from impl._kept import hold
-from impl_tests.on_devices.kept_modules import UnversionedSGD, wrapped
+from impl_tests.extensions.kept_modules import UnversionedSGD, wrapped
 from spec_tests.harness.compare import checks
 from spec_tests.harness.environment.scripts import run_program
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from impl_tests.on_devices.kept_modules import (
+from impl_tests.extensions.kept_modules import (
     Counting,
     Doubled,
     recording_data_parallel,
