@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.harness import input_files
-from spec_tests.site import documents
+from spec_tests.reporting import documents
 
 #: Fields of ``machine_info`` that must be equal in all runs of a report.
 _MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from docs import accessibility, page_text, results_pages  # noqa: E402 - needs the path
-from spec_tests.site.pages import STATIC  # noqa: E402 - needs the path
+from spec_tests.reporting.pages import STATIC  # noqa: E402 - needs the path
 
 project = "torch-parallel-spec"
 copyright = "the contributors"  # noqa: A001 - Sphinx's name

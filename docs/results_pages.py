@@ -10,10 +10,10 @@ from sphinx.application import Sphinx
 
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.site import runs
-from spec_tests.site.matrix import Matrix
-from spec_tests.site.pages import Pages
-from spec_tests.site.runs import Run
+from spec_tests.reporting import runs
+from spec_tests.reporting.matrix import Matrix
+from spec_tests.reporting.pages import Pages
+from spec_tests.reporting.runs import Run
 
 __all__ = ["setup"]
 

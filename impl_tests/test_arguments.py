@@ -13,7 +13,7 @@ from torch import nn
 import impl
 from impl._arguments import argument, as_int, as_tensors
 from impl_tests.helpers.cases import CASES
-from spec_tests.harness.compare import surroundings
+from spec_tests.harness.compare import process_state
 
 
 def _closed_generator():
@@ -306,10 +306,10 @@ def test_an_error_for_an_object_of_another_kind_names_the_argument(name):
 @pytest.mark.usefixtures("process_group")
 def test_the_error_for_a_wrong_value_names_the_argument(topology, name):
     CASES[name].find()(**CASES[name].arguments())  # A process group installs a hook.
-    before = surroundings.read(topology)
+    before = process_state.read(topology)
     assert find_unnamed_arguments(name, VALUES) == []
     assert find_unnamed_arguments(name, TENSOR_VALUES, OF_TENSORS) == []
-    assert surroundings.changes(before, surroundings.read(topology)) == ()
+    assert process_state.changes(before, process_state.read(topology)) == ()
 
 
 @pytest.mark.usefixtures("topology")

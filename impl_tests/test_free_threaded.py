@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from impl_tests.weekly.free_threaded import prepare_environment
+from impl_tests.free_threaded import prepare_environment
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.scripts import run_program
 from spec_tests.harness.environment.topology import not_run

@@ -30,8 +30,8 @@ from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_
 from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
 from spec_tests.harness.pytest_plugin.selection import pytest_collection as pytest_collection
 from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
-from spec_tests.strategies import computed_modules
-from spec_tests.strategies.computed_modules import pytest_report_header as pytest_report_header
+from spec_tests.strategies import supported_layers
+from spec_tests.strategies.supported_layers import pytest_report_header as pytest_report_header
 
 HERE = Path(__file__).parent
 
@@ -54,7 +54,7 @@ def pytest_configure_node(node: Any) -> None:
     """Send a worker what was found about real devices, and the tests that it leaves out."""
     if topology_of(node.config).accelerator != "sim":
         capabilities_of(node.config)
-        computed_modules.find_errors(topology_of(node.config))
+        supported_layers.find_errors(topology_of(node.config))
     node.workerinput["found"] = pickle.dumps(probes.FOUND)
     node.workerinput["resumed"] = selection.resumed_tests(node.config)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.site import documents
+from spec_tests.reporting import documents
 
 __all__ = ["PAGE", "count_results", "read_results", "with_tables", "write_results"]
 

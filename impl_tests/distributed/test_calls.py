@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
 import impl
 from impl import DataParallel, distributed
-from impl_tests.distributed.probes import Scale, ScaleByRows, make_linear, make_rank_rows
+from impl_tests.distributed.modules import Scale, ScaleByRows, make_linear, make_rank_rows
 from impl_tests.distributed.results import check_close, copy_to_cpu
 
 #: Numbers of ranks. They are fixed, because a call on several processes is slow.

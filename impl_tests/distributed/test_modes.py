@@ -6,8 +6,8 @@ import torch.distributed as dist
 from torch import nn
 
 from impl import distributed
+from impl_tests.distributed.modules import ScaleByRows, make_linear
 from impl_tests.distributed.pool import Raised
-from impl_tests.distributed.probes import ScaleByRows, make_linear
 from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.harness.environment.scripts import run_script
 from spec_tests.harness.environment.target import Target

@@ -6,7 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 from impl import distributed
-from impl_tests.distributed.probes import make_linear, make_rank_rows
+from impl_tests.distributed.modules import make_linear, make_rank_rows
 from impl_tests.distributed.results import check_close, check_same_error, copy_to_cpu
 
 

@@ -15,7 +15,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.computed_modules import computed
+from spec_tests.strategies.supported_layers import computed
 
 KINDS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}
 DEVICES = st.sampled_from([2, 3, 4, ["cpu"] * 3])

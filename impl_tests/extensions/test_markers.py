@@ -18,7 +18,7 @@ from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
-from spec_tests.strategies.computed_modules import computed
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec, device_slots, tensor_specs
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import benchmark_files, floors
 from bench.ratios import LEGEND, Ratio, ratios
-from spec_tests.site.markdown import escape, format_table
+from spec_tests.reporting.markdown import escape, format_table
 
 _HEAD = f"""\
 # Benchmarks

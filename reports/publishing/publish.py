@@ -6,9 +6,9 @@ from pathlib import Path
 from bench import benchmark_files
 from reports.publishing import benchmarks, charts
 from spec_tests.harness.conformance import clauses
-from spec_tests.site import evidence, matrix, runs
-from spec_tests.site.matrix import Matrix
-from spec_tests.site.runs import slug
+from spec_tests.reporting import evidence, matrix, runs
+from spec_tests.reporting.matrix import Matrix
+from spec_tests.reporting.runs import slug
 
 REPORTS = Path(__file__).resolve().parents[1]
 #: The benchmarks whose chart bench/README.md shows.

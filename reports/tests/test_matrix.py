@@ -6,8 +6,8 @@ from reports import __main__ as command
 from reports.publishing.publish import render
 from reports.tests import samples
 from spec_tests.harness.conformance import clauses
-from spec_tests.site import matrix, runs
-from spec_tests.site.matrix import Matrix
+from spec_tests.reporting import matrix, runs
+from spec_tests.reporting.matrix import Matrix
 
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
 KNOWN = {name: clauses.load()[name] for name in (ONE, TWO, THREE)}

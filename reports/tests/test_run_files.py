@@ -6,7 +6,7 @@ import pytest
 
 from reports.publishing.publish import publish
 from reports.tests import samples
-from spec_tests.site import evidence, runs
+from spec_tests.reporting import evidence, runs
 
 #: The header of a file of verdicts.
 RUN = {

@@ -27,7 +27,7 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
     from spec_tests.harness.environment.dtypes import dtype_name
     from spec_tests.harness.environment.topology import MODULES, make_topology
     from spec_tests.harness.input_files import shorten
-    from spec_tests.strategies.computed_modules import find_errors
+    from spec_tests.strategies.supported_layers import find_errors
 
     try:
         if "" in modules:

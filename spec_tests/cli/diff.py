@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 from spec_tests.cli import summary
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site import runs
-from spec_tests.site.markdown import format_table
+from spec_tests.reporting import runs
+from spec_tests.reporting.markdown import format_table
 
 #: The verdict of a clause that no test of a run decides.
 ABSENT = "not-run"

@@ -23,7 +23,7 @@ def main(options: argparse.Namespace) -> int:
     if is_missing():
         return 1
     from spec_tests.cli import summary
-    from spec_tests.site import pages, runs
+    from spec_tests.reporting import pages, runs
 
     for path in options.file:
         print("\n".join(_format_table(path)))
@@ -48,7 +48,7 @@ def is_missing() -> bool:
 
 def _format_table(path: Path) -> list[str]:
     """Return the lines of the table of a file of verdicts, or of a published run."""
-    from spec_tests.site import evidence
+    from spec_tests.reporting import evidence
 
     if path.suffix == ".json":
         _, found = evidence.read_published(path)

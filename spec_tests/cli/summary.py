@@ -7,8 +7,8 @@ from spec_tests.harness.conformance import verdict_table
 from spec_tests.harness.conformance.causes import group_by_cause
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.harness.input_files import RefusedError
-from spec_tests.site.markdown import escape, format_table
-from spec_tests.site.runs import Run
+from spec_tests.reporting.markdown import escape, format_table
+from spec_tests.reporting.runs import Run
 
 
 def as_markdown(run: Run) -> str:

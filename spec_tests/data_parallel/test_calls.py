@@ -17,7 +17,7 @@ from spec_tests.strategies.data_parallel import (
     NewModule,
     WeightedLeaves,
 )
-from spec_tests.strategies.probe_modules import (
+from spec_tests.strategies.small_modules import (
     ArgumentCounts,
     ComplexAffine,
     FailsFromLimit,

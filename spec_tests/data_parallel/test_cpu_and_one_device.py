@@ -5,14 +5,14 @@ import torch
 from hypothesis import example, given
 from torch import nn
 
-from spec_tests.data_parallel import gradient_penalty, wrapped_module
+from spec_tests.data_parallel import gradient_penalty, laws
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script, run_without_accelerator
 from spec_tests.strategies.calls import DeviceAt, any_device, build
 from spec_tests.strategies.data_parallel import DataParallelCall, network_calls
 from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
-from spec_tests.strategies.probe_modules import FailsFromLimit
+from spec_tests.strategies.small_modules import FailsFromLimit
 
 ENTRY_POINTS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
@@ -28,7 +28,7 @@ def two_devices(topology):
 @example(call=CPU_CALL)
 @given(call=network_calls(grads=(True,), slots=(None,)))
 def test_replicas_compute_on_the_cpu(target, topology, call):
-    found, expected = wrapped_module.run_wrapped_and_plain(call, target, topology)
+    found, expected = laws.run_wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 

@@ -18,7 +18,7 @@ from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     NewModule,
 )
-from spec_tests.strategies.probe_modules import OrdinalColumn
+from spec_tests.strategies.small_modules import OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
 SEVERAL = device_lists(min_size=2)

@@ -4,7 +4,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.data_parallel import wrapped_module
+from spec_tests.data_parallel import laws
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, distinct_devices
@@ -31,7 +31,7 @@ def call_of(*changes):
 @example(call=call_of("set_none", "delete"))
 @given(call=changes_members_calls([*REPLACEMENTS]))
 def test_a_forward_replaces_parameters_of_a_submodule(target, topology, call):
-    found, expected = wrapped_module.run_wrapped_and_plain(
+    found, expected = laws.run_wrapped_and_plain(
         call, target, topology, grad=call.grad, unused_as_zeros=True
     )
     checks.same(found, expected, call, tolerance=checks.LAYER)
@@ -41,7 +41,7 @@ def test_a_forward_replaces_parameters_of_a_submodule(target, topology, call):
 @example(call=call_of("register"))
 @given(call=changes_members_calls([*REGISTRATIONS]))
 def test_a_forward_registers_parameters_of_a_submodule(target, topology, call):
-    found, expected = wrapped_module.run_wrapped_and_plain(call, target, topology, grad=call.grad)
+    found, expected = laws.run_wrapped_and_plain(call, target, topology, grad=call.grad)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
@@ -51,7 +51,7 @@ def check_plain_variant(target, topology, spec, devices, rows, grad):
     batches = [spec.network.rows(count).build(topology).to(placed[0]) for count in counts]
     with torch.set_grad_enabled(grad):
         found, expected = (
-            wrapped_module.results_of(
+            laws.results_of(
                 spec.build(topology, plain=plain).to(placed[0]),
                 lambda module: target.data_parallel.DataParallel(module, placed),
                 batches,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.data_parallel import wrapped_module
+from spec_tests.data_parallel import laws
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
@@ -53,7 +53,7 @@ def test_networks_have_the_outputs_and_gradients_of_the_reference(
 @clause("data_parallel.transparent")
 @given(call=network_calls(grads=(True,)))
 def test_a_wrapped_network_has_the_outputs_and_gradients_of_the_network(target, topology, call):
-    found, expected = wrapped_module.run_wrapped_and_plain(call, target, topology)
+    found, expected = laws.run_wrapped_and_plain(call, target, topology)
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 

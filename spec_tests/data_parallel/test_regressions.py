@@ -13,7 +13,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.computed_modules import computed
+from spec_tests.strategies.supported_layers import computed
 
 
 class BackwardRecorder(nn.Module):

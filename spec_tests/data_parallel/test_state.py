@@ -19,7 +19,7 @@ from spec_tests.strategies.data_parallel import (
     NewModule,
     network_calls,
 )
-from spec_tests.strategies.probe_modules import StateUpdater
+from spec_tests.strategies.small_modules import StateUpdater
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 

@@ -25,8 +25,8 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle import naive
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.layers import seeded
+from spec_tests.strategies.supported_layers import computed
 
 STEPS = 15
 #: Rows of a batch. With three or four devices the chunks have unequal sizes.

@@ -13,9 +13,9 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.edge_case_modules import EDGE_CASES
 from spec_tests.strategies.layers import WIDTH, seeded
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Slots of the devices. Device 1 is the first and the third device.

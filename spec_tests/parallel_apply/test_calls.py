@@ -22,7 +22,7 @@ from spec_tests.strategies.parallel_apply import (
     parallel_apply_calls,
     passthrough_calls,
 )
-from spec_tests.strategies.probe_modules import CurrentDevice
+from spec_tests.strategies.small_modules import CurrentDevice
 
 
 class MissingKey(nn.Module):

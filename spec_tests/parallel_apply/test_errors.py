@@ -30,7 +30,7 @@ from spec_tests.strategies.parallel_apply import (
     failing_call,
     failing_calls,
 )
-from spec_tests.strategies.probe_modules import Double
+from spec_tests.strategies.small_modules import Double
 
 #: Seconds that a `SlowEcho` sleeps before it records its end.
 SLEEP = 0.05

@@ -19,7 +19,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS, ExceptionSpec
 from spec_tests.strategies.parallel_apply import error_and_module, failing_calls, ordinals
-from spec_tests.strategies.probe_modules import Double
+from spec_tests.strategies.small_modules import Double
 
 #: Numbers of modules in a call.
 COUNTS = st.integers(1, 4)

@@ -19,7 +19,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.parallel_apply.run_modules import Lambda, run
-from spec_tests.strategies.probe_modules import CurrentDevice
+from spec_tests.strategies.small_modules import CurrentDevice
 from spec_tests.strategies.thread_state import (
     CHANGES,
     Autocast,

@@ -24,9 +24,9 @@ from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.strategies.compiled_modules import COMPILATIONS, CompiledNetwork
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
 UNCHANGED_CLAUSE = clause("divergences.RE-1.compiled-modules-stay-as-they-were")

@@ -13,10 +13,10 @@ from torch.fx import symbolic_trace
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.edge_case_modules import AssignmentLogger, EdgeCaseModule
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.replicate import edge_case_module_calls
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
 #: Clause -> kinds of modules.

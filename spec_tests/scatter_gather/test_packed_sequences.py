@@ -10,8 +10,8 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
 FLOAT_SPECS = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))

@@ -10,8 +10,8 @@ from torch import nn
 
 from spec_tests.harness.environment.capabilities import offered
 from spec_tests.harness.environment.topology import Topology
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual, seeded
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec
 
 #: Kinds of layers with a ``weight`` that another linear layer can share.

@@ -16,10 +16,10 @@ from spec_tests.harness.compare.replica_structure import replica_structure
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import SPELLINGS, DeviceAt, on_any_device, while_current
-from spec_tests.strategies.computed_modules import computed
 from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import ModuleSpec, module_specs
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 

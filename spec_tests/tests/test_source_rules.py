@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric")
 #: The packages of the suite. A package imports only itself and packages before it; a chapter
 #: imports no other chapter.
-ORDER = ("simulator", "cuda_stand_ins", "harness", "oracle", "strategies", "chapters", "site")
+ORDER = ("simulator", "cuda_stand_ins", "harness", "oracle", "strategies", "chapters", "reporting")
 ORDER += ("conftest", "cli", "__init__", "tests")
 SUITE = sorted((ROOT / "spec_tests").rglob("*.py"))
 TEST_FOLDERS = [path for path in (ROOT / "spec_tests").rglob("tests") if path.is_dir()]

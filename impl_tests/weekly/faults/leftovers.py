@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.compare import surroundings
+from spec_tests.harness.compare import process_state
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
 
 __all__ = ["State", "set_values"]
@@ -51,7 +51,7 @@ class State:
         while (growth := [*self._find_growth()]) and time.monotonic() < end:
             gc.collect()
             time.sleep(0.01)
-        return [*surroundings.changes(self._values, _read_values(self._modules)), *growth]
+        return [*process_state.changes(self._values, _read_values(self._modules)), *growth]
 
     def _find_growth(self) -> Iterator[str]:
         new = [thread for thread in threading.enumerate() if thread not in self._threads]
@@ -67,7 +67,7 @@ class State:
 
 def _read_values(modules: Sequence[nn.Module]) -> dict[str, Any]:
     return {
-        **surroundings.read(_TOPOLOGY),
+        **process_state.read(_TOPOLOGY),
         "context variable": _VALUE.get(None),
         "thread-local value": getattr(_LOCAL, "value", None),
         "function modes": torch._C._len_torch_function_stack(),

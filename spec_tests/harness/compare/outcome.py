@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from spec_tests import cuda_stand_ins
-from spec_tests.harness.compare import surroundings
+from spec_tests.harness.compare import process_state
 from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.environment.target import Target
@@ -62,7 +62,7 @@ class Outcome:
         inputs: The snapshot of the arguments after the call.
         gradients: The snapshot of the arguments' gradients, or the `Failure` of the backward pass;
             None if no gradients are computed.
-        changes: The names of the surroundings that the call changed, such as random states.
+        changes: The parts of the process state that the call changed, such as random states.
     """
 
     result: Any
@@ -81,20 +81,20 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always")
-        before = _surroundings(topology)
+        before = _read_process_state(topology)
         try:
             value = call.run(target, inputs)
             result = snapshot(value, inputs)
         except Exception as error:
             value, result = None, failure_of(error)
-        changes = surroundings.changes(before, _surroundings(topology))
+        changes = process_state.changes(before, _read_process_state(topology))
         found = _input_gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
     return Outcome(result, _warning_texts(caught), after, found, changes)
 
 
-def _surroundings(topology: Topology) -> dict[str, Any]:
-    return surroundings.read(topology) | surroundings.read_random_states(topology)
+def _read_process_state(topology: Topology) -> dict[str, Any]:
+    return process_state.read(topology) | process_state.read_random_states(topology)
 
 
 def _current_device(slot: int | None, topology: Topology) -> AbstractContextManager[None]:

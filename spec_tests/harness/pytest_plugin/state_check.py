@@ -10,7 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
-from spec_tests.harness.compare import surroundings
+from spec_tests.harness.compare import process_state
 from spec_tests.harness.conformance import clauses
 from spec_tests.harness.environment.target import NotOffered
 from spec_tests.harness.environment.topology import NOT_RUN
@@ -23,18 +23,18 @@ _ENDS_RUN = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test of a clause that changes the surroundings, or whose target ends the run."""
+    """Fail a test of a clause that changes the process_state, or whose target ends the run."""
     if not clauses.clauses_of_test(pyfuncitem):
         return (yield)
     topology = topology_of(pyfuncitem.config)
-    before, modules = surroundings.read(topology), len(sys.modules)
+    before, modules = process_state.read(topology), len(sys.modules)
     try:
         result = yield
     except (*_SKIPS, *_ENDS_RUN) as error:
         if _is_of_suite(error):
             raise
         pytest.fail(f"the target raises {type(error).__name__}: {error}")
-    changed = surroundings.changes(before, surroundings.read(topology))
+    changed = process_state.changes(before, process_state.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
         changed = tuple(name for name in changed if name != "warning filters")
     if changed:

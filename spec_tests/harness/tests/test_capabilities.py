@@ -12,7 +12,7 @@ from spec_tests.harness.conformance.missing_features import find_missing
 from spec_tests.harness.environment import capabilities
 from spec_tests.harness.environment.topology import MODULES
 from spec_tests.simulator import native
-from spec_tests.strategies import computed_modules
+from spec_tests.strategies import supported_layers
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
@@ -59,7 +59,7 @@ def test_full_simulator_has_every_feature(topology):
 
 
 def test_simulator_computes_every_layer(topology):
-    assert computed_modules.find_errors(topology) == {}
+    assert supported_layers.find_errors(topology) == {}
 
 
 def test_layers_that_the_devices_compute_wrong_are_not_drawn(topology, monkeypatch):
@@ -67,13 +67,13 @@ def test_layers_that_the_devices_compute_wrong_are_not_drawn(topology, monkeypat
     monkeypatch.setattr(
         torch.nn.GRU, "forward", lambda self, x: _zeros_on_devices(forward, self, x)
     )
-    computed_modules._find_error.cache_clear()
+    supported_layers._find_error.cache_clear()
     try:
-        assert computed_modules.computed(["linear", "gru"]) == ["linear"]
+        assert supported_layers.computed(["linear", "gru"]) == ["linear"]
         with pytest.raises(pytest.skip.Exception, match="do not compute the layer gru as the CPU"):
-            computed_modules.computed(["gru"])
+            supported_layers.computed(["gru"])
     finally:
-        computed_modules._find_error.cache_clear()
+        supported_layers._find_error.cache_clear()
 
 
 def _zeros_on_devices(forward, module, x):

@@ -8,7 +8,7 @@ from spec_tests.harness.conformance import clauses, register, verdicts
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS
 from spec_tests.harness.input_files import RefusedError
-from spec_tests.site import evidence
+from spec_tests.reporting import evidence
 
 REGISTER = """
 lacks = ["comm"]

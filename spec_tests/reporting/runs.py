@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spec_tests.harness.conformance import verdicts
-from spec_tests.site.evidence import Evidence, find_evidence, read_published
+from spec_tests.reporting.evidence import Evidence, find_evidence, read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
 RESULTS = "results/*/*.json"

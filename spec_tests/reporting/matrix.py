@@ -9,8 +9,8 @@ from spec_tests.harness.conformance import verdict_table
 from spec_tests.harness.conformance.causes import group_by_cause
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.site.markdown import format_table
-from spec_tests.site.runs import REFERENCE, Run
+from spec_tests.reporting.markdown import format_table
+from spec_tests.reporting.runs import REFERENCE, Run
 
 _HEAD = """\
 # The matrix

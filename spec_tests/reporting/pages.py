@@ -17,9 +17,9 @@ from spec_tests.harness.conformance import clauses
 from spec_tests.harness.conformance.clauses import Clause
 from spec_tests.harness.conformance.verdicts import VERDICTS
 from spec_tests.harness.input_files import RefusedError
-from spec_tests.site import runs
-from spec_tests.site.matrix import Matrix
-from spec_tests.site.runs import Run
+from spec_tests.reporting import runs
+from spec_tests.reporting.matrix import Matrix
+from spec_tests.reporting.runs import Run
 
 HERE = Path(__file__).parent
 #: The folder of the style sheet and the script of the filter.

@@ -17,7 +17,7 @@ from typing import Any
 
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clauses, verdicts
-from spec_tests.site import documents
+from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
 _TEST = {
