@@ -105,19 +105,15 @@ def test_a_real_chunk_beside_complex_ones_has_a_real_gradient(target, topology, 
     assert [gradient.tolist() for gradient in gradients] == [chunk.tolist() for chunk in chunks]
 
 
-def _sum_real_and_complex(library, devices):
-    """Return two sums from one call: of real tensors with one element, and of complex tensors."""
-    rows = [
-        (torch.ones(1, device=device), torch.ones(2, dtype=torch.complex64, device=device))
-        for device in devices
-    ]
-    addends = [tensor for row in rows for tensor in row]
-    return library.functions.ReduceAddCoalesced.apply(devices[0], 2, *addends)
-
-
 @clause("divergences.CO-2.real-beside-complex")
 def test_complex_and_real_tensors_are_summed_together(target, topology):
-    real, complex_sum = _sum_real_and_complex(target, topology.take(3))
+    addends = [
+        torch.ones(length, dtype=dtype, device=device)
+        for device in topology.take(3)
+        for length, dtype in ((1, torch.float32), (2, torch.complex64))
+    ]
+    function = target.functions.ReduceAddCoalesced
+    real, complex_sum = function.apply(topology.device(0), 2, *addends)
     assert (real.dtype, real.tolist()) == (torch.float32, [3.0])
     assert (complex_sum.dtype, complex_sum.tolist()) == (torch.complex64, [3.0, 3.0])
 

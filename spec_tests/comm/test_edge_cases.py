@@ -43,17 +43,13 @@ def test_calls_without_devices_tensors_or_dimensions_raise_value_errors(target, 
         call.run(target, call.inputs(topology))
 
 
-def _copies(target, topology, count, buffer_size):
-    tensors = [counting((2, 2), torch.float32, topology.device(0)) for _ in range(count)]
-    devices = [topology.device(0)] * 3
-    return tensors, target.comm.broadcast_coalesced(tensors, devices, buffer_size)
-
-
 @clause("divergences.CO-4.repeated-devices-get-copies")
 @example(count=1, buffer_size=BUFFER_SIZES[0])
 @given(count=st.integers(1, 4), buffer_size=st.sampled_from(BUFFER_SIZES))
 def test_broadcast_coalesced_copies_for_repeated_devices(target, topology, count, buffer_size):
-    tensors, (first, *others) = _copies(target, topology, count, buffer_size)
+    device = topology.device(0)
+    tensors = [counting((2, 2), torch.float32, device) for _ in range(count)]
+    first, *others = target.comm.broadcast_coalesced(tensors, [device] * 3, buffer_size)
     assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
     assert find_overlaps(address_ranges([tensors, others])) == []
 

@@ -73,16 +73,12 @@ def test_chunks_on_the_cpu_are_joined_with_gradients(target, topology, dim):
     assert [gradient.tolist() for gradient in gradients] == [(3 * c).tolist() for c in chunks]
 
 
-def _sum_on_second_device(library, topology):
-    addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
-    (total,) = library.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
-    return torch.autograd.grad(total, addends, total)
-
-
 @clause("divergences.FN-5.sums-anywhere-have-gradients")
 def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
     topology.require(distinct=2)
-    first, second = _sum_on_second_device(target, topology)
+    addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
+    (total,) = target.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
+    first, second = torch.autograd.grad(total, addends, total)
     assert [first.device, second.device] == topology.take(2)
     checks.same(first.cpu(), second.cpu())
     checks.same(first, 2 * dense().build(topology))

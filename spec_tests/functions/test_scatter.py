@@ -91,13 +91,9 @@ def test_get_stream_returns_one_side_stream_per_device(target, topology):
 
 
 @clause("functions.get-stream")
-def test_get_stream_returns_none_for_the_cpu(target):
-    assert target.functions.private("_get_stream")(torch.device("cpu")) is None
-
-
-@clause("functions.get-stream")
-def test_get_stream_refuses_a_device_of_another_type(target, topology):
+def test_get_stream_returns_none_for_the_cpu_and_refuses_other_types(target, topology):
     get_stream = target.functions.private("_get_stream")
+    assert get_stream(torch.device("cpu")) is None
     accelerator = topology.accelerator
     text = f"^Expected current accelerator type {accelerator} to match device type meta$"
     with pytest.raises(AssertionError, match=text):

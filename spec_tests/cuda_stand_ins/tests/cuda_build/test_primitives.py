@@ -13,6 +13,10 @@ import torch
 from spec_tests.cuda_stand_ins import STAND_INS
 from spec_tests.cuda_stand_ins.tests.cuda_build.comparison import compare
 
+pytestmark = pytest.mark.skipif(
+    torch.version.cuda is None or "CUDA_BUILD_DEVICES" not in os.environ,
+    reason="not-run: needs a CUDA build and the library of devices.c: tox -e cuda-build",
+)
 #: The number of compared calls of each primitive.
 COUNT = 2000
 #: Environment variable: the JSON file in which the numbers of calls are recorded.
