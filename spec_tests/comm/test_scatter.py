@@ -12,15 +12,26 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting
 
-UNEVEN_CALL = PublicCall(
-    "comm.scatter", {"tensor": dense((5, 2)), "devices": [DeviceAt(0), DeviceAt(1)]}
-)
+THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]
+
+
+def _scatter(tensor=None, **options):
+    tensor = dense((4, 2)) if tensor is None else tensor
+    return PublicCall("comm.scatter", {"tensor": tensor, **options})
+
+
+def _scatter_to_two(**options):
+    return _scatter(devices=[DeviceAt(0), DeviceAt(0)], **options)
+
+
+def _scatter_to_out(*out, **options):
+    return _scatter(out=list(out), **options)
 
 
 @clause("comm.scatter.slices")
 @clause("comm.scatter.returns-tuple")
 @given(call=scatter_calls())
-@example(call=UNEVEN_CALL)
+@example(call=_scatter(dense((5, 2)), devices=THREE[:2]))
 def test_comm_scatter_returns_consecutive_slices(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
@@ -97,21 +108,7 @@ SHAPE_TEXT = (
     "Expected same shape except for scatter dim 0 as the source tensor: [4, 2]"
 )
 RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
-THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]
 LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
-
-
-def _scatter(tensor=None, **options):
-    tensor = dense((4, 2)) if tensor is None else tensor
-    return PublicCall("comm.scatter", {"tensor": tensor, **options})
-
-
-def _scatter_to_two(**options):
-    return _scatter(devices=[DeviceAt(0), DeviceAt(0)], **options)
-
-
-def _scatter_to_out(*out, **options):
-    return _scatter(out=list(out), **options)
 
 
 CHANNELS_LAST = dense((4, 4, 2, 3), None, layout="channels_last")

@@ -29,21 +29,17 @@ WRAPPINGS = {
     "list": lambda tensor: ["text", [tensor]],
     "dict": lambda tensor: {"x": (1, {"y": tensor})},
 }
-#: A call whose tensor gets different gradients from the two devices.
-SCATTER_WITH_GRADIENT = PublicCall(
-    "scatter_gather.scatter",
-    {
-        "inputs": TensorSpec((4, 2), requires_grad=True),
-        "target_gpus": [DeviceAt(0), DeviceAt(1)],
-        "dim": 0,
-    },
-)
+
+
+def _scatter(inputs, devices, dim=0):
+    arguments = {"inputs": inputs, "target_gpus": devices, "dim": dim}
+    return PublicCall("scatter_gather.scatter", arguments)
 
 
 @clause("scatter_gather.scatter.tensor")
 @clause("scatter_gather.scatter.result-class")
 @given(call=tensor_scatter_calls())
-@example(SCATTER_WITH_GRADIENT)
+@example(_scatter(dense(requires_grad=True), [DeviceAt(0), DeviceAt(1)]))
 def test_tensor_is_split_along_dim(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
@@ -104,8 +100,7 @@ def test_empty_device_list_returns_an_empty_list_without_tensors(target, topolog
 @pytest.mark.parametrize("wrap", WRAPPINGS)
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 def test_tensor_with_an_empty_device_list_is_refused(target, topology, wrap, slot):
-    arguments = {"inputs": WRAPPINGS[wrap](dense(slot=slot)), "target_gpus": []}
-    call = PublicCall("scatter_gather.scatter", arguments)
+    call = _scatter(WRAPPINGS[wrap](dense(slot=slot)), [])
     refused(call, target, topology, RuntimeError, "Expected at least one device to scatter to")
 
 
@@ -119,11 +114,7 @@ def test_rows_of_devices_without_a_batch_chunk_are_dropped(
     batch, row_per_device = (_spec(extent, dim) for extent in (rows, count))
     inputs = {"batch-first": [batch, row_per_device], "batch-last": [row_per_device, {"x": batch}]}
     ordered_inputs = inputs.get(order, [row_per_device, batch, (row_per_device, batch)])
-    arguments = {
-        "inputs": ordered_inputs,
-        "target_gpus": [DeviceAt(slot) for slot in range(count)],
-    }
-    call = PublicCall("scatter_gather.scatter", {**arguments, "dim": dim})
+    call = _scatter(ordered_inputs, [DeviceAt(slot) for slot in range(count)], dim)
     checks.agree(call, target, baselines, topology)
 
 
@@ -137,8 +128,7 @@ def _spec(extent, dim):
 def test_scatter_ignores_devices_without_a_chunk(target, baselines, topology, rows, surplus):
     tensor = torch.arange(rows).to(topology.device(0))
     devices = [*topology.take(rows), *[99] * surplus]
-    call = PublicCall("scatter_gather.scatter", {"inputs": [tensor], "target_gpus": devices})
-    checks.agree(call, target, baselines, topology)
+    checks.agree(_scatter([tensor], devices), target, baselines, topology)
 
 
 @clause("scatter_gather.scatter.dim-out-of-range")
