@@ -51,19 +51,6 @@ class ThreadLocalBuffer(nn.Module):
         return previous
 
 
-class CounterOfThread(threading.local):
-    """A counter that starts at zero in every thread."""
-
-    def __init__(self):
-        self.count = 0
-
-
-def count_calls(local):
-    """Return how often this function has been called in its thread."""
-    local.count += 1
-    return local.count
-
-
 def traced():
     """Do nothing. The hook of `record_threads` detects a call."""
 
@@ -116,16 +103,6 @@ def test_only_a_single_module_shares_the_callers_thread_locals(target, topology,
     assert local.buffer is buffer
     assert run(target, topology, [ThreadLocalBuffer(local)])[0] is buffer
     assert local.buffer is not buffer
-
-
-@clause("parallel_apply.state.thread-locals")
-@given(counts=CALLS)
-def test_a_thread_local_with_a_constructor_is_initialized_in_each_module(target, topology, counts):
-    local = CounterOfThread()
-    local.count = 10
-    for count in counts:
-        assert run(target, topology, [Lambda(count_calls, local)] * count) == [1] * count
-    assert local.count == 10
 
 
 @clause("parallel_apply.state.thread-locals")

@@ -1,4 +1,4 @@
-"""replicate: copies of parameters. Replicas of DataParallel have parameters, too.
+"""replicate: copies of parameters and buffers. Replicas of DataParallel have parameters, too.
 
 Those of the reference have none: RE-13.
 """
@@ -7,7 +7,7 @@ from operator import attrgetter
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -15,7 +15,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.replica_laws import former_parameters, replica_tensors
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs, move
-from spec_tests.strategies.replicate import replicate_calls
+from spec_tests.strategies.replicate import ReplicateCall, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 #: Kinds of layers whose parameters have different dtypes, strides or neighbours.
@@ -44,6 +44,9 @@ def test_former_parameters_lists_the_copies_by_name(target, topology, spec, slot
 @clause("replicate.parameters.row-major")
 @clause("replicate.parameters.detached")
 @given(call=replicate_calls(kinds=COPIED))
+@example(
+    call=ReplicateCall(ModuleSpec((Layer("none_entries"), Layer("batch_norm"))), (0, 1), True)
+)
 def test_copies_are_row_major_and_require_a_gradient_unless_detached(
     target, baselines, topology, call
 ):
@@ -169,3 +172,39 @@ def test_gradients_reach_the_parameters(target, topology, functional, devices):
         strict=True,
     ):
         checks.same(gradient, other, tolerance=checks.LAYER)
+
+
+#: Kinds of layers with buffers.
+BUFFERED = ("batch_norm", "counter", "grad_buffer", "shared_buffer")
+COUNTER = ModuleSpec((Layer("counter"),))
+
+
+@clause("replicate.buffers.copies")
+@clause("replicate.buffers.requiring-grad")
+@given(call=replicate_calls(kinds=BUFFERED, called=True))
+def test_buffers_are_copied_as_buffers(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.buffers.first-is-the-modules")
+@given(
+    spec=module_specs(kinds=("batch_norm", "counter")), slots=device_slots(), detach=st.booleans()
+)
+def test_the_first_replica_shares_the_modules_buffers(target, topology, spec, slots, detach):
+    module = spec.build(topology, slots[0])
+    first, *_ = target.replicate.replicate(module, topology.take(slots), detach)
+    checks.same([*map(id, first.buffers())], [*map(id, module.buffers())], spec)
+
+
+@clause("replicate.buffers.updates-of-the-first-last")
+@given(slots=device_slots(), runs=st.lists(st.integers(0, 3), max_size=4), detach=st.booleans())
+@example(slots=(0, 0, 0), runs=[1], detach=False)
+def test_only_buffer_updates_of_the_first_replica_are_kept(target, topology, slots, runs, detach):
+    # PyTorch 1.0: the fix of #11476 lost the statistics of the first replica (#12671, #13350).
+    module, devices = COUNTER.build(topology, slots[0]), topology.take(slots)
+    replicas = target.replicate.replicate(module, devices, detach)
+    runs = [run % len(slots) for run in runs]
+    for index in runs:
+        replicas[index](torch.ones(2, 4, device=devices[index]))
+    found = [each[0].mean.tolist() for each in (module, *replicas)]
+    checks.same(found, [[2.0 * runs.count(i)] * 4 for i in (0, *range(len(slots)))], runs)

@@ -29,7 +29,7 @@ from spec_tests.strategies.modules import (
     TiedLinear,
     module_specs,
 )
-from spec_tests.strategies.replicate import replicate_calls
+from spec_tests.strategies.replicate import ReplicateCall, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
 NETWORK = ModuleSpec((Layer("linear"), Layer("batch_norm")))
@@ -147,7 +147,8 @@ def test_replicas_agree_with_the_module_on_a_fact(target, topology, name, slots,
 
 @clause("replicate.structure")
 @clause("replicate.none-entries")
-@given(call=replicate_calls() | replicate_calls(kinds=("none_entries", "linear_without_bias")))
+@given(call=replicate_calls())
+@example(call=ReplicateCall(ModuleSpec((Layer("none_entries"),)), (0, 1), detach=True))
 def test_replicas_have_the_structure_of_the_module(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
@@ -181,31 +182,19 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
 
 
 @clause("replicate.tied-parameters")
+@clause("replicate.shared-buffers")
 @given(
-    spec=module_specs(kinds=("linear", "linear_without_bias", "two_names")),
+    spec=module_specs(kinds=("linear", "linear_without_bias", "two_names", "shared_buffer")),
     slots=device_slots(),
     detach=st.booleans(),
 )
-def test_tied_parameters_stay_tied(target, topology, spec, slots, detach):
-    shared = (Layer("linear_without_bias"), SharedLayer(spec.layer_count))
-    spec = spec.append(Layer("linear"), Layer("two_names"), TiedLinear(spec.layer_count), *shared)
-    tied = spec.build(topology, slots[0])
-    for replica in target.replicate.replicate(tied, topology.take(slots), detach):
-        checks.same(
-            first_names(replica_tensors(replica, tied)), first_names(named_tensors(tied)), spec
-        )
-
-
-@clause("replicate.shared-buffers")
-@given(
-    spec=module_specs(kinds=("shared_buffer", "tanh")), slots=device_slots(), detach=st.booleans()
-)
-def test_shared_buffers_stay_shared(target, topology, spec, slots, detach):
-    shared = spec.append(Layer("shared_buffer")).build(topology, slots[0])
-    for replica in target.replicate.replicate(shared, topology.take(slots), detach):
-        checks.same(
-            first_names(replica_tensors(replica, shared)), first_names(named_tensors(shared)), spec
-        )
+def test_tied_parameters_and_shared_buffers_stay_one_tensor(target, topology, spec, slots, detach):
+    parts = [*map(Layer, ("linear", "two_names", "linear_without_bias", "shared_buffer"))]
+    number = spec.layer_count
+    module = spec.append(*parts, TiedLinear(number), SharedLayer(number)).build(topology, slots[0])
+    expected = first_names(named_tensors(module))
+    for replica in target.replicate.replicate(module, topology.take(slots), detach):
+        checks.same(first_names(replica_tensors(replica, module)), expected, spec)
 
 
 @clause("replicate.is-replica")
