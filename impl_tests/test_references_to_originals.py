@@ -14,7 +14,7 @@ import impl
 CPU_DEVICES = ["cpu", "cpu"]
 
 
-class Calls(nn.Module):
+class CallsAttribute(nn.Module):
     """A module that calls its attribute ``function``, which ``make`` makes of a layer."""
 
     def __init__(self, make):
@@ -59,7 +59,7 @@ def method_with_a_closure(layer):
 def test_a_device_error_names_the_attribute_that_holds_the_original(topology, make):
     topology.require(distinct=2)
     devices = topology.take(2)
-    wrapper = impl.DataParallel(Calls(make).to(devices[0]), devices)
+    wrapper = impl.DataParallel(CallsAttribute(make).to(devices[0]), devices)
     with pytest.raises(RuntimeError) as caught:
         wrapper(torch.ones(4, 2, device=devices[0]))
     (note,) = caught.value.__notes__
@@ -87,14 +87,14 @@ def test_a_device_error_names_an_argument_that_is_a_module(topology):
 @pytest.mark.parametrize(
     "make", [closure, method_with_a_closure, lambda layer: partial(closure(layer))]
 )
-def test_lanes_warn_once_of_a_closure_over_a_module_of_the_tree(make):
-    wrapper = impl.DataParallel(Calls(make), CPU_DEVICES)
+def test_cpu_replicas_warn_once_of_a_closure_over_a_module_of_the_tree(make):
+    wrapper = impl.DataParallel(CallsAttribute(make), CPU_DEVICES)
     with pytest.warns(UserWarning, match=r"closure\.<locals>\.<lambda>.* refers to Linear"):
         wrapper(torch.ones(2, 2))
     wrapper(torch.ones(2, 2))  # A second warning would be an error.
 
 
-def test_lanes_warn_of_a_hook_that_is_a_closure():
+def test_cpu_replicas_warn_of_a_hook_that_is_a_closure():
     class Keeping(nn.Module):
         def __init__(self):
             super().__init__()
@@ -125,7 +125,7 @@ class Slots:
         *(lambda layer: [closure(layer)], lambda layer: partial(print, Slots(layer))),
     ],
 )
-def test_lanes_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
+def test_cpu_replicas_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
     class Holds(nn.Module):
         def __init__(self):
             super().__init__()
@@ -142,7 +142,7 @@ def test_lanes_warn_once_of_an_object_that_refers_to_a_module_of_the_tree(make):
     wrapper(torch.ones(2, 2))  # A second warning would be an error.
 
 
-def test_lanes_do_not_warn_of_objects_that_a_forward_does_not_call():
+def test_cpu_replicas_do_not_warn_of_objects_that_a_forward_does_not_call():
     class Initialized(nn.Linear):
         def __init__(self):
             super().__init__(2, 2)
@@ -163,6 +163,6 @@ def test_lanes_do_not_warn_of_objects_that_a_forward_does_not_call():
     "function", [torch.tanh, lambda x: x, closure(nn.functional.relu), nn.Linear(2, 2).forward]
 )
 def test_other_functions_stay_the_same_object_without_a_warning(function):
-    module = Calls(lambda layer: function)
+    module = CallsAttribute(lambda layer: function)
     for replica in impl.replicate(module, CPU_DEVICES, with_parameters=True):
         assert replica.function is module.function

@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_sequence
 from impl import DataParallel, Whole
 
 
-class Call(nn.Module):
+class CallsFunction(nn.Module):
     """A module with one parameter that calls a function with the parameter and its arguments."""
 
     def __init__(self, function):
@@ -21,7 +21,7 @@ class Call(nn.Module):
 
 
 def on_cpu_replicas(function, **options):
-    return DataParallel(Call(function), ["cpu"] * 2, **options)
+    return DataParallel(CallsFunction(function), ["cpu"] * 2, **options)
 
 
 class Named(torch.Tensor):

@@ -19,14 +19,14 @@ from spec_tests.harness.environment.topology import SIMULATED_DEVICES
 from .calls import PAIRS, CallTrial, run_calls
 from .findings import Finding, report
 from .kinds import KINDS
-from .ranks.cases import Case, draw_case
+from .ranks.cases import LostRanks, draw_case
 from .ranks.verdicts import run_ranks
 
 __all__ = ["create_jobs", "prepare"]
 
 #: Stands for the trials with ranks, in place of a kind of faults and a function.
 _LOST_RANKS = "lost ranks", "impl.distributed"
-Trial = CallTrial | Case
+Trial = CallTrial | LostRanks
 
 
 def main() -> int:
@@ -80,7 +80,7 @@ def create_jobs(trials: Iterable[Trial]) -> Iterator[forks.Job]:
 
 
 def _run(trial: Trial, _: Path) -> list[Finding]:
-    return run_ranks(trial) if isinstance(trial, Case) else run_calls(trial)
+    return run_ranks(trial) if isinstance(trial, LostRanks) else run_calls(trial)
 
 
 if __name__ == "__main__":

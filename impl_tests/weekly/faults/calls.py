@@ -17,7 +17,7 @@ from spec_tests.harness.concurrency.leaks import disable_gc
 
 from .findings import GOOD, Finding
 from .kinds import KINDS, Fault
-from .leftovers import State, set_values
+from .leftovers import Surroundings, set_values
 
 __all__ = ["PAIRS", "CallTrial", "run_calls"]
 
@@ -101,7 +101,7 @@ def _compute(trial: CallTrial, folder: Path) -> tuple[Result, float]:
 def _inject(call: RepeatedCall, fault: Fault, kind: str, expected: Result) -> Finding:
     """Make a call with a fault, then one without a fault. Return the verdict on both."""
     arguments = call.create_arguments()
-    state = State(call.modules(arguments), kept_threads=2 + fault.extra_threads)
+    state = Surroundings(call.modules(arguments), kept_threads=2 + fault.extra_threads)
     verdict, detail = _call_with_fault(call, fault, arguments, expected)
     if verdict not in GOOD:
         return Finding(verdict, kind, detail)

@@ -4,7 +4,7 @@ import itertools
 import random
 from dataclasses import dataclass
 
-__all__ = ["RETURNING", "SIZE", "Case", "draw_case"]
+__all__ = ["RETURNING", "SIZE", "LostRanks", "draw_case"]
 
 #: The number of ranks.
 SIZE = 3
@@ -40,7 +40,7 @@ STORES = ("file", "rank 0", "other process")
 
 
 @dataclass(frozen=True)
-class Case:
+class LostRanks:
     """The faults of one trial.
 
     Args:
@@ -85,7 +85,7 @@ class Case:
         return frozenset([*(rank for rank, _ in self.lost), *raising])
 
 
-def draw_case(seed: int) -> Case:
+def draw_case(seed: int) -> LostRanks:
     """Return the case of ``seed``: one or two ranks are lost, and one remains."""
     rng = random.Random(seed)
     where = rng.choice([*WHERES])
@@ -94,7 +94,7 @@ def draw_case(seed: int) -> Case:
     lost = tuple((rank, rng.choice(hows)) for rank in rng.choice(subsets))
     # A collective would report the error of another rank before the fault occurs.
     others = [] if where in COLLECTIVES else sorted({*range(SIZE)} - dict(lost).keys())
-    return Case(
+    return LostRanks(
         seed,
         where,
         lost,

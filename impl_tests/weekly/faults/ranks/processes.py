@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from .cases import RETURNING, SIZE, Case
+from .cases import RETURNING, SIZE, LostRanks
 from .rank import SETUP_LIMIT, make_store, run_rank
 
 __all__ = ["Rank", "run_case"]
@@ -70,7 +70,7 @@ class Rank:
             self._pipe.send(None)
 
 
-def run_case(case: Case) -> list[Rank]:
+def run_case(case: LostRanks) -> list[Rank]:
     """Run ``case``; return the ranks, which have ended. A rank that hangs prints its stacks."""
     # A forked process that finalizes its interpreter would delete a TemporaryDirectory.
     folder = Path(tempfile.mkdtemp())
@@ -85,7 +85,7 @@ def run_case(case: Case) -> list[Rank]:
     return ranks
 
 
-def _wait_for_ends(case: Case, ranks: Sequence[Rank]) -> None:
+def _wait_for_ends(case: LostRanks, ranks: Sequence[Rank]) -> None:
     away = [rank for rank in ranks if dict(case.lost).get(rank.number) in RETURNING]
     others = [rank for rank in ranks if rank not in away]
     end = time.monotonic() + SETUP_LIMIT
@@ -119,7 +119,7 @@ def _receive(ranks: Iterable[Rank]) -> None:
         rank.receive()
 
 
-def _start_ranks(case: Case, folder: Path) -> list[Rank]:
+def _start_ranks(case: LostRanks, folder: Path) -> list[Rank]:
     listener = socket.create_server(("127.0.0.1", 0))
     ranks = []
     for number in range(SIZE):

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from impl.distributed import DataParallel
 
-from .cases import SIZE, Case
+from .cases import SIZE, LostRanks
 
 __all__ = ["INJECTED", "SETUP_LIMIT", "make_store", "run_rank"]
 
@@ -50,7 +50,7 @@ class _RankFault:
     """
 
     def __init__(
-        self, case: Case, rank: int, notify: Callable[[], None], wait: Callable[[], None]
+        self, case: LostRanks, rank: int, notify: Callable[[], None], wait: Callable[[], None]
     ) -> None:
         self._how, self._where, self._case = dict(case.lost).get(rank), case.where, case
         if rank == case.raising:
@@ -144,7 +144,7 @@ class _WatchedList(list[Any]):
         return super().__iter__()
 
 
-def _train(case: Case, rank: int, fault: _RankFault) -> None:
+def _train(case: LostRanks, rank: int, fault: _RankFault) -> None:
     """Run all steps on this rank. Raise an AssertionError if the result of a step is wrong."""
     torch.manual_seed(case.seed)
     alone = _Net()
@@ -170,7 +170,7 @@ def _train(case: Case, rank: int, fault: _RankFault) -> None:
 
 
 def _step(
-    wrapped: DataParallel[_Net], x: Tensor, y: Tensor, case: Case, fault: _RankFault
+    wrapped: DataParallel[_Net], x: Tensor, y: Tensor, case: LostRanks, fault: _RankFault
 ) -> list[Tensor]:
     """Run a step of this rank; return its output and the loss."""
     fault.phase = "forward"
@@ -192,7 +192,7 @@ def _grads(net: _Net, x: Tensor) -> list[Tensor]:
     return [leaf.grad for leaf in [*net.parameters(), x] if leaf.grad is not None]
 
 
-def make_store(case: Case, rank: int | None, folder: Path, listener: socket.socket) -> Any:
+def make_store(case: LostRanks, rank: int | None, folder: Path, listener: socket.socket) -> Any:
     """Return the store of ``rank``; for None, that of the process that starts the ranks."""
     if case.store == "file":
         return dist.FileStore(str(folder / "store"), SIZE)  # type: ignore[attr-defined] # missing in the stubs
@@ -210,7 +210,7 @@ def make_store(case: Case, rank: int | None, folder: Path, listener: socket.sock
 
 
 def run_rank(
-    case: Case, rank: int, folder: Path, listener: socket.socket, pipe: Connection
+    case: LostRanks, rank: int, folder: Path, listener: socket.socket, pipe: Connection
 ) -> None:
     """Run the program of a rank, and end the process."""
     torch.set_num_threads(1)

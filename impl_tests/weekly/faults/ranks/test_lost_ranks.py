@@ -2,7 +2,7 @@
 
 import pytest
 
-from impl_tests.weekly.faults.ranks.cases import Case
+from impl_tests.weekly.faults.ranks.cases import LostRanks
 from spec_tests.harness.environment.scripts import run_program
 
 #: A program that prints the verdicts on the ranks of each case. Before the last case it changes
@@ -11,7 +11,7 @@ PROGRAM = """
 from impl.distributed.liveness import LivenessCheck
 from impl_tests.helpers import forks
 from impl_tests.weekly.faults.__main__ import create_jobs, prepare
-from impl_tests.weekly.faults.ranks.cases import Case
+from impl_tests.weekly.faults.ranks.cases import LostRanks
 
 def run(cases):
     for ended in forks.run(create_jobs(cases), processes=3):
@@ -24,13 +24,13 @@ LivenessCheck.run = lambda self: "a rank has ended"
 run(cases[-1:])
 """
 CASES = [
-    Case(1, "in forward", ((1, "raises"),), gather_output=True),
-    Case(2, "in part", ((0, "killed"), (2, "os._exit"))),
-    Case(3, "mean", ((2, "sys.exit"),)),
+    LostRanks(1, "in forward", ((1, "raises"),), gather_output=True),
+    LostRanks(2, "in part", ((0, "killed"), (2, "os._exit"))),
+    LostRanks(3, "mean", ((2, "sys.exit"),)),
     # Rank 1 finalizes its interpreter, and must leave the file of the store.
-    Case(4, "in part", ((1, "raises"),), is_finalized=True),
-    Case(5, "backward", ((1, "stays away"),), is_begun=True, draw=1, store="rank 0"),
-    Case(6, "between", ((0, "killed"),), gather_output=True),
+    LostRanks(4, "in part", ((1, "raises"),), is_finalized=True),
+    LostRanks(5, "backward", ((1, "stays away"),), is_begun=True, draw=1, store="rank 0"),
+    LostRanks(6, "between", ((0, "killed"),), gather_output=True),
 ]
 
 

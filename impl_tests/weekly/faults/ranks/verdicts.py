@@ -8,7 +8,7 @@ import re
 
 from impl_tests.weekly.faults.findings import Finding
 
-from .cases import Case
+from .cases import LostRanks
 from .processes import Rank, run_case
 from .rank import INJECTED
 
@@ -28,7 +28,7 @@ _NAMES = (
 )
 
 
-def run_ranks(case: Case) -> list[Finding]:
+def run_ranks(case: LostRanks) -> list[Finding]:
     """Run the ranks of a case; return a finding for each rank."""
     ranks = run_case(case)
     start = max((rank.fault_time for rank in ranks if rank.fault_time is not None), default=None)
@@ -41,7 +41,7 @@ def _describe(rank: Rank, start: float | None) -> str:
     return f"{text} (exit status {rank.exit_code})"
 
 
-def _judge(rank: Rank, case: Case, start: float | None) -> str:
+def _judge(rank: Rank, case: LostRanks, start: float | None) -> str:
     """Return the verdict on the end of one rank; ``start`` is the time of the last fault."""
     is_lost = rank.number in dict(case.lost) and rank.fault_time is not None
     if start is None or not rank.is_ready:
@@ -59,7 +59,7 @@ def _judge(rank: Rank, case: Case, start: float | None) -> str:
     return _judge_error(rank, case, start)
 
 
-def _judge_error(rank: Rank, case: Case, start: float) -> str:
+def _judge_error(rank: Rank, case: LostRanks, start: float) -> str:
     """Return the verdict on the error of a rank that is not lost."""
     if not rank.error or rank.end_time is None:
         return "unnoticed"
