@@ -1,11 +1,6 @@
-"""Published results of ``tox -e consumers``, and the tables that show them.
-
-``python -m impl_tests.consumers.drop_in_page --write`` writes the tables of
-``docs/from_data_parallel/programs.md``. It does not need the packages.
-"""
+"""Published results of ``tox -e consumers``, and the tables of the page that shows them."""
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,8 +22,9 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
-    """Replace the results in a file. It has one line for each result."""
+    """Replace the results in a file, one line for each, and the tables of the page."""
     path.write_text(f"{documents.dump_entries(results)}\n", encoding="utf-8")
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def with_tables(page: str) -> str:
@@ -80,9 +76,3 @@ def _format_difference(difference: float) -> str:
 
 def _format_row(cells: Iterator[str]) -> str:
     return f"| {' | '.join(cells)} |"
-
-
-if __name__ == "__main__":
-    if sys.argv[1:] != ["--write"]:
-        raise SystemExit(__doc__)
-    PAGE.write_text(with_tables(PAGE.read_text()))

@@ -1,4 +1,4 @@
-"""``python -m impl_tests.models --write``: train all models and write ``results.json``."""
+"""``python -m impl_tests.models --write``: train all models and write their results."""
 
 import os
 import sys
