@@ -70,7 +70,7 @@ def addresses(tensors: Iterable[Tensor]) -> set[tuple[torch.device, int]]:
     return {(tensor.device, tensor.data_ptr()) for tensor in tensors}
 
 
-def on_lanes(*layers: nn.Module, kind: Any = impl.DataParallel) -> Any:
+def on_cpu_replicas(*layers: nn.Module, kind: Any = impl.DataParallel) -> Any:
     """Return a wrapper of two CPU devices that keeps copies of frozen parameters."""
     return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
 

@@ -23,7 +23,7 @@ from impl_tests.extensions.kept_modules import (
     X,
     addresses,
     lane_weights,
-    on_lanes,
+    on_cpu_replicas,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
@@ -247,7 +247,7 @@ def assert_outputs_are_those_of_the_module(net):
 @pytest.mark.parametrize("keeps_grad", [False, True], ids="keeps_grad={}".format)
 def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
     layer = FrozenLayer(8)
-    net, x = on_lanes(layer), torch.ones(4, 8)
+    net, x = on_cpu_replicas(layer), torch.ones(4, 8)
     net(x)
     layer.weight.grad = torch.zeros_like(layer.weight)
     layer.weight.grad[0, 5] = 1  # A sample of 64 elements has each fourth one.
@@ -260,7 +260,7 @@ def test_a_step_that_changes_no_sampled_element_is_noticed(keeps_grad):
 
 def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
     layer = FrozenLayer().half()
-    net = on_lanes(layer)
+    net = on_cpu_replicas(layer)
     net(X.half())
     for parameter in layer.parameters():
         parameter.data = parameter.data.view(torch.bfloat16)
@@ -305,7 +305,7 @@ def with_inner_tensors():
 )
 def test_parameters_that_are_no_dense_memory_are_copied_in_each_forward(build):
     layer = build()
-    net = on_lanes(layer)
+    net = on_cpu_replicas(layer)
     for _ in range(2):
         assert_outputs_are_those_of_the_module(net)
         layer.read(layer.weight).data.mul_(2)
@@ -313,7 +313,7 @@ def test_parameters_that_are_no_dense_memory_are_copied_in_each_forward(build):
 
 def test_a_step_without_gradients_drops_no_copies():
     layer = FrozenLayer()
-    net = on_lanes(layer, nn.Linear(2, 1))
+    net = on_cpu_replicas(layer, nn.Linear(2, 1))
     optimizer = SGD(net.parameters(), lr=0.1)
     first = lane_weights(net, layer)
     net(X).sum().backward()
@@ -322,7 +322,7 @@ def test_a_step_without_gradients_drops_no_copies():
 
 
 def test_copies_of_a_dispatch_mode_are_not_kept():
-    net = on_lanes(FrozenLayer())
+    net = on_cpu_replicas(FrozenLayer())
     with Doubled():
         net(X)
     assert_outputs_are_those_of_the_module(net)
@@ -334,18 +334,18 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
             return impl.replicate(module, device_ids)
 
     layer = FrozenLayer()
-    net = on_lanes(layer, kind=Own)
+    net = on_cpu_replicas(layer, kind=Own)
     first = lane_weights(net, layer)
     assert addresses(lane_weights(net, layer)) & addresses(first) == addresses([layer.weight])
 
 
 FORK = """
 import os, torch
-from impl_tests.extensions.kept_modules import FrozenLayer, addresses, lane_weights, on_lanes
+from impl_tests.extensions.kept_modules import FrozenLayer, addresses, lane_weights, on_cpu_replicas
 
 torch.set_num_threads(1)
 layer = FrozenLayer()
-net = on_lanes(layer)
+net = on_cpu_replicas(layer)
 first = lane_weights(net, layer)
 child = os.fork()
 if child == 0:
