@@ -75,11 +75,11 @@ def on_cpu_replicas(*layers: nn.Module, kind: Any = impl.DataParallel) -> Any:
     return kind(nn.Sequential(*layers), ["cpu", "cpu"], cache_frozen_parameters=True)
 
 
-#: The batch of `lane_weights`.
+#: The batch of `replica_weights`.
 X = torch.ones(4, 2)
 
 
-def lane_weights(net: nn.Module, layer: FrozenLayer) -> list[Tensor]:
+def replica_weights(net: nn.Module, layer: FrozenLayer) -> list[Tensor]:
     """Return the weights of ``layer`` in one forward of ``net``."""
     layer.seen.clear()
     net(X)

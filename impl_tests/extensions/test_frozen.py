@@ -22,8 +22,8 @@ from impl_tests.extensions.kept_modules import (
     UnversionedSGD,
     X,
     addresses,
-    lane_weights,
     on_cpu_replicas,
+    replica_weights,
 )
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
@@ -315,10 +315,10 @@ def test_a_step_without_gradients_drops_no_copies():
     layer = FrozenLayer()
     net = on_cpu_replicas(layer, nn.Linear(2, 1))
     optimizer = SGD(net.parameters(), lr=0.1)
-    first = lane_weights(net, layer)
+    first = replica_weights(net, layer)
     net(X).sum().backward()
     optimizer.step()
-    assert addresses(lane_weights(net, layer)) == addresses(first)
+    assert addresses(replica_weights(net, layer)) == addresses(first)
 
 
 def test_copies_of_a_dispatch_mode_are_not_kept():
@@ -335,21 +335,26 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
 
     layer = FrozenLayer()
     net = on_cpu_replicas(layer, kind=Own)
-    first = lane_weights(net, layer)
-    assert addresses(lane_weights(net, layer)) & addresses(first) == addresses([layer.weight])
+    first = replica_weights(net, layer)
+    assert addresses(replica_weights(net, layer)) & addresses(first) == addresses([layer.weight])
 
 
 FORK = """
 import os, torch
-from impl_tests.extensions.kept_modules import FrozenLayer, addresses, lane_weights, on_cpu_replicas
+from impl_tests.extensions.kept_modules import (
+    FrozenLayer,
+    addresses,
+    on_cpu_replicas,
+    replica_weights,
+)
 
 torch.set_num_threads(1)
 layer = FrozenLayer()
 net = on_cpu_replicas(layer)
-first = lane_weights(net, layer)
+first = replica_weights(net, layer)
 child = os.fork()
 if child == 0:
-    os._exit(len(addresses(lane_weights(net, layer)) & addresses(first)))
+    os._exit(len(addresses(replica_weights(net, layer)) & addresses(first)))
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
