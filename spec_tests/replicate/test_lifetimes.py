@@ -30,12 +30,11 @@ from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_sp
 from spec_tests.strategies.replicate import slot_lists
 from spec_tests.strategies.tensors import device_slots
 
-METHODS_CLAUSE = clause("divergences.RE-2.bound-methods-are-rebound")
 HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
-@METHODS_CLAUSE
+@clause("divergences.RE-2.bound-methods-are-rebound")
 @given(slots=device_slots())
 def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
     layer = nn.Linear(4, 4)
