@@ -37,7 +37,7 @@ def plan_buckets(
     ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket with a single
     non-empty tensor may be larger. A tensor with its own operators has a bucket of its own.
     """
-    with_own_operators = {*filter(class_has_own_operators, map(type, tensors))}
+    with_own_operators = {*filter(class_has_own_operators, {*map(type, tensors)})}
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}

@@ -167,16 +167,16 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
             all_args, all_kwargs = at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
             # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
-            chunks = SeparateChunks()
+            separated = SeparateChunks()
             if torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs):
-                arguments = chunks.separate([*zip(all_args, all_kwargs, strict=True)])
+                arguments = separated.separate([*zip(all_args, all_kwargs, strict=True)])
                 all_args, all_kwargs = zip(*arguments, strict=True)
                 del arguments
             replicas = kept[: len(used)] or self.replicate(self._network(), used)
             try:
                 outputs = self.parallel_apply(replicas, all_args, all_kwargs)
             finally:
-                chunks.write_back()
+                separated.write_back()
             # Free the memory of the replicas and the inputs before the outputs are gathered.
             del kept, replicas, all_args, all_kwargs
             return self.gather(outputs, self.output_device)

@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ._closures import warn_of_closures
 from ._compiled import attach_compiled_code
+from ._held_modules import warn_of_closures
 from ._module_tree import is_script_module
 from ._references import References
 from ._torch_private import (

@@ -218,7 +218,7 @@ def data_parallel(
     if not issubclass(type(inputs), tuple):
         inputs = () if inputs is None else (inputs,)
     if len(placement.device_ids) > 1:
-        return _DataParallelCall(module, placement, dim)._compute_on_several(inputs, module_kwargs)
+        return _FunctionWrapper(module, placement, dim)._compute_on_several(inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
     return call_on_one(module, inputs, module_kwargs or {}, source, output, dim)
@@ -232,8 +232,8 @@ def _check_has_parameters(module: Any) -> None:
         raise TypeError(f"module must be a Module, not {name}")
 
 
-class _DataParallelCall(Wrapper[nn.Module]):
-    """One call of :func:`data_parallel` on several devices."""
+class _FunctionWrapper(Wrapper[nn.Module]):
+    """The wrapper of one call of :func:`data_parallel` on several devices."""
 
     _profiler_name = "data_parallel"
 

@@ -1,7 +1,6 @@
 """Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -10,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ._arguments import argument, as_bool
-from ._closures import device_note
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
+from ._error_notes import explain
 from ._errors import CapturedError, capture, reraise
 from ._module_call import ModuleCall
 from ._thread_state import call_in, clear_old_casts, thread_states
@@ -173,45 +172,8 @@ def _reraise(
     try:
         reraise(outcome.pop(), f"in replica {index} on device {_format_device(device)}")
     except (ValueError, RuntimeError, TypeError) as error:
-        _explain(error, index, module, device, arguments)
+        explain(error, index, module, device, arguments, get_a_var(arguments))
         raise
-
-
-#: The beginning of notes about the parameters of replicas.
-_COPIES = "The parameters of a replica are copies with a history."
-
-
-def _explain(
-    error: Exception, index: int, module: object, device: torch.device, arguments: Any
-) -> None:
-    """Add a note to an error of the replica ``index``, if its cause is known."""
-    with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
-        if type(error) not in (ValueError, RuntimeError, TypeError):
-            return  # `__str__` of a subclass may end the program.
-        text, note = str(error), None
-        tensor = get_a_var(arguments)
-        if "more than 1 value per channel" in text and tensor is not None:
-            note = (
-                f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
-                "norm needs more than one value per channel in each replica: drop the last batch, "
-                "or use a batch size that gives each device several rows."
-            )
-        elif "(torch.nn.Parameter or None expected)" in text:
-            note = (
-                f"{_COPIES} Only an nn.Parameter can replace one: pass nn.Parameter values to "
-                "load_state_dict(assign=True), and tie parameters in __init__."
-            )
-        elif "requires_grad flags of leaf variables" in text:
-            note = f"{_COPIES} Freeze the parameters of the module outside of the forward."
-        elif "devices[0]" in text or "(device_ids[0])" in text:
-            note = (
-                f"Replica {index} and its tensors are on {device}. In its forward, wrappers and "
-                "replicate() must list this device first. Wrap a module only once."
-            )
-        elif "same device" in text:
-            note = device_note(module, device, arguments)
-        if note is not None:
-            error.add_note(note)
 
 
 def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any]:

@@ -222,11 +222,11 @@ def _scatter_together(
     for value, name in roots:
         with argument(f"{name} or dim"):
             nodes.append(leaves.flatten(value, dim, name))
-    count, pieces = _split_leaves(leaves, targets, chunk_sizes)
+    count, pieces = _scatter_leaves(leaves, targets, chunk_sizes)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 
 
-def _split_leaves(
+def _scatter_leaves(
     leaves: InputLeaves, devices: Sequence[DeviceLike], chunk_sizes: Sequence[float] | None
 ) -> tuple[int, Pieces]:
     """Return the number of replicas, and for each leaf a chunk or copy for each replica."""
