@@ -74,7 +74,11 @@ CALLS = {
         call_of(FailsFromLimit, TensorSpec((rows, 1)), settings=(limit,))
         for rows, limit in ((1, 0), (4, 1), (8, 0), (8, 1), (8, 5))
     ],
-    "data_parallel.scalars": [call_of(WeightedSum, X), call_of(WeightedSum, X, dim=1)],
+    "data_parallel.scalars": [
+        call_of(WeightedSum, X),
+        call_of(WeightedSum, X, dim=1),
+        call_of(WeightedSum, X, dim=1, devices=[DeviceAt(slot, "ordinal") for slot in (0, 1)]),
+    ],
 }
 #: Clause -> calls of the class. Their outcome is known for targets that lack the function.
 CALLS_OF_THE_CLASS = {

@@ -43,6 +43,7 @@ ORDINALS = NewModule(OrdinalColumn)
 
 @clause("data_parallel.devices.order")
 @clause("data_parallel.devices.used-prefix")
+@example(devices=[DeviceAt(1), DeviceAt(0, "ordinal")], count=4, functional=True)
 @example(devices=[DeviceAt(slot, "ordinal") for slot in (1, 2, 3)], count=2, functional=True)
 @example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=False)
 @given(devices=SEVERAL, count=st.integers(1, 8), functional=FUNCTIONAL)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import forward_ad
@@ -26,7 +26,13 @@ from spec_tests.strategies.data_parallel import (
     script_calls,
 )
 from spec_tests.strategies.layers import ROW_WISE
+from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.tensors import TensorSpec, device_slots
+
+LISTS = ModuleSpec((Layer("lists"),))
+CALL_OF_LISTS = DataParallelCall(
+    LISTS, (LISTS.rows(3),), devices=[DeviceAt(0), DeviceAt(1)], functional=True
+)
 
 
 class ArgumentRecorder(nn.Module):
@@ -50,7 +56,8 @@ class ExtentAdder(nn.Module):
 
 @clause("data_parallel.outputs")
 @clause("data_parallel.gradients")
-@given(call=network_calls() | network_calls(kinds=tuple(ROW_WISE), grads=(False,)))
+@example(call=CALL_OF_LISTS)
+@given(call=network_calls(grads=(True,)) | network_calls(kinds=tuple(ROW_WISE), grads=(False,)))
 def test_networks_have_the_outputs_and_gradients_of_the_reference(
     target, baselines, topology, call
 ):

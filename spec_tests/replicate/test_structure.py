@@ -181,16 +181,26 @@ def test_devices_may_be_ordinals_strings_or_devices(target, topology, spelling, 
 
 
 @clause("replicate.tied-parameters")
-@clause("replicate.shared-buffers")
 @given(
-    spec=module_specs(kinds=("linear", "linear_without_bias", "two_names", "shared_buffer")),
+    spec=module_specs(kinds=("linear", "linear_without_bias", "two_names")),
     slots=device_slots(),
     detach=st.booleans(),
 )
-def test_tied_parameters_and_shared_buffers_stay_one_tensor(target, topology, spec, slots, detach):
-    parts = [*map(Layer, ("linear", "two_names", "linear_without_bias", "shared_buffer"))]
+def test_tied_parameters_stay_tied(target, topology, spec, slots, detach):
+    parts = [*map(Layer, ("linear", "two_names", "linear_without_bias"))]
     number = spec.layer_count
     module = spec.append(*parts, TiedLinear(number), SharedLayer(number)).build(topology, slots[0])
+    expected = first_names(named_tensors(module))
+    for replica in target.replicate.replicate(module, topology.take(slots), detach):
+        checks.same(first_names(replica_tensors(replica, module)), expected, spec)
+
+
+@clause("replicate.shared-buffers")
+@given(
+    spec=module_specs(kinds=("shared_buffer", "tanh")), slots=device_slots(), detach=st.booleans()
+)
+def test_shared_buffers_stay_shared(target, topology, spec, slots, detach):
+    module = spec.append(Layer("shared_buffer")).build(topology, slots[0])
     expected = first_names(named_tensors(module))
     for replica in target.replicate.replicate(module, topology.take(slots), detach):
         checks.same(first_names(replica_tensors(replica, module)), expected, spec)
