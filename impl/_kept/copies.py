@@ -80,10 +80,10 @@ class CopiedTensors:
 
 
 #: Devices, and their current streams.
-Places = tuple[tuple[torch.device, torch.Stream | None], ...]
+DeviceStreams = tuple[tuple[torch.device, torch.Stream | None], ...]
 
 
-def find_places(devices: Sequence[torch.device]) -> Places:
+def find_device_streams(devices: Sequence[torch.device]) -> DeviceStreams:
     """Return the devices with their current streams."""
     streams = current_stream_by_device(devices)
     return tuple([(device, streams.get(device)) for device in devices])
@@ -108,7 +108,7 @@ class KeptCopies(Generic[C]):
         # holds the lock.
         self.lock = RLock()
         # The copies are ready on the streams of the key, and are freed on these.
-        self.kept: dict[Places, C] = {}
+        self.kept: dict[DeviceStreams, C] = {}
         _all_kept[self] = None
         if len(_step_hooks) < 2:
             # A hook may remove the gradients after the step, so look before it, too. `extend`

@@ -12,7 +12,7 @@ from .._bucket_copies import detached_copies
 from .._copies import detached
 from .._torch_private import call_with_inference_mode
 from .changes import find_comparable
-from .copies import CopiedTensors, KeptCopies, Places, find_places
+from .copies import CopiedTensors, DeviceStreams, KeptCopies, find_device_streams
 
 
 class FrozenCopies(KeptCopies[CopiedTensors]):
@@ -33,9 +33,9 @@ class FrozenCopies(KeptCopies[CopiedTensors]):
             each for each in parameters if not (each.requires_grad or each.is_inference())
         )
         own = [*sources] if detach else [detached(source, source) for source in sources]
-        places = find_places(targets)
+        streams = find_device_streams(targets)
         with self.lock:
-            copied = self._find_current(sources, places)
+            copied = self._find_current(sources, streams)
             if copied is None:
                 self.kept.clear()  # Free the old copies first.
                 # Leave inference mode, because the next forward may run outside of inference mode
@@ -43,15 +43,17 @@ class FrozenCopies(KeptCopies[CopiedTensors]):
                 _, *rows = call_with_inference_mode(
                     False, lambda: detached_copies(sources, targets)
                 )
-                copied = self.kept[places] = CopiedTensors(sources, rows)
+                copied = self.kept[streams] = CopiedTensors(sources, rows)
             kept_rows = copied.rows[: len(targets) - 1]
             return sources, [own] + [[*map(detached, row, sources)] for row in kept_rows]
 
-    def _find_current(self, sources: Sequence[Tensor], places: Places) -> CopiedTensors | None:
-        """Return the kept copies if they are current, and there is one for each of ``places``."""
-        for kept_places, copied in self.kept.items():
+    def _find_current(
+        self, sources: Sequence[Tensor], streams: DeviceStreams
+    ) -> CopiedTensors | None:
+        """Return the kept copies if they are current, and there is one for each of ``streams``."""
+        for kept_streams, copied in self.kept.items():
             if (
-                places == kept_places[: len(places)]
+                streams == kept_streams[: len(streams)]
                 and [*map(id, sources)] == [*map(id, copied.sources)]
                 and copied.is_current()
                 and not copied.samples.find(copied.samples.differences())

@@ -18,7 +18,7 @@ from .._module_tree import Tree, collect_tree, is_script_module
 from .._placement import DeviceId
 from .._torch_private import call_with_inference_mode, has_modes_or_transforms
 from .changes import find_comparable
-from .copies import KeptCopies, find_places
+from .copies import KeptCopies, find_device_streams
 from .state import ReplicaSet
 
 
@@ -53,21 +53,21 @@ class KeptReplicas(KeptCopies[ReplicaSet]):
         # Copies that a mode of the caller has made must not be used after its end.
         if has_modes_or_transforms():
             return build()
-        places = find_places([as_device_or_current(device) for device in device_ids])
+        streams = find_device_streams([as_device_or_current(device) for device in device_ids])
         with self.lock:
             self._forwards += 1
-            kept = self.kept.get(places)
+            kept = self.kept.get(streams)
             if kept is not None:
                 if kept.has_state_of(module):
                     kept.sample()
                     return kept.replicas
-                self._errors += filter(None, [self.kept.pop(places).find_error(compares=False)])
+                self._errors += filter(None, [self.kept.pop(streams).find_error(compares=False)])
                 del kept  # Free the old replicas first.
             if not _can_be_kept(collect_tree(module)):
                 return build()
             # Leave inference mode, because the next forward may run outside of inference mode and
             # could not use inference tensors.
-            self.kept[places] = kept = call_with_inference_mode(
+            self.kept[streams] = kept = call_with_inference_mode(
                 False, lambda: ReplicaSet(module, build(), self._forwards)
             )
             return kept.replicas
