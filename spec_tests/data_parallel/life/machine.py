@@ -30,6 +30,11 @@ KINDS = (
     *("linear", "batch_norm", "linear_without_bias", "layer_norm", "none_entries", "grad_buffer"),
     *("shared_buffer", "counter", "lists", "dicts", "scalar", "tanh"),
 )
+#: Orders of forwards (``f``, or ``n`` without grad mode) and of backwards of the last result
+#: (``l``), the oldest (``o``) or all (``a``). Capital letters pass a keyword tensor, or retain the
+#: graph.
+ORDERS = ("fan", "FaN", "fflo", "FFol", "fAa", "FfLaN", "nnn")
+_RESULTS = {"l": (-1, None), "o": (0, 1), "a": (0, None)}
 #: The tolerance for each dtype of a network, whose gradients may be summed in another order. Terms
 #: of gradients are up to about 100, which float16 rounds by 2**-11 of their size.
 TOLERANCES = {torch.float64: 1e-8, torch.float32: checks.LAYER, torch.float16: 1e-1}
@@ -38,23 +43,23 @@ TOLERANCES = {torch.float64: 1e-8, torch.float32: checks.LAYER, torch.float16: 1
 def step(**arguments: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Any]:
     """Return the decorator of a rule that draws ``arguments`` and changes the modules.
 
-    After the rule, both wrappers run forwards and backwards, and are compared. If the rule fails,
-    the error has a program of all rules so far.
+    After the rule, both wrappers run forward and backward in one of `ORDERS`, and are compared. If
+    the rule fails, the error has a program of all rules so far.
     """
+    arguments = arguments | {"order": st.sampled_from(ORDERS)}
     decorate: Callable[..., Any] = rule(**arguments)  # type: ignore[call-overload]  # no overload has only **kwargs
-    return lambda function: decorate(recorded(function, trains=True))
+    return lambda function: decorate(recorded(function))
 
 
-def recorded(function: Callable[..., None], *, trains: bool = False) -> Callable[..., None]:
-    """Return a rule that compares both wrappers afterwards, also after training if asked for."""
+def recorded(function: Callable[..., None]) -> Callable[..., None]:
+    """Return a rule that compares both wrappers afterwards."""
 
     @functools.wraps(function)
     def compared(life: "Life", **arguments: Any) -> None:
         life.steps.append((function.__name__, arguments))
         try:
-            function(life, **arguments)
-            if trains:
-                life.train()
+            function(life, **{name: arguments[name] for name in arguments.keys() - {"order"}})
+            life.train(arguments.get("order", ""))
             life.compare()
         except Exception as error:
             text = str(error)
@@ -276,24 +281,24 @@ class Life(RuleBasedStateMachine):
 
         self.change(change)
 
-    def train(self) -> None:
-        """Run a forward without grad mode, then two forwards, and two backwards."""
-        self.drop()
-        for place, grad in enumerate((False, True, True)):
-            self.each(functools.partial(self.call, place=place, grad=grad))
-            if not grad:
+    def train(self, order: str) -> None:
+        """Drop earlier results, and run forwards and backwards in one of `ORDERS`."""
+        for place, letter in enumerate(order):
+            if place == 0 or (letter in "nN" and order[place - 1] not in "nN"):
                 self.drop()
-        self.each(lambda side: side.backward(-1, None, retain=True))
-        self.each(lambda side: side.backward(0, None, retain=False))
-        self.drop()
+            self.each(functools.partial(self.train_side, letter=letter, place=place))
+        if order:
+            self.each(Side.results)
+            self.drop()
 
-    def call(self, side: Side, *, place: int, grad: bool) -> Any:
-        """Run forward with a new batch, and return the results that the caller holds."""
+    def train_side(self, side: Side, *, letter: str, place: int) -> Any:
+        """Run the forward or backward that is at ``place`` in an order."""
+        if letter.lower() in _RESULTS:
+            return side.backward(*_RESULTS[letter.lower()], retain=letter.isupper())
         rows = 2 * len(self.devices) - place % 2
-        given = self.kept(side, rows, torch.device("cpu")) if place == 1 else {}
-        with torch.set_grad_enabled(grad):
-            side.forward(self.batch(rows, place), given, functional=False)
-        return side.results()
+        given = self.kept(side, rows, torch.device("cpu")) if letter.isupper() else {}
+        with torch.set_grad_enabled(letter not in "nN"):
+            return side.forward(self.batch(rows, place), given, functional=False)
 
 
 def _changes_buffers(net: ModuleSpec) -> bool:
