@@ -103,7 +103,7 @@ assert threading.active_count() == 1
 
 
 def test_only_the_installation_contains_strings_with_names_of_the_reference():
-    # Code could pass such a string to `import_module`. impl_tests/test_installation.py
+    # Code could pass such a string to `import_module`. impl_tests/extensions/test_install.py
     # checks that the installation calls no object of the reference.
     found = {name_of(path) for path in IMPL if any(map(is_forbidden, strings(path)))}
     assert found == {"extras/install.py"}

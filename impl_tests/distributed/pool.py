@@ -27,7 +27,7 @@ COLLECTIVE_TIMEOUT = 30.0
 #: imports, which takes seconds. The ranks are forks of a process that has imported them.
 _PRELOADED = ["torch._dynamo"] + [
     f"impl_tests.distributed.{name}"
-    for name in ("test_calls", "test_errors", "test_modes", "test_refusals", "test_training")
+    for name in ("test_calls", "test_errors", "test_options", "test_refusals", "test_training")
 ]
 
 

@@ -1,4 +1,4 @@
-"""impl._buckets: the sums of gradients of copies and of replicas, and the time of the sums."""
+"""impl._bucket_copies: the sums of gradients of copies and of replicas, and their time."""
 
 import threading
 import weakref
