@@ -30,19 +30,18 @@ def distinct(topology, count):
 
 @pytest.mark.parametrize("elements", [1, 1 << 19], ids=["packed", "unpacked"])
 def test_gradient_sum_begins_with_the_source_device(topology, elements):
-    # The gradients are -(2**30), 1 and 2**30; the source device has the 1. In float32 the sum is
-    # 1 if the 1 is added last. In any other order it is 0, because 1 - 2**30 rounds to -(2**30)
-    # and 1 + 2**30 to 2**30. So this test shows only that the 1 is not added last.
+    # The gradients are 2**30, 1 and, on the source device, -(2**30). In float32 the sum is 1 if
+    # the 1 is added last, and 0 in the order of the devices, because 2**30 + 1 rounds to 2**30.
     first, second, third = distinct(topology, 3)
-    sources = [torch.ones(elements, device=second).requires_grad_() for _ in range(2)]
+    sources = [torch.ones(elements, device=third).requires_grad_() for _ in range(2)]
     rows = attached_copies(sources, [first, second, third])
     pairs = [
         (tensor, torch.full_like(tensor, weight))
-        for row, weight in zip(rows, [-(2.0**30), 1.0, 2.0**30], strict=True)
+        for row, weight in zip(rows, [2.0**30, 1.0, -(2.0**30)], strict=True)
         for tensor in row
     ]
     torch.autograd.backward(*zip(*pairs, strict=True))
-    assert [source.grad.count_nonzero().item() for source in sources] == [0, 0]
+    assert [source.grad.unique().tolist() for source in sources] == [[1.0], [1.0]]
 
 
 @pytest.mark.filterwarnings(*WARNINGS)
