@@ -1,10 +1,11 @@
-"""impl.scatter_gather: subclasses of tensors, sparse and nested tensors, and refused tensors."""
+"""impl.scatter_gather: subclasses, sparse and nested tensors, refused tensors, and tangents."""
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
+from torch.autograd import forward_ad
 from torch.testing._internal.two_tensor import TwoTensor
 
 from impl import DataParallel, Whole, gather, scatter
@@ -123,3 +124,14 @@ def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
     outputs = [as_nested_tensor([torch.ones(2, 3)]), as_nested_tensor([torch.ones(1, 3)])]
     with pytest.raises(RuntimeError, match="gathered along dim 0 only, not along dim 2"):
         gather(outputs, topology.device(0), 2)
+
+
+# PyTorch calls torch.jit.script when it computes the first forward derivative.
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(topology):
+    with forward_ad.dual_level():
+        x = torch.ones(4, device=topology.device(0))
+        chunks = scatter(forward_ad.make_dual(x, 2 * x), topology.take(2))
+        whole = gather(chunks, topology.device(0))
+        tangents = [forward_ad.unpack_dual(dual).tangent.tolist() for dual in (*chunks, whole)]
+    assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]

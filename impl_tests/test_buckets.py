@@ -1,0 +1,66 @@
+"""impl._buckets: the tensors of a bucket share a storage."""
+
+import pytest
+import torch
+from torch import nn
+
+from impl import comm, replicate
+
+#: The number of tensors in each test.
+TENSORS = 6
+counts = pytest.mark.parametrize("per_buffer", [1, 2, 3, 6], ids="per_buffer={}".format)
+
+
+def make_tensors(device):
+    return [torch.ones(4, device=device) for _ in range(TENSORS)]
+
+
+def storage_count(tensors):
+    return len({tensor.untyped_storage().data_ptr() for tensor in tensors})
+
+
+class ParametersAndBuffers(nn.Module):
+    """A module with six parameters and six buffers of equal size."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.weights = nn.ParameterList(make_tensors(device))
+        for index, tensor in enumerate(make_tensors(device)):
+            self.register_buffer(f"buffer{index}", tensor)
+
+
+@counts
+def test_coalesced_copies_of_one_bucket_share_a_storage(topology, per_buffer):
+    tensors = make_tensors(topology.device(0))
+    size = per_buffer * tensors[0].nbytes
+    _, copies = comm.broadcast_coalesced(tensors, topology.take(2), size)
+    assert storage_count(copies) == TENSORS // per_buffer
+
+
+@counts
+def test_sums_of_one_bucket_share_a_storage(topology, per_buffer):
+    topology.require(distinct=2)
+    first, second = list(dict.fromkeys(topology.devices))[:2]
+    rows = make_tensors(first), make_tensors(second)
+    sums = comm.reduce_add_coalesced(rows, first, per_buffer * rows[0][0].nbytes)
+    assert storage_count(sums) == TENSORS // per_buffer
+
+
+@counts
+@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
+def test_tensors_of_one_bucket_share_a_storage_in_a_replica(topology, per_buffer, detach):
+    module = ParametersAndBuffers(topology.device(0))
+    size = per_buffer * module.buffer0.nbytes
+    _, replica = replicate(module, topology.take(2), detach, buffer_size=size)
+    assert storage_count(replica.weights) == TENSORS // per_buffer
+    assert storage_count([*replica.buffers()]) == TENSORS // per_buffer
+
+
+def test_default_bucket_of_a_replica_holds_2_mib(topology):
+    module = nn.Module()
+    for index, size in enumerate([2**18] * 8 + [1]):
+        tensor = torch.zeros(size, dtype=torch.uint8, device=topology.device(0))
+        module.register_buffer(f"buffer{index}", tensor)
+    _, replica = replicate(module, topology.take(2))
+    addresses = [each.untyped_storage().data_ptr() for each in replica.buffers()]
+    assert addresses.count(addresses[0]) == 8
