@@ -1,4 +1,4 @@
-"""impl._compiled and impl._tracing: compiled replicas; export and traces of wrappers."""
+"""impl._compiled and impl._tracing: compiled replicas; export, traces and scripts of wrappers."""
 
 import sys
 from types import ModuleType
@@ -105,3 +105,16 @@ def test_wrapper_of_one_device_can_be_exported(topology):
     x = torch.rand(3, 2, device=topology.device(0))
     exported = torch.export.export(wrapper, (x,))
     torch.testing.assert_close(exported.module()(x), wrapper(x))
+
+
+class Scriptable(impl.DataParallel):
+    def forward(self, x):
+        return self.module(x)
+
+
+@pytest.mark.filterwarnings("ignore")  # TorchScript is deprecated, and warns of annotations.
+def test_a_subclass_can_be_scripted(topology):
+    net = nn.Linear(2, 1)
+    scripted = torch.jit.script(Scriptable(net, topology.take(1)))
+    x = torch.ones(3, 2, device=topology.device(0))
+    assert torch.equal(scripted(x), net(x))

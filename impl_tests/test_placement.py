@@ -1,6 +1,5 @@
-"""impl._placement: the devices of a wrapper, and warnings of unequal GPUs."""
+"""impl._placement: the devices of a wrapper, and warnings of ignored and unequal devices."""
 
-import importlib
 import inspect
 import sys
 import warnings
@@ -13,9 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from impl import DataParallel, _placement, data_parallel
+from impl import DataParallel, DataParallelWithLoss, _placement, data_parallel
 from impl._devices import as_device_or_current
 
+#: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
+MODULE = sys.modules["impl.data_parallel"]
 CPU = torch.device("cpu")
 MIXED = "device_ids, which mixes the CPU with other devices"
 LARGE = SimpleNamespace(total_memory=100, multi_processor_count=100)
@@ -51,10 +52,8 @@ def test_gpus_without_reported_memory_do_not_warn(set_sizes):
 def data_parallel_module(set_sizes, monkeypatch):
     """The module impl.data_parallel, patched to find two GPUs of unequal size."""
     fake_placement = _placement.Placement(set_sizes(LARGE, SMALL), 0, torch.device("cuda", 0))
-    # The attribute ``data_parallel`` of impl is the function, not the module.
-    module = importlib.import_module("impl.data_parallel")
-    monkeypatch.setattr(module, "choose_devices", lambda *_: fake_placement)
-    return module
+    monkeypatch.setattr(MODULE, "choose_devices", lambda *_: fake_placement)
+    return MODULE
 
 
 @pytest.mark.usefixtures("data_parallel_module")
@@ -121,3 +120,40 @@ def test_an_error_has_a_note_with_the_wrong_device(topology, devices, note):
     with pytest.raises((ValueError, RuntimeError)) as caught:
         DataParallel(nn.Linear(1, 1), devices)
     assert caught.value.__notes__ == [f"Argument: {note}"]
+
+
+def test_device_ids_may_be_an_iterator(topology):
+    ordinals = [device.index for device in topology.take(2)]
+    net = nn.Linear(2, 2).to(topology.device(0))
+    x = torch.ones(4, 2, device=topology.device(0))
+    wrapper = DataParallel(net, iter(ordinals))
+    assert wrapper.device_ids == ordinals
+    assert torch.equal(wrapper(x), data_parallel(net, x, iter(ordinals)))
+
+
+@pytest.mark.parametrize("device_ids", [2, "cpu", torch.device("cpu")], ids=repr)
+def test_one_device_instead_of_a_sequence_is_refused(device_ids):
+    for call in (
+        lambda: DataParallel(nn.Identity(), device_ids),
+        lambda: data_parallel(nn.Identity(), torch.ones(2), device_ids),
+    ):
+        with pytest.raises(TypeError, match="device_ids must be a sequence of devices") as caught:
+            call()
+        assert str(caught.value).endswith(f"not {device_ids!r}")
+
+
+@pytest.mark.parametrize("kind", [DataParallel, partial(DataParallelWithLoss, criterion=len)])
+def test_every_wrapper_that_ignores_its_devices_warns_at_its_line(monkeypatch, kind):
+    monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        kind(nn.Tanh())
+        assert caught == []
+        kind(nn.Tanh(), device_ids=[0, 1])
+        line = inspect.currentframe().f_lineno - 1
+        kind(nn.Tanh(), device_ids=[0, 1])
+    assert [(each.filename, each.lineno) for each in caught] == [
+        (__file__, line),
+        (__file__, line + 2),
+    ]
+    assert all(str(each.message).startswith("device_ids is ignored") for each in caught)
