@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from spec_tests.data_parallel.laws import results_of, with_gradients
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.harness.compare.wrapper_laws import results_of, with_gradients
 from spec_tests.strategies.changed_members import changes_members_specs
 from spec_tests.strategies.references import referring_specs
 

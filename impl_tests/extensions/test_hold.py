@@ -17,10 +17,10 @@ from impl_tests.extensions.kept_modules import (
     wrapped,
 )
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.harness.compare.compile_backends import CountingBackend
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.environment import capabilities
-from spec_tests.parallel_apply.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 
 

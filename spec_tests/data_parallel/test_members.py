@@ -4,8 +4,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.data_parallel import laws
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare import wrapper_laws as laws
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, distinct_devices
 from spec_tests.strategies.changed_members import (
