@@ -20,7 +20,9 @@ SPEC = changes_members_specs()
 
 
 @given(spec=SPEC, rows=st.integers(2, 5), in_turn=st.booleans(), grad=st.booleans())
-def test_lanes_compute_what_the_module_computes(topology, spec, rows, in_turn, grad):
+def test_cpu_replicas_have_the_outputs_and_gradients_of_the_module(
+    topology, spec, rows, in_turn, grad
+):
     x = spec.network.rows(rows, requires_grad=True, slot=None).build(topology)
     module = spec.build(topology, None)
     leaves = [x, *filter(attrgetter("requires_grad"), module.parameters())]
@@ -32,7 +34,7 @@ def test_lanes_compute_what_the_module_computes(topology, spec, rows, in_turn, g
 
 
 @given(spec=SPEC, rows=st.integers(2, 5), slots=st.sampled_from([(0, 1), (0, 0, 1), (None, None)]))
-def test_held_replicas_compute_what_the_module_computes(topology, spec, rows, slots):
+def test_held_replicas_have_the_outputs_of_the_module(topology, spec, rows, slots):
     x = spec.network.rows(rows, slot=slots[0]).build(topology)
     module = spec.build(topology, slots[0])
     wrapper = impl.DataParallel(module, topology.take(slots))
@@ -60,7 +62,7 @@ ROWS = st.lists(st.sampled_from([4, 6]), min_size=1, max_size=2)
 
 
 @given(spec=REFERRING, rows=ROWS, in_turn=st.booleans(), grad=st.booleans())
-def test_references_and_hooks_run_on_the_replica_of_a_lane(topology, spec, rows, in_turn, grad):
+def test_references_and_hooks_run_on_the_cpu_replica(topology, spec, rows, in_turn, grad):
     batches = [spec.network.rows(count, slot=None).build(topology) for count in rows]
     with torch.set_grad_enabled(grad):
         found, expected = (

@@ -97,7 +97,7 @@ def test_the_cpu_beside_other_devices_is_refused_without_an_accelerator(call, de
 @pytest.mark.usefixtures("no_accelerator")
 @pytest.mark.parametrize("output", [0, 2, "cuda", "cuda:1", "meta"])
 @pytest.mark.parametrize("count", [1, 2])
-def test_lanes_refuse_an_output_device_that_does_not_exist(count, output):
+def test_cpu_replicas_refuse_an_output_device_that_does_not_exist(count, output):
     with pytest.raises(RuntimeError, match="when none is available") as caught:
         DataParallel(nn.Linear(2, 1), ["cpu"] * count, output_device=output)
     assert caught.value.__notes__ == [f"Argument: output_device={output!r}"]
