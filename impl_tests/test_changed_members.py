@@ -6,7 +6,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 import impl
 from spec_tests.harness.compare import checks
@@ -88,25 +87,3 @@ def test_references_and_hooks_run_on_held_replicas(topology, spec, rows, slots):
             results.append([wrapper(x) for x in batches])
     found, expected = (snapshot(each, {}) for each in results)
     checks.same(found, expected, spec, tolerance=checks.LAYER)
-
-
-def test_a_forward_that_freezes_parameters_is_refused_with_a_note():
-    class Freezing(nn.Linear):
-        def forward(self, x):
-            self.weight.requires_grad = False
-            return super().forward(x)
-
-    with pytest.raises(RuntimeError, match="leaf") as caught:
-        impl.DataParallel(Freezing(2, 2), CPU_DEVICES)(torch.ones(2, 2))
-    assert "outside of the forward" in caught.value.__notes__[-1]
-
-
-def test_a_tensor_that_is_loaded_as_a_parameter_is_refused_with_a_note():
-    class Loading(nn.Linear):
-        def forward(self, x):
-            self.load_state_dict(self.state_dict(), assign=True)
-            return super().forward(x)
-
-    with pytest.raises(RuntimeError, match="weight") as caught:
-        impl.DataParallel(Loading(2, 2), CPU_DEVICES)(torch.ones(2, 2))
-    assert "pass nn.Parameter values" in caught.value.__notes__[-1]

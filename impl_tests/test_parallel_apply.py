@@ -1,4 +1,4 @@
-"""impl.parallel_apply: the threads that run the modules, traces, and notes of errors."""
+"""impl.parallel_apply: the threads that run the modules, and traces."""
 
 import importlib
 import threading
@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-import impl
-from impl import DataParallel, parallel_apply
+from impl import parallel_apply
 from impl_tests.helpers.modes import FunctionMode
 
 #: The module ``impl.parallel_apply``. The attribute ``parallel_apply`` of impl is the function.
@@ -36,35 +35,3 @@ def test_a_trace_may_record_one_module(topology):
     module, x = nn.Linear(2, 2).to(device).requires_grad_(False), torch.ones(3, 2, device=device)
     traced = torch.jit.trace(lambda x: parallel_apply([module], [(x,)])[0], x)
     torch.testing.assert_close(traced(2 * x), module(2 * x))
-
-
-@pytest.mark.parametrize("in_turn", [False, True], ids="in_turn={}".format)
-def test_error_of_batch_norm_has_a_note_with_the_shape_of_the_chunk(in_turn):
-    wrapper = DataParallel(nn.BatchNorm1d(2), ["cpu", "cpu"], in_turn=in_turn)
-    with pytest.raises(ValueError, match="in replica 1 on device cpu") as caught:
-        wrapper(torch.randn(3, 2))
-    (note,) = caught.value.__notes__
-    assert note.startswith("Replica 1 got a tensor of shape (1, 2).")
-    assert note not in str(caught.value)
-
-
-@pytest.mark.parametrize("call", ["wrapper", "replicate"])
-def test_a_replica_that_is_replicated_from_another_device_is_refused_with_a_note(topology, call):
-    devices = topology.take(2)
-    topology.require(distinct=2)
-
-    class Replicating(nn.Linear):
-        def forward(self, x):
-            return impl.replicate(self, devices)[0].extra_repr()
-
-    module = Replicating(2, 2) if call == "replicate" else DataParallel(nn.Linear(2, 2), devices)
-    with pytest.raises(RuntimeError, match="in replica 1 on device") as caught:
-        DataParallel(module.to(devices[0]), devices)(torch.ones(2, 2))
-    assert caught.value.__notes__[-1].startswith(f"Replica 1 and its tensors are on {devices[1]}.")
-
-
-def test_another_value_error_of_a_replica_has_no_note():
-    wrapper = DataParallel(nn.BatchNorm1d(2), ["cpu", "cpu"])
-    with pytest.raises(ValueError, match="expected 2D or 3D input") as caught:
-        wrapper(torch.randn(3))
-    assert not hasattr(caught.value, "__notes__")
