@@ -1,7 +1,7 @@
 """The public functions with valid arguments.
 
-``faults`` injects faults into these calls, ``stress`` makes them in many threads at once, and
-``test_arguments.py`` replaces each argument by wrong values.
+``fault_injection`` injects faults into these calls, ``stress`` makes them in many threads at
+once, and ``test_arguments.py`` replaces each argument by wrong values.
 """
 
 import importlib

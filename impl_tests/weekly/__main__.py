@@ -50,7 +50,7 @@ PARTS: dict[str, Sequence[Command]] = {
     # The suite on impl with the perturbation of each clause, one at a time; it must fail.
     "perturbations": [("impl_tests.weekly.perturbations",)],
     # Faults in calls, and lost ranks, in random order.
-    "faults": [("impl_tests.weekly.faults", "--count", "2400")],
+    "faults": [("impl_tests.weekly.fault_injection", "--count", "2400")],
     # All parts of impl in many threads; memory, threads and objects must not grow.
     "stress": [("impl_tests.weekly.stress", "--minutes", "10")],
     # The benchmarks beside torch.nn.parallel, and their smallest allowed ratios.

@@ -2,9 +2,9 @@
 
 Each trial runs in a process of its own.
 
-``python -m impl_tests.weekly.faults --count 1000`` injects faults, prints the numbers of verdicts,
-and returns 1 if one is bad. A bad verdict names the options that repeat its trial; only the
-instant of an interrupt differs.
+``python -m impl_tests.weekly.fault_injection --count 1000`` injects faults, prints the numbers of
+verdicts, and returns 1 if one is bad. A bad verdict names the options that repeat its trial; only
+the instant of an interrupt differs.
 
 * ``calls.py``: faults in calls. ``kinds.py``: their kinds. ``impl_tests/helpers/cases.py`` has the
   calls. ``leftovers.py``: the state and the resources that each trial compares.

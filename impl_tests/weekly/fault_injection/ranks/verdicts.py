@@ -6,7 +6,7 @@ lost rank.
 
 import re
 
-from impl_tests.weekly.faults.findings import Finding
+from impl_tests.weekly.fault_injection.findings import Finding
 
 from .cases import LostRanks
 from .processes import Rank, run_case

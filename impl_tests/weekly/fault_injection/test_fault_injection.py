@@ -10,7 +10,7 @@ PROGRAM = """
 import dataclasses, gc, sys
 import impl
 from impl_tests.helpers.cases import CASES
-from impl_tests.weekly.faults.__main__ import main
+from impl_tests.weekly.fault_injection.__main__ import main
 
 def leave_gc_off(**arguments):
     gc.disable()
@@ -48,7 +48,7 @@ def test_each_kind_finds_a_wrong_function_and_its_trial_repeats(kind):
 #: A program in which a call never returns, or ends its process. It prints the verdict.
 WRONG_CALL = """
 from impl_tests.helpers import forks
-from impl_tests.weekly.faults import __main__ as faults, calls, findings
+from impl_tests.weekly.fault_injection import __main__ as faults, calls, findings
 import os, threading
 
 def {name}(rng, seconds):
