@@ -83,8 +83,8 @@ def draft(
         tests: The tests and their verdicts. Of a test that occurs again, the last one counts.
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records.
-        register_file: The register of the runs. The text begins with its records, without the
-            tests that pass.
+        register_file: The register of the runs. The text begins with the clauses that it declares
+            and its records, without the tests that pass.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test, or the register is
@@ -93,18 +93,16 @@ def draft(
     last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
     named = [*last.values()]
     failed = [test for test in named if test["verdict"] == "fail" and not _passes(test)]
-    if unknown := {test["clause"] for test in failed} - clauses.load().keys():
+    known_clauses = clauses.load()
+    if unknown := {test["clause"] for test in failed} - known_clauses.keys():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
     lives = [test for test in failed if test["clause"].startswith(_LIVES)]
     if not any(test["clause"] in violations.CLAUSES for test in failed):
         lives = []
     tables = {} if register_file is None else register.read_tables(register_file)
-    missing = {
-        test["clause"]
-        for test in named
-        if test["verdict"] == "not-offered" and (register_file is None or verdicts.fails_run(test))
-    }
-    lacks = [*tables.pop("lacks", ()), *_shorten_lacks(missing)]
+    missing = {test["clause"] for test in named if test["verdict"] == "not-offered"}
+    declared = register.expand_lacks(tables.pop("lacks", ()), register_file, known_clauses)
+    lacks = _shorten_lacks({*declared, *missing})
     old = tables.pop("divergence", [])
     groups = _group([test for test in failed if test not in lives])
     added = [

@@ -287,7 +287,7 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(tmp
     ]
     lacking = {"clause": "comm.gather.joined", "test": "a.py::five", "verdict": "not-offered"}
     drafted = tomllib.loads(draft([*tests, lacking], register_file=file))
-    assert drafted["lacks"] == ["replicate.zoo", "comm.gather.joined"]
+    assert drafted["lacks"] == ["comm.gather.joined", "replicate.zoo"]
     kept, added = drafted["divergence"]
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])
     assert (added["id"], added["tests"]) == ("X-6", ["a.py::four"])
@@ -301,6 +301,14 @@ def test_a_draft_declares_missing_names_by_the_beginnings_of_clauses():
     tests = [{"clause": name, "test": "a.py::one", "verdict": "not-offered"} for name in missing]
     lacks = tomllib.loads(draft(tests))["lacks"]
     assert lacks == ["comm.gather", "comm.scatter.slices", "replicate"]
+
+
+def test_a_draft_joins_clauses_of_the_register_and_of_the_run(tmp_path):
+    declared, *missing = [name for name in clauses.load() if name.startswith("comm.gather.")]
+    file = tmp_path / "old.toml"
+    file.write_text(f'lacks = ["{declared}"]')
+    tests = [{"clause": name, "test": "a.py::one", "verdict": "not-offered"} for name in missing]
+    assert tomllib.loads(draft(tests, register_file=file))["lacks"] == ["comm.gather"]
 
 
 def test_a_wrong_value_of_an_option_exits_with_status_4(command):

@@ -212,15 +212,33 @@ def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str
     Raises:
         pytest.UsageError: an entry names no clause, or a clause that another entry declares.
     """
+    return expand_lacks(read_tables(path).get("lacks", ()), path, known_clauses)
+
+
+def expand_lacks(
+    entries: Iterable[str], source: object, known_clauses: Mapping[str, Clause]
+) -> dict[str, str]:
+    """Return the clauses that ``entries`` declare, and for each clause the entry that declares it.
+
+    Args:
+        entries: Ids of clauses, or beginnings of ids that end before a dot.
+        source: The register, for the text of an error.
+        known_clauses: All clauses by id.
+
+    Raises:
+        input_files.RefusedError: An entry names no clause, or a clause that another entry
+            declares.
+    """
     found: dict[str, str] = {}
-    for entry in read_tables(path).get("lacks", []):
+    for entry in entries:
         declared = [each.id for each in known_clauses.values() if each.has_prefix(entry)]
         if not declared:
-            raise input_files.refuse(path, f'lacks "{entry}": no clause has this name')
-        if declared[0] in found:
-            other = found[declared[0]]
-            raise input_files.refuse(path, f'lacks "{entry}": "{other}" declares it already')
-        found |= dict.fromkeys(declared, entry)
+            raise input_files.refuse(source, f'lacks "{entry}": no clause has this name')
+        for name in declared:
+            if name in found:
+                problem = f'"{found[name]}" declares {name} already'
+                raise input_files.refuse(source, f'lacks "{entry}": {problem}')
+            found[name] = entry
     return found
 
 

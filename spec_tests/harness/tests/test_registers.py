@@ -96,7 +96,15 @@ REFUSED = {
         "no inherited record names test_it.py::test_x",
     ),
     "lacks-an-unknown-clause": ('lacks = ["a.three"]', 'lacks "a.three": no clause has this name'),
-    "lacks-a-clause-twice": ('lacks = ["a", "a.one"]', 'lacks "a.one": "a" declares it already'),
+    "lacks-a-part-of-a-word": ('lacks = ["a.o"]', 'lacks "a.o": no clause has this name'),
+    "lacks-a-clause-twice": (
+        'lacks = ["a", "a.one"]',
+        'lacks "a.one": "a" declares a.one already',
+    ),
+    "lacks-a-clause-and-then-its-chapter": (
+        'lacks = ["a.two", "a"]',
+        'lacks "a": "a.two" declares a.two already',
+    ),
 }
 
 
