@@ -25,15 +25,17 @@ def _replicate(network, devices, detach):
     return PublicCall("replicate.replicate", arguments)
 
 
+def lazy_layer():
+    return nn.LazyLinear(2)
+
+
+def plain_module():
+    return nn.ParameterList([nn.UninitializedParameter()])
+
+
 @clause("replicate.refused.lazy")
 @pytest.mark.parametrize(
-    ("make", "detach"),
-    [
-        (lambda: nn.LazyLinear(2), False),
-        (lambda: nn.LazyLinear(2), True),
-        (lambda: nn.ParameterList([nn.UninitializedParameter()]), False),
-    ],
-    ids=["lazy", "lazy-detached", "plain"],
+    ("make", "detach"), [(lazy_layer, False), (lazy_layer, True), (plain_module, False)]
 )
 @given(preceding=st.integers(0, 2), count=st.integers(2, 3))
 def test_uninitialized_parameters_are_refused(target, topology, make, detach, preceding, count):
