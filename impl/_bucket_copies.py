@@ -56,8 +56,8 @@ def attached_copies(
     Args:
         tensors: ``n`` tensors on any devices, dense or sparse COO.
         devices: ``k`` targets in output order. The same device may appear twice.
-        buffer_size: The largest number of bytes of a bucket. A bucket is copied in one transfer,
-            and its gradients are summed in one operation.
+        buffer_size: The largest number of bytes of a bucket; a larger tensor is a bucket of its
+            own. Small tensors of a bucket are copied in one transfer.
 
     Returns:
         ``k`` lists of ``n`` tensors. A tensor requires grad if its source does and grad mode is

@@ -37,7 +37,7 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
     """Warn once of each function or object among ``values`` that refers to one of ``modules``.
 
     The first of ``modules`` is the root. A function refers to a module by a variable of its
-    closure or a global variable.
+    closure, a global variable, a default argument or an attribute.
     """
     unchecked = [each for each in values if not _mark_checked(each, modules[0])]
     tree = set(map(id, modules if unchecked else ()))

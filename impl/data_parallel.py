@@ -111,7 +111,7 @@ class DataParallel(KeepingWrapper[T]):
         ``torch.func.functional_call`` refuses a wrapper, as it refuses ``torch.nn.DataParallel``.
 
         Replicas on the CPU draw from one random generator, in threads in a changing order: dropout
-        repeats under a seed only with ``in_turn``. The same holds for replicas on one accelerator.
+        repeats under a seed only with ``in_turn``. The same holds for replicas on one device.
 
         Attributes that a replica sets are lost with the replica. The buffers of the replica on
         the first device are those of ``module``, so changes to them in place remain. If a replica

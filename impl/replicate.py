@@ -70,9 +70,10 @@ def replicate(
             changed.
         devices: ``k`` targets. The same device may appear twice.
         detach: Whether the replicas are detached: no gradient flows back to ``network``.
-        buffer_size: The largest number of bytes of the tensors in one bucket. A bucket is copied
-            in one transfer, and its gradients are summed in one autograd node, so small buckets
-            free the replicas' gradients sooner.
+        buffer_size: The largest number of bytes of the tensors in one bucket; a larger tensor is
+            a bucket of its own. The small tensors of a bucket are copied in one transfer. Its
+            gradients are summed in one autograd node, so small buckets free the replicas'
+            gradients sooner.
         with_parameters: Whether ``parameters()`` of a replica are the copies, as in the replicas
             of ``DataParallel``. A forward can then read and replace them as on ``network``. As
             on ``network``, a forward cannot assign a plain tensor to the name of a parameter. A
@@ -81,16 +82,16 @@ def replicate(
     Returns:
         ``k`` modules of the same classes. The copy of a parameter has its name, and is an entry of
         ``_former_parameters``. Unless ``with_parameters`` is True, it is a plain attribute, and
-        ``parameters()`` are empty. The
-        first replica shares the memory of ``network``. Its buffers are those of ``network``, and
-        with ``detach`` its parameters are, too. All other copies have their own memory, aligned
-        like new tensors. Buffers that require grad are copied like parameters. Copies of other
-        buffers have no autograd history. Copies of parameters that were created in inference mode
-        are inference tensors if gradients flow back to them, so autograd treats the replicas as
-        ``network``. Copies have the attributes of their tensors, as the same objects: a tensor in
-        an attribute stays on its device. Copies of tensors of a subclass are of this subclass,
-        except subclasses of Parameter. A class that defines ``__torch_dispatch__`` copies its
-        tensors itself.
+        ``parameters()`` are empty, except for those of a detached first replica. The first replica
+        shares the memory of ``network``. Its buffers are those of ``network``, and with ``detach``
+        its parameters are, too. All other copies have their own memory, aligned like new tensors.
+        Buffers that require grad are copied like parameters. Copies of other buffers have no
+        autograd history. Copies of parameters that were created in inference mode are inference
+        tensors if gradients flow back to them, so autograd treats the replicas as ``network``.
+        Copies have the attributes of their tensors, as the same objects: a tensor in an attribute
+        stays on its device. Copies of tensors of a subclass are of this subclass, except
+        subclasses of Parameter. A class that defines ``__torch_dispatch__`` copies its tensors
+        itself.
 
     Raises:
         RuntimeError: A ``ScriptModule`` has a Python submodule; a parameter or buffer is not on
