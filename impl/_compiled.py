@@ -10,7 +10,7 @@ this device.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FunctionType
+from types import FunctionType, MethodType
 from typing import Any
 from weakref import WeakKeyDictionary, ref
 
@@ -92,8 +92,9 @@ class _CompiledCall:
 
 
 def has_compiled_code(module: object) -> bool:
-    """Return whether ``module`` is a replica that runs compiled code, itself or in a submodule."""
-    return _COMPILED_FLAG in getattr(module, "__dict__", ())
+    """Return whether a replica, or the replica of a method, runs compiled code in any module."""
+    replica = module.__self__ if isinstance(module, MethodType) else module
+    return _COMPILED_FLAG in getattr(replica, "__dict__", ())
 
 
 def attach_compiled_code(

@@ -8,8 +8,9 @@
 With one device, the module itself computes the batch.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from types import MethodType
 from typing import Any, Generic, TypeVar
 
 import torch
@@ -104,15 +105,47 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 buffer has a tangent of forward-mode AD.
             Exception: A replica raised an exception; see :func:`parallel_apply`.
         """
+        return self._compute(None, inputs, kwargs)
+
+    def call(self, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
+        """Call a method of the module on each replica, as a forward calls the module.
+
+        Example: ``wrapper.call("generate", input_ids, max_new_tokens=20)``.
+
+        Args:
+            method: The name of a method of :attr:`module`, or of an attribute that is a bound
+                method of one of its submodules.
+            inputs: Positional arguments of the method, split like those of :meth:`forward`.
+            kwargs: Keyword arguments of the method, split in the same way.
+
+        Returns:
+            The results of the replicas, with tensors concatenated on ``output_device``. With one
+            device, the result of the method, moved there.
+
+        Raises:
+            TypeError: ``method`` is not the name of a method of the module.
+            RuntimeError: Results differ in another dimension than ``dim``. A note has the shapes
+                of all replicas. Use :meth:`map` if they do, as generated texts may; or see
+                :meth:`forward`.
+            Exception: See :meth:`forward`.
+        """
+        check_method(self._network(), method)
+        return self._compute(method, inputs, kwargs)
+
+    @compile_only_inlined
+    def _compute(
+        self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Call the module, or a method of it, on all devices."""
         if len(self.device_ids) > 1:
             break_graph()
-            return self._compute_on_several(inputs, kwargs)
+            return self._compute_on_several(inputs, kwargs, method)
         if is_compiling_or_tracing():
-            return self._compute_on_one(inputs, kwargs)
+            return self._compute_on_one(inputs, kwargs, method)
         with ProfilerSpan(self._profiler_name):
             if self.device_ids:
                 check_source(self._network(), self.src_device_obj)
-            return self._compute_on_one(inputs, kwargs)
+            return self._compute_on_one(inputs, kwargs, method)
 
     @exclude_from_compilation
     def scatter(
@@ -134,7 +167,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
     def parallel_apply(
         self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
     ) -> list[Any]:
-        """Run each replica on its device. A subclass may override this step."""
+        """Run each replica, or a method of it, on its device. A subclass may override this step."""
         devices = self.device_ids[: len(replicas)]
         return parallel_apply(replicas, inputs, kwargs, devices, in_turn=self.in_turn)
 
@@ -142,20 +175,26 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         """Concatenate the outputs with ``gather``. A subclass may override this step."""
         return gather(outputs, output_device, dim=self.dim, scalar_warning=self.scalar_warning)
 
-    def _compute_on_one(self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def _compute_on_one(
+        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any], method: str | None = None
+    ) -> Any:
         """Call the module itself, on the only device. Without devices, move no tensors."""
+        function = method_of(self._network(), method)
         if not self.device_ids:
             args, kwargs = remove_markers((inputs, kwargs))
-            return self._network()(*args, **kwargs)
+            return function(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is Wrapper.scatter and "scatter" not in self.__dict__:
-            return call_on_one(self._network(), inputs, kwargs, source, output, self.dim)
+            return call_on_one(function, inputs, kwargs, source, output, self.dim)
         args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
-        return move_output(self._network()(*args, **kwargs), source, output)
+        return move_output(function(*args, **kwargs), source, output)
 
     @exclude_from_compilation
     def _compute_on_several(
-        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        method: str | None = None,
     ) -> Any:
         check_not_traced()
         if has_dual_level():
@@ -174,11 +213,12 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 del arguments
             replicas = kept[: len(used)] or self.replicate(self._network(), used)
             try:
-                outputs = self.parallel_apply(replicas, all_args, all_kwargs)
+                functions = [method_of(replica, method) for replica in replicas]
+                outputs = self.parallel_apply(functions, all_args, all_kwargs)
             finally:
                 separated.write_back()
             # Free the memory of the replicas and the inputs before the outputs are gathered.
-            del kept, replicas, all_args, all_kwargs
+            del kept, replicas, functions, all_args, all_kwargs
             return self.gather(outputs, self.output_device)
 
     def _network(self) -> T:
@@ -188,6 +228,19 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
     def _kept_replicas(self) -> Sequence[T]:
         """Return replicas for all devices that an earlier forward has built, if there are any."""
         return ()
+
+
+@compile_only_inlined
+def method_of(module: Any, method: str | None) -> Any:
+    """Return a method of ``module``; the module itself for None."""
+    return module if method is None else getattr(module, method)
+
+
+def check_method(module: nn.Module, name: str) -> None:
+    """Raise TypeError if ``name`` is not that of a method of ``module``, or of a submodule."""
+    method = getattr(module, name, None) if isinstance(name, str) else None
+    if not (isinstance(method, MethodType) and method.__self__ in {*module.modules()}):
+        raise TypeError(f"{name!r} is not a method of {type(module).__name__}")
 
 
 def _check_no_tangents(module: nn.Module, arguments: Any) -> None:
@@ -206,7 +259,7 @@ def _check_no_tangents(module: nn.Module, arguments: Any) -> None:
 
 @compile_only_inlined
 def call_on_one(
-    module: nn.Module,
+    module: Callable[..., Any],
     inputs: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     source: torch.device,

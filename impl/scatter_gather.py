@@ -195,7 +195,7 @@ def gather(
     with argument("outputs"):
         root = found.flatten(outputs, "output")
     pieces: dict[Leaf, list[Any]] = {
-        leaf: [_cat_leaf(leaf, target_device, dim, scalar_warning)] for leaf in found.gathered
+        leaf: [_cat_replicas(leaf, target_device, dim, scalar_warning)] for leaf in found.gathered
     }
     return root.unflatten(1, pieces)[0]
 
@@ -259,6 +259,16 @@ def _copy_leaves(
     for leaves, copy in ((with_grad, attached_copies), (without, detached_copies)):
         rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []
         yield from zip(leaves, zip(*rows, strict=True), strict=True)
+
+
+def _cat_replicas(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
+    """Concatenate the tensors of all replicas. A note names their shapes if they do not fit."""
+    try:
+        return _cat_leaf(leaf, device, dim, scalar_warning)
+    except (IndexError, RuntimeError) as error:
+        shapes = [f"replica {i}: {list(each.shape)}" for i, each in enumerate(leaf.tensors)]
+        error.add_note(f"Shapes of the outputs: {', '.join(shapes)}")
+        raise
 
 
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from .._compiled import has_compiled_code
 from .._devices import as_device_or_current, is_cpu
 from .._errors import CapturedError, reraise
-from .._forward import call_on_one
+from .._forward import call_on_one, method_of
 from .._module_call import ModuleCall
 from .._placement import DeviceId
 from .._streams import current_stream_by_device
@@ -22,6 +22,7 @@ class ReplicaPool:
     Args:
         devices: For each replica, its device.
         output_device: The device of the outputs.
+        method: The name of the method that computes a batch; None for the forward.
         in_turn: Whether a batch begins when the batch before it has returned.
 
     Attributes:
@@ -30,10 +31,15 @@ class ReplicaPool:
     """
 
     def __init__(
-        self, devices: Sequence[DeviceId], output_device: DeviceId, *, in_turn: bool
+        self,
+        devices: Sequence[DeviceId],
+        output_device: DeviceId,
+        method: str | None,
+        *,
+        in_turn: bool,
     ) -> None:
         self._devices = [*map(as_device_or_current, devices)]
-        self._output_device = output_device
+        self._output_device, self._method = output_device, method
         self._in_turn = in_turn
         self._free = deque(range(len(devices)))
         self._calls: dict[int, tuple[int, PendingCall]] = {}
@@ -69,7 +75,8 @@ class ReplicaPool:
     def _compute(self, replica: Any, index: int, batch: Any) -> Any:
         device = self._devices[index]
         args, kwargs = _arguments(batch)
-        output = call_on_one(replica, args, kwargs, device, self._output_device, 0)
+        function = method_of(replica, self._method)
+        output = call_on_one(function, args, kwargs, device, self._output_device, 0)
         if not self._in_turn:
             # A replica is free when its device has computed, so a faster one gets more batches.
             for stream in current_stream_by_device([device]).values():

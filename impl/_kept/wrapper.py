@@ -9,7 +9,7 @@ from torch import nn
 
 from .._arguments import argument, as_bool, as_int
 from .._devices import DeviceLike
-from .._forward import Wrapper
+from .._forward import Wrapper, check_method
 from .._module_tree import check_source
 from .._torch_private import exclude_from_compilation, has_modes_or_transforms
 from ..replicate import replicate_with
@@ -95,7 +95,12 @@ class KeepingWrapper(Wrapper[T]):
 
     @exclude_from_compilation
     def map(
-        self, batches: Iterable[Any], *, in_flight: int | None = None, ordered: bool = True
+        self,
+        batches: Iterable[Any],
+        *,
+        method: str | None = None,
+        in_flight: int | None = None,
+        ordered: bool = True,
     ) -> Generator[Any]:
         """Yield the output of the module for each batch. Whole batches go to free devices.
 
@@ -107,6 +112,8 @@ class KeepingWrapper(Wrapper[T]):
             batches: The batches. A list or tuple contains the positional arguments, a mapping the
                 keyword arguments; any other object is the only argument. The iterator is used in
                 the calling thread.
+            method: The name of a method of the module, such as ``"generate"``, that computes a
+                batch. By default the module is called.
             in_flight: The largest number of batches that were taken from ``batches`` and whose
                 outputs were not yielded. By default two for each device.
             ordered: Whether outputs have the order of the batches. Otherwise each is yielded when
@@ -118,7 +125,8 @@ class KeepingWrapper(Wrapper[T]):
 
         Raises:
             ValueError: ``in_flight`` is less than 1.
-            TypeError: ``in_flight`` is no integer, or ``batches`` is not iterable.
+            TypeError: ``in_flight`` is no integer, ``batches`` is not iterable, or ``method`` is not
+                the name of a method of the module.
             RuntimeError: Grad mode is on. At the end: a tensor has changed in a way that increases
                 no version; see :meth:`hold`. If the generator is closed before, it warns.
             Exception: The module or ``batches`` raised an exception. It is raised in place of the
@@ -130,13 +138,17 @@ class KeepingWrapper(Wrapper[T]):
         if limit < 1:
             raise ValueError(f"in_flight is {limit}, and must be at least 1")
         ordered = as_bool("ordered", ordered)
+        if method is not None:
+            check_method(self._network(), method)
         with argument("batches"):
-            return self._map(iter(batches), limit, ordered)
+            return self._map(iter(batches), method, limit, ordered)
 
-    def _map(self, batches: Iterator[Any], limit: int, ordered: bool) -> Generator[Any]:
+    def _map(
+        self, batches: Iterator[Any], method: str | None, limit: int, ordered: bool
+    ) -> Generator[Any]:
         devices = self.device_ids or [torch.device("cpu")]
         output_device = self.output_device if self.device_ids else devices[0]
-        pool = ReplicaPool(devices, output_device, in_turn=self.in_turn)
+        pool = ReplicaPool(devices, output_device, method, in_turn=self.in_turn)
         with self.hold():
             yield from map_batches(batches, self._find_replicas, pool, limit, ordered=ordered)
 

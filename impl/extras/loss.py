@@ -140,8 +140,13 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
     @exclude_from_compilation
     def _compute_on_several(
-        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+        self,
+        inputs: tuple[Any, ...],
+        kwargs: Mapping[str, Any] | None,
+        method: str | None = None,
     ) -> Any:
+        if method is not None:
+            raise TypeError(f"{type(self).__name__} calls only forward: use DataParallel.call")
         kwargs = kwargs or {}
         is_mean = self._network().reduction() not in ("sum", "none")
         if is_mean and not _counts_targets(self.criterion):
