@@ -196,7 +196,9 @@ def move_by_own_operators(tensor: Tensor, device: torch.device, *, copy: bool = 
     If ``tensor`` is already on ``device``, it is copied only if ``copy`` is True.
     """
     if tensor.layout is not torch.jagged or not tensor.requires_grad or tensor.device == device:
-        return to_device(tensor, device, copy=copy)
+        # The method `to` of torchao's tensors refuses the argument `copy`.
+        moved = tensor.to(device, non_blocking=not is_cpu(device))
+        return moved.clone() if copy and tensor.device == device else moved
     # Autograd cannot pass the gradient of a nested tensor to another device, but it can pass the
     # dense gradient of the nested tensor's values.
     nested: Any = tensor

@@ -167,7 +167,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
     def parallel_apply(
         self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any
     ) -> list[Any]:
-        """Run each replica, or a method of it, on its device. A subclass may override this step."""
+        """Run each replica, or its method, on its device. A subclass may override this step."""
         devices = self.device_ids[: len(replicas)]
         return parallel_apply(replicas, inputs, kwargs, devices, in_turn=self.in_turn)
 

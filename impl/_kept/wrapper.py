@@ -125,8 +125,8 @@ class KeepingWrapper(Wrapper[T]):
 
         Raises:
             ValueError: ``in_flight`` is less than 1.
-            TypeError: ``in_flight`` is no integer, ``batches`` is not iterable, or ``method`` is not
-                the name of a method of the module.
+            TypeError: ``in_flight`` is no integer, ``batches`` is not iterable, or the module has
+                no such ``method``.
             RuntimeError: Grad mode is on. At the end: a tensor has changed in a way that increases
                 no version; see :meth:`hold`. If the generator is closed before, it warns.
             Exception: The module or ``batches`` raised an exception. It is raised in place of the

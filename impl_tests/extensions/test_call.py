@@ -1,0 +1,130 @@
+"""DataParallel.call and the argument ``method`` of map run other methods than forward."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import impl
+from spec_tests.harness.compare import checks
+
+
+def check_same(found, expected):
+    for value, other in zip(found, expected, strict=True):
+        checks.same(value, other, tolerance=checks.LAYER)
+
+
+class Repeated(nn.Module):
+    """A layer with a method that calls the layer several times."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(2, 2)
+        self.calls_of_layer = self.layer.forward
+
+    def forward(self, x):
+        return self.layer(x).tanh()
+
+    def repeat(self, x, *, count=2):
+        for _ in range(count):
+            x = self(x)
+        return x
+
+    def take_columns(self, x):
+        return x[:, : int(x[0, 0])]
+
+    @staticmethod
+    def negate(x):
+        return -x
+
+
+@pytest.fixture(scope="module")
+def build(topology):
+    def wrap(count, **options):
+        devices = topology.take(count)
+        module = Repeated().to(devices[0] if devices else "cpu")
+        return impl.DataParallel(module, devices, **options)
+
+    return wrap
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@given(rows=st.integers(1, 7), calls=st.integers(0, 3))
+def test_a_method_computes_as_on_the_module(topology, build, count, rows, calls):
+    wrapper = build(count)
+    x = torch.randn(rows, 2, device=topology.take(1)[0], requires_grad=True)
+    found = wrapper.call("repeat", x, count=calls)
+    expected = wrapper.module.repeat(x, count=calls)
+    checks.same(found, expected, tolerance=checks.LAYER)
+    if calls:
+        grads = [
+            torch.autograd.grad(output.sum(), [x, *wrapper.module.parameters()])
+            for output in (found, expected)
+        ]
+        check_same(*grads)
+
+
+def test_without_devices_the_method_of_the_module_is_called():
+    module = Repeated()
+    x = torch.randn(3, 2)
+    wrapper = impl.DataParallel(module, ["cpu"])
+    wrapper.device_ids = []
+    checks.same(wrapper.call("repeat", x), module.repeat(x))
+
+
+def test_a_block_of_hold_keeps_the_replicas_for_methods(topology, build):
+    wrapper = build(2)
+    x = torch.randn(4, 2, device=topology.take(1)[0])
+    with torch.no_grad(), wrapper.hold():
+        found = [wrapper.call("repeat", x), wrapper(x), wrapper.call("calls_of_layer", x)]
+        module = wrapper.module
+        expected = [module.repeat(x), module(x), module.layer(x)]
+    check_same(found, expected)
+
+
+def test_map_computes_whole_batches_by_a_method(topology, build):
+    wrapper = build(2)
+    batches = [torch.randn(rows, 2, device=topology.take(1)[0]) for rows in (3, 1, 2)]
+    with torch.no_grad():
+        found = list(wrapper.map(batches, method="repeat"))
+        check_same(found, map(wrapper.module.repeat, batches))
+
+
+def test_results_of_different_lengths_name_the_shape_of_each_replica(topology, build):
+    x = torch.tensor([[1.0, 0], [1, 0], [2, 0]], device=topology.take(1)[0])
+    with pytest.raises(RuntimeError) as caught:
+        build(2).call("take_columns", x)
+    assert "replica 0: [2, 1], replica 1: [1, 2]" in str(caught.value.__notes__)
+
+
+@pytest.mark.parametrize("name", ["missing", "layer", "negate", "training", 3, None])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_name_that_is_no_method_of_the_module_is_refused(build, count, name):
+    wrapper = build(count)
+    text = f"{name!r} is not a method of Repeated"
+    with pytest.raises(TypeError, match=text):
+        wrapper.call(name, torch.zeros(2, 2))
+    if name is not None:
+        with pytest.raises(TypeError, match=text):
+            wrapper.map([], method=name)
+
+
+def test_a_method_of_another_object_is_refused(build):
+    wrapper = build(2)
+    wrapper.module.other = Repeated().repeat
+    with pytest.raises(TypeError, match="'other' is not a method of Repeated"):
+        wrapper.call("other", torch.zeros(2, 2))
+
+
+def test_an_error_of_a_method_names_the_replica(topology, build):
+    with pytest.raises(TypeError, match=r"Caught TypeError in replica 0 .*") as caught:
+        build(2).call("repeat", torch.zeros(2, 2, device=topology.take(1)[0]), count="two")
+    assert "cannot be interpreted as an integer" in str(caught.value)
+
+
+def test_a_wrapper_with_a_loss_calls_only_forward(topology):
+    device, _ = devices = topology.take(2)
+    wrapper = impl.DataParallelWithLoss(Repeated().to(device), nn.MSELoss(), devices)
+    with pytest.raises(TypeError, match="DataParallelWithLoss calls only forward"):
+        wrapper.call("forward", torch.zeros(2, 2), target=torch.zeros(2, 2))
