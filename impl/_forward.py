@@ -238,7 +238,9 @@ def method_of(module: Any, method: str | None) -> Any:
 
 def check_method(module: nn.Module, name: str) -> None:
     """Raise TypeError if ``name`` is not that of a method of ``module``, or of a submodule."""
-    method = getattr(module, name, None) if isinstance(name, str) else None
+    if not isinstance(name, str):
+        raise TypeError(f"method must be the name of a method, not {type(name).__name__}")
+    method = getattr(module, name, None)
     if not (isinstance(method, MethodType) and method.__self__ in {*module.modules()}):
         raise TypeError(f"{name!r} is not a method of {type(module).__name__}")
 

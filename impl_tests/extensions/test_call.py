@@ -98,16 +98,21 @@ def test_results_of_different_lengths_name_the_shape_of_each_replica(topology, b
     assert "replica 0: [2, 1], replica 1: [1, 2]" in str(caught.value.__notes__)
 
 
-@pytest.mark.parametrize("name", ["missing", "layer", "negate", "training", 3, None])
+@pytest.mark.parametrize("name", ["missing", "layer", "negate", "training"])
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_name_that_is_no_method_of_the_module_is_refused(build, count, name):
     wrapper = build(count)
     text = f"{name!r} is not a method of Repeated"
     with pytest.raises(TypeError, match=text):
         wrapper.call(name, torch.zeros(2, 2))
-    if name is not None:
-        with pytest.raises(TypeError, match=text):
-            wrapper.map([], method=name)
+    with pytest.raises(TypeError, match=text):
+        wrapper.map([], method=name)
+
+
+@pytest.mark.parametrize("name", [3, None, Repeated.repeat])
+def test_a_method_is_given_by_its_name(build, name):
+    with pytest.raises(TypeError, match="method must be the name of a method"):
+        build(2).call(name, torch.zeros(2, 2))
 
 
 def test_a_method_of_another_object_is_refused(build):

@@ -283,9 +283,16 @@ CASES: dict[str, Case] = {
         lambda: _apply("Gather"),
         lambda: {"target_device": 0, "dim": 0, "first": _leaf(0), "second": _leaf(1)},
     ),
+    "DataParallel.call": Case(
+        lambda: lambda method, **inputs: _wrapper().call(method, **inputs),
+        lambda: {"method": "forward", "x": _x()},
+        runs_net=True,
+    ),
     "DataParallel.hold": Case(_hold, lambda: {"x": _x()}, runs_net=True),
     "DataParallel.map": Case(
-        _map, lambda: {"batches": [_x()], "in_flight": 2, "ordered": True}, runs_net=True
+        _map,
+        lambda: {"batches": [_x()], "method": "forward", "in_flight": 2, "ordered": True},
+        runs_net=True,
     ),
     "DataParallelWithLoss": Case(
         lambda: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_x()[:, :2]),
