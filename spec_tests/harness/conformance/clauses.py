@@ -68,7 +68,7 @@ class Clause:
         users: For a clause about devices: the software that needs it, and why.
         seen: Links to public threads about back ends that violate the clause, or names of such
             back ends.
-        folder: The folder with the tests of the clause, if it is a chapter of the suite.
+        folder: The folder with the clause, if it is a chapter of the suite.
     """
 
     id: str
@@ -82,7 +82,7 @@ class Clause:
 
     @property
     def chapter(self) -> str:
-        """The folder with the tests; without one, the first word of the id."""
+        """The folder with the clause; without one, the first word of the id."""
         return self.folder or self.id.partition(".")[0]
 
     @property
