@@ -5,6 +5,7 @@ import itertools
 import pytest
 import torch
 from torch._prims_common import suggest_memory_format
+from torch.testing._internal.two_tensor import TwoTensor
 
 from impl._copies import cat_on_device, move_by_own_operators
 
@@ -30,6 +31,24 @@ def test_copy_of_a_jagged_tensor_has_its_rows(topology, make, requires_grad):
     copy = move_by_own_operators(tensor, topology.device(0))
     assert (copy.device, copy.requires_grad) == (topology.device(0), requires_grad)
     assert [row.tolist() for row in copy.unbind()] == [row.tolist() for row in tensor.unbind()]
+
+
+class RefusesCopy(TwoTensor):
+    """A tensor whose method ``to`` refuses the argument ``copy``, as those of torchao do."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function is torch.Tensor.to and "copy" in (kwargs or {}):
+            raise RuntimeError(".to() does not accept copy argument")
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+
+@pytest.mark.parametrize("copy", [False, True], ids="copy={}".format)
+def test_a_class_that_refuses_to_copy_in_its_method_to_is_copied(copy):
+    tensor = RefusesCopy(torch.ones(2), torch.zeros(2))
+    found = move_by_own_operators(tensor, CPU, copy=copy)
+    assert type(found) is RefusesCopy
+    assert (found.a.data_ptr() != tensor.a.data_ptr()) is copy
 
 
 CPU = torch.device("cpu")
