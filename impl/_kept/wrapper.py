@@ -69,10 +69,10 @@ class KeepingWrapper(Wrapper[T]):
         change: of modules, their classes, attributes, hooks, parameters, buffers and training
         modes, a step of an optimizer, or a change that the last forward has made to its replicas.
         Attributes that the replicas share with the module, such as a dictionary of settings, need
-        no new replicas. If a forward has used old copies after a change that it has not detected,
-        the end of the block raises an error. One kind of change is not found there, either: it
-        increases no version, changes none of 16 elements of a tensor, and is undone in the block
-        or followed by a detected change.
+        no new replicas. If a forward has not detected a change, and has used old copies, the end
+        of the block raises an error. The end misses one kind of change: it increases no version,
+        changes none of 16 elements of a tensor, and is undone in the block or followed by a
+        detected change.
 
         An attribute that a replica sets in a forward remains on that replica until the replicas
         are built again. With one device, or none, the block has no effect. A tree is replicated in
