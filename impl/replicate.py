@@ -89,9 +89,10 @@ def replicate(
         autograd history. Copies of parameters that were created in inference mode are inference
         tensors if gradients flow back to them, so autograd treats the replicas as ``network``.
         Copies have the attributes of their tensors, as the same objects: a tensor in an attribute
-        stays on its device. Copies of tensors of a subclass are of this subclass, except
-        subclasses of Parameter. A class that defines ``__torch_dispatch__`` copies its tensors
-        itself.
+        stays on its device. Only an object with a method ``to``, such as ``quant_state`` of
+        bitsandbytes, is copied to another device with the tensors in its attributes. Copies of
+        tensors of a subclass are of this subclass, except subclasses of Parameter. A class that
+        defines ``__torch_dispatch__`` copies its tensors itself.
 
     Raises:
         RuntimeError: A ``ScriptModule`` has a Python submodule; a parameter or buffer is not on

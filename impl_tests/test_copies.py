@@ -1,4 +1,4 @@
-"""impl._copies: copies of jagged tensors, and the memory format of joined tensors."""
+"""impl._copies: copies of jagged tensors and of state, and the memory format of joined tensors."""
 
 import itertools
 
@@ -7,7 +7,7 @@ import torch
 from torch._prims_common import suggest_memory_format
 from torch.testing._internal.two_tensor import TwoTensor
 
-from impl._copies import cat_on_device, move_by_own_operators
+from impl._copies import cat_on_device, move_by_own_operators, with_class_and_attributes
 
 
 def narrowed_tensor():
@@ -52,6 +52,34 @@ def test_a_class_that_refuses_to_copy_in_its_method_to_is_copied(copy):
 
 
 CPU = torch.device("cpu")
+
+
+class State:
+    """State of a tensor, like ``quant_state`` of bitsandbytes: ``to`` changes the object."""
+
+    def __init__(self, scale, inner=None):
+        self.scale, self.inner, self.bits = scale, inner, [4]
+
+    def to(self, device):
+        raise NotImplementedError
+
+
+def test_state_of_a_tensor_is_copied_to_the_device_of_its_copy(topology):
+    device = topology.device(0)
+    shared = torch.ones(2)
+    source = torch.ones(3)
+    source.scale = shared
+    source.state = State(torch.tensor(2.0), inner=State(torch.tensor(3.0)))
+    source.other = State(None)
+    copy = with_class_and_attributes(torch.ones(3, device=device), source)
+    assert (copy.scale is shared, copy.other is source.other) == (True, True)
+    for state, value, original in (
+        (copy.state, 2.0, source.state),
+        (copy.state.inner, 3.0, source.state.inner),
+    ):
+        assert (state.scale.device, state.scale.item()) == (device, value)
+        assert (original.scale.device, state.bits is original.bits) == (CPU, True)
+    assert with_class_and_attributes(torch.ones(3), source).state is source.state
 
 
 def tensors(dims):
