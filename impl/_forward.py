@@ -124,12 +124,20 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
 
         Raises:
             TypeError: ``method`` is not the name of a method of the module.
+            ValueError: There are several devices, and no argument contains a tensor. Each replica
+                would compute the same, and the results would be joined. Use :meth:`map`.
             RuntimeError: Results differ in another dimension than ``dim``. A note has the shapes
                 of all replicas. Use :meth:`map` if they do, as generated texts may; or see
                 :meth:`forward`.
             Exception: See :meth:`forward`.
         """
         check_method(self._network(), method)
+        is_split = len(self.device_ids) > 1 and (inputs or kwargs)
+        if is_split and not find_tensors((inputs, kwargs), "arguments"):
+            raise ValueError(
+                f"no argument of {method!r} contains a tensor to split, so each replica would "
+                "compute the same: use `map`, or the method of `wrapper.module`"
+            )
         return self._compute(method, inputs, kwargs)
 
     @compile_only_inlined

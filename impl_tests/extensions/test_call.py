@@ -34,6 +34,9 @@ class Repeated(nn.Module):
     def take_columns(self, x):
         return x[:, : int(x[0, 0])]
 
+    def first_words(self, texts):
+        return [text.split()[0] for text in texts]
+
     @staticmethod
     def negate(x):
         return -x
@@ -120,6 +123,16 @@ def test_a_method_of_another_object_is_refused(build):
     wrapper.module.other = Repeated().repeat
     with pytest.raises(TypeError, match="'other' is not a method of Repeated"):
         wrapper.call("other", torch.zeros(2, 2))
+
+
+def test_arguments_without_a_tensor_are_refused_on_several_devices(build):
+    wrapper = build(2)
+    with pytest.raises(ValueError, match="no argument of 'first_words' contains a tensor"):
+        wrapper.call("first_words", ["a cat", "a dog"])
+    assert build(1).call("first_words", ["a cat", "a dog"]) == ["a", "a"]
+    with torch.no_grad():
+        batches = [(["a cat"],), (["the dog", "no"],)]
+        assert [*wrapper.map(batches, method="first_words")] == [["a"], ["the", "no"]]
 
 
 def test_an_error_of_a_method_names_the_replica(topology, build):
