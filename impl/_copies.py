@@ -148,8 +148,8 @@ def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
     """Return ``copy`` with the class of ``source``, and with the attributes that it lacks.
 
     The attributes are the same objects as those of ``source``, except those that
-    :func:`_state_on` copies. The copy of a Parameter is a plain tensor, because it is not a leaf
-    of the autograd graph.
+    :func:`_copied_state` copies. The copy of a Parameter is a plain tensor, because it is not a
+    leaf of the autograd graph.
     """
     if copy is source or has_own_operators(source):
         return copy
@@ -157,37 +157,39 @@ def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
     if not issubclass(kind, nn.Parameter) and type(copy) is not kind:
         copy = copy.as_subclass(kind)
     copy_attributes(source, copy)
-    if copy.device != source.device:
-        attributes: dict[str, Any] = copy.__dict__
-        for name, value in attributes.items():
-            attributes[name] = _state_on(value, source.device, copy.device)
+    attributes: dict[str, Any] = copy.__dict__
+    for name, value in attributes.items():
+        attributes[name] = _copied_state(value, source.device, copy.device)
     return copy
 
 
-def _state_on(
+def _copied_state(
     value: Any, source: torch.device, device: torch.device, *, is_inner: bool = False
 ) -> Any:
     """Return ``value``; if it is state of a tensor on ``source``, a copy of it on ``device``.
 
     State is an object that has a method ``to`` and tensors on ``source`` in its attributes, or in
     those of such an object in them. ``quant_state`` of bitsandbytes is an example. Its method
-    ``to`` changes the object, so it is not called.
+    ``to`` changes the object, so it is not called. On the same device the copy shares the tensors:
+    a kernel that packs the weight of a replica notes that in the state of this replica alone.
     """
     is_object = hasattr(type(value), "to") and hasattr(value, "__dict__")
     if not is_object or isinstance(value, (Tensor, nn.Module)):
         return value
-    moved = {}
-    for name, each in vars(value).items():
-        if isinstance(each, Tensor) and each.device == source:
-            moved[name] = to_device(each, device)
-        elif not is_inner:
-            inner = _state_on(each, source, device, is_inner=True)
+    members = {
+        name: to_device(each, device)
+        for name, each in vars(value).items()
+        if isinstance(each, Tensor) and each.device == source
+    }
+    if not is_inner:
+        for name, each in vars(value).items():
+            inner = _copied_state(each, source, device, is_inner=True)
             if inner is not each:
-                moved[name] = inner
-    if not moved:
+                members[name] = inner
+    if not members:
         return value
     copied = copy_object(value)
-    vars(copied).update(moved)
+    vars(copied).update(members)
     return copied
 
 

@@ -90,8 +90,8 @@ def replicate(
         tensors if gradients flow back to them, so autograd treats the replicas as ``network``.
         Copies have the attributes of their tensors, as the same objects: a tensor in an attribute
         stays on its device. Only an object with a method ``to``, such as ``quant_state`` of
-        bitsandbytes, is copied to another device with the tensors in its attributes. Copies of
-        tensors of a subclass are of this subclass, except subclasses of Parameter. A class that
+        bitsandbytes, is copied, and the tensors in its attributes are moved. Copies of tensors of
+        a subclass are of this subclass, except subclasses of Parameter. A class that
         defines ``__torch_dispatch__`` copies its tensors itself.
 
     Raises:

@@ -79,7 +79,14 @@ def test_state_of_a_tensor_is_copied_to_the_device_of_its_copy(topology):
     ):
         assert (state.scale.device, state.scale.item()) == (device, value)
         assert (original.scale.device, state.bits is original.bits) == (CPU, True)
-    assert with_class_and_attributes(torch.ones(3), source).state is source.state
+
+
+def test_state_of_a_copy_on_the_same_device_shares_the_tensors():
+    source = torch.ones(3)
+    source.state = State(torch.tensor(2.0))
+    copy = with_class_and_attributes(torch.ones(3), source)
+    assert copy.state is not source.state
+    assert copy.state.scale is source.state.scale
 
 
 def tensors(dims):
