@@ -13,8 +13,6 @@ impl's class.
 import ast
 import importlib
 import json
-import os
-import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
@@ -24,10 +22,9 @@ import torch
 
 import impl
 from impl_tests.consumers.drop_in_page import write_results
+from impl_tests.consumers.processes import prepare, run_module
 from impl_tests.consumers.record import Record
-from impl_tests.helpers import cuda_stubs
 from impl_tests.helpers.aligned_copies import align_copies
-from spec_tests import cuda_stand_ins, simulator
 
 __all__ = ["LIBRARIES", "PROGRAMS", "RESULTS", "run", "summarize"]
 
@@ -54,24 +51,8 @@ LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_
 
 
 def run(program: str, library: str) -> Record:
-    """Run a program with a library in a new process; return the results.
-
-    Raises:
-        RuntimeError: The program failed.
-        TimeoutExpired: The program ran for more than 250 seconds; it takes about ten.
-    """
-    completed = subprocess.run(
-        [sys.executable, "-m", "impl_tests.consumers", program, library],
-        cwd=_HERE.parents[1],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=250,
-        check=False,
-    )
-    if completed.returncode != 0:
-        raise RuntimeError(f"{program} with {library}:\n{completed.stderr[-3000:]}")
-    return cast(Record, json.loads(completed.stdout.splitlines()[-1]))
+    """Run a program with a library in a new process; return the results."""
+    return cast(Record, run_module("impl_tests.consumers", program, library))
 
 
 def summarize(program: str, runs: dict[str, Record]) -> dict[str, Any]:
@@ -99,14 +80,9 @@ def _numbers(record: Record) -> list[float]:
 
 def _train(program: str, library: str) -> None:
     """Run a program with a library in this process; print the losses and weights as JSON."""
-    os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate does not find the device sim.
-    os.environ["HF_HUB_OFFLINE"] = "1"
-    torch.set_num_threads(1)
+    prepare()
     # With one backward thread per device, the gradients of a tensor are added in a random order.
     torch.autograd.set_multithreading_enabled(False)
-    cuda_stubs.load_stubs()
-    simulator.enable(device_count=2)
-    cuda_stand_ins.enable()
     align_copies()
     if library == "impl":
         impl.install()

@@ -1,7 +1,7 @@
 """Published results of ``tox -e consumers``, and the tables of the page that shows them."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,11 @@ __all__ = ["PAGE", "count_results", "read_results", "with_tables", "write_result
 _HERE = Path(__file__).resolve().parents[1]
 PAGE = _HERE.parent / "docs" / "from_data_parallel" / "programs.md"
 #: The folder of the results of a table -> the beginning of the table.
-_TABLES = {"consumers": "| package | what is trained |", "models": "| model | package |"}
+_TABLES = {
+    "consumers": "| package | what is trained |",
+    "consumers/uses": "| package | use |",
+    "models": "| model | package |",
+}
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -33,8 +37,7 @@ def with_tables(page: str) -> str:
         before, found, after = page.partition(header)
         names, separator, *_ = (found + after).splitlines()
         rest = after[after.index("\n\n") :]
-        row = _consumer_row if folder == "consumers" else _model_row
-        rows = [_format_row(row(name, each)) for name, each in _results(folder).items()]
+        rows = [_format_row(_ROWS[folder](name, each)) for name, each in _results(folder).items()]
         page = before + "\n".join([names, separator, *rows]) + rest
     return page
 
@@ -63,6 +66,20 @@ def _model_row(name: str, result: dict[str, Any]) -> Iterator[str]:
     yield f"{losses['impl']:.7g}" if result["impl"] == "right" else "wrong"
     yield "" if result["deviation"] is None else f"{result['deviation']:.0e}"
     yield result["wrong"]
+
+
+def _use_row(name: str, result: dict[str, Any]) -> Iterator[str]:
+    yield from (result["package"], name)
+    for wrapper in ("cpu", "sim", "reference"):
+        yield result[wrapper].replace("|", "\\|")
+
+
+#: The folder of the results of a table -> a function that yields the cells of a row.
+_ROWS: Mapping[str, Callable[[str, dict[str, Any]], Iterator[str]]] = {
+    "consumers": _consumer_row,
+    "consumers/uses": _use_row,
+    "models": _model_row,
+}
 
 
 def _format_losses(losses: Sequence[float]) -> str:

@@ -28,7 +28,7 @@ class Variant:
     """
 
     device: str
-    data_parallel: Callable[..., Any] | None = None
+    data_parallel: type[Any] | None = None
     device_ids: tuple[str, ...] = ()
 
     def wrap(self, module: nn.Module) -> Any:
@@ -44,9 +44,8 @@ class Variant:
         return torch.nn.parallel if self.data_parallel is nn.DataParallel else impl
 
 
-#: Name in the results -> variant. The others are compared with the first.
+#: Name in the results -> variant.
 VARIANTS: Mapping[str, Variant] = {
-    "module": Variant("cpu"),
     "cpu": Variant("cpu", impl.DataParallel, ("cpu", "cpu")),
     "sim": Variant("sim:0", impl.DataParallel, ("sim:0", "sim:1")),
     "reference": Variant("sim:0", nn.DataParallel, ("sim:0", "sim:1")),

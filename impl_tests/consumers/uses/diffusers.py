@@ -49,9 +49,7 @@ def _wrap_the_network(variant: Variant) -> Tensor:
 
 def _copy_the_pipeline(variant: Variant) -> Tensor:
     """Each device has a pipeline of its own, which draws a part of the images."""
-    pipelines = [
-        copy.deepcopy(_pipeline()).to(device) for device in variant.device_ids or ["cpu"]
-    ]
+    pipelines = [copy.deepcopy(_pipeline()).to(device) for device in variant.device_ids or ["cpu"]]
     if len(pipelines) == 1:
         return _draw(pipelines[0], range(5))
     draw = [partial(_draw, pipeline) for pipeline in pipelines]

@@ -32,6 +32,6 @@ _ADAPTERS: Mapping[str, Callable[[Any], Any]] = {
     "IA3": _add_ia3,
 }
 USES: Mapping[str, Use] = {
-    f"{name}: training, frozen copies, hold, merge": partial(_train_and_merge, add)
+    f"{name}: training, frozen copies, evaluation in hold, merge": partial(_train_and_merge, add)
     for name, add in _ADAPTERS.items()
 }

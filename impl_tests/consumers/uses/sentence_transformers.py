@@ -13,7 +13,22 @@ from torch import Tensor
 
 from . import Use, Variant
 
-_WORDS = "a cat dog house is not on old red small table the very with".split()
+_WORDS = [
+    "a",
+    "cat",
+    "dog",
+    "house",
+    "is",
+    "not",
+    "old",
+    "on",
+    "red",
+    "small",
+    "table",
+    "the",
+    "very",
+    "with",
+]
 _SENTENCES = [
     "the cat is small",
     "a red house",
@@ -63,7 +78,11 @@ def _forward(variant: Variant) -> Any:
     """Split the tokens of a batch."""
     model = _encoder()
     wrapper = variant.wrap(model)
-    features = {name: value.to(variant.device) for name, value in model.tokenize(_SENTENCES).items() if torch.is_tensor(value)}
+    features = {
+        name: value.to(variant.device)
+        for name, value in model.tokenize(_SENTENCES).items()
+        if torch.is_tensor(value)
+    }
     with torch.no_grad():
         return [wrapper(features)["sentence_embedding"]]
 

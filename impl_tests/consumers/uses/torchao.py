@@ -13,7 +13,10 @@ from .language_models import add_lora, decoder, evaluate, evaluate_with_one_copy
 
 _CONFIGS: Mapping[str, Any] = {
     "int8": Int8WeightOnlyConfig(),
-    "int4": IntxWeightOnlyConfig(weight_dtype=torch.int4, granularity=PerGroup(32)),
+    "int4": IntxWeightOnlyConfig(
+        weight_dtype=torch.int4,  # type: ignore[attr-defined] # the stubs of torch lack it
+        granularity=PerGroup(32),
+    ),
 }
 
 
@@ -32,11 +35,11 @@ def _train_adapters(config: Any, variant: Variant) -> list[Any]:
 
 USES: Mapping[str, Use] = {
     **{
-        f"{name}: evaluation, hold": partial(_evaluate, config)
+        f"{name}: evaluation, also in hold": partial(_evaluate, config)
         for name, config in _CONFIGS.items()
     },
     **{
-        f"{name} with LoRA: training, frozen copies, hold": partial(
+        f"{name} with LoRA: training, frozen copies, evaluation in hold": partial(
             _train_adapters, config
         )
         for name, config in _CONFIGS.items()

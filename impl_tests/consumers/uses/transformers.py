@@ -11,6 +11,7 @@ from transformers.integrations.executorch import register_dynamic_cache_export_s
 
 from . import Use, Variant
 from .language_models import SEQUENCES, decoder, generate
+from .trainers import SENTENCES, train_with, word_tokenizer
 
 _SIZES = {
     "vocab_size": 64,
@@ -58,6 +59,13 @@ def _vision_decoder() -> Any:
     return transformers.BlipForConditionalGeneration(config).eval()
 
 
+def _trainer(model: Any, arguments: Any) -> Any:
+    tokenizer = word_tokenizer()
+    rows = [tokenizer(each, padding="max_length", max_length=8) for each in SENTENCES]
+    data = [{"input_ids": row["input_ids"], "labels": row["input_ids"]} for row in rows]
+    return transformers.Trainer(model, arguments, train_dataset=data)
+
+
 def _texts(device: str) -> dict[str, Any]:
     return {"input_ids": SEQUENCES.to(device)}
 
@@ -86,9 +94,10 @@ def _generate_whole_batches(variant: Variant) -> list[Any]:
     """Generate texts of different lengths: a batch ends when all its rows have ended."""
     model = decoder()
     model.generation_config.eos_token_id = [*range(0, 64, 4)]
+    tokens = SEQUENCES.to(variant.device)
     batches = [
         {"input_ids": rows, "max_new_tokens": 8, "do_sample": False}
-        for rows in SEQUENCES.to(variant.device).split([1, 1, 2])
+        for rows in (tokens[:1], tokens[1:2], tokens[2:])
     ]
     wrapper = variant.wrap(model)
     with torch.no_grad():
@@ -116,6 +125,7 @@ def _continue_with_a_registered_cache(variant: Variant) -> list[Any]:
 
 
 USES: Mapping[str, Use] = {
+    "`Trainer` on two devices": partial(train_with, _trainer, transformers.TrainingArguments),
     "Llama, `generate`, also in hold": partial(_generate, decoder, _padded_texts),
     "BART, encoder and decoder, `generate`, also in hold": partial(
         _generate, _encoder_decoder, _texts
