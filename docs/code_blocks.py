@@ -4,6 +4,7 @@
 |---|---|
 | python | The block runs. All blocks of a page share their names. |
 | py | Like python, in a process group with one rank: a part of a program of the page. |
+| python3 | The block is compiled only. It needs packages of ``tox -e consumers``, which runs it. |
 | bash | The block runs in a temporary folder of the page, with ``parallel-conformance``. |
 | console | The help of the programs has the options; not of ``pip``, ``tox`` and ``torchrun``. |
 | text | Each line, except ``...``, is in the output of the block before it. |
@@ -215,6 +216,11 @@ def _parse_yaml(text: str) -> None:
     yaml.safe_load(text)
 
 
+def compile_only(text: str) -> None:
+    """Compile a block."""
+    compile(text, "block", "exec", dont_inherit=True)
+
+
 def _parser(parse: Callable[[str], object]) -> Callable[[Example], None]:
     def check(example: Example) -> None:
         parse(str(example.parsed))
@@ -239,6 +245,7 @@ def _reported(evaluate: Callable[[Example], None]) -> Callable[[Example], str | 
 _FUNCTIONS: Mapping[str, Callable[[Example], None]] = {
     "python": run_python,
     "py": run_part_of_program,
+    "python3": _parser(compile_only),
     "bash": run_shell,
     "console": check_commands,
     "text": check_output,
