@@ -1,1 +1,1 @@
-"""Tests of the modules in ``impl.extras`` and ``impl._kept``."""
+"""Tests of what torch.nn.parallel lacks."""

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 
 import impl
+from impl import _kept_replicas
 from impl._gc import pause_gc
-from impl._kept import hold
 from impl_tests.helpers.cases import CASES, Net, RepeatedCall, Result, are_equal, create_tensor
 
 __all__ = ["Jobs"]
@@ -75,7 +75,7 @@ class Jobs(dict[str, Job]):
         self._held.replications = 0
         with self._held.hold():
             yield
-        count, kept = self._held.replications, hold.KeptReplicas.find_active(self._held)
+        count, kept = self._held.replications, _kept_replicas.KeptReplicas.find_active(self._held)
         assert count <= 1, f"one hold() built replicas {count} times"
         assert kept is None, "a wrapper keeps replicas outside of hold()"
         assert gc.isenabled(), "the garbage collector is off outside of pause_gc"

@@ -1,1 +1,0 @@
-"""Replicas, and copies of frozen parameters, that a ``DataParallel`` keeps for later forwards."""
