@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from ._compiled import attach_compiled_code
-from ._held_modules import warn_of_closures
+from ._diagnostics import warn_of_closures
 from ._module_tree import is_script_module
 from ._references import References
 from ._torch_private import (

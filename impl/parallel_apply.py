@@ -12,7 +12,7 @@ from ._arguments import argument, as_bool
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
-from ._error_notes import explain
+from ._diagnostics import explain
 from ._errors import CapturedError, capture, reraise
 from ._module_call import ModuleCall
 from ._thread_state import call_in, clear_old_casts, thread_states

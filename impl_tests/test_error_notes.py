@@ -1,4 +1,4 @@
-"""impl._error_notes: the notes of frequent errors of replicas."""
+"""impl._diagnostics: the notes of frequent errors of replicas."""
 
 import pytest
 import torch

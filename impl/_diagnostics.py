@@ -1,13 +1,14 @@
-"""Modules that functions and helper objects hold, as warnings and notes about replicas name them.
+"""Warnings and notes that explain frequent errors of replicas.
 
-A replica that calls such a function runs on the module that it holds, not on the replica of this
-module.
+Most of them are about a function or an object that refers to a module and that replicas do not
+rebind. A replica that calls such a function runs on this module, not on the replica of the module.
 """
 
 import gc
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from types import FunctionType, MethodType, ModuleType
@@ -17,6 +18,8 @@ from weakref import ref
 import torch
 from torch import Tensor, nn
 
+#: The beginning of notes about the parameters of replicas.
+_COPIES = "The parameters of a replica are copies with a history."
 #: The remedy that warnings and notes name.
 _REMEDY = (
     "Replicas rebind methods, partials, lists and dictionaries, not closures and other objects: "
@@ -31,6 +34,49 @@ _MOST_OBJECTS = 10_000
 #: The value is a weak reference, which removes the entry when the object is freed. An object that
 #: cannot have one is noted until the root of its tree is freed.
 _checked: dict[tuple[int, type], Any] = {}
+
+
+def explain(
+    error: Exception,
+    index: int,
+    module: object,
+    device: torch.device,
+    arguments: Any,
+    tensor: Tensor | None,
+) -> None:
+    """Add a note to an error of the replica ``index``, if its cause is known.
+
+    ``tensor`` is the first one in ``arguments``.
+    """
+    with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
+        if type(error) not in (ValueError, RuntimeError, TypeError):
+            return  # `__str__` of a subclass may end the program.
+        text, note = str(error), None
+        if "more than 1 value per channel" in text and tensor is not None:
+            note = (
+                f"Replica {index} got a tensor of shape {tuple(tensor.shape)}. In training batch "
+                "norm needs more than one value per channel in each replica: drop the last batch, "
+                "or use a batch size that gives each device several rows."
+            )
+        elif "(torch.nn.Parameter or None expected)" in text:
+            note = (
+                f"{_COPIES} Only an nn.Parameter can replace one: pass nn.Parameter values to "
+                "load_state_dict(assign=True), and tie parameters in __init__."
+            )
+        elif "requires_grad flags of leaf variables" in text:
+            note = f"{_COPIES} Freeze the parameters of the module outside of the forward."
+        elif "devices[0]" in text or "(device_ids[0])" in text:
+            note = (
+                f"Replica {index} and its tensors are on {device}. In its forward, wrappers and "
+                "replicate() must list this device first. Wrap a module only once."
+            )
+        elif "same device" in text:
+            note = device_note(module, device, arguments)
+        if note is not None:
+            error.add_note(note)
+
+
+# References to modules in closures and in objects that replicas do not rebind.
 
 
 def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> None:
