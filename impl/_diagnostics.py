@@ -26,9 +26,9 @@ _REMEDY = (
     "make the function a method of the module, or bind it with types.MethodType(function, module);"
     " replace the object by a list, a dictionary or an attribute of the module"
 )
-#: The number of steps from an attribute to a held module, at most.
+#: The number of steps from an attribute to a module, at most.
 _DEPTH = 4
-#: The number of objects that are searched for a held module, at most.
+#: The number of objects that are searched for a module, at most.
 _MOST_OBJECTS = 10_000
 #: The functions and objects that were checked, by `id` and class, so that each is warned of once.
 #: The value is a weak reference, which removes the entry when the object is freed. An object that
@@ -88,16 +88,16 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
     unchecked = [each for each in values if not _mark_checked(each, modules[0])]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
-        held = find_held_module(each, lambda module: id(module) in tree)
-        if held is not None:
+        found = find_module(each, lambda module: id(module) in tree)
+        if found is not None:
             is_function = isinstance(each, FunctionType)
             # The code has the function's own name, which a decorator may have replaced.
             name = each.__code__.co_qualname if is_function else type(each).__qualname__
             subject = f"The function {name}" if is_function else f"An object of class {name}"
             warnings.warn(
                 f"{subject} is held by an attribute or a hook of a replicated "
-                f"module and refers to {_describe(held)}. All replicas use the "
-                f"original {_describe(held)} through it, not their copies. {_REMEDY}.",
+                f"module and refers to {_describe(found)}. All replicas use the "
+                f"original {_describe(found)} through it, not their copies. {_REMEDY}.",
                 stacklevel=2,
             )
 
@@ -126,26 +126,26 @@ def device_note(replica: object, device: torch.device, arguments: object) -> str
         tensors = chain(module.parameters(), module.buffers())
         return id(module) not in tree and any(tensor.device != device for tensor in tensors)
 
-    held = find_held_module(arguments, is_elsewhere)
-    if held is not None:
+    found = find_module(arguments, is_elsewhere)
+    if found is not None:
         return (
-            f"An argument holds {_describe(held)}, which is not copied to {device}: call it "
+            f"An argument holds {_describe(found)}, which is not copied to {device}: call it "
             "outside of the forward, or make it a submodule."
         )
     for path, module in replica.named_modules():
         for name, value in _attributes(module):
-            held = find_held_module(value, is_elsewhere)
-            if held is not None:
+            found = find_module(value, is_elsewhere)
+            if found is not None:
                 owner = f"module {path!r}" if path else "the module"
                 return (
-                    f"{name} of {owner} holds {_describe(held)}, which is not the copy on "
+                    f"{name} of {owner} holds {_describe(found)}, which is not the copy on "
                     f"{device}. {_REMEDY}."
                 )
     return None
 
 
-def find_held_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
-    """Return the first wanted module that ``value`` holds in a few steps; None if there is none.
+def find_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
+    """Return the first wanted module to which ``value`` refers in a few steps, or None.
 
     Closures, global variables, default arguments, partials, methods, containers and attributes are
     searched.
@@ -164,7 +164,7 @@ def find_held_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.M
 
 
 def _parts(value: Any) -> Iterable[Any]:
-    """Return the objects that ``value`` holds, without those of a module, class or tensor."""
+    """Return the objects to which ``value`` refers; none for a module, a class or a tensor."""
     if isinstance(value, FunctionType):
         return (*_variables(value), *(value.__defaults__ or ()), *vars(value).values())
     if isinstance(value, MethodType):
