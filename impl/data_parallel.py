@@ -19,7 +19,7 @@ from ._devices import DeviceLike, is_cuda
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
 # and tests replace both. `DataParallel` calls `_check_balance`.
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
-from ._forward import Wrapper, call_on_one, check_method
+from ._forward import Wrapper
 from ._kept_copies import FrozenCopies
 from ._kept_replicas import KeptReplicas, keep_replicas
 from ._map import ReplicaPool, map_batches
@@ -33,6 +33,7 @@ from ._placement import (
 )
 from ._placement import check_balance as _check_balance
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
+from ._wrapped_module import call_on_one, check_method
 from .replicate import replicate, replicate_with
 
 __all__ = ["DataParallel", "data_parallel"]

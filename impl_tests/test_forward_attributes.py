@@ -1,4 +1,4 @@
-"""impl._forward.AttributeForwardingModule: a wrapper has the attributes of its module."""
+"""impl._wrapped_module: a wrapper has the attributes of its module."""
 
 import copy
 import pickle
