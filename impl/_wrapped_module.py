@@ -75,19 +75,11 @@ def call_on_one(
 
     The arguments are moved to ``source``. Their tensors must have the dimension ``dim``.
     """
-    args, kwargs = scatter_to_one(inputs, kwargs, source, dim)
-    return move_output(module(*args, **kwargs), source, target)
-
-
-@compile_only_inlined
-def scatter_to_one(
-    inputs: tuple[Any, ...], kwargs: Mapping[str, Any], device: torch.device, dim: int
-) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arguments with their tensors moved to ``device``, without markers."""
     if is_compiling_or_tracing() and is_movable((inputs, kwargs), dim):
-        args, kwargs = move_tensors((inputs, kwargs), device)
-        return args, kwargs
-    return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
+        args, kwargs = move_tensors((inputs, kwargs), source)
+    else:
+        args, kwargs = first_replica_arguments(*scatter_kwargs(inputs, kwargs, [source], dim))
+    return move_output(module(*args, **kwargs), source, target)
 
 
 @compile_only_inlined
