@@ -1,18 +1,14 @@
 """Chunks of the leaves of nested inputs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ._chunks import (
-    SplitTensor,
-    chunk_lengths,
-    split_and_move,
-)
-from ._containers import Leaf, format_path
+from ._chunks import SplitTensor, split_and_move
+from ._containers import Leaf
 from ._copies import (
     PLAIN_CLASSES,
     copy_attributes,
@@ -27,47 +23,6 @@ from ._inputs import SplitLeaf
 from ._packed_sequences import PackedChunk, split_packed
 from ._streams import current_stream_by_device
 from .functions import ScatteredChunks
-
-
-def split_lengths(
-    splits: Sequence[SplitLeaf], count: int, chunk_sizes: Sequence[float] | None
-) -> list[list[int]]:
-    """Return the chunk lengths of each leaf. All leaves have equally many chunks.
-
-    A tensor with one row per device, beside a batch of another size, has chunks of one row.
-    transformers' Trainer passes a tensor of this kind with every batch. If the batch has fewer
-    chunks than there are devices, the last rows of the tensor are dropped.
-    """
-    extents = {split.extent for split in splits}
-    if len(extents) == 1:
-        return [chunk_lengths(extents.pop(), count, chunk_sizes)] * len(splits)
-    batch = [split for split in splits if not has_one_row_per_device(split, count)]
-    lengths = {
-        extent: chunk_lengths(extent, count, chunk_sizes)
-        for extent in {split.extent for split in batch}
-    }
-    for split in batch:
-        if len(lengths[split.extent]) != len(lengths[batch[0].extent]):
-            raise ValueError(_describe_mismatch(batch[0], split, count, lengths))
-    single_rows = [1] * len(lengths[batch[0].extent]) if batch else []
-    batch_ids = set(map(id, batch))
-    return [lengths[split.extent] if id(split) in batch_ids else single_rows for split in splits]
-
-
-def has_one_row_per_device(leaf: SplitLeaf, count: int) -> bool:
-    """Return whether ``leaf`` is a tensor with as many rows as there are devices."""
-    return leaf.extent == count and isinstance(leaf.value, Tensor)
-
-
-def _describe_mismatch(
-    first: SplitLeaf, other: SplitLeaf, count: int, lengths: Mapping[int, list[int]]
-) -> str:
-    described = [
-        f"{format_path(split.path)} has size {split.extent} along dim {split.dim} "
-        f"({len(lengths[split.extent])} chunks)"
-        for split in (first, other)
-    ]
-    return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
 
 
 def split_leaves(

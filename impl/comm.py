@@ -8,7 +8,9 @@ Letters used in this file: ``N`` is the size of a tensor along ``dim``, ``k`` th
 devices, ``n`` the number of tensors per device.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +18,6 @@ from torch import Tensor
 from ._arguments import argument, as_buffer_size, as_list, as_tensors, check_tensor
 from ._bucket_copies import detached_copies
 from ._buckets import DEFAULT_BUFFER_SIZE
-from ._chunks import Streams, check_streams, chunks_to_devices, copy_chunks
 from ._comm_checks import (
     as_chunk_sizes,
     check_broadcast_outputs,
@@ -31,15 +32,19 @@ from ._copies import (
     copy_into_slices,
     row_major_copy,
     split_into_views,
+    to_device,
 )
 from ._devices import (
     DeviceLike,
+    accelerator_type,
     as_target,
     call_on_device,
     device_at,
     device_index,
+    is_of_type,
 )
 from ._devices import device_index as _get_device_index  # noqa: F401 - a test elsewhere replaces it
+from ._streams import call_on_stream, is_stream
 from ._sums import reduce_lists, reduce_tensors
 from ._torch_private import exclude_from_compilation
 
@@ -51,6 +56,10 @@ __all__ = [
     "reduce_add_coalesced",
     "scatter",
 ]
+
+#: One stream for each chunk; None keeps the current stream. There may be fewer or more streams
+#: than chunks.
+Streams = Sequence[torch.Stream | None] | None
 
 
 @exclude_from_compilation
@@ -235,18 +244,18 @@ def scatter(
             ``streams`` is no stream, or a stream of another device than its chunk.
     """
     with argument("streams"):
-        check_streams(streams)
+        _check_streams(streams)
     check_tensor("tensor", tensor)
     if out is not None:
         check_not_given_with_out(devices=devices, chunk_sizes=chunk_sizes)
         out = as_tensors("out", out)
         dim = check_scatter_outputs(tensor, out, dim)
         chunks = split_into_views(tensor, len(out), [output.size(dim) for output in out], dim)
-        return copy_chunks(chunks, out, streams)
+        return _copy_chunks(chunks, out, streams)
     ordinals = _as_ordinals(devices)
     sizes = as_chunk_sizes(chunk_sizes, len(ordinals))
     chunks = split_into_views(tensor, len(ordinals), sizes, dim)
-    return chunks_to_devices(chunks, ordinals, streams)
+    return _chunks_to_devices(chunks, ordinals, streams)
 
 
 @exclude_from_compilation
@@ -320,6 +329,77 @@ def _reduce_columns(
         lists = list(zip(*dense, strict=True))
         sums.update(zip(rest, reduce_lists(lists, ordinal, buffer_size), strict=True))
     return [sums[index] for index in range(len(columns))]
+
+
+# Copies of chunks on streams that the caller passes.
+#
+# The stream of a chunk stays current for the following chunks, until a chunk has another stream.
+
+
+def _check_streams(streams: object) -> None:
+    """Check that ``streams`` is None or a sequence of the accelerator's streams and Nones."""
+    if streams is None:
+        return
+    if not isinstance(streams, Sequence):
+        raise RuntimeError("Expected a sequence in THPUtils_PySequence_to_CUDAStreamList")
+    if not all(stream is None or is_stream(stream) for stream in streams):
+        raise RuntimeError(
+            "Unknown data type found in stream list. "
+            f"Need torch.{accelerator_type()}.Stream or None"
+        )
+    for index, stream in enumerate(streams):
+        if stream is not None and not is_of_type(stream.device, accelerator_type()):
+            raise RuntimeError(
+                f"Expected streams of {accelerator_type()} devices, but the stream at index "
+                f"{index} is on {stream.device}"
+            )
+
+
+def _chunks_to_devices(
+    chunks: Sequence[Tensor],
+    ordinals: Sequence[int],
+    streams: Streams,
+) -> tuple[Tensor, ...]:
+    """Return the chunks on their devices. A chunk that is already on its device is not copied."""
+    results = []
+    stream = None
+    # If there are fewer chunks than devices, the remaining devices are not checked.
+    for index, (chunk, ordinal) in enumerate(zip(chunks, ordinals, strict=False)):
+        if chunk.get_device() != ordinal:
+            stream = _find_stream(streams, index, ordinal) or stream
+            chunk = _call_on(stream, to_device, chunk, device_at(ordinal))
+        results.append(chunk)
+    return tuple(results)
+
+
+def _copy_chunks(
+    chunks: Sequence[Tensor], outputs: Sequence[Tensor], streams: Streams
+) -> tuple[Tensor, ...]:
+    """Copy each chunk into its output, and return the outputs."""
+    stream = None
+    for index, (chunk, output) in enumerate(zip(chunks, outputs, strict=True)):
+        stream = _find_stream(streams, index, output.get_device()) or stream
+        _call_on(stream, partial(output.copy_, non_blocking=True), chunk)
+    return tuple(outputs)
+
+
+def _call_on(stream: torch.Stream | None, function: Callable[..., Tensor], *args: Any) -> Tensor:
+    return function(*args) if stream is None else call_on_stream(stream, function, *args)
+
+
+def _find_stream(streams: Streams, index: int, ordinal: int) -> torch.Stream | None:
+    """Return the stream for the chunk ``index``, or None.
+
+    Raise RuntimeError if the stream does not belong to the device ``ordinal``.
+    """
+    stream = streams[index] if streams is not None and index < len(streams) else None
+    if stream is not None and stream.device_index != ordinal:
+        raise RuntimeError(
+            f"Expected the device associated with the stream at index {index} "
+            f"(was {stream.device_index}) to match the device supplied at that index "
+            f"(expected {ordinal})"
+        )
+    return stream
 
 
 # Code that copies torch.nn.parallel imports this undocumented name.

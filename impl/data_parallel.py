@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from ._arguments import argument, as_bool, as_int
-from ._chunks import check_chunk_sizes
+from ._chunk_lengths import check_chunk_sizes
 from ._devices import DeviceLike, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
