@@ -28,7 +28,7 @@ from ._copies import (
     to_device,
     with_class_and_attributes,
 )
-from ._grad_mode import without_grad
+from ._settings import without_grad
 from ._streams import save_streams, with_saved_streams
 from ._sums import add_buckets
 from ._torch_private import (

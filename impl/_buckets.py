@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ._copies import class_has_own_operators, row_major_copy, to_device
 from ._devices import alignment_on
-from ._grad_mode import without_grad
+from ._settings import without_grad
 from ._torch_private import flatten, sparse_parts, use_unrecorded_views
 
 #: The default of ``buffer_size`` in ``comm``: the largest number of bytes in a bucket.

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ._copies import PLAIN_CLASSES, split_into_views, to_device
 from ._devices import is_on_cpu
-from ._grad_mode import without_grad
+from ._settings import without_grad
 from ._streams import call_on_streams, side_stream
 from ._torch_private import use_plain_operators
 

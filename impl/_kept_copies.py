@@ -23,7 +23,7 @@ from torch.optim.optimizer import (
 from ._bucket_copies import detached_copies
 from ._copies import detached, has_own_operators, to_device
 from ._devices import is_of_type
-from ._forks import register_fork_handler
+from ._settings import register_fork_handler
 from ._streams import current_stream_by_device
 from ._torch_private import (
     call_with_inference_mode,

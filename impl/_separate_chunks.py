@@ -9,8 +9,8 @@ from torch import Tensor
 
 from ._containers import Leaf
 from ._copies import has_own_operators, with_class_and_attributes
-from ._grad_mode import without_grad
 from ._inputs import InputLeaves
+from ._settings import without_grad
 from ._torch_private import base_of_view, use_plain_operators, version_counters
 
 

@@ -18,9 +18,9 @@ from ._copies import (
     tensor_dict_to_device,
 )
 from ._devices import is_on_cpu
-from ._grad_mode import needs_grad
 from ._inputs import SplitLeaf
 from ._packed_sequences import PackedChunk, split_packed
+from ._settings import needs_grad
 from ._streams import current_stream_by_device
 from .functions import ScatteredChunks
 

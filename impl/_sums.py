@@ -8,7 +8,7 @@ from torch import Tensor
 from ._buckets import pack, packed_alignment, partition_by_size, plan_buckets, unpack
 from ._copies import to_device
 from ._devices import is_on_cpu
-from ._grad_mode import without_grad
+from ._settings import without_grad
 from ._torch_private import add_lists
 
 

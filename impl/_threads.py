@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ._errors import CapturedError, capture
-from ._forks import register_fork_handler
+from ._settings import register_fork_handler
 from ._thread_locals import SINGLE_USE_THREADS, count_locals
 from ._thread_state import install_thread_hooks, is_pristine
 

@@ -23,10 +23,10 @@ from ._bucket_copies import attached_copies, detached_copies
 from ._buckets import REPLICA_BUFFER_SIZE
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
-from ._gc import pause_gc
 from ._module_tree import Tree, collect_tree
 from ._module_tree import is_script_module as _is_script_module
 from ._replicas import ReplicaMap, build_replicas
+from ._settings import pause_gc
 from ._torch_private import exclude_from_compilation
 from ._torch_private import is_torchscript_enabled as _is_jit_enabled
 from .comm import broadcast_coalesced

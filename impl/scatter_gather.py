@@ -30,10 +30,10 @@ from ._copies import (
     tensor_dict_to_device,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
-from ._grad_mode import needs_grad
 from ._inputs import CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
+from ._settings import needs_grad
 from ._split_leaves import split_leaves
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced

@@ -1,11 +1,11 @@
-"""impl._gc: pauses of the garbage collector, also in forked processes."""
+"""impl._settings: pauses of the garbage collector, also in forked processes."""
 
 import gc
 
 import pytest
 
-from impl import _gc
-from impl._gc import pause_gc
+from impl import _settings
+from impl._settings import pause_gc
 from impl_tests.helpers.modes import call_in_thread
 
 
@@ -33,7 +33,7 @@ def test_collector_state_is_restored_when_the_last_overlapping_block_ends(enable
 def pauses():
     """A new ``_Pauses`` object. The fixture restores the collector after the test."""
     was_enabled = gc.isenabled()
-    yield _gc._Pauses()
+    yield _settings._Pauses()
     (gc.enable if was_enabled else gc.disable)()
 
 
@@ -88,7 +88,7 @@ def interrupt(monkeypatch, holder, name, *, before):
     ("holder", "name"),
     [
         *((gc, name) for name in ("isenabled", "disable", "enable")),
-        *((_gc._pauses, name) for name in ("begin", "end")),
+        *((_settings._pauses, name) for name in ("begin", "end")),
     ],
 )
 def test_an_interrupt_of_a_pause_leaves_the_collector_enabled(monkeypatch, holder, name, before):
@@ -96,4 +96,4 @@ def test_an_interrupt_of_a_pause_leaves_the_collector_enabled(monkeypatch, holde
     with pytest.raises(KeyboardInterrupt), pause_gc():
         pass
     assert gc.isenabled()
-    assert not _gc._pauses._active
+    assert not _settings._pauses._active

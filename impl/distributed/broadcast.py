@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._grad_mode import without_grad
+from .._settings import without_grad
 from .exchange import exchange
 from .process_group import Communicator
 from .serialization import (

@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 import impl
-from impl._grad_mode import without_grad
+from impl._settings import without_grad
 from spec_tests.harness.compare import nested_values
 
 __all__ = ["CASES", "ORDINALS", "Case", "Net", "RepeatedCall", "are_equal", "create_tensor"]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import impl
 from impl import _kept_replicas
-from impl._gc import pause_gc
+from impl._settings import pause_gc
 from impl_tests.helpers.cases import CASES, Net, RepeatedCall, Result, are_equal, create_tensor
 
 __all__ = ["Jobs"]
