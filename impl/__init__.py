@@ -9,7 +9,7 @@ This package has the names and signatures of ``torch.nn.parallel``, except
 
 from . import _functions as _functions  # Other packages import this private module.
 from . import comm
-from ._markers import SplitAlong, Whole
+from ._inputs import SplitAlong, Whole
 from .data_parallel import DataParallel, data_parallel
 from .extras.batch_norm import SyncBatchNorm
 from .extras.install import install, installed, uninstall
