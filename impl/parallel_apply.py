@@ -1,6 +1,7 @@
 """Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextvars import ContextVar
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -14,7 +15,6 @@ from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
 from ._diagnostics import explain
 from ._errors import CapturedError, capture, reraise
-from ._module_call import ModuleCall
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import start_in_thread
 from ._torch_private import exclude_from_compilation
@@ -235,3 +235,51 @@ def _find_device(*nested: Any) -> torch.device:
 
 def _format_device(device: torch.device) -> int | str:
     return str(device) if is_cpu(device) else device.index
+
+
+# The running call, whose modules may share objects.
+
+
+#: The call of the running module, and the index of the module in it.
+_running = ContextVar["tuple[ModuleCall, int] | None"]("parallel_apply_call", default=None)
+
+
+class ModuleCall:
+    """One call of several modules.
+
+    Args:
+        modules: The modules.
+        obstacle: The reason why they cannot wait for each other; empty if they can.
+
+    Attributes:
+        ended: The indices of the modules that have ended; None for the end of the call.
+        abandoned: The indices of modules that fail because another module has ended.
+        shared: Objects that the modules share, by class. Their method ``note_end`` is called with
+            this call after the end of each module, and of the call.
+    """
+
+    def __init__(self, modules: Sequence[Any], obstacle: str = "") -> None:
+        self.modules, self.obstacle = modules, obstacle
+        self.ended: list[int | None] = []
+        self.abandoned: set[int] = set()
+        self.shared: dict[type, Any] = {}
+
+    def run(self, index: int, function: Callable[..., Any], *args: Any) -> Any:
+        """Return ``function(*args)``, which calls the module ``index``, in its own context."""
+        _running.set((self, index))
+        try:
+            return function(*args)
+        finally:
+            self.end(index)
+
+    def end(self, index: int | None = None) -> None:
+        """Note that a module, or the call, has ended."""
+        # An object is in `shared` before a module reads `ended`, so no end is missed.
+        self.ended.append(index)
+        for each in [*self.shared.values()]:
+            each.note_end(self)
+
+
+def running_call() -> tuple[ModuleCall, int] | None:
+    """Return the call of the running module, and its index; None outside of such a call."""
+    return _running.get()

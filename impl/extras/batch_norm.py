@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from .._arguments import argument, check_tensor
 from .._copies import to_device
-from .._module_call import ModuleCall, running_call
 from .._torch_private import BatchNorm
+from ..parallel_apply import ModuleCall, running_call
 
 __all__ = ["SyncBatchNorm"]
 
