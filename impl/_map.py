@@ -13,7 +13,7 @@ from ._streams import current_stream_by_device
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import PendingCall, start_in_thread
 from ._wrapped_module import call_on_one, method_of
-from .parallel_apply import ModuleCall
+from .parallel_apply import ReplicaGroup
 
 
 class ReplicaPool:
@@ -61,12 +61,12 @@ class ReplicaPool:
         self._in_turn = self._in_turn or has_compiled_code(replicas[index])
         (state,) = thread_states([self._devices[index]])
         clear_old_casts()
-        call = ModuleCall([replicas[index]], "in DataParallel.map: call eval() before")
+        group = ReplicaGroup([replicas[index]], "in DataParallel.map: call eval() before")
 
         def run() -> Any:
             try:
-                arguments = (replicas[index], index, batch)
-                return state.context.run(call.run, 0, call_in, state, self._compute, arguments, {})
+                args = (replicas[index], index, batch)
+                return state.context.run(group.run, 0, call_in, state, self._compute, args, {})
             finally:
                 self._returned.put(number)
 

@@ -138,9 +138,9 @@ def parallel_apply(
         targets = _find_devices(inputs, all_kwargs, devices)
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
-    call = ModuleCall(modules, _IN_TURN if in_turn else "")
+    group = ReplicaGroup(modules, _IN_TURN if in_turn else "")
     calls = [
-        partial(state.context.run, call.run, index, call_in, state, module, args, kwargs)
+        partial(state.context.run, group.run, index, call_in, state, module, args, kwargs)
         for index, (state, module, args, kwargs) in enumerate(
             zip(thread_states(targets), modules, map(_as_args, inputs), all_kwargs, strict=True)
         )
@@ -149,11 +149,11 @@ def parallel_apply(
     try:
         outcomes = _run_calls(calls, in_turn=in_turn)
     finally:
-        call.end()  # The system may have refused to start a thread.
+        group.end()  # The system may have refused to start a thread.
     failed = [index for index, each in enumerate(outcomes) if isinstance(each, CapturedError)]
     if failed:
         # If a module waits for one that fails, both fail: raise the error of the latter.
-        index = min(failed, key=call.abandoned.__contains__)
+        index = min(failed, key=group.abandoned.__contains__)
         outcome = outcomes[index]
         # The tracebacks refer to frames of this call, and these refer to the exceptions. This
         # cycle would live until the next garbage collection.
@@ -237,49 +237,44 @@ def _format_device(device: torch.device) -> int | str:
     return str(device) if is_cpu(device) else device.index
 
 
-# The running call, whose modules may share objects.
+# The seam for layers that wait for the other replicas, such as SyncBatchNorm.
 
 
-#: The call of the running module, and the index of the module in it.
-_running = ContextVar["tuple[ModuleCall, int] | None"]("parallel_apply_call", default=None)
-
-
-class ModuleCall:
-    """One call of several modules.
+class ReplicaGroup:
+    """The replicas of one call. A layer of one of them can wait for the others.
 
     Args:
-        modules: The modules.
+        modules: The replicas.
         obstacle: The reason why they cannot wait for each other; empty if they can.
 
     Attributes:
-        ended: The indices of the modules that have ended; None for the end of the call.
-        abandoned: The indices of modules that fail because another module has ended.
-        shared: Objects that the modules share, by class. Their method ``note_end`` is called with
-            this call after the end of each module, and of the call.
+        ended: The indices of the replicas that have ended; None for the end of the call.
+        abandoned: The indices of the replicas that fail because another one has ended.
+        exchanges: The objects in which replicas wait, by class. Their method ``note_end`` is
+            called with this group after the end of each replica, and of the call.
     """
 
     def __init__(self, modules: Sequence[Any], obstacle: str = "") -> None:
         self.modules, self.obstacle = modules, obstacle
         self.ended: list[int | None] = []
         self.abandoned: set[int] = set()
-        self.shared: dict[type, Any] = {}
+        self.exchanges: dict[type, Any] = {}
 
     def run(self, index: int, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``, which calls the module ``index``, in its own context."""
-        _running.set((self, index))
+        """Return ``function(*args)``, which calls the replica ``index``, in its own context."""
+        running_replica.set((self, index))
         try:
             return function(*args)
         finally:
             self.end(index)
 
     def end(self, index: int | None = None) -> None:
-        """Note that a module, or the call, has ended."""
-        # An object is in `shared` before a module reads `ended`, so no end is missed.
+        """Note that a replica, or the call, has ended."""
+        # An object is in `exchanges` before a replica reads `ended`, so no end is missed.
         self.ended.append(index)
-        for each in [*self.shared.values()]:
+        for each in [*self.exchanges.values()]:
             each.note_end(self)
 
 
-def running_call() -> tuple[ModuleCall, int] | None:
-    """Return the call of the running module, and its index; None outside of such a call."""
-    return _running.get()
+#: The group of the running replica, and the index of the replica in it; None outside of a group.
+running_replica = ContextVar["tuple[ReplicaGroup, int] | None"]("running_replica", default=None)

@@ -16,7 +16,7 @@ from torch.nn import functional
 from .._arguments import argument, check_tensor
 from .._copies import to_device
 from .._torch_private import BatchNorm
-from ..parallel_apply import ModuleCall, running_call
+from ..parallel_apply import ReplicaGroup, running_replica
 
 __all__ = ["SyncBatchNorm"]
 
@@ -84,20 +84,19 @@ class SyncBatchNorm(BatchNorm):
             RuntimeError: The replicas cannot wait for each other, one does not reach the layer, or
                 their grad modes differ.
         """
-        found = self._find_call()
+        found = self._find_group()
         if found is None:
             return super().forward(input)
         self._check_input_dim(input)
-        call, index = found
+        group, index = found
         part = _Part(
             torch.stack(_Moments.apply(input)),  # type: ignore[no-untyped-call] # in torch
             input.numel() // max(1, input.size(1)),
             torch.is_grad_enabled(),
         )
         # If two replicas both make an object, `setdefault` returns the same one to both.
-        shared = call.shared
-        exchange = shared.get(_Exchange) or shared.setdefault(_Exchange, _Exchange())
-        (mean, variance), count = exchange.swap(call, index, self, part)
+        exchange = group.exchanges.setdefault(_Exchange, _Exchange())
+        (mean, variance), count = exchange.swap(group, index, self, part)
         if count == 1:
             size = input.size()
             raise ValueError(f"Expected more than 1 value per channel when training, got {size}")
@@ -113,14 +112,14 @@ class SyncBatchNorm(BatchNorm):
         constants = mean.detach(), variance.detach()
         return functional.batch_norm(input, *constants, weight, bias, eps=self.eps)
 
-    def _find_call(self) -> tuple[ModuleCall, int] | None:
-        """Return the call of the replicas that share statistics, and the index of this one.
+    def _find_group(self) -> tuple[ReplicaGroup, int] | None:
+        """Return the replicas that share statistics, and the index of this one.
 
         Return None if there is only one.
         """
         if not self.training and self.running_mean is not None:
             return None
-        found = running_call()
+        found = running_replica.get()
         if found is None and "_is_replica" not in self.__dict__:
             return None
         obstacle = _NO_CALL if found is None else found[0].obstacle
@@ -197,9 +196,9 @@ def _combine(parts: Sequence[_Part]) -> list[_Result]:
 
 
 class _Exchange:
-    """The exchange of statistics between the replicas of one call, one layer after the other."""
+    """The exchange of statistics between the replicas of one group, one layer after the other."""
 
-    # A reference to the call would make a cycle.
+    # A reference to the group would make a cycle.
     def __init__(self) -> None:
         self._changed = Condition()
         #: For each replica that waits: its layer and its part.
@@ -209,7 +208,7 @@ class _Exchange:
         #: The text of the error of all later layers.
         self._failure = ""
 
-    def swap(self, call: ModuleCall, index: int, layer: SyncBatchNorm, part: _Part) -> _Result:
+    def swap(self, group: ReplicaGroup, index: int, layer: SyncBatchNorm, part: _Part) -> _Result:
         """Wait until all replicas have passed a part, and return the result of replica ``index``.
 
         Raise RuntimeError if another replica has ended, waits in another layer, or has another
@@ -218,16 +217,16 @@ class _Exchange:
         with self._changed:
             self._waiting[index] = layer, part
             identities = {id(each.identity) for each, _ in self._waiting.values()}
-            if call.ended or len(identities) > 1:
-                self._fail(call)
-            elif len(self._waiting) == len(call.modules):
+            if group.ended or len(identities) > 1:
+                self._fail(group)
+            elif len(self._waiting) == len(group.modules):
                 parts = [part for _, (_, part) in sorted(self._waiting.items())]
                 self._waiting.clear()
                 try:
-                    self._complete(parts, partial(_describe, call, index, layer))
+                    self._complete(parts, partial(_describe, group, index, layer))
                 except BaseException:
                     self._failure = (
-                        f"{_describe(call, index, layer)} has failed in replica {index}"
+                        f"{_describe(group, index, layer)} has failed in replica {index}"
                     )
                     raise
                 finally:
@@ -236,7 +235,7 @@ class _Exchange:
                 self._changed.wait()
             if index in self._results:
                 return self._results.pop(index)
-            call.abandoned.add(index)
+            group.abandoned.add(index)
             raise RuntimeError(self._failure)
 
     def _complete(self, parts: Sequence[_Part], describe: Callable[[], str]) -> None:
@@ -251,22 +250,22 @@ class _Exchange:
         else:
             self._results.update(enumerate(_combine(parts)))
 
-    def note_end(self, call: ModuleCall) -> None:
+    def note_end(self, group: ReplicaGroup) -> None:
         """Make exchanges fail that wait or begin later, because a replica will not come."""
         # A replica waits before it reads `ended`, so the lock is seldom needed.
         if self._waiting:
             with self._changed:
                 if self._waiting:
-                    self._fail(call)
+                    self._fail(group)
 
-    def _fail(self, call: ModuleCall) -> None:
+    def _fail(self, group: ReplicaGroup) -> None:
         if not self._failure:
             waiting = sorted(self._waiting.items())
             facts = [
-                f"replica {i} waits in {_describe(call, i, each)}" for i, (each, _) in waiting
+                f"replica {i} waits in {_describe(group, i, each)}" for i, (each, _) in waiting
             ]
-            if call.ended:
-                ended = call.ended[0]
+            if group.ended:
+                ended = group.ended[0]
                 name = "the call" if ended is None else f"replica {ended}"
                 facts.append(f"{name} has ended")
             rule = "All replicas must call the same layers in the same order"
@@ -274,9 +273,9 @@ class _Exchange:
         self._changed.notify_all()
 
 
-def _describe(call: ModuleCall, index: int, layer: nn.Module) -> str:
+def _describe(group: ReplicaGroup, index: int, layer: nn.Module) -> str:
     """Return the class of ``layer`` and its name in replica ``index``, if it has one."""
-    root = call.modules[index]
+    root = group.modules[index]
     names = root.named_modules() if isinstance(root, nn.Module) else ()
     name = next((name for name, module in names if module is layer), "")
     return f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
