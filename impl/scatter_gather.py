@@ -271,16 +271,17 @@ def _cat_replicas(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warni
 
 
 def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
-    if not leaf.packed_sequences:
-        tensors = leaf.tensors
-        if not isinstance(tensors[0], Tensor):
-            return _cat_tensor_dicts(tensors, device, dim)
-        if tensors[0].layout is torch.jagged:
-            return _cat_jagged(tensors, device, dim)
-        if not scalar_warning and dim == 0 and all(tensor.dim() == 0 for tensor in tensors):
-            tensors = [tensor.view(1) for tensor in tensors]
-        return _cat_tensors(tensors, device, dim)
-    return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
+    if leaf.packed_sequences:
+        return cat_packed(leaf.packed_sequences, _cat_tensors(leaf.tensors, device, 0))
+    tensors = leaf.tensors
+    if not isinstance(tensors[0], Tensor):
+        return _cat_tensor_dicts(tensors, device, dim)
+    if tensors[0].layout is torch.jagged:
+        return _cat_jagged(tensors, device, dim)
+    makes_vector = not scalar_warning and as_int("dim", dim) == 0
+    if makes_vector and all(tensor.dim() == 0 for tensor in tensors):
+        tensors = [tensor.view(1) for tensor in tensors]
+    return _cat_tensors(tensors, device, dim)
 
 
 def _cat_tensor_dicts(values: Sequence[Any], device: DeviceLike, dim: int) -> Any:
@@ -291,7 +292,7 @@ def _cat_tensor_dicts(values: Sequence[Any], device: DeviceLike, dim: int) -> An
 
 def _cat_jagged(tensors: Sequence[Tensor], device: DeviceLike, dim: int) -> Tensor:
     """Concatenate the rows of jagged nested tensors, which ``torch.cat`` refuses."""
-    if dim not in (0, -tensors[0].dim()):
+    if as_int("dim", dim) not in (0, -tensors[0].dim()):
         raise RuntimeError(f"jagged tensors can be gathered along dim 0 only, not along dim {dim}")
     target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
     rows = [row for each in tensors for row in move_by_own_operators(each, target).unbind()]

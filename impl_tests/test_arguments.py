@@ -216,6 +216,7 @@ WRONG = [
     ("scatter", {"dim": 2}, "inputs or dim"),
     ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs"),
     ("gather", {"outputs": 1}, "outputs"),
+    ("gather", {"dim": np.ones(2), "scalar_warning": False}, "dim"),
     ("gather", {"scalar_warning": X}, "scalar_warning"),
     ("replicate", {"detach": X}, "detach"),
     ("replicate", {"network": 1}, "network"),
