@@ -40,14 +40,6 @@ __all__ = ["DataParallel", "data_parallel"]
 
 T = TypeVar("T", bound=nn.Module)
 
-#: The options that are on or off, in the order of the signature, with their defaults.
-_OPTIONS = {
-    "in_turn": False,
-    "scalar_warning": True,
-    "module_attributes": False,
-    "cache_frozen_parameters": False,
-}
-
 
 class DataParallel(Wrapper[T]):
     """A module that computes each batch on several devices.
@@ -153,7 +145,16 @@ class DataParallel(Wrapper[T]):
             # Without devices any number of sizes is accepted.
             check_chunk_sizes(chunk_sizes, len(self.device_ids) or None)
             self.chunk_sizes = chunk_sizes
-        self._set_options(in_turn, scalar_warning, module_attributes, cache_frozen_parameters)
+        options = {
+            "in_turn": in_turn,
+            "scalar_warning": scalar_warning,
+            "module_attributes": module_attributes,
+            "cache_frozen_parameters": cache_frozen_parameters,
+        }
+        for name, value in options.items():
+            is_set = as_bool(name, value)
+            if is_set != _DEFAULTS[name]:  # The attribute of the class has the default.
+                setattr(self, name, is_set)
         if placement is None:
             if device_ids is not None:
                 warn_of_ignored_devices()
@@ -166,13 +167,6 @@ class DataParallel(Wrapper[T]):
         if len(self.device_ids) == 1:
             self.module.to(self.src_device_obj)
 
-    def _set_options(self, *values: bool) -> None:
-        """Set those of ``_OPTIONS`` that are not the defaults."""
-        for (name, default), value in zip(_OPTIONS.items(), values, strict=True):
-            is_set = as_bool(name, value)
-            if is_set != default:
-                setattr(self, name, is_set)
-
     def extra_repr(self) -> str:
         """Return the devices, and the other arguments that are not the defaults."""
         devices = self.device_ids
@@ -181,9 +175,7 @@ class DataParallel(Wrapper[T]):
             shown["output_device"] = self.output_device
         if getattr(self, "dim", 0) != 0:  # Without devices the attribute is missing.
             shown["dim"] = self.dim
-        if self.chunk_sizes is not None:
-            shown["chunk_sizes"] = self.chunk_sizes
-        shown |= {name: value for name, value in vars(self).items() if name in _OPTIONS}
+        shown |= {name: value for name, value in vars(self).items() if name in _DEFAULTS}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
@@ -338,6 +330,10 @@ class DataParallel(Wrapper[T]):
             return self.replicate(network, self.device_ids)
 
         return () if kept is None else kept.replicas(network, self.device_ids, build)
+
+
+#: The keyword-only arguments of a DataParallel, with their defaults.
+_DEFAULTS: Mapping[str, Any] = DataParallel.__init__.__kwdefaults__ or {}
 
 
 @partial(exclude_from_compilation, has_callees=False)
