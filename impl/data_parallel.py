@@ -13,7 +13,6 @@ import torch
 from torch import nn
 
 from ._arguments import argument, as_bool, as_int
-from ._chunk_lengths import check_chunk_sizes
 from ._devices import DeviceLike, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
@@ -32,6 +31,7 @@ from ._placement import (
     warn_of_ignored_devices,
 )
 from ._placement import check_balance as _check_balance
+from ._split_leaves import check_chunk_sizes
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
 from ._wrapped_module import call_on_one, check_method
 from .replicate import replicate, replicate_with

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from ._arguments import argument, as_bool, as_int, as_list, check_gradient_layout
 from ._bucket_copies import attached_copies, detached_copies
-from ._chunk_lengths import check_chunk_sizes, split_lengths
 from ._comm_checks import check_gather_inputs
 from ._containers import Leaf, Pieces
 
@@ -34,7 +33,7 @@ from ._inputs import CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
 from ._settings import needs_grad
-from ._split_leaves import split_leaves
+from ._split_leaves import check_chunk_sizes, split_leaves, split_lengths
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
 from .functions import Gather

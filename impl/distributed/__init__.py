@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from .._arguments import argument, as_bool, as_int, check_tensor
-from .._chunk_lengths import check_chunk_sizes
 from .._devices import CPU, DeviceLike, as_device_or_current, device_index
+from .._split_leaves import check_chunk_sizes
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
 from .call import RankCall

@@ -6,10 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .._chunk_lengths import split_lengths
 from .._containers import Leaf, Node, format_path, is_tensor_dict
 from .._inputs import CopiedLeaf, InputLeaves, SplitLeaf
-from .._split_leaves import split_leaves
+from .._split_leaves import split_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 from .serialization import describe
