@@ -41,7 +41,7 @@ def plan_buckets(
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}
-    for index, (tensor, size) in enumerate(zip(tensors, sizes_in_bytes(tensors), strict=True)):
+    for index, (tensor, size) in enumerate(zip(tensors, _sizes_in_bytes(tensors), strict=True)):
         key: tuple[object, ...] = (index,)
         if type(tensor) not in with_own_operators:
             autograd = (tensor.requires_grad, tensor.is_inference()) if by_grad else None
@@ -58,7 +58,7 @@ def plan_buckets(
     return closed + list(filling.values())
 
 
-def sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
+def _sizes_in_bytes(tensors: Iterable[Tensor]) -> list[int]:
     """Return the bytes of each tensor; for a sparse tensor, of its indices and values."""
     return [
         sum(part.nbytes for part in sparse_parts(tensor)) if tensor.is_sparse else tensor.nbytes
@@ -173,7 +173,7 @@ def partition_by_size(bucket: Sequence[Tensor]) -> tuple[list[int], list[int]]:
     Sparse tensors are not packed, nor is a single small tensor. The tensors to pack are sorted by
     shape: consecutive tensors with the same shape are unpacked in one operation.
     """
-    sizes = sizes_in_bytes(bucket)
+    sizes = _sizes_in_bytes(bucket)
     small = [index for index, size in enumerate(sizes) if size < _LARGE_BYTES]
     if len(small) < 2 or bucket[0].layout is not torch.strided:
         return [], list(range(len(bucket)))

@@ -15,7 +15,7 @@ from ._torch_private import use_plain_operators
 
 _NO_GUARD = nullcontext()
 #: For each device that has streams: its current stream.
-StreamByDevice = Mapping[torch.device, torch.Stream]
+_StreamByDevice = Mapping[torch.device, torch.Stream]
 
 
 @dataclass(slots=True)
@@ -32,7 +32,7 @@ class SplitTensor:
 def split_and_move(
     splits: Iterable[SplitTensor],
     devices: Sequence[torch.device],
-    streams: StreamByDevice,
+    streams: _StreamByDevice,
 ) -> None:
     """Split each tensor into one chunk for each of ``devices``, and move the chunks there.
 
@@ -56,7 +56,7 @@ def split_and_move(
 
 
 def move_from_cpu(
-    splits: Sequence[SplitTensor], devices: Sequence[torch.device], streams: StreamByDevice
+    splits: Sequence[SplitTensor], devices: Sequence[torch.device], streams: _StreamByDevice
 ) -> None:
     """Move the chunks of CPU tensors: chunk ``i`` of each tensor to ``devices[i]``.
 

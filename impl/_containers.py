@@ -197,17 +197,17 @@ class FieldsBranch(Branch):
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
-        return ((name, getattr(value, name)) for name in field_names(value))
+        return ((name, getattr(value, name)) for name in _field_names(value))
 
     @staticmethod
     def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
-        names = field_names(values[0])
+        names = _field_names(values[0])
         return ((name, [getattr(value, name) for value in values]) for name in names)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Copy the template without calling its class, and set the copy's fields."""
         built = copy.copy(self.template)
-        for name, part in zip(field_names(self.template), parts, strict=True):
+        for name, part in zip(_field_names(self.template), parts, strict=True):
             # This works for frozen dataclasses, too. Nothing else refers to the copy yet.
             object.__setattr__(built, name, part)
         return built
@@ -234,7 +234,7 @@ class RegisteredBranch(Branch):
 BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict: MappingBranch}
 
 
-def field_names(instance: Any) -> list[str]:
+def _field_names(instance: Any) -> list[str]:
     """Return the names of the fields of a dataclass instance that have a value."""
     return [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]
 

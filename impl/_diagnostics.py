@@ -71,7 +71,7 @@ def explain(
                 "replicate() must list this device first. Wrap a module only once."
             )
         elif "same device" in text:
-            note = device_note(module, device, arguments)
+            note = _device_note(module, device, arguments)
         if note is not None:
             error.add_note(note)
 
@@ -88,7 +88,7 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
     unchecked = [each for each in values if not _mark_checked(each, modules[0])]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
-        found = find_module(each, lambda module: id(module) in tree)
+        found = _find_module(each, lambda module: id(module) in tree)
         if found is not None:
             is_function = isinstance(each, FunctionType)
             # The code has the function's own name, which a decorator may have replaced.
@@ -113,7 +113,7 @@ def _mark_checked(value: Any, root: nn.Module) -> bool:
     return was_checked
 
 
-def device_note(replica: object, device: torch.device, arguments: object) -> str | None:
+def _device_note(replica: object, device: torch.device, arguments: object) -> str | None:
     """Return the cause of an error that tensors of ``replica`` are on different devices.
 
     ``device`` is that of the replica. The result is None if no cause is found.
@@ -126,7 +126,7 @@ def device_note(replica: object, device: torch.device, arguments: object) -> str
         tensors = chain(module.parameters(), module.buffers())
         return id(module) not in tree and any(tensor.device != device for tensor in tensors)
 
-    found = find_module(arguments, is_elsewhere)
+    found = _find_module(arguments, is_elsewhere)
     if found is not None:
         return (
             f"An argument holds {_describe(found)}, which is not copied to {device}: call it "
@@ -134,7 +134,7 @@ def device_note(replica: object, device: torch.device, arguments: object) -> str
         )
     for path, module in replica.named_modules():
         for name, value in _attributes(module):
-            found = find_module(value, is_elsewhere)
+            found = _find_module(value, is_elsewhere)
             if found is not None:
                 owner = f"module {path!r}" if path else "the module"
                 return (
@@ -144,7 +144,7 @@ def device_note(replica: object, device: torch.device, arguments: object) -> str
     return None
 
 
-def find_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
+def _find_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
     """Return the first wanted module to which ``value`` refers in a few steps, or None.
 
     Closures, global variables, default arguments, partials, methods, containers and attributes are

@@ -105,7 +105,7 @@ class SplitLeaf(Leaf):
         return device
 
 
-class OtherMappingBranch(MappingBranch):
+class _OtherMappingBranch(MappingBranch):
     """The node of a mapping that is not a dict. ``build`` calls its class with a dict."""
 
     __slots__ = ()
@@ -352,4 +352,4 @@ def _find_branch(value: object) -> type[Branch]:
     for kind, branch in BRANCHES.items():
         if isinstance(value, kind):
             return branch
-    return FieldsBranch if is_dataclass_instance(value) else OtherMappingBranch
+    return FieldsBranch if is_dataclass_instance(value) else _OtherMappingBranch

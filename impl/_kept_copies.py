@@ -44,13 +44,13 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: tor
 _SAMPLE_SIZE = 16
 
 
-def read_layouts(tensors: Sequence[Tensor]) -> list[tuple[Any, ...]]:
+def _read_layouts(tensors: Sequence[Tensor]) -> list[tuple[Any, ...]]:
     """Return the address, device index, dtype, shape and strides of each tensor."""
     # The index of a device is read faster than the device.
     return [(t.data_ptr(), t.get_device(), t.dtype, t.size(), t.stride()) for t in tensors]
 
 
-def memory_of(tensor: Tensor) -> object:
+def _memory_of(tensor: Tensor) -> object:
     """Return a key that is equal for tensors that share a storage."""
     try:
         address = tensor.untyped_storage().data_ptr()
@@ -85,7 +85,7 @@ def _sorted_by_stride(tensor: Tensor) -> Tensor:
     return tensor.detach().permute(order)
 
 
-class Samples:
+class _Samples:
     """Samples of tensors on one device, as they were at first and as they are.
 
     A read is one concatenation for each size of an element. The samples refer to the memory of the
@@ -131,7 +131,7 @@ def _sample(tensor: Tensor) -> Tensor:
     return flat.unsqueeze(1).view(_BITS[flat.element_size()])
 
 
-def have_equal_bits(a: Tensor, b: Tensor) -> bool:
+def _have_equal_bits(a: Tensor, b: Tensor) -> bool:
     """Return whether the elements of ``a``, and of ``b`` on another device, have equal bits."""
     with use_plain_operators():
         pair = [each.detach().contiguous().flatten() for each in (a, to_device(b, a.device))]
@@ -152,7 +152,7 @@ class CopiedTensors:
     def __init__(self, sources: Sequence[Tensor], rows: Sequence[Sequence[Any]]) -> None:
         # These references keep each `id` from coming back.
         self.sources, self.rows = sources, rows
-        self.samples = Samples(sources)
+        self.samples = _Samples(sources)
         self._versioned = [  # Inference tensors have no version.
             each for each in chain(sources, *rows) if each is not None and not each.is_inference()
         ]
@@ -161,8 +161,8 @@ class CopiedTensors:
         self._state = self._read()
 
     def note_step(self, memory: set[object]) -> None:
-        """Note that an optimizer may have changed the tensors with this :func:`memory_of`."""
-        self._stepped.update(memory.intersection(map(memory_of, self.sources)))
+        """Note that an optimizer may have changed the tensors with this :func:`_memory_of`."""
+        self._stepped.update(memory.intersection(map(_memory_of, self.sources)))
 
     def is_current(self) -> bool:
         """Return whether no tensor and no copy has changed, apart from samples."""
@@ -183,21 +183,21 @@ class CopiedTensors:
             if copy is None or (copy.shape, copy.dtype) != (source.shape, source.dtype):
                 continue
             is_seen = not seen.isdisjoint((id(source), id(copy)))
-            if is_seen or memory_of(source) in self._stepped:
+            if is_seen or _memory_of(source) in self._stepped:
                 continue
-            if not have_equal_bits(source, copy):
+            if not _have_equal_bits(source, copy):
                 return index
         return None
 
     def _read(self) -> tuple[list[tuple[Any, ...]], list[object]]:
-        return read_layouts(self.sources), version_counters(self._versioned)
+        return _read_layouts(self.sources), version_counters(self._versioned)
 
 
 #: Devices, and their current streams.
-DeviceStreams = tuple[tuple[torch.device, torch.Stream | None], ...]
+_DeviceStreams = tuple[tuple[torch.device, torch.Stream | None], ...]
 
 
-def find_device_streams(devices: Sequence[torch.device]) -> DeviceStreams:
+def find_device_streams(devices: Sequence[torch.device]) -> _DeviceStreams:
     """Return the devices with their current streams."""
     streams = current_stream_by_device(devices)
     return tuple([(device, streams.get(device)) for device in devices])
@@ -222,7 +222,7 @@ class KeptCopies(Generic[C]):
         # holds the lock.
         self.lock = RLock()
         # The copies are ready on the streams of the key, and are freed on these.
-        self.kept: dict[DeviceStreams, C] = {}
+        self.kept: dict[_DeviceStreams, C] = {}
         _all_kept[self] = None
         if len(_step_hooks) < 2:
             # A hook may remove the gradients after the step, so look before it, too. `extend`
@@ -259,7 +259,7 @@ def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
     copied = [copies for each in existing for copies in [*each.kept.values()]]
     if copied:
         memory = {
-            memory_of(parameter)
+            _memory_of(parameter)
             for group in optimizer.param_groups
             for parameter in group["params"]
             if parameter.requires_grad or parameter.grad is not None
@@ -304,7 +304,7 @@ class FrozenCopies(KeptCopies[CopiedTensors]):
             return sources, [own] + [[*map(detached, row, sources)] for row in kept_rows]
 
     def _find_current(
-        self, sources: Sequence[Tensor], streams: DeviceStreams
+        self, sources: Sequence[Tensor], streams: _DeviceStreams
     ) -> CopiedTensors | None:
         """Return the kept copies if they are current, and there is one for each of ``streams``."""
         for kept_streams, copied in self.kept.items():

@@ -30,7 +30,7 @@ from .functions import ScatteredChunks
 _ROUNDING = 1e-9
 
 
-def chunk_lengths(
+def _chunk_lengths(
     extent: int, count: int, chunk_sizes: Sequence[float] | None = None
 ) -> list[int]:
     """Return at most ``count`` chunk lengths that sum to ``extent``.
@@ -86,10 +86,10 @@ def split_lengths(
     """
     extents = {split.extent for split in splits}
     if len(extents) == 1:
-        return [chunk_lengths(extents.pop(), count, chunk_sizes)] * len(splits)
+        return [_chunk_lengths(extents.pop(), count, chunk_sizes)] * len(splits)
     batch = [split for split in splits if not has_one_row_per_device(split, count)]
     lengths = {
-        extent: chunk_lengths(extent, count, chunk_sizes)
+        extent: _chunk_lengths(extent, count, chunk_sizes)
         for extent in {split.extent for split in batch}
     }
     for split in batch:

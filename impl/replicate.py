@@ -39,7 +39,7 @@ T = TypeVar("T", bound=nn.Module)
 #: A function that copies some of the parameters. It is called with all parameters, the devices,
 #: and whether the copies are detached. It returns the parameters that it has copied, and for each
 #: device the list of their copies.
-Copier = Callable[
+_Copier = Callable[
     [Sequence[Tensor], Sequence[torch.device], bool], tuple[Sequence[Tensor], list[list[Tensor]]]
 ]
 
@@ -118,7 +118,7 @@ def replicate(
 
 @exclude_from_compilation
 def replicate_with(
-    copier: Copier | None,
+    copier: _Copier | None,
     network: T,
     devices: Iterable[DeviceLike],
     detach: bool,
