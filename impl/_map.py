@@ -6,14 +6,14 @@ from queue import SimpleQueue
 from typing import Any
 
 from ._compiled import has_compiled_code
-from ._devices import as_device_or_current, is_cpu
+from ._devices import as_device_or_current
 from ._errors import CapturedError, reraise
 from ._placement import DeviceId
 from ._streams import current_stream_by_device
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import PendingCall, start_in_thread
 from ._wrapped_module import call_on_one, method_of
-from .parallel_apply import ReplicaGroup
+from .parallel_apply import ReplicaGroup, format_device
 
 
 class ReplicaPool:
@@ -87,9 +87,8 @@ class ReplicaPool:
         """Return the output of a batch that has ended, or raise its exception."""
         index, outcome = self.ended.pop(number)
         if isinstance(outcome, CapturedError):
-            device = self._devices[index]
-            name = device if is_cpu(device) else device.index
-            reraise(outcome.pop(), f"in replica {index} on device {name}, in batch {number}")
+            device = format_device(self._devices[index])
+            reraise(outcome.pop(), f"in replica {index} on device {device}, in batch {number}")
         return outcome
 
     def wait_for_one(self) -> None:

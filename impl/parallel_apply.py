@@ -170,7 +170,7 @@ def _reraise(
 ) -> NoReturn:
     """Raise the error of the replica ``index``, with a note if its cause is known."""
     try:
-        reraise(outcome.pop(), f"in replica {index} on device {_format_device(device)}")
+        reraise(outcome.pop(), f"in replica {index} on device {format_device(device)}")
     except (ValueError, RuntimeError, TypeError) as error:
         explain(error, index, module, device, arguments, get_a_var(arguments))
         raise
@@ -233,7 +233,8 @@ def _find_device(*nested: Any) -> torch.device:
     return as_device_or_current(None if tensor is None else tensor.device)
 
 
-def _format_device(device: torch.device) -> int | str:
+def format_device(device: torch.device) -> int | str:
+    """Return the name of ``device`` in errors: the index, or ``"cpu"``."""
     return str(device) if is_cpu(device) else device.index
 
 
