@@ -173,10 +173,6 @@ def with_saved_streams(backward: _Backward) -> _Backward:
         if before == ctx.streams:
             return backward(ctx, *grads)
         # Restore the streams afterwards, because this thread also runs other nodes.
-        set_current_streams(ctx.streams)
-        try:
-            return backward(ctx, *grads)
-        finally:
-            set_current_streams(before)
+        return call_with_setting(set_current_streams, ctx.streams, before, backward, ctx, *grads)
 
     return run
