@@ -33,7 +33,7 @@ def test_cpu_replicas_have_the_outputs_and_gradients_of_the_module(
 
 
 @given(spec=SPEC, rows=st.integers(2, 5), slots=st.sampled_from([(0, 1), (0, 0, 1), (None, None)]))
-def test_held_replicas_have_the_outputs_of_the_module(topology, spec, rows, slots):
+def test_kept_replicas_have_the_outputs_of_the_module(topology, spec, rows, slots):
     x = spec.network.rows(rows, slot=slots[0]).build(topology)
     module = spec.build(topology, slots[0])
     wrapper = impl.DataParallel(module, topology.take(slots))

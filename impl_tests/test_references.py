@@ -24,24 +24,24 @@ def replicas_of(**attributes):
     ids=repr,
 )
 def test_an_object_without_a_module_of_the_tree_stays_the_same(value):
-    module, replicas = replicas_of(held=lambda _: value)
-    assert all(replica.held is module.held for replica in replicas)
+    module, replicas = replicas_of(attribute=lambda _: value)
+    assert all(replica.attribute is module.attribute for replica in replicas)
 
 
-class Held(list):
+class ListSubclass(list):
     """A subclass of list."""
 
 
 def test_a_subclass_of_a_container_stays_the_same():
-    module, replicas = replicas_of(held=lambda module: Held([module[0]]))
-    assert all(replica.held is module.held for replica in replicas)
+    module, replicas = replicas_of(attribute=lambda module: ListSubclass([module[0]]))
+    assert all(replica.attribute is module.attribute for replica in replicas)
 
 
 def test_the_containers_of_two_replicas_differ():
-    module, (first, second) = replicas_of(held=lambda module: [module[0], [1]])
-    assert first.held is not second.held
-    assert (first.held[0], second.held[0]) == (first[0], second[0])
-    assert first.held[1] is second.held[1] is module.held[1]
+    module, (first, second) = replicas_of(attribute=lambda module: [module[0], [1]])
+    assert first.attribute is not second.attribute
+    assert (first.attribute[0], second.attribute[0]) == (first[0], second[0])
+    assert first.attribute[1] is second.attribute[1] is module.attribute[1]
 
 
 def test_cycles_through_each_class_are_kept():
@@ -50,11 +50,11 @@ def test_cycles_through_each_class_are_kept():
         members["self"] = partial(print, [(members, {1})])
         return members
 
-    _, replicas = replicas_of(held=cycle)
+    _, replicas = replicas_of(attribute=cycle)
     for replica in replicas:
-        (listed,) = replica.held["self"].args
-        assert listed[0][0] is replica.held
-        assert replica.held["module"] is replica[0]
+        (listed,) = replica.attribute["self"].args
+        assert listed[0][0] is replica.attribute
+        assert replica.attribute["module"] is replica[0]
 
 
 def test_a_partial_keeps_its_attributes():
@@ -63,13 +63,13 @@ def test_a_partial_keeps_its_attributes():
         function.__wrapped__ = module[0].forward
         return function
 
-    _, replicas = replicas_of(held=make)
+    _, replicas = replicas_of(attribute=make)
     for replica in replicas:
-        assert replica.held.__wrapped__.__self__ is replica.held.args[0] is replica[0]
+        assert replica.attribute.__wrapped__.__self__ is replica.attribute.args[0] is replica[0]
 
 
 def test_a_weak_reference_keeps_its_callback():
-    _, replicas = replicas_of(held=lambda module: ref(module[0], print))
+    _, replicas = replicas_of(attribute=lambda module: ref(module[0], print))
     for replica in replicas:
-        assert replica.held() is replica[0]
-        assert replica.held.__callback__ is print
+        assert replica.attribute() is replica[0]
+        assert replica.attribute.__callback__ is print

@@ -130,7 +130,7 @@ def test_cpu_replicas_warn_once_of_an_object_that_refers_to_a_module_of_the_tree
         def __init__(self):
             super().__init__()
             self.layer = nn.Linear(2, 2)
-            self.held, self.other = make(self.layer), make(nn.Linear(2, 2))
+            self.first, self.other = make(self.layer), make(nn.Linear(2, 2))
 
         def forward(self, x):
             return self.layer(x)

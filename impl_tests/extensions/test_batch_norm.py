@@ -159,7 +159,7 @@ def test_a_layer_may_be_called_twice(topology):
     compare(topology, 3, Pair(first, first, second), torch.randn(7, 3))
 
 
-def test_held_replicas_and_frozen_parameters_give_the_same(topology):
+def test_kept_replicas_and_frozen_parameters_give_the_same(topology):
     computed(["batch_norm"])
     net = Pair(first, second).requires_grad_(False)
     wrapper, device = wrapped(topology, 3, net, cache_frozen_parameters=True)

@@ -365,7 +365,7 @@ def test_a_hidden_change_warns_if_an_exception_ends_the_block(topology):
         fail()
 
 
-def test_a_held_forward_does_not_wait_for_a_device(topology, monkeypatch):
+def test_a_forward_with_kept_replicas_does_not_wait_for_a_device(topology, monkeypatch):
     net, x = wrapped(topology)
     with torch.no_grad(), net.hold():
         net(x)
@@ -452,14 +452,14 @@ def test_with_one_device_hold_does_nothing(topology, grad):
 
 
 @pytest.mark.parametrize("earlier", ["caller", "forward"])
-def test_held_replicas_cast_the_current_parameters(topology, earlier):
+def test_kept_replicas_cast_the_current_parameters(topology, earlier):
     net = impl.DataParallel(CastingLinear(topology.device(0)), topology.take(2))
     for found, expected in casts_of_the_current_parameters(net, earlier, net.hold):
         checks.same(found, expected)
 
 
 @pytest.mark.parametrize("compilation", COMPILATIONS)
-def test_compiled_modules_run_compiled_code_while_held(topology, compilation):
+def test_kept_replicas_of_compiled_modules_run_compiled_code(topology, compilation):
     topology.require(3)  # Without grad mode, replica 0 differs from a second one on its device.
     torch.compiler.reset()  # Code of other tests counts towards PyTorch's recompilation limit.
     backend = CountingBackend()

@@ -355,7 +355,7 @@ def test_module_and_criterion_may_be_replaced():
 
 
 @torch.no_grad()
-def test_held_replicas_compute_the_loss_of_the_batch():
+def test_kept_replicas_compute_the_loss_of_the_batch():
     net, x = nn.Linear(3, 2), torch.rand(5, 3)
     wrapper = impl.DataParallelWithLoss(net, nn.L1Loss(), ["cpu"] * 2)
     expected = functional.l1_loss(net(x), x[:, :2])

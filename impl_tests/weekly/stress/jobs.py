@@ -46,7 +46,7 @@ class Jobs(dict[str, Job]):
 
     def __init__(self, devices: list[torch.device]) -> None:
         self._devices = devices
-        self._held = _CountingWrapper(Net().eval(), devices)
+        self._kept = _CountingWrapper(Net().eval(), devices)
         self._frozen = impl.DataParallel(
             Net().requires_grad_(False), devices, cache_frozen_parameters=True
         )
@@ -69,13 +69,13 @@ class Jobs(dict[str, Job]):
         """Hold replicas in a ``with`` block. Check the state of impl after it.
 
         Raises:
-            AssertionError: impl built the held replicas twice, still keeps replicas, or has not
+            AssertionError: impl built the kept replicas twice, still keeps replicas, or has not
                 enabled the garbage collector again.
         """
-        self._held.replications = 0
-        with self._held.hold():
+        self._kept.replications = 0
+        with self._kept.hold():
             yield
-        count, kept = self._held.replications, _kept_replicas.KeptReplicas.find_active(self._held)
+        count, kept = self._kept.replications, _kept_replicas.KeptReplicas.find_active(self._kept)
         assert count <= 1, f"one hold() built replicas {count} times"
         assert kept is None, "a wrapper keeps replicas outside of hold()"
         assert gc.isenabled(), "the garbage collector is off outside of pause_gc"
@@ -118,8 +118,8 @@ class Jobs(dict[str, Job]):
     def _check_hold(self, rng: random.Random) -> None:
         """Check a call inside of hold(), in which all threads use the same replicas."""
         x = self._draw_input(rng)
-        with torch.no_grad(), self._held.hold():
-            _check_equal(self._held(x), self._held.module(x))
+        with torch.no_grad(), self._kept.hold():
+            _check_equal(self._kept(x), self._kept.module(x))
 
     def _check_frozen(self, rng: random.Random) -> None:
         """Check a call with kept copies of parameters. A step of an optimizer drops copies."""
