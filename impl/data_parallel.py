@@ -153,7 +153,8 @@ class DataParallel(Wrapper[T]):
         }
         for name, value in options.items():
             is_set = as_bool(name, value)
-            if is_set != _DEFAULTS[name]:  # The attribute of the class has the default.
+            # A default is left to the attribute of the class, which a program may have set.
+            if is_set != _DEFAULTS[name]:
                 setattr(self, name, is_set)
         if placement is None:
             if device_ids is not None:
