@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ._copies import PLAIN_CLASSES, split_into_views, to_device
+from ._copies import PLAIN_CLASSES, to_device
 from ._devices import is_on_cpu
 from ._settings import without_grad
+from ._split_and_cat import split_into_views
 from ._streams import call_on_streams, side_stream
 from ._torch_private import use_plain_operators
 

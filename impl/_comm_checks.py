@@ -6,13 +6,11 @@ from numbers import Real
 from torch import Tensor
 
 from ._arguments import as_list
-from ._copies import (
-    wrap_dim,
-)
 from ._devices import (
     accelerator_type,
     is_on_accelerator,
 )
+from ._split_and_cat import wrap_dim
 
 
 def check_not_given_with_out(**kwargs: object) -> None:

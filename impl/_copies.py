@@ -1,18 +1,13 @@
-"""Copies of tensors between devices, and splits and concatenations along a dimension."""
+"""Copies of tensors between devices, with the class and the attributes of the tensors."""
 
-import functools
-from collections.abc import Sequence
 from copy import copy as copy_object
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ._arguments import as_int
 from ._devices import is_cpu
 from ._torch_private import PARAMETER_MARK, use_plain_operators
-
-# Splitting and concatenation of tensors along a dimension.
 
 
 def has_own_operators(tensor: Tensor) -> bool:
@@ -27,110 +22,6 @@ def has_own_operators(tensor: Tensor) -> bool:
 def class_has_own_operators(tensor_class: type[Tensor]) -> bool:
     """Return whether ``tensor_class`` defines its own ``__torch_dispatch__``."""
     return tensor_class.__torch_dispatch__ is not Tensor.__torch_dispatch__
-
-
-def wrap_dim(dim: int, num_dims: int) -> int:
-    """Return ``dim`` as a non-negative dimension of a tensor with ``num_dims`` dimensions.
-
-    Raises:
-        IndexError: The tensor has no dimension ``dim``.
-        TypeError: ``dim`` is not an int.
-    """
-    dim = as_int("dim", dim)
-    # As in PyTorch, a 0-dim tensor has the dimensions 0 and -1.
-    extent = max(num_dims, 1)
-    if not -extent <= dim < extent:
-        raise IndexError(
-            "Dimension out of range (expected to be in range of "
-            f"[{-extent}, {extent - 1}], but got {dim})"
-        )
-    return dim % extent
-
-
-def split_into_views(
-    tensor: Tensor, count: int, lengths: Sequence[int] | None, dim: int
-) -> tuple[Tensor, ...]:
-    """Split ``tensor`` into views of ``lengths`` rows, or evenly into at most ``count`` views.
-
-    Raises:
-        IndexError: ``tensor`` has no dimension ``dim``.
-        RuntimeError: ``tensor`` is 0-dim, a length is negative, or the sum of the lengths is not
-            the number of rows.
-        NotImplementedError: ``tensor`` is sparse.
-    """
-    dim = wrap_dim(dim, tensor.dim())
-    if lengths is None:
-        return torch.chunk(tensor, count, dim)
-    return torch.split_with_sizes(tensor, list(lengths), dim)
-
-
-def cat_on_device(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
-    """Concatenate one or more ``tensors`` along the non-negative ``dim``, on ``device``.
-
-    The new tensor has the layout and dtype of the first input, but a complex dtype if any input is
-    complex. It is channels-last if all inputs are, else row-major. The host waits only for copies
-    to the CPU.
-    """
-    out = torch.empty(
-        cat_shape(tensors, dim),
-        dtype=_cat_dtype(tensors),
-        layout=tensors[0].layout,
-        device=device,
-        memory_format=_memory_format(tensors),
-    )
-    return copy_into_slices(out, tensors, dim)
-
-
-def cat_shape(tensors: Sequence[Tensor], dim: int) -> list[int]:
-    """Return the shape of ``tensors`` concatenated along ``dim``."""
-    shape = list(tensors[0].shape)
-    shape[dim] = sum(tensor.size(dim) for tensor in tensors)
-    return shape
-
-
-def copy_into_slices(out: Tensor, tensors: Sequence[Tensor], dim: int) -> Tensor:
-    """Concatenate ``tensors`` along ``dim`` into ``out``. Return ``out``."""
-    is_awaited = is_cpu(out.device)
-    slices = torch.split_with_sizes(out, [tensor.size(dim) for tensor in tensors], dim)
-    for part, tensor in zip(slices, tensors, strict=True):
-        part.copy_(tensor, non_blocking=not is_awaited)
-    return out
-
-
-def _cat_dtype(tensors: Sequence[Tensor]) -> torch.dtype:
-    dtypes = [tensor.dtype for tensor in tensors]
-    complex_dtypes = [dtype for dtype in dtypes if dtype.is_complex]
-    if not complex_dtypes or dtypes[0].is_complex:
-        return dtypes[0]
-    # A real result would lose the imaginary parts.
-    return functools.reduce(torch.promote_types, [dtypes[0], *complex_dtypes])
-
-
-def _memory_format(tensors: Sequence[Tensor]) -> torch.memory_format:
-    """Return channels-last if all ``tensors`` are, else row-major."""
-    if all(tensor.layout is torch.strided and _is_channels_last(tensor) for tensor in tensors):
-        formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-        return formats[tensors[0].dim()]
-    return torch.contiguous_format
-
-
-def _is_channels_last(tensor: Tensor) -> bool:
-    """Return whether ``tensor`` is channels-last and not row-major.
-
-    The strides of a channels-last tensor increase in this order: channels, width, height, depth,
-    batch.
-    """
-    shape, strides, dims = tensor.shape, tensor.stride(), tensor.dim()
-    if dims not in (4, 5) or strides[1] == 0 or tensor.numel() == 0:
-        return False
-    min_stride = 0
-    for dim in (1, *range(dims - 1, 1, -1), 0):
-        # Images of one element have the same strides in both formats and count as row-major.
-        is_ambiguous = dim == 0 and min_stride == strides[1]
-        if strides[dim] < min_stride or is_ambiguous:
-            return False
-        min_stride = strides[dim] * shape[dim]
-    return True
 
 
 # Copies of tensors whose class or whose attributes are not those of a new tensor.

@@ -26,14 +26,7 @@ from ._comm_checks import (
     check_scatter_outputs,
     check_sum_buffer_size,
 )
-from ._copies import (
-    cat_on_device,
-    cat_shape,
-    copy_into_slices,
-    row_major_copy,
-    split_into_views,
-    to_device,
-)
+from ._copies import row_major_copy, to_device
 from ._devices import (
     DeviceLike,
     accelerator_type,
@@ -44,6 +37,7 @@ from ._devices import (
     is_of_type,
 )
 from ._devices import device_index as _get_device_index  # noqa: F401 - a test elsewhere replaces it
+from ._split_and_cat import cat_on_device, cat_shape, copy_into_slices, split_into_views
 from ._streams import call_on_stream, is_stream
 from ._sums import reduce_lists, reduce_tensors
 from ._torch_private import exclude_from_compilation

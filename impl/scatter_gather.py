@@ -22,17 +22,13 @@ from ._containers import Leaf, Pieces
 # older second one.
 from ._containers import is_named_tuple as _is_namedtuple  # noqa: F401
 from ._containers import is_named_tuple as is_namedtuple  # noqa: F401
-from ._copies import (
-    cat_on_device,
-    has_own_operators,
-    move_by_own_operators,
-    tensor_dict_to_device,
-)
+from ._copies import has_own_operators, move_by_own_operators, tensor_dict_to_device
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._inputs import CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
 from ._settings import needs_grad
+from ._split_and_cat import cat_on_device
 from ._split_leaves import check_chunk_sizes, split_leaves, split_lengths
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced

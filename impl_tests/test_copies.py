@@ -7,7 +7,8 @@ import torch
 from torch._prims_common import suggest_memory_format
 from torch.testing._internal.two_tensor import TwoTensor
 
-from impl._copies import cat_on_device, move_by_own_operators, with_class_and_attributes
+from impl._copies import move_by_own_operators, with_class_and_attributes
+from impl._split_and_cat import cat_on_device
 
 
 def narrowed_tensor():
