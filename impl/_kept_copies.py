@@ -60,7 +60,7 @@ def _memory_of(tensor: Tensor) -> object:
 
 
 def find_comparable(tensors: Iterable[Tensor]) -> list[Tensor]:
-    """Return those of ``tensors`` that have a layout, samples and bits."""
+    """Return those of ``tensors`` whose layout, samples and bits can be compared."""
     with use_plain_operators():  # A subclass may refuse an operator.
         return [each for each in tensors if _is_comparable(each)]
 

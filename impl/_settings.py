@@ -1,4 +1,4 @@
-"""Settings that a call changes and restores: grad mode, and a pause of the garbage collector."""
+"""Settings of the thread and of the process that a call changes and restores."""
 
 import gc
 import os
