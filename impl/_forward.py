@@ -26,7 +26,6 @@ from ._torch_private import compile_only_inlined, exclude_from_compilation, has_
 from ._tracing import ProfilerSpan, break_graph, check_not_traced, is_compiling_or_tracing
 from ._wrapped_module import (
     AttributeForwardingModule,
-    at_least_one,
     call_on_one,
     check_method,
     first_replica_arguments,
@@ -182,7 +181,9 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
             kept = self._kept_replicas()
             if not kept:
                 check_source(self._network(), self.src_device_obj)
-            all_args, all_kwargs = at_least_one(*self.scatter(inputs, kwargs, self.device_ids))
+            all_args, all_kwargs = self.scatter(inputs, kwargs, self.device_ids)
+            if not (all_args or all_kwargs):  # The call has no arguments: one replica runs.
+                all_args, all_kwargs = ((),), ({},)
             # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
             separated = SeparateChunks()

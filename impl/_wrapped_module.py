@@ -86,15 +86,8 @@ def call_on_one(
 def first_replica_arguments(
     inputs: Sequence[Any], kwargs: Sequence[Any]
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
-    """Return the arguments of the first replica."""
-    all_args, all_kwargs = at_least_one(inputs, kwargs)
-    return all_args[0], all_kwargs[0]
-
-
-@compile_only_inlined
-def at_least_one(inputs: Sequence[Any], kwargs: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-    """Return ``inputs`` and ``kwargs``; if both are empty, one replica's empty arguments."""
-    return (inputs, kwargs) if inputs or kwargs else (((),), ({},))
+    """Return the arguments of the first replica. A call without arguments has none."""
+    return (inputs[0], kwargs[0]) if inputs or kwargs else ((), {})
 
 
 @compile_only_inlined
