@@ -282,7 +282,7 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
 
     An inference tensor has no counter. For it, return a new object that equals no other object.
     """
-    # Without it: changes of parameters would not be detected while replicas are cached.
+    # Without it: changes of parameters would not be detected while replicas are kept.
     try:
         return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises
     except (AttributeError, RuntimeError):

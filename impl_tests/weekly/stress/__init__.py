@@ -1,7 +1,7 @@
 """Stress test: calls to all parts of impl in many threads at once.
 
 ``python -m impl_tests.weekly.stress --minutes 10`` runs rounds of random jobs. Each
-job checks its result. Between two rounds no job runs: then impl must not cache replicas, and
+job checks its result. Between two rounds no job runs: then impl must not keep replicas, and
 memory and threads must not grow. The test is most effective on free-threaded Python, where threads
 switch inside statements.
 
