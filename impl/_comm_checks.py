@@ -6,10 +6,7 @@ from numbers import Real
 from torch import Tensor
 
 from ._arguments import as_list
-from ._devices import (
-    accelerator_type,
-    is_on_accelerator,
-)
+from ._devices import accelerator_type, is_on_accelerator
 from ._split_and_cat import wrap_dim
 
 

@@ -22,11 +22,7 @@ from ._compiled import attach_compiled_code
 from ._diagnostics import warn_of_closures
 from ._module_tree import is_script_module
 from ._references import References
-from ._torch_private import (
-    compiled_module,
-    has_registration_hooks,
-    is_compiled,
-)
+from ._torch_private import compiled_module, has_registration_hooks, is_compiled
 
 #: The names of the dictionaries of hooks that every module has.
 _HOOKS = tuple(

@@ -22,10 +22,7 @@ from ._devices import (
     type_to_use,
 )
 from ._streams import set_current_streams
-from ._torch_private import (
-    has_changed_operators,
-    unnumbered_default_device,
-)
+from ._torch_private import has_changed_operators, unnumbered_default_device
 
 #: A denormal number. PyTorch has no function that returns the setting of the thread, so a product
 #: shows it.
