@@ -1,4 +1,4 @@
-"""Notes and warnings about objects through which a replica calls a module of the original."""
+"""impl._diagnostics: objects through which a replica calls a module of the original."""
 
 from collections import UserDict, UserList
 from functools import partial
