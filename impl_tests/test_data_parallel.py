@@ -1,5 +1,6 @@
-"""impl.data_parallel: refused modules, and the repr of wrappers."""
+"""impl.data_parallel: refused modules, options of the class, and the repr of wrappers."""
 
+import inspect
 import sys
 from functools import partial
 
@@ -61,3 +62,19 @@ def test_repr_shows_another_output_device(topology):
 def test_repr_of_a_wrapper_without_devices_is_complete(monkeypatch):
     monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
     assert DataParallel(nn.Identity(), dim=1).extra_repr() == "device_ids=[]"
+
+
+OPTIONS = ["in_turn", "scalar_warning", "module_attributes", "cache_frozen_parameters"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_the_attributes_of_the_class_have_the_defaults_of_the_signature(option):
+    parameter = inspect.signature(DataParallel).parameters[option]
+    assert getattr(DataParallel, option) is parameter.default
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_attribute_of_the_class_is_the_default_of_all_wrappers(option, monkeypatch):
+    value = not getattr(DataParallel, option)
+    monkeypatch.setattr(DataParallel, option, value)
+    assert getattr(DataParallel(nn.Identity(), ["cpu", "cpu"]), option) is value
