@@ -238,7 +238,7 @@ def format_device(device: torch.device) -> int | str:
     return str(device) if is_cpu(device) else device.index
 
 
-# The seam for layers that wait for the other replicas, such as SyncBatchNorm.
+# The replicas of a call, for a layer that waits for the other replicas, as SyncBatchNorm does.
 
 
 class ReplicaGroup:
