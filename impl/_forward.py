@@ -138,9 +138,8 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         )
 
     def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
-        """Copy the module, detached if grad mode is off. A subclass may override this step."""
-        detach = not torch.is_grad_enabled()
-        return replicate(module, device_ids, detach, with_parameters=True)
+        """Copy the module. Gradients flow back to it. A subclass may override this step."""
+        return replicate(module, device_ids, with_parameters=True)
 
     def parallel_apply(
         self, replicas: Sequence[T], inputs: Sequence[Any], kwargs: Any

@@ -34,7 +34,7 @@ from ._placement import check_balance as _check_balance
 from ._split_leaves import check_chunk_sizes
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
 from ._wrapped_module import call_on_one, check_method
-from .replicate import replicate, replicate_with
+from .replicate import replicate_with
 
 __all__ = ["DataParallel", "data_parallel"]
 
@@ -199,13 +199,13 @@ class DataParallel(Wrapper[T]):
         of ``torch.func`` is active. The copies are freed with the wrapper, and by its methods
         ``to``, ``cpu`` and the like.
         """
+        copier = None
         if not self.cache_frozen_parameters:
             FrozenCopies.free(self)
         elif not has_modes_or_transforms():
-            detach = not torch.is_grad_enabled()
             copier = FrozenCopies.find_or_make(self).copy
-            return replicate_with(copier, module, device_ids, detach, with_parameters=True)
-        return super().replicate(module, device_ids)
+        detach = not torch.is_grad_enabled()
+        return replicate_with(copier, module, device_ids, detach, with_parameters=True)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         # The copies shall not occupy memory of devices that the module has left.
@@ -399,7 +399,3 @@ class _FunctionWrapper(Wrapper[nn.Module]):
         nn.Module.__init__(self)
         self.module, self.dim = module, dim
         self.device_ids, self.output_device, self.src_device_obj = placement
-
-    def replicate(self, module: nn.Module, device_ids: Sequence[DeviceLike]) -> list[nn.Module]:
-        """Copy the module, never detached."""
-        return replicate(module, device_ids, with_parameters=True)
