@@ -22,7 +22,7 @@ from spec_tests.harness.pytest_plugin import (
     time_limit,
     worker_errors,
 )
-from spec_tests.harness.pytest_plugin.hooks import capabilities_of, topology_of
+from spec_tests.harness.pytest_plugin.hooks import capabilities_of, register_of, topology_of
 from spec_tests.harness.pytest_plugin.judgement import (
     pytest_runtest_makereport as pytest_runtest_makereport,
 )
@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         probes.FOUND.update(pickle.loads(config.workerinput["found"]))
     selection.select_clauses(config)
-    if (path := _register_path(config)) is not None:
-        register.load_lacks(path, clauses.load())  # Refuse a wrong file before workers start.
+    if (path := register_of(config)) is not None:  # Refuse a wrong file before workers start.
+        not_offered.declare(config, register.load_lacks(path))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -87,8 +87,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
             "tested only by comparison with torch.nn.parallel",
             named - selection.clauses_judged_without_reference(conformance),
         )
-    if (path := _register_path(config)) is not None:
-        not_offered.mark(conformance, register.load_lacks(path, known_clauses))
+    if (path := register_of(config)) is not None:
         known_failures.mark(conformance, register.load(path, known_clauses), HERE, whole=whole)
     if selected := selection.selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
@@ -96,10 +95,6 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if done := set(selection.resumed_tests(config)):
         selection.deselect(config, items, [item for item in items if item.nodeid in done])
     selection.interleave(items)
-
-
-def _register_path(config: pytest.Config) -> Path | None:
-    return register.path_of(target_of(config), config.getoption("--divergences"))
 
 
 def _raise_if_any(problem: str, ids: set[str]) -> None:

@@ -20,12 +20,12 @@ from spec_tests.data_parallel.life import violations
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import (
     causes,
-    clause_names,
     clauses,
     known_failures,
     register,
     verdicts,
 )
+from spec_tests.harness.environment.target import name_in
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."
@@ -83,7 +83,7 @@ def draft(
         tests: The tests and their verdicts. Of a test that occurs again, the last one counts.
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records.
-        register_file: The register of the runs. The text begins with the clauses that it declares
+        register_file: The register of the runs. The text begins with the names that it declares
             and its records, without the tests that pass.
 
     Raises:
@@ -100,9 +100,8 @@ def draft(
     if not any(test["clause"] in violations.CLAUSES for test in failed):
         lives = []
     tables = {} if register_file is None else register.read_tables(register_file)
-    missing = {test["clause"] for test in named if test["verdict"] == "not-offered"}
-    declared = register.expand_lacks(tables.pop("lacks", ()), register_file, known_clauses)
-    lacks = _shorten_lacks({*declared, *missing})
+    missing = {name_in(test["reason"]) for test in named if test["verdict"] == "not-offered"}
+    lacks = sorted({*tables.pop("lacks", ()), *missing})
     old = tables.pop("divergence", [])
     groups = _group([test for test in failed if test not in lives])
     added = [
@@ -157,17 +156,6 @@ def _group(failed: Iterable[Mapping[str, str]]) -> Collection[list[Mapping[str, 
     for test in sorted(failed, key=lambda each: each["clause"]):
         found[_difference(test)].append(test)
     return found.values()
-
-
-def _shorten_lacks(missing: Collection[str]) -> list[str]:
-    """Return the shortest beginnings of ids that begin only clauses in ``missing``."""
-    others = {*clause_names.beginnings(clauses.load().keys() - missing)}
-    return sorted(
-        {
-            next(each for each in clause_names.beginnings([name]) if each not in others)
-            for name in missing
-        }
-    )
 
 
 def _difference(test: Mapping[str, str]) -> str:

@@ -24,7 +24,8 @@ EXIT_STATUS = """\
 run passes arguments after -- to pytest: parallel-conformance run mypackage -- -n 2
 
 exit status of run:
-  0  each clause passes, is a known divergence, is declared as lacking or was not run
+  0  each clause passes, is a known divergence, uses a name that is declared as lacking, or was
+     not run
   1  a clause fails, or a required package is not installed
   2  interrupted, or an argument of this command is wrong
   3  the suite has an internal error

@@ -1,31 +1,38 @@
 """Tests that use a name that the target lacks: their verdict is *not-offered*.
 
-Such a test fails, unless the list ``lacks`` of the register declares its clause: then it is
-skipped. Example: ``lacks = ["replicate"]`` declares all clauses of the chapter ``replicate``.
+Such a test fails, unless the list ``lacks`` of the register declares the name: then it is skipped.
+Example: ``lacks = ["replicate", "comm.scatter"]`` declares a submodule and a function.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.conformance import clauses, verdicts
-from spec_tests.harness.environment.target import NotOffered, missing_name
+from spec_tests.harness import input_files
+from spec_tests.harness.conformance import verdicts
+from spec_tests.harness.environment.target import NotOffered, Target, missing_name, name_in
 
-#: Key in the stash of a test for the entry of ``lacks`` that declares the clause.
-_ENTRY = pytest.StashKey[str]()
+#: Key in the stash of the configuration for the names that the register declares.
+_DECLARED = pytest.StashKey[frozenset[str]]()
 
 
-def mark(items: Iterable[pytest.Item], lacks: Mapping[str, str]) -> None:
-    """Store, for each test of a declared clause, the entry of ``lacks`` that declares the clause.
+def declare(config: pytest.Config, names: Iterable[str]) -> None:
+    """Store the names in ``lacks`` of the register."""
+    config.stash[_DECLARED] = frozenset(names)
 
-    Args:
-        items: The collected tests.
-        lacks: For each declared clause: the entry that declares it.
+
+@input_files.usage_errors()
+def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
+    """Check that a target lacks the names that its register declares.
+
+    Raises:
+        pytest.UsageError: The target has one of the names.
     """
-    for item in items:
-        entries = [lacks[name] for name in clauses.clauses_of_test(item) if name in lacks]
-        if entries:
-            item.stash[_ENTRY] = entries[0]
+    for name in names:
+        if target.offers(name):
+            problem = f'lacks "{name}": the target has this name; remove it from the list'
+            raise input_files.refuse(path, problem)
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
@@ -35,13 +42,14 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     failure is expected.
 
     Returns:
-        Whether the test was skipped because ``lacks`` declares its clause.
+        Whether the test was skipped because ``lacks`` declares the name.
     """
     missing = None if call.excinfo is None else missing_name(call.excinfo.value)
-    if missing is not None and _ENTRY in item.stash:
+    declared = item.config.stash.get(_DECLARED, frozenset())
+    if missing is not None and name_in(missing) in declared:
         report.outcome = "skipped"
         report.longrepr = (str(item.path), 0, f"Skipped: not offered, as declared: {missing}")
-        report.user_properties.append((verdicts.DECLARED, item.stash[_ENTRY]))
+        report.user_properties.append((verdicts.DECLARED, name_in(missing)))
         if hasattr(report, "wasxfail"):
             del report.wasxfail
         return True

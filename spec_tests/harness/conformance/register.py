@@ -23,6 +23,7 @@ from packaging.version import Version
 from spec_tests.harness import input_files
 from spec_tests.harness.conformance import clause_names
 from spec_tests.harness.conformance.clauses import Clause
+from spec_tests.harness.environment.target import PARTS
 
 FOLDER = Path(__file__).parents[2] / "registers"
 _LISTS = ("tests", "failures", "differences", "threads")
@@ -202,44 +203,18 @@ def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, 
 
 
 @input_files.usage_errors()
-def load_lacks(path: Path, known_clauses: Mapping[str, Clause]) -> dict[str, str]:
-    """Return the clauses that ``lacks`` declares, and for each clause the entry that declares it.
-
-    Args:
-        path: The register.
-        known_clauses: All clauses by id.
+def load_lacks(path: Path) -> list[str]:
+    """Return the names that ``lacks`` declares: parts of the target, or names in parts.
 
     Raises:
-        pytest.UsageError: an entry names no clause, or a clause that another entry declares.
+        pytest.UsageError: The file cannot be read, or an entry has another form.
     """
-    return expand_lacks(read_tables(path).get("lacks", ()), path, known_clauses)
-
-
-def expand_lacks(
-    entries: Iterable[str], source: object, known_clauses: Mapping[str, Clause]
-) -> dict[str, str]:
-    """Return the clauses that ``entries`` declare, and for each clause the entry that declares it.
-
-    Args:
-        entries: Ids of clauses, or beginnings of ids that end before a dot.
-        source: The register, for the text of an error.
-        known_clauses: All clauses by id.
-
-    Raises:
-        input_files.RefusedError: An entry names no clause, or a clause that another entry
-            declares.
-    """
-    found: dict[str, str] = {}
-    for entry in entries:
-        declared = [each.id for each in known_clauses.values() if each.has_prefix(entry)]
-        if not declared:
-            raise input_files.refuse(source, f'lacks "{entry}": no clause has this name')
-        for name in declared:
-            if name in found:
-                problem = f'"{found[name]}" declares {name} already'
-                raise input_files.refuse(source, f'lacks "{entry}": {problem}')
-            found[name] = entry
-    return found
+    names: list[str] = read_tables(path).get("lacks", [])
+    for name in names:
+        if name.partition(".")[0] not in PARTS:
+            problem = f"a name begins with one of {', '.join(PARTS)}"
+            raise input_files.refuse(path, f'lacks "{name}": {problem}')
+    return names
 
 
 def path_of(target: str, divergences_option: str | None) -> Path | None:

@@ -9,8 +9,7 @@ the run. Each other line holds
 
 * ``test`` and ``verdict``, and ``clause`` if the test names one,
 * ``reason`` if the test did not pass,
-* ``declared`` if the test uses a missing name and the register declares the clause as lacking: the
-  matching entry of ``lacks`` in the register,
+* ``declared`` if the test uses a missing name that ``lacks`` of the register declares: the name,
 * if the test failed, ``difference``, the ``failure`` and what ``differs`` in the format of a
   register, and the smallest failing ``call``.
 
@@ -32,8 +31,7 @@ from spec_tests.harness.conformance import clauses
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: Verdicts that fail the run if a test has them.
 ERRORS = ("fail", "not-offered")
-#: Key, in a report and in the line of a test, for the entry of ``lacks`` in the register that
-#: declares the clause.
+#: Key, in a report and in the line of a test, for the missing name that the register declares.
 DECLARED = "declared"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
@@ -63,7 +61,7 @@ def verdict_of(report: pytest.TestReport) -> str | None:
         lacks = any(key == "not-offered" for key, _ in report.user_properties)
         return "not-offered" if lacks else "fail"
     if report.skipped:
-        return "not-offered" if lacks_entry_of(report) else "not-run"
+        return "not-offered" if declared_name(report) else "not-run"
     return "pass" if report.when == "call" else None
 
 
@@ -72,8 +70,8 @@ def clauses_of(report: pytest.TestReport) -> list[str]:
     return [str(value) for key, value in report.user_properties if key == "clause"]
 
 
-def lacks_entry_of(report: pytest.TestReport) -> str:
-    """Return the entry of ``lacks`` because of which a test was skipped, else an empty text."""
+def declared_name(report: pytest.TestReport) -> str:
+    """Return the declared missing name because of which a test was skipped, else an empty text."""
     return next((str(value) for key, value in report.user_properties if key == DECLARED), "")
 
 
@@ -177,7 +175,7 @@ def fails_run(test: Mapping[str, str]) -> bool:
 def declared_by_clause(tests: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Return the clauses without errors whose tests use missing names that ``lacks`` declares.
 
-    The values are the entries of ``lacks``.
+    The values are the names.
     """
     named = [test for test in tests if "clause" in test]
     errors = {test["clause"] for test in named if fails_run(test)}

@@ -49,6 +49,11 @@ def missing_name(error: BaseException) -> str | None:
     return match[1] if match else None
 
 
+def name_in(text: str) -> str:
+    """Return the missing name in a text of `NotOffered`: ``comm.scatter``, or ``comm``."""
+    return text.rpartition(" ")[2]
+
+
 class Part:
     """A submodule of a target. Access to a missing public name raises `NotOffered`.
 
@@ -132,6 +137,12 @@ class Target:
     def has_parts(self) -> bool:
         """Whether the target has at least one part."""
         return any(getattr(self, part).exists for part in PARTS)
+
+    def offers(self, name: str) -> bool:
+        """Return whether the target has a part, or a name in a part: ``comm.scatter``."""
+        part_name, _, inner = name.partition(".")
+        part: Part = getattr(self, part_name)
+        return part.offers(inner) if inner else part.exists
 
     def submodule(self, name: str) -> ModuleType:
         """Return a submodule of the package. Its name need not be in `PARTS`."""

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from hypothesis.internal.conjecture import engine
 
 from spec_tests import cuda_stand_ins
 from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance import clauses, register
 from spec_tests.harness.environment import (
     capabilities,
     interpreter,
@@ -167,6 +168,11 @@ def topology_of(config: pytest.Config) -> Topology:
         config.stash[_TOPOLOGY] = make_topology(*options, probes.say)
         device_options.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
+
+
+def register_of(config: pytest.Config) -> Path | None:
+    """Return the register of the target, if it has one."""
+    return register.path_of(target_of(config), config.getoption("--divergences"))
 
 
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from spec_tests.harness import input_files
+from spec_tests.harness.conformance import not_offered, register
 from spec_tests.harness.environment import target_map
 from spec_tests.harness.environment.target import PARTS, Target
-from spec_tests.harness.pytest_plugin.hooks import topology_of
+from spec_tests.harness.pytest_plugin.hooks import register_of, topology_of
 from spec_tests.harness.pytest_plugin.options import mapping_of, target_of
 
 _HARNESS = Path(__file__).parents[1]
@@ -25,7 +26,9 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         if not mapping:  # A map may name all parts of a target without a package.
             _require_package(name)
         topology_of(config)  # The simulated accelerator may have to be built, which takes longer.
-        require_target(name, mapping)
+        target = require_target(name, mapping)
+        if (path := register_of(config)) is not None:
+            not_offered.require_missing(register.load_lacks(path), target, path)
 
 
 def _require_package(name: str) -> None:
@@ -36,8 +39,8 @@ def _require_package(name: str) -> None:
         )
 
 
-def require_target(name: str, mapping: Iterable[str]) -> None:
-    """Import all parts of a target.
+def require_target(name: str, mapping: Iterable[str]) -> Target:
+    """Import all parts of a target, and return it.
 
     Args:
         name: The importable name of the target.
@@ -60,6 +63,7 @@ def require_target(name: str, mapping: Iterable[str]) -> None:
             f"the target {name} has none of the submodules {', '.join(PARTS)}; "
             "--target-map NAME=PLACE names other places"
         )
+    return target
 
 
 def _describe(error: BaseException) -> str:

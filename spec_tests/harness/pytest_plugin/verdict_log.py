@@ -47,8 +47,8 @@ class VerdictLog:
         if verdict is None:
             return
         found = {"test": report.nodeid, "verdict": verdict}
-        if entry := verdicts.lacks_entry_of(report):
-            found[verdicts.DECLARED] = entry
+        if name := verdicts.declared_name(report):
+            found[verdicts.DECLARED] = name
         if verdict != "pass":
             found |= {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
         for named in [{"clause": name} for name in verdicts.clauses_of(report)] or [{}]:

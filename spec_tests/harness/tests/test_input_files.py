@@ -39,7 +39,7 @@ VERDICT_LINE = '{"test": "t", "verdict": "fail", "clause": "a.b"}'
 def load_register(path):
     """Read a register with each function that reads registers; return the records."""
     register.titles(path)
-    register.load_lacks(path, clauses.load())
+    register.load_lacks(path)
     return register.load(path)
 
 
