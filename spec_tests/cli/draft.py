@@ -41,6 +41,8 @@ _OTHERWISE = ", but the failure is "
 
 def main(options: argparse.Namespace) -> int:
     """Print the register."""
+    if not options.file and options.divergences is None:
+        raise input_files.RefusedError("draft needs a file of verdicts, or --divergences REGISTER")
     tests: list[dict[str, str]] = []
     for file in options.file:
         run, found = verdicts.read_run(file)
@@ -84,7 +86,7 @@ def draft(
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records.
         register_file: The register of the runs. The text begins with the names that it declares
-            and its records, without the tests that pass.
+            and its records, without the tests that pass and those that the suite lacks.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test, or the register is
@@ -102,7 +104,7 @@ def draft(
     tables = {} if register_file is None else register.read_tables(register_file)
     missing = {name_in(test["reason"]) for test in named if test["verdict"] == "not-offered"}
     lacks = sorted({*tables.pop("lacks", ()), *missing})
-    old = tables.pop("divergence", [])
+    old = [*_without_absent(tables.pop("divergence", []))]
     groups = _group([test for test in failed if test not in lives])
     added = [
         _make_record(f"X-{number}", kind, group, named)
@@ -118,6 +120,19 @@ def draft(
 def _passes(test: Mapping[str, str]) -> bool:
     """Return whether a test fails because it passes although a record expects its failure."""
     return known_failures.PASSES in test.get("difference", "")
+
+
+def _without_absent(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the records without the tests that the suite no longer has, and print these tests."""
+    for record in records:
+        left = [
+            test for test in record["tests"] if known_failures.is_defined(test, clauses.SOURCE)
+        ]
+        for test in record["tests"]:
+            if test not in left:
+                print(f"{record['id']}: left out, no such test: {test}", file=sys.stderr)
+        if left:
+            yield {**record, "tests": left}
 
 
 def _without_passing(

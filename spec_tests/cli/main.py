@@ -120,7 +120,7 @@ def _make_parser() -> argparse.ArgumentParser:
     draft.add_argument(
         "file",
         type=Path,
-        nargs="+",
+        nargs="*",
         help="files of `run --verdicts FILE`; of a test in several files, the last verdict counts",
     )
     draft.add_argument(
@@ -133,7 +133,8 @@ def _make_parser() -> argparse.ArgumentParser:
         "--divergences",
         type=Path,
         metavar="REGISTER",
-        help="begin with the records of the runs' register, without comments and tests that pass",
+        help="begin with the records of this register, without comments, tests that pass, and "
+        "tests that the suite no longer has",
     )
     _add_doctor_options(
         commands.add_parser("doctor", help="check the requirements of a run on this machine")

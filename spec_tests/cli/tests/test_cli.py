@@ -274,9 +274,26 @@ observed = "x"
 """
 
 
-def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(tmp_path):
-    file = tmp_path / "old.toml"
-    file.write_text(OLD_REGISTER)
+@pytest.fixture
+def old_register(tmp_path, monkeypatch):
+    """Write a register of a suite with three tests, and the suite; return the register."""
+    monkeypatch.setattr(clauses, "SOURCE", tmp_path)
+    (tmp_path / "a.py").write_text("def one(): ...\ndef two(): ...\ndef three(): ...\n")
+    (tmp_path / "old.toml").write_text(OLD_REGISTER)
+    return tmp_path / "old.toml"
+
+
+def test_a_draft_leaves_out_tests_that_the_suite_no_longer_has(old_register, capsys):
+    (old_register.parent / "a.py").write_text("def two(): ...\n")
+    assert main(["draft", "--divergences", str(old_register)]) == 0
+    printed = capsys.readouterr()
+    (kept,) = tomllib.loads(printed.out)["divergence"]
+    assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::two"])
+    text = "{}: left out, no such test: a.py::{}\n"
+    assert printed.err == text.format("X-4", "one") + text.format("X-5", "three")
+
+
+def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(old_register):
     found = {"one[1]": "known", "one[2]": "passes", "two": "known", "three": "passes"}
     found |= {"four": "fail"}
     tests = [
@@ -287,7 +304,7 @@ def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(tmp
     ]
     lacking = {"clause": "comm.gather.joined", "test": "a.py::five", "verdict": "not-offered"}
     lacking["reason"] = "the target does not define comm.gather"
-    drafted = tomllib.loads(draft([*tests, lacking], register_file=file))
+    drafted = tomllib.loads(draft([*tests, lacking], register_file=old_register))
     assert drafted["lacks"] == ["comm.gather", "replicate"]
     kept, added = drafted["divergence"]
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])

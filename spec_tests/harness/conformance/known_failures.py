@@ -38,8 +38,9 @@ def mark(
     places: dict[str, list[int]] = {}
     for place, record in enumerate(records):
         for test in record.tests:
-            if not _is_defined(test, root):
-                raise _absent(record.id, test)
+            if not is_defined(test, root):
+                command = f"parallel-conformance draft --divergences {record.file}"
+                raise _absent(record.id, test, f"; `{command}` prints the register without it")
             places.setdefault(test, []).append(place)
     unused = {(record.id, test) for record in records for test in record.tests}
     for item in items:
@@ -57,15 +58,15 @@ def mark(
         raise _absent(*min(unused))
 
 
-def _is_defined(test: str, root: Path) -> bool:
+def is_defined(test: str, root: Path) -> bool:
     """Return whether the file of a test has its function. The file may not be collected."""
     file, _, name = test.partition("[")[0].partition("::")
     path = root / file
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
-def _absent(record_id: str, test: str) -> pytest.UsageError:
-    text = f"divergence {record_id} names a test that does not exist: {test}"
+def _absent(record_id: str, test: str, remedy: str = "") -> pytest.UsageError:
+    text = f"divergence {record_id} names a test that does not exist: {test}{remedy}"
     return pytest.UsageError(text)
 
 

@@ -145,7 +145,10 @@ def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (record(test="test_three"), "X-1 names a test that does not exist*test_three"),
+        (
+            record(test="test_three"),
+            "X-1 names a test that does not exist*test_three; `parallel-conformance draft --div",
+        ),
         (
             record(versions="no-such-package>=1"),
             "versions 'no-such-package>=1': no-such-package is not installed",
