@@ -39,6 +39,8 @@ PAGES = {
     "spec_tests/BACK_ENDS.md": "validate/back_ends.md",
     "spec_tests/README.md": "validate/suite.md",
     "spec_tests/SPECIFICATION.md": "specification/index.md",
+    "spec_tests/cli/README.md": "validate/commands.md",
+    "spec_tests/registers/README.md": "validate/registers.md",
     "spec_tests/simulator/README.md": "validate/simulator.md",
 }
 #: The start or the end of a code block.

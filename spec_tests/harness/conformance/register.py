@@ -3,8 +3,8 @@
 A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
 run fails, so that records of repaired divergences are removed.
 
-spec_tests/README.md describes the keys. ``versions`` before the records is for all records that
-have no ``versions`` of their own.
+spec_tests/registers/README.md describes the keys. ``versions`` before the records is for all
+records that have no ``versions`` of their own.
 """
 
 import functools
