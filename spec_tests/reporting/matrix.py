@@ -15,10 +15,10 @@ from spec_tests.reporting.runs import REFERENCE, Run
 _HEAD = """\
 # The matrix
 
-Each column is the published run of an implementation on a release of PyTorch and a machine. The
-numbers count clauses of [the specification](../spec_tests/SPECIFICATION.md) of today, without
-those that the suite got after the run. *clauses* is their sum. The documentation site, which
-`tox -e docs` builds, has the verdict of each clause.
+Each row is the published run of an implementation on a release of PyTorch and a machine. The
+numbers count the clauses of today's [specification](../spec_tests/SPECIFICATION.md). A run says
+nothing about the clauses that the suite got after it: they have *no verdict*. The documentation
+site, which `tox -e docs` builds, has the verdict of each clause.
 
 | verdict | meaning |
 | --- | --- |
@@ -27,6 +27,7 @@ those that the suite got after the run. *clauses* is their sum. The documentatio
 | known | tests fail as the register of the implementation records |
 | pass | all tests pass that were run |
 | not-run | no test was run |
+| no verdict | the suite got the clause after the run |
 
 `python -m reports build` generates this page. The file of a run, behind its number, has the
 smallest failing call of each clause that fails or is known.
@@ -105,7 +106,7 @@ def format_page(matrix: Matrix) -> str:
     parts = [
         _HEAD,
         *format_table(
-            ("", "implementation", "torch", "machine", "date", "clauses", *VERDICTS),
+            ("", "implementation", "torch", "machine", "date", *VERDICTS, "no verdict"),
             [_run_row(matrix, *pair) for pair in zip(numbers, matrix.columns, strict=True)],
         ),
         "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
@@ -119,8 +120,8 @@ def format_page(matrix: Matrix) -> str:
 def _run_row(matrix: Matrix, number: str, run: Run) -> Sequence[object]:
     counts = matrix.counts(run)
     link = f"[{number}]({run.file})"
-    numbers = [counts[each] for each in VERDICTS]
-    return link, run.target, run.release, run.hardware, run.date[:10], sum(numbers), *numbers
+    numbers = [counts[each] for each in (*VERDICTS, "")]
+    return link, run.target, run.release, run.hardware, run.date[:10], *numbers
 
 
 def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
