@@ -27,8 +27,6 @@ class Implementation:
         install: Requirements for pip, in addition to PyTorch and the suite's requirements.
         build: Requirements for building ``install`` without build isolation.
         settings: Environment variables for pip.
-        path: The folder with its source, relative to ``reports/others``; empty if pip installs it.
-        warns: Beginnings of warnings that every call issues, and that the run ignores.
         tests: The expression of pytest's ``-k`` that selects the tests; empty for all.
     """
 
@@ -39,8 +37,6 @@ class Implementation:
     install: tuple[str, ...] = ()
     build: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    path: str = ""
-    warns: tuple[str, ...] = ()
     tests: str = ""
 
     @property

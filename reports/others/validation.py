@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from reports.others.catalogue import HERE, ROOT, Implementation
+from reports.others.catalogue import ROOT, Implementation
 from spec_tests.harness.conformance import verdicts
 
 
@@ -18,13 +18,11 @@ def run(implementation: Implementation, python: Path, verdicts_file: Path, *, wo
             f"--target-map={implementation.target_map_file.relative_to(ROOT).as_posix()}"
         )
     parallel = ["-n", str(workers)] if workers > 1 else []
-    filters = [f"-Wignore:{text}" for text in implementation.warns]
     selection = ["-k", implementation.tests] if implementation.tests else []
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
-    folders = [str(ROOT), *([str(HERE / implementation.path)] if implementation.path else [])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
-    command = [*program, implementation.target, *options, "--", *parallel, *filters, *selection]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [*program, implementation.target, *options, "--", *parallel, *selection]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
