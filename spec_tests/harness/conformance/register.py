@@ -95,6 +95,8 @@ class Divergence:
             raise ValueError(f"kind {self.kind!r} is none of {KINDS}")
         if not self.clauses:
             raise ValueError("there are no clauses")
+        if not self.tests:
+            raise ValueError("there are no tests")
         if not self.failures and not self.differences:
             raise ValueError("there are no failures")
         for failure in self.failures:

@@ -84,6 +84,10 @@ REFUSED = {
         record().replace("a.one", "a.onne"),
         "divergence X-1: no clause has the name a.onne; did you mean a.one?",
     ),
+    "no-tests": (
+        record().replace('"test_it.py::test_one"', ""),
+        "divergence X-1: there are no tests",
+    ),
     "lacks-after-the-record": (
         record().replace("versions =", "lacks = []\nversions ="),
         "divergence X-1: 'lacks' stands after the record; ",
