@@ -1,0 +1,31 @@
+"""The command line: wrong arguments, and the command ``clauses``."""
+
+import pytest
+
+from spec_tests.cli.main import main
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "no_such_name", "run", "run impl -k x", "doctor -- -n 2"]
+)
+def test_wrong_arguments_exit_with_status_2(arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments.split())
+    assert caught.value.code == 2
+
+
+def test_clauses_command_prints_the_clauses_with_the_given_name(capsys):
+    assert main(["clauses", "comm.scatter.slices"]) == 0
+    printed = capsys.readouterr().out
+    assert "comm.scatter.slices" in printed
+    assert printed.endswith("\n1 clause\n")
+    assert main(["clauses", "comm.sc", "divergences.RE-1"]) == 0
+    printed = capsys.readouterr().out
+    assert "comm.scatter.slices" in printed
+    assert "divergences.RE-1.compiled-once-a-device" in printed
+    assert "divergences.RE-10." not in printed
+    assert main(["clauses", "comm.scater"]) == 1
+    hint = "comm.scater: no clause has this name; did you mean comm.scatter?"
+    assert capsys.readouterr().err == f"{hint}\n"

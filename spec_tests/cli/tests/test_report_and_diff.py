@@ -1,0 +1,82 @@
+"""The commands ``report`` and ``diff``: files, output and exit status."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from spec_tests.cli import report
+from spec_tests.cli.main import main
+from spec_tests.harness.conformance import verdicts
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def saved_runs(tmp_path, monkeypatch):
+    """Change to a folder with two runs, and return the names of their files."""
+    monkeypatch.chdir(tmp_path)
+    header = dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "x")
+    verdicts_of = {
+        "a.worse": ("pass", "fail"),
+        "a.hidden": ("pass", "known"),
+        "a.better": ("fail", "pass"),
+        "a.same": ("pass", "pass"),
+        "a.new": (None, "fail"),
+        "a.old": ("pass", None),
+    }
+    for place, name in enumerate(("old.jsonl", "new.jsonl")):
+        lines = [{"run": {"format": 1, **header}}]
+        for clause, found in verdicts_of.items():
+            if found[place]:
+                lines.append({"test": "t", "clause": clause, "verdict": found[place]})
+        lines += [verdicts.INTERRUPTED] * place
+        Path(name).write_text("\n".join(map(json.dumps, lines)))
+    return "old.jsonl", "new.jsonl"
+
+
+def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, capsys):
+    old, _ = saved_runs
+    assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
+    first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
+    assert first == "old: x · torch x · x · old"
+    assert second == "new: x · torch x · x · new (interrupted)"
+    assert [line.split() for line in lines] == [
+        ["regression", "pass", "->", "known", "a.hidden"],
+        ["regression", "pass", "->", "fail", "a.worse"],
+        ["improvement", "fail", "->", "pass", "a.better"],
+        ["appeared", "not-run", "->", "fail", "a.new"],
+    ]
+    assert gone.startswith("disappeared  1 clauses that the new run does not decide")
+    assert total == "2 regressions, 3 other changes, 5 clauses"
+    page = Path("page.md").read_text()
+    assert "| regression | a.worse | pass | fail |" in page
+    assert "| disappeared | a.old | pass | not-run |" in page
+    assert main(["diff", old, old]) == 0
+    assert main(["diff", old, "none"]) == 4
+
+
+def test_report_writes_a_summary_and_a_badge(saved_runs):
+    _, new = saved_runs
+    assert main(["report", new, "--summary", "summary.md", "--badge", "badge.json"]) == 0
+    summary = Path("summary.md").read_text()
+    assert summary.startswith("# x · torch x · x · new\n\nsuite 1.0 is not decided: ")
+    assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
+    badge = json.loads(Path("badge.json").read_text())
+    assert (badge["schemaVersion"], badge["color"]) == (1, "lightgrey")
+    assert badge["message"].endswith("is not decided")
+
+
+def test_a_report_without_a_run_exits_with_status_4(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["report"]) == 4
+    assert "there is no run to show" in capsys.readouterr().err
+    assert main(["report", "none"]) == 4
+    assert "none cannot be read" in capsys.readouterr().err
+
+
+def test_a_report_names_missing_modules_and_the_remedy(monkeypatch, capsys):
+    monkeypatch.setattr(report, "MODULES", ("no_such_name",))
+    assert main(["report"]) == 1
+    remedy = "remedy: pip install 'torch-parallel-spec[report]'"
+    assert capsys.readouterr().err == f"missing: no_such_name\n{remedy}\n"

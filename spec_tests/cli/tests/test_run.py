@@ -1,0 +1,179 @@
+"""The command ``run``: output, files and exit status in an empty folder."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+
+import pytest
+
+from spec_tests.cli.main import main
+from spec_tests.harness.conformance import clauses, register, verdict_table, verdicts
+from spec_tests.harness.tests.fixtures import ROOT
+
+pytestmark = pytest.mark.slow
+
+ONE_CLAUSE = ("--accelerator", "sim", "--clause", "comm.scatter.slices")
+#: pytest-benchmark writes a folder of its own.
+PYTEST = ("pytest", "-p", "spec_tests", "-p", "no:benchmark")
+#: The headings of a failing example in the output of older and newer releases of Hypothesis.
+EXAMPLE = re.compile("Falsifying example|Failing (test case|explicit example)")
+#: The module ``comm`` of a package with two bugs: scatter reverses the chunks, and all other
+#: functions are missing.
+WRONG_COMM = """
+from torch.nn.parallel import comm
+def scatter(*args, **kwargs):
+    return tuple(comm.scatter(*args, **kwargs))[::-1]
+"""
+
+
+@pytest.fixture
+def command(write_package, run_command):
+    """Return a function that runs the command in a folder with only the package ``wrong``."""
+    write_package("wrong", comm=WRONG_COMM)
+    return run_command
+
+
+def test_a_failure_is_printed_in_at_most_eleven_lines(command):
+    done = command("run", "wrong", *ONE_CLAUSE)
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout[done.stdout.index("FAIL") :].split("\n\n")[0].splitlines()
+    assert len(lines) <= 11
+    assert lines[0].startswith("FAIL comm.scatter.slices  spec_tests/comm/test_scatter.py::")
+    assert clauses.load()["comm.scatter.slices"].says in lines[1]
+    assert any("comm.scatter(tensor=" in line for line in lines)
+    assert any("expected" in line for line in lines)
+    repeat = "parallel-conformance run wrong --accelerator=sim --clause=comm.scatter.slices"
+    test = lines[0].partition("[")[0].rpartition("::")[2]
+    assert lines[-2] == "  program: python repro/comm_scatter_slices.py"
+    assert lines[-1] == f"  repeat: {repeat} -- -k {test}"
+    assert not EXAMPLE.search(done.stdout)
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+def test_the_command_after_repeat_runs_the_test_again(command):
+    first = command("run", "wrong", *ONE_CLAUSE, "--verdicts=a.jsonl", "--", "-x", "-qx")
+    resuming = ("--resume", "-x", "-n", "0", "-k", "test_", "--maxfail=3", "--late-copies", "0")
+    done = command("run", "wrong", *ONE_CLAUSE, "--verdicts=b.jsonl", "--", *resuming)
+    for found, more in (first, ""), (done, "--late-copies=0"):
+        (line, *_) = [each for each in found.stdout.splitlines() if "repeat: " in each]
+        words = shlex.split(line.partition("repeat: parallel-conformance ")[2])
+        assert words[:4] == ["run", "wrong", "--accelerator=sim", "--clause=comm.scatter.slices"]
+        assert words[4:-2] == ["--", *more.split()]
+        repeated = command(*words)
+        assert repeated.returncode == 1, repeated.stdout + repeated.stderr
+        assert line in repeated.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "written"),
+    [
+        (["spec_tests.cli", "run", "wrong"], {"repro"}),
+        ([*PYTEST, "--pyargs", "spec_tests", "--target=wrong"], set()),
+    ],
+    ids=["command", "pytest"],
+)
+def test_a_run_writes_only_programs_into_the_current_folder(tmp_path, command, written):
+    # Not in the fork server, which places the examples of Hypothesis in this folder.
+    (tmp_path / "wrong.py").write_text(WRONG_COMM)
+    command = [sys.executable, "-m", *command, *ONE_CLAUSE, "--target-map", "comm=wrong"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment.pop("HYPOTHESIS_STORAGE_DIRECTORY", None)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False)
+    assert done.returncode == 1
+    files = {path.name for path in tmp_path.iterdir()} - {".pytest_cache"}
+    assert files == {"wrong.py", *written}
+
+
+def test_verbose_prints_the_output_of_pytest(command):
+    done = command("run", "wrong", *ONE_CLAUSE, "-v")
+    assert done.returncode == 1
+    assert EXAMPLE.search(done.stdout)
+    assert "repeat:" not in done.stdout
+
+
+def test_verdicts_are_saved_and_reported(command, tmp_path):
+    done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
+    assert done.returncode == 0, done.stdout + done.stderr
+    saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
+    assert saved == {"comm.scatter.slices": "pass"}
+    table = "\n".join(verdict_table.table(saved))
+    assert table in done.stdout
+    assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
+    reported = command("report", "all.jsonl").stdout
+    assert reported.startswith(table)
+    assert reported.splitlines()[-1] == "wrote report.html"
+    assert "comm.scatter.slices" in (tmp_path / "report.html").read_text()
+
+
+def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
+    assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
+    resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--resume")
+    assert resumed.returncode == 1, resumed.stdout + resumed.stderr
+    drafted = command("draft", "all.jsonl")
+    assert not drafted.stderr
+    (tmp_path / "known.toml").write_text(drafted.stdout)
+    with (tmp_path / "all.jsonl").open("a") as file:
+        file.write(json.dumps(verdicts.INTERRUPTED))
+    warned = command("draft", "all.jsonl")
+    assert "the run was interrupted" in warned.stderr
+    assert tomllib.loads(warned.stdout) == tomllib.loads(drafted.stdout)
+    (record,) = register.load(tmp_path / "known.toml")
+    assert record.clauses == ("comm.scatter.slices",)
+    done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "known  comm.scatter.slices" in done.stdout
+
+
+def test_run_imports_a_back_end_that_torch_loads_by_itself_and_repeats_the_option(
+    command, tmp_path
+):
+    (tmp_path / "backend.py").write_text("import torch\ndef load(): open('imported', 'w').close()")
+    distribution = tmp_path / "backend-1.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: backend\nVersion: 1\n")
+    (distribution / "entry_points.txt").write_text("[torch.backends]\nbackend = backend:load\n")
+    done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert (tmp_path / "imported").exists()
+    assert "--clause=comm.scatter.slices -- -pbackend -k " in done.stdout
+
+
+def test_a_worker_that_cannot_start_ends_the_run_with_one_line(command, tmp_path, monkeypatch):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # This test may run in a worker.
+    text = "import os\nif 'PYTEST_XDIST_WORKER' in os.environ: raise RuntimeError('no device')"
+    (tmp_path / "backend.py").write_text(text)
+    done = command("run", "wrong", *ONE_CLAUSE, "-p", "backend")
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = [each for each in done.stdout.splitlines() if "cannot start" in each]
+    assert line == "ERROR: a worker process cannot start: RuntimeError: no device"
+
+
+def test_a_run_without_a_test_says_so(command):
+    done = command("run", "wrong", *ONE_CLAUSE, "--", "-k", "no_such_test", "-n0")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert "no test was selected" in done.stdout.splitlines()[-1]
+
+
+def test_a_wrong_value_of_an_option_exits_with_status_4(command):
+    done = command("run", "impl", "--accelerator=no_such_name")
+    assert done.returncode == 4, done.stdout + done.stderr
+
+
+def test_run_refuses_an_unknown_clause_before_it_imports_pytorch(capsys):
+    assert main(["run", "impl", "--clause=comm.scater"]) == 4
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("--clause comm.scater: no clause has this name")
+
+
+def test_a_run_that_cannot_build_the_simulator_prints_the_remedy(command, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CXX", "no-such-c++")
+    done = command("run", "torch.nn.parallel", *ONE_CLAUSE)
+    assert done.returncode == 4
+    assert "install g++ 11 or newer" in done.stdout + done.stderr
+    assert "INTERNALERROR" not in done.stdout + done.stderr
