@@ -17,6 +17,7 @@ import operator
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -28,21 +29,6 @@ __all__ = ["FENCE", "expand"]
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
-#: Files of the repository, and the pages that include them.
-PAGES = {
-    "CHANGELOG.md": "changelog.md",
-    "DIVERGENCES.md": "differences.md",
-    "bench/README.md": "benchmarks.md",
-    "reports/BENCHMARKS.md": "benchmarks.md",
-    "reports/MATRIX.md": "results.md",
-    "reports/others/README.md": "validate/others.md",
-    "spec_tests/BACK_ENDS.md": "validate/back_ends.md",
-    "spec_tests/README.md": "validate/suite.md",
-    "spec_tests/SPECIFICATION.md": "specification/index.md",
-    "spec_tests/cli/README.md": "validate/commands.md",
-    "spec_tests/registers/README.md": "validate/registers.md",
-    "spec_tests/simulator/README.md": "validate/simulator.md",
-}
 #: The start or the end of a code block.
 FENCE = re.compile(r"^ *(`{3,}|~{3,})")
 _INCLUSION = re.compile(r'^\[.*?\]\((\S*) "(include|clauses)(?:: (.*))?"\)$', re.M)
@@ -112,8 +98,9 @@ def _link(found: re.Match[str], source: Path, page: Path) -> str:
     chapter = f"specification/{fragment[1:]}.md"
     if path == "spec_tests/SPECIFICATION.md" and (ROOT / "docs" / chapter).exists():
         return f"[{label}]({_relative(chapter, page)})"
-    if path in PAGES or (path.startswith("docs/") and path.endswith(".md")):
-        target = PAGES.get(path, path.removeprefix("docs/"))
+    including = _including_pages()
+    if path in including or (path.startswith("docs/") and path.endswith(".md")):
+        target = including.get(path, path.removeprefix("docs/"))
         return f"[{label}]({_relative(target, page)}{fragment})"
     if path.startswith("reports/results/"):  # Sphinx does not know the page as a document
         address = f"results/runs/{runs.name_of(Path(path))}.html"
@@ -135,6 +122,18 @@ def _api_link(name: str) -> str:
         return f"`{name}`"
     role = "class" if isinstance(member, type) else "func" if len(names) == 1 else "meth"
     return f"{{{role}}}`{name}`"
+
+
+@cache
+def _including_pages() -> dict[str, str]:
+    """Return, for each file of the repository that a page includes, the page."""
+    found = {}
+    for page in sorted(DOCS.rglob("*.md")):
+        for link in _INCLUSION.finditer(page.read_text(encoding="utf-8")):
+            if link[2] == "include":
+                source = (page.parent / link[1].partition("#")[0]).resolve()
+                found[source.relative_to(ROOT).as_posix()] = page.relative_to(DOCS).as_posix()
+    return found
 
 
 def _relative(target: str, page: Path) -> str:
