@@ -17,7 +17,6 @@ def main() -> int:
     parser.add_argument(
         "--home", type=Path, required=True, help="the folder for the virtual environments"
     )
-    parser.add_argument("--workers", type=int, default=2, help="processes per run (default: 2)")
     parser.add_argument(
         "--publish", action="store_true", help="publish the verdicts in reports/results"
     )
@@ -38,7 +37,7 @@ def _validate(implementation: catalogue.Implementation, options: argparse.Namesp
     environments = options.home.resolve()
     python = prepare_environment(implementation, environments)
     verdicts = environments / f"{implementation.name}.jsonl"
-    status = validation.run(implementation, python, verdicts, workers=options.workers)
+    status = validation.run(implementation, python, verdicts)
     unexpected = list(validation.find_unexpected(verdicts, status))
     if options.publish and not unexpected:
         print(publish([verdicts], implementation.report_target), *build(REPORTS), sep="\n")

@@ -9,7 +9,7 @@ from reports.others.catalogue import ROOT, Implementation
 from spec_tests.harness.conformance import verdicts
 
 
-def run(implementation: Implementation, python: Path, verdicts_file: Path, *, workers: int) -> int:
+def run(implementation: Implementation, python: Path, verdicts_file: Path) -> int:
     """Run the suite on simulated devices and write ``verdicts_file``; return the exit status."""
     verdicts_file.unlink(missing_ok=True)
     options = ["--accelerator=sim", f"--verdicts={verdicts_file}"]
@@ -17,12 +17,11 @@ def run(implementation: Implementation, python: Path, verdicts_file: Path, *, wo
         options.append(
             f"--target-map={implementation.target_map_file.relative_to(ROOT).as_posix()}"
         )
-    parallel = ["-n", str(workers)] if workers > 1 else []
     selection = ["-k", implementation.tests] if implementation.tests else []
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [*program, implementation.target, *options, "--", *parallel, *selection]
+    command = [*program, implementation.target, *options, "--", "-n2", *selection]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
 
 
