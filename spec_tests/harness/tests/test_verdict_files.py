@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from spec_tests.harness.conformance import clauses
+from spec_tests.harness.conformance import clauses, verdicts
 from spec_tests.harness.tests.small_suite import RECORD, TWO_TESTS
 
 pytestmark = pytest.mark.slow
@@ -54,6 +54,17 @@ def test_verdicts_have_the_smallest_failing_call_and_the_difference(run_suite, p
     first, _ = read_verdicts(path)
     assert (first["verdict"], first["call"]) == (verdict, "number = 1")
     assert first["difference"].startswith("not so")
+
+
+def test_a_long_traceback_keeps_its_error():
+    difference = ("difference", f"Traceback:\n{'frame ' * 999}KeyError: end")
+    report = pytest.TestReport(
+        "t", ("t", 0, "t"), {}, "failed", None, "call", user_properties=[difference]
+    )
+    found = verdicts.failure_details(report)["difference"]
+    assert found.startswith("Traceback:")
+    assert found.endswith("KeyError: end")
+    assert len(found) < 2000
 
 
 #: Code of a test that kills the run as soon as the verdict of the first test is written.
