@@ -15,6 +15,15 @@ _HEAD = f"""\
 {LEGEND} A floor is the least allowed ratio: `tox -e weekly -- ratios` fails below it. There is a
 number for each run: the median time in ms, or the peak memory in MiB.
 
+| column | what is measured |
+| --- | --- |
+| reference | torch.nn.parallel |
+| impl | impl with its defaults |
+| one device | the module alone, on the first device |
+| impl in turn | `in_turn=True` |
+| impl held, impl map | in a block of `hold()`; in `map()` |
+| impl cached | `cache_frozen_parameters=True` |
+
 `python -m reports build` generates this page.
 """
 #: The libraries that come first in the columns.
