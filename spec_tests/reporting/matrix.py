@@ -20,6 +20,10 @@ numbers count the clauses of today's [specification](../spec_tests/SPECIFICATION
 nothing about the clauses that the suite got after it: they have *no verdict*. The documentation
 site, which `tox -e docs` builds, has the verdict of each clause.
 
+The machine `sim` is the simulator, with the version of Python if it is not the default, and `h200`
+[one GPU as three devices](gpu/README.md#results). The other machines are
+[back ends](../spec_tests/BACK_ENDS.md#back-ends-that-were-tried) on a processor.
+
 | verdict | meaning |
 | --- | --- |
 | fail | a test of the clause fails |
