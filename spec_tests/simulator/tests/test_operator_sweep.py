@@ -31,7 +31,7 @@ def test_quick_sweep_passes():
 
 @pytest.mark.usefixtures("sim")
 @pytest.mark.parametrize(
-    ("function", "verdict", "detail"),
+    ("function", "result", "detail"),
     [
         (lambda x: x * 2, "agrees", ""),
         (lambda x: x.new_ones(2, device="cpu"), "differs", "on cpu"),
@@ -45,8 +45,8 @@ def test_quick_sweep_passes():
         (lambda x: x.batch_norm(), "unsupported", "batch_norm"),
     ],
 )
-def test_verdict_of_a_call(function, verdict, detail):
+def test_result_of_a_call(function, result, detail):
     sample = SimpleNamespace(input=torch.ones(2, device=DEVICE), args=(), kwargs={})
-    outcome = compare(function, sample, Comparison(), with_gradients=False)
-    assert outcome.verdict == verdict
-    assert detail in outcome.detail
+    trial = compare(function, sample, Comparison(), with_gradients=False)
+    assert trial.result == result
+    assert detail in trial.detail

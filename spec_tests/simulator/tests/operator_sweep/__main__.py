@@ -59,10 +59,10 @@ def main(arguments: list[str]) -> int:
     counts: Counter[str] = Counter()
     problems = []
     for case in _selected_cases(options):
-        for outcome in _run(case, quick=options.quick):
-            counts[outcome.verdict] += 1
-            if outcome.verdict in ("differs", "unimplemented"):
-                text = f"{case.operator} [{case.dtype}] {outcome.verdict}: {outcome.detail}"
+        for trial in _run(case, quick=options.quick):
+            counts[trial.result] += 1
+            if trial.result in ("differs", "unimplemented"):
+                text = f"{case.operator} [{case.dtype}] {trial.result}: {trial.detail}"
                 problems.append(text)
                 print(text, flush=True)
     print(f"{len(problems)} problems; calls: {dict(counts)}")
@@ -82,17 +82,17 @@ def _selected_cases(options: argparse.Namespace) -> list[Case]:
 
 
 def _run(case: Case, *, quick: bool) -> list[Trial]:
-    """Run the samples of ``case``, with ``quick`` at most two, and return their outcomes."""
+    """Run the samples of ``case``, with ``quick`` at most two, and return their trials."""
     max_samples = _QUICK_SAMPLES if quick else None
     comparison = Comparison(
         values=case.operator not in _UNINITIALIZED,
         same_kernel=case.operator not in _OTHER_KERNELS,
     )
-    outcomes: list[Trial] = []
+    trials: list[Trial] = []
     for function, with_gradients in _variants(case, quick=quick):
         samples = case.samples(DEVICE, requires_grad=with_gradients)
-        outcomes += _compare_samples(function, samples, comparison, with_gradients, max_samples)
-    return outcomes
+        trials += _compare_samples(function, samples, comparison, with_gradients, max_samples)
+    return trials
 
 
 def _variants(case: Case, *, quick: bool) -> Iterator[tuple[Callable[..., Any], bool]]:
@@ -121,10 +121,10 @@ def _compare_samples(
 def _compare_sample(
     function: Callable[..., Any], sample: Any, comparison: Comparison, with_gradients: bool
 ) -> Trial:
-    outcome = compare(function, sample, comparison, with_gradients=with_gradients)
-    if outcome.verdict == "unsupported" and with_gradients:
+    trial = compare(function, sample, comparison, with_gradients=with_gradients)
+    if trial.result == "unsupported" and with_gradients:
         return compare(function, sample, comparison, with_gradients=False)
-    return outcome
+    return trial
 
 
 def _transposed(sample: Any) -> Any:

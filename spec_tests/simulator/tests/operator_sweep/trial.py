@@ -19,15 +19,15 @@ _LOOSE_TOLERANCE = (0.07, 0.003)
 
 @dataclass(frozen=True)
 class Trial:
-    """The outcome of one call.
+    """One call on the CPU and on the device, and how the two compare.
 
     Args:
-        verdict: ``agrees``, ``unsupported`` (the CPU raises), ``unimplemented`` (the device
+        result: ``agrees``, ``unsupported`` (the CPU raises), ``unimplemented`` (the device
             raises NotImplementedError) or ``differs``.
         detail: The text of the error, or the difference.
     """
 
-    verdict: str
+    result: str
     detail: str = ""
 
 
