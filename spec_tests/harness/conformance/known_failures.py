@@ -40,14 +40,14 @@ def mark(
         for test in record.tests:
             if not is_defined(test, root):
                 command = f"parallel-conformance draft --divergences {record.file}"
-                raise _absent(record.id, test, f"; `{command}` prints the register without it")
+                raise _absent(record.name, test, f"`{command}` prints the register without it")
             places.setdefault(test, []).append(place)
-    unused = {(record.id, test) for record in records for test in record.tests}
+    unused = {(record.name, test) for record in records for test in record.tests}
     for item in items:
         names = _node_ids(item, root)
         for place in sorted({place for name in names for place in places.get(name, ())}):
             record = records[place]
-            unused -= {(record.id, name) for name in names}
+            unused -= {(record.name, name) for name in names}
             if not record.applies:
                 continue
             item.add_marker(pytest.mark.xfail(strict=True, reason=f"known: {record.id}"))
@@ -55,7 +55,7 @@ def mark(
             if record.explains_text(*PROCESS_ENDED):
                 item.user_properties.append((ENDS_PROCESS, record.id))
     if whole and unused:
-        raise _absent(*min(unused))
+        raise _absent(*min(unused), "remove it from the record")
 
 
 def is_defined(test: str, root: Path) -> bool:
@@ -65,9 +65,8 @@ def is_defined(test: str, root: Path) -> bool:
     return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
 
 
-def _absent(record_id: str, test: str, remedy: str = "") -> pytest.UsageError:
-    text = f"divergence {record_id} names a test that does not exist: {test}{remedy}"
-    return pytest.UsageError(text)
+def _absent(record: str, test: str, remedy: str) -> pytest.UsageError:
+    return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
 
 
 def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:

@@ -84,6 +84,10 @@ REFUSED = {
         record().replace("a.one", "a.onne"),
         "divergence X-1: no clause has the name a.onne; did you mean a.one?",
     ),
+    "unknown-parameter": (
+        record(test="test_one[2]"),
+        "divergence X-1 names a test that does not exist: test_it.py::test_one[2]; remove it ",
+    ),
     "no-tests": (
         record().replace('"test_it.py::test_one"', ""),
         "divergence X-1: there are no tests",
