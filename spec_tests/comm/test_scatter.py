@@ -9,7 +9,15 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
+from spec_tests.strategies.comm import (
+    RANGE_TEXT,
+    REFUSED_SCATTERS,
+    SPARSE,
+    dense,
+    scatter_calls,
+    scatter_out_calls,
+    scatter_to_own_device,
+)
 from spec_tests.strategies.tensors import counting
 
 THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]
@@ -64,6 +72,24 @@ def test_gradients_of_the_chunks_reach_the_input(target, baselines, topology, ca
     checks.agree(call, target, baselines, topology)
 
 
+@clause("comm.scatter.own-device-views")
+def test_chunk_on_the_input_device_shares_memory_and_version(target, topology):
+    call = scatter_to_own_device()
+    inputs = call.inputs(topology)
+    first, second = call.run(target, inputs)
+    second.fill_(-1)
+    assert inputs["tensor"][2:].tolist() == [[-1, -1]] * 2
+    assert first._version == second._version == inputs["tensor"]._version > 0
+
+
+@clause("comm.scatter.views-refuse-in-place")
+def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology):
+    call = scatter_to_own_device(dense((4, 3), requires_grad=True))
+    chunk, _ = call.run(target, call.inputs(topology))
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        chunk.zero_()
+
+
 @clause("comm.scatter.refuses-sparse")
 @pytest.mark.parametrize("chunk_sizes", [None, [1, 2]], ids=["even", "sizes"])
 def test_scatter_refuses_sparse_tensors(target, topology, chunk_sizes):
@@ -107,7 +133,6 @@ SHAPE_TEXT = (
     "Output tensor at index 0 has incorrect shape: {}. "
     "Expected same shape except for scatter dim 0 as the source tensor: [4, 2]"
 )
-RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
@@ -134,6 +159,13 @@ def test_scatter_agrees_with_the_baselines(target, baselines, topology, call):
 
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
+    "comm.scatter.refuses-no-devices": REFUSED_SCATTERS["no devices"],
+    "comm.scatter.refuses-other-count": REFUSED_SCATTERS["other count"],
+    "comm.scatter.refuses-scalars": REFUSED_SCATTERS["scalar"],
+    "comm.scatter.refuses-missing-dimension": REFUSED_SCATTERS["missing dimension"],
+    "comm.scatter.refuses-negative-sizes": REFUSED_SCATTERS["negative size"],
+    "comm.scatter.refuses-wrong-total": REFUSED_SCATTERS["wrong total"],
+    "comm.scatter.refuses-negative-ordinal": REFUSED_SCATTERS["negative ordinal"],
     "comm.scatter.refuses-no-target": [(_scatter(devices=None), TypeError, [])],
     "comm.scatter.out-refuses-none": [
         (

@@ -1,17 +1,20 @@
 """functions.Scatter: chunks of one tensor, with gradients."""
 
 import threading
+from itertools import chain
 
 import pytest
 import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_and_streams
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.functions import scatter_applies
+from spec_tests.strategies.comm import REFUSED_SCATTERS, dense, scatter_to_own_device
+from spec_tests.strategies.functions import scatter_applies, scatter_apply
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
 
 
@@ -34,6 +37,31 @@ def test_gradient_of_an_unused_chunk_is_zero(target, topology, used):
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
     (found,) = torch.autograd.grad(chunks[used].sum(), tensor)
     assert found.sum(dim=1).tolist() == [2.0 * (row == used) for row in range(3)]
+
+
+@clause("functions.scatter.own-device-views")
+def test_chunk_on_the_input_device_shares_memory_and_version(target, topology):
+    call = scatter_apply(scatter_to_own_device())
+    inputs = call.inputs(topology)
+    (tensor,) = inputs["tensors"]
+    first, second = call.run(target, inputs)
+    second.fill_(-1)
+    assert tensor[2:].tolist() == [[-1, -1]] * 2
+    assert first._version == second._version == tensor._version > 0
+
+
+@clause("functions.scatter.views-refuse-in-place")
+def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, topology):
+    call = scatter_apply(scatter_to_own_device(dense((4, 3), requires_grad=True)))
+    chunk, _ = call.run(target, call.inputs(topology))
+    with pytest.raises(RuntimeError, match="returns multiple views"):
+        chunk.zero_()
+
+
+@clause("functions.scatter.refuses-like-comm")
+@pytest.mark.parametrize(("call", "error", "text"), list(chain(*REFUSED_SCATTERS.values())))
+def test_scatter_function_refuses_the_call(target, topology, call, error, text):
+    refused(scatter_apply(call), target, topology, error, text)
 
 
 @clause("functions.scatter.streams-restored")

@@ -46,10 +46,10 @@ def scatter_applies(
     slots: Sequence[int | None] = (0, 1),
 ) -> st.SearchStrategy[ApplyCall]:
     """Draw calls of Scatter. Shrinks to one chunk of one element."""
-    return scatter_calls(dtypes=dtypes, grads=grads, slots=slots).map(_scatter_apply)
+    return scatter_calls(dtypes=dtypes, grads=grads, slots=slots).map(scatter_apply)
 
 
-def _scatter_apply(call: PublicCall) -> ApplyCall:
+def scatter_apply(call: PublicCall) -> ApplyCall:
     """Return the call of Scatter that is like a call of comm.scatter."""
     arguments: Mapping[str, Any] = call.arguments
     tensor, dim = arguments["tensor"], arguments["dim"]
