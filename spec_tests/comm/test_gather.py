@@ -8,7 +8,16 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
-from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
+from spec_tests.strategies.comm import (
+    OTHER_DIMENSIONS,
+    OTHER_SHAPES,
+    RANGE_TEXT,
+    SPARSE,
+    dense,
+    gather_calls,
+    gather_out_calls,
+    scatter_calls,
+)
 from spec_tests.strategies.tensors import counting
 
 
@@ -41,6 +50,30 @@ def test_gather_without_grad_mode_returns_a_tensor_that_requires_no_grad(target,
     assert joined.tolist() == chunks[0].tolist() * 2
 
 
+@clause("comm.gather.always-new")
+@pytest.mark.parametrize("count", [1, 2], ids="chunks={}".format)
+def test_gather_shares_no_memory_with_chunks_or_the_next_result(target, topology, count):
+    call = _gather(*[dense((2, 2))] * count)
+    inputs = call.inputs(topology)
+    with torch.no_grad():  # a target may keep results without a gradient
+        result = call.run(target, inputs).fill_(-1)
+        call.run(target, inputs)
+    assert bool((result == -1).all())
+    assert [chunk.tolist() for chunk in inputs["tensors"]] == [[[0, 1], [2, 3]]] * count
+
+
+@clause("comm.gather.current-device")
+@pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
+@pytest.mark.parametrize(
+    "spelling", [lambda kind: None, str, torch.device], ids=["None", "string", "device"]
+)
+def test_destination_without_index_is_the_current_device(target, topology, slot, spelling):
+    call = _gather(dense(), dense(slot=1), destination=spelling(topology.accelerator))
+    with torch.accelerator.device_index(topology.device(slot).index):
+        joined = call.run(target, call.inputs(topology))
+    checks.same(joined.device, topology.device(slot), call)
+
+
 @clause("comm.gather.refuses-sparse")
 def test_sparse_chunks_are_refused(target, topology):
     call = _gather(SPARSE, SPARSE)
@@ -70,12 +103,17 @@ def test_gather_increases_the_output_version_by_one_per_chunk(target, topology, 
 
 
 SHAPE_TEXT = "Input tensor at index 1 has invalid shape [2, 5], but expected [2, 3]"
-RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 NONE_TEXT = "Expected at least one tensor to gather from"
 LEAF = dense(requires_grad=True)
 CPU_TEXT = "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device "
 #: Clause -> calls with results like those of the baselines.
 AGREED = {
+    "comm.gather.keeps-channels-last": [
+        _gather(*[dense(shape, slot, layout="channels_last") for slot in (0, 1)], dim=dim)
+        for shape in ((2, 3, 2, 2), (2, 3, 2, 2, 2))
+        for dim in (0, 1, -1)
+    ],
+    "comm.gather.minus-one-is-the-cpu": [_gather(dense(), dense(), destination=-1)],
     "comm.gather.other-strides-become-row-major": [
         _gather(dense((2, 3, 2, 2), layout="channels_last"), dense((2, 3, 2, 2)))
     ],
@@ -116,6 +154,12 @@ REFUSED = {
         )
         for dim in (2, -3)
     ],
+    "comm.gather.refuses-other-shapes": [
+        (_gather(*chunks, dim=dim), RuntimeError, text) for chunks, dim, text in OTHER_SHAPES
+    ],
+    "comm.gather.refuses-other-dimensions": [
+        (_gather(*chunks, dim=dim), RuntimeError, text) for chunks, dim, text in OTHER_DIMENSIONS
+    ],
     "comm.gather.refuses-cpu": [
         (_gather(*chunks), RuntimeError, [CPU_TEXT.format(index), "cpu"])
         for index, chunks in enumerate(CHUNKS)
@@ -135,6 +179,10 @@ REFUSED = {
     "comm.gather.out-refuses-none": [(_gather_to_out(dim=7), RuntimeError, NONE_TEXT)],
     "comm.gather.out-refuses-missing-dimension": [
         (_gather_to_out(dense(), dense(), dim=2), IndexError, RANGE_TEXT.format(2))
+    ],
+    "comm.gather.out-refuses-other-chunks": [
+        (_gather_to_out(*chunks, dim=dim), RuntimeError, text)
+        for chunks, dim, text in (*OTHER_SHAPES, *OTHER_DIMENSIONS)
     ],
     "comm.gather.out-refuses-cpu-chunks": [
         (_gather_to_out(*chunks), RuntimeError, [f"index {index}"])

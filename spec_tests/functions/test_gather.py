@@ -12,7 +12,7 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.functions import SCALARS_WARNING
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
-from spec_tests.strategies.comm import dense
+from spec_tests.strategies.comm import OTHER_DIMENSIONS, OTHER_SHAPES, dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
 from spec_tests.strategies.tensors import COMPLEX, FLOATS
 
@@ -25,6 +25,15 @@ def _gather(*tensors, destination=DEVICE, dim=0):
 
 #: Clause -> calls with results like those of the baselines.
 AGREED = {
+    "functions.gather.keeps-channels-last": [
+        _gather(
+            *[dense(shape, slot, layout="channels_last", requires_grad=True) for slot in (0, 1)],
+            dim=dim,
+        )
+        for shape in ((2, 3, 2, 2), (2, 3, 2, 2, 2))
+        for dim in (0, 1, -1)
+    ],
+    "functions.gather.minus-one-is-the-cpu": [_gather(dense(), dense(), destination=-1)],
     "functions.gather.scalar-gradients": [
         _gather(*[dense((), slot, requires_grad=True) for slot in range(count)])
         for count in (1, 3)
@@ -41,6 +50,10 @@ REFUSED = {
     "functions.gather.refuses-scalars-among-vectors": [
         (_gather(*map(dense, shapes)), IndexError, ELSEWHERE_TEXT.format(0))
         for shapes in (((), (1,)), ((1,), ()))
+    ],
+    "functions.gather.refuses-other-shapes": [
+        (_gather(*chunks, dim=dim), RuntimeError, text)
+        for chunks, dim, text in (*OTHER_SHAPES, *OTHER_DIMENSIONS)
     ],
     "functions.gather.refuses-cpu-among-others": [
         (_gather(*map(dense, [(4, 3)] * 2, slots)), AssertionError, CPU_TEXT)
@@ -73,6 +86,33 @@ def test_scalars_become_a_vector_with_a_warning(target, baselines, topology, cal
     with pytest.warns(UserWarning, match=SCALARS_WARNING):
         joined = call.run(target, call.inputs(topology))
     assert joined.shape == (len(call.tensors),)
+
+
+@clause("functions.gather.always-new")
+@pytest.mark.parametrize("requires_grad", [False, True], ids=["plain", "requires-grad"])
+@pytest.mark.parametrize("count", [1, 2], ids="chunks={}".format)
+def test_gather_function_shares_no_memory_with_chunks_or_the_next_result(
+    target, topology, count, requires_grad
+):
+    call = _gather(*[dense((2, 2), requires_grad=requires_grad)] * count)
+    inputs = call.inputs(topology)
+    with torch.set_grad_enabled(requires_grad):  # a target may keep results without a gradient
+        result = call.run(target, inputs).detach().fill_(-1)
+        call.run(target, inputs)
+    assert bool((result == -1).all())
+    assert [chunk.tolist() for chunk in inputs["tensors"]] == [[[0, 1], [2, 3]]] * count
+
+
+@clause("functions.gather.current-device")
+@pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
+@pytest.mark.parametrize(
+    "spelling", [lambda kind: None, str, torch.device], ids=["None", "string", "device"]
+)
+def test_target_without_index_is_the_current_device(target, topology, slot, spelling):
+    call = _gather(dense(), dense(slot=1), destination=spelling(topology.accelerator))
+    with torch.accelerator.device_index(topology.device(slot).index):
+        joined = call.run(target, call.inputs(topology))
+    checks.same(joined.device, topology.device(slot), call)
 
 
 class WarningGather(torch.autograd.Function):

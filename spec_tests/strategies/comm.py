@@ -285,6 +285,25 @@ REFUSED_SCATTERS: Mapping[str, Sequence[tuple[PublicCall, type[Exception], str]]
         )
     ],
 }
+#: Chunks that cannot be joined along a ``dim`` because a shape differs, and the text of the error.
+OTHER_SHAPES = [
+    (
+        (dense(), dense((2, 5))),
+        dim,
+        f"Input tensor at index 1 has invalid shape [2, 5], but expected {expected}",
+    )
+    for dim, expected in ((0, [2, 3]), (-1, [4, 5]))
+]
+#: The same for chunks with different numbers of dimensions.
+OTHER_DIMENSIONS = [
+    (
+        (dense(), dense(shape)),
+        0,
+        "Expected all input tensors to have the same number of dimensions, "
+        f"but tensor at index 1 has {len(shape)} dimensions, (expected 2)",
+    )
+    for shape in ((4,), (4, 3, 1))
+]
 
 
 #: Values of ``buffer_size`` in bytes. With the first value, all tensors form one bucket. With the
