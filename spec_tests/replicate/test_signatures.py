@@ -1,0 +1,23 @@
+"""replicate: the parameters of the public functions."""
+
+import pytest
+
+from spec_tests.harness.compare.signatures import accepts_calls_of, public_functions
+from spec_tests.harness.conformance.clauses import clause
+
+#: Name of a function -> a function with the documented parameters.
+DOCUMENTED = {
+    "replicate": lambda network, devices, detach=False: ...,
+}
+
+
+@clause("replicate.signatures")
+@pytest.mark.parametrize("name", DOCUMENTED)
+def test_function_has_the_documented_parameters(target, name):
+    accepts_calls_of(target.replicate, {name: DOCUMENTED[name]})
+
+
+@clause("replicate.signatures")
+def test_functions_have_the_parameters_of_torch_nn_parallel(target, reference):
+    expected = public_functions(reference.submodule("replicate"))
+    accepts_calls_of(target.replicate, expected)
