@@ -11,8 +11,8 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
-from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
-from spec_tests.strategies.comm import dense, reduce_add_calls
+from spec_tests.strategies.calls import DeviceAt, PublicCall
+from spec_tests.strategies.comm import DESTINATION_TEXT, dense, reduce_add_calls
 from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting, sparse_specs
 
 
@@ -116,26 +116,9 @@ def test_reduce_add_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
 
 
-#: Clause -> calls whose destination holds no input.
-ELSEWHERE = {
-    "comm.reduce-add.refuses-other-destination": [
-        _reduce(*[dense()] * count, destination=DeviceAt(1)) for count in (1, 2)
-    ],
-    "comm.reduce-add-coalesced.refuses-like-reduce-add": [
-        PublicCall(
-            "comm.reduce_add_coalesced",
-            {"inputs": [[dense()] * 2] * 2, "destination": DeviceAt(1), **options},
-        )
-        for options in ({}, {"buffer_size": 0})
-    ],
-    "functions.reduce-add-coalesced.refuses-like-comm": [
-        ApplyCall("ReduceAddCoalesced", (DeviceAt(1), 1), (dense(), dense()))
-    ],
-}
-
-
-@cases("call", ELSEWHERE)
-def test_destination_that_holds_no_input_is_refused(target, topology, call):
+@clause("comm.reduce-add.refuses-other-destination")
+@pytest.mark.parametrize("count", [1, 2], ids="inputs={}".format)
+def test_destination_that_holds_no_input_is_refused(target, topology, count):
     topology.require(distinct=2)
-    text = "reduce_add expects destination to be on the same GPU with one of the tensors"
-    refused(call, target, topology, RuntimeError, text)
+    call = _reduce(*[dense()] * count, destination=DeviceAt(1))
+    refused(call, target, topology, RuntimeError, DESTINATION_TEXT)

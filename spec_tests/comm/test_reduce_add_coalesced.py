@@ -17,7 +17,13 @@ from spec_tests.oracle.tensors import (
 )
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
-from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
+from spec_tests.strategies.comm import (
+    BUFFER_SIZES,
+    DESTINATION_TEXT,
+    dense,
+    mixed_rows,
+    reduce_add_coalesced_calls,
+)
 from spec_tests.strategies.tensors import FLOATS, counting
 
 
@@ -137,3 +143,11 @@ REFUSED = {
 @cases("call, error, text", REFUSED)
 def test_reduce_add_coalesced_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
+
+
+@clause("comm.reduce-add-coalesced.refuses-like-reduce-add")
+@pytest.mark.parametrize("options", [{}, {"buffer_size": 0}], ids=str)
+def test_destination_that_holds_no_list_is_refused(target, topology, options):
+    topology.require(distinct=2)
+    call = _reduce([dense()] * 2, [dense()] * 2, destination=DeviceAt(1), **options)
+    refused(call, target, topology, RuntimeError, DESTINATION_TEXT)

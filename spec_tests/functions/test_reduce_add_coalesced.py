@@ -8,7 +8,7 @@ from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
-from spec_tests.strategies.comm import dense, mixed_rows
+from spec_tests.strategies.comm import DESTINATION_TEXT, dense, mixed_rows
 from spec_tests.strategies.functions import reduce_applies
 
 DEVICE, SLOTS = DeviceAt(0), (0, 1, 2)
@@ -80,3 +80,10 @@ REFUSED = {
 @cases("call, error, text", REFUSED)
 def test_reduce_add_coalesced_function_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
+
+
+@clause("functions.reduce-add-coalesced.refuses-like-comm")
+def test_destination_that_holds_no_addend_is_refused(target, topology):
+    topology.require(distinct=2)
+    call = _reduce(dense(), dense(), destination=DeviceAt(1))
+    refused(call, target, topology, RuntimeError, DESTINATION_TEXT)

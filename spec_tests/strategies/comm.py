@@ -306,6 +306,10 @@ OTHER_DIMENSIONS = [
 ]
 
 
+#: The text of the error for a sum on a device that holds no addend.
+DESTINATION_TEXT = "reduce_add expects destination to be on the same GPU with one of the tensors"
+
+
 #: Values of ``buffer_size`` in bytes. With the first value, all tensors form one bucket. With the
 #: last value, each tensor forms its own bucket.
 BUFFER_SIZES = (10 * 2**20, 64, 16, 1, 0)
