@@ -1,4 +1,4 @@
-"""comm: generators in place of lists, and subclasses of Tensor."""
+"""comm: generators in place of lists, empty lists and tensors, and subclasses of Tensor."""
 
 import pytest
 import torch
@@ -6,6 +6,9 @@ import torch
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
+from spec_tests.harness.environment.topology import not_run
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import counting
 
@@ -45,6 +48,35 @@ def test_generator_is_accepted_like_a_list(target, topology, name):
         snapshot(CALLS[name](target.comm, collect, x, devices), {}) for collect in (_each, list)
     )
     checks.same(found, expected, name)
+
+
+SCALARS = [dense(()), dense((), slot=1)]
+DIMENSION_TEXT = "at least one dimension"
+#: Name of a call -> its function, its arguments, and a part of the text of the error.
+EMPTY = {
+    "broadcast_coalesced": (
+        "broadcast_coalesced",
+        {"tensors": [dense()], "devices": []},
+        "at least one device",
+    ),
+    "reduce_add": ("reduce_add", {"inputs": []}, "at least one tensor"),
+    "gather": ("gather", {"tensors": SCALARS}, DIMENSION_TEXT),
+    "gather-out": ("gather", {"tensors": SCALARS, "out": dense((2,))}, DIMENSION_TEXT),
+    "scatter-out": ("scatter", {"tensor": dense(()), "out": [dense(())]}, DIMENSION_TEXT),
+}
+#: Calls for which the reference raises no error on CUDA: it reads past the end of an empty list.
+UNDEFINED = ("broadcast_coalesced", "scatter-out")
+
+
+@clause("divergences.CO-3.nothing-given")
+@pytest.mark.parametrize("name", EMPTY)
+def test_calls_without_devices_tensors_or_dimensions_raise_value_errors(target, topology, name):
+    if name in UNDEFINED and (target.name, topology.accelerator) == ("torch.nn.parallel", "cuda"):
+        not_run("undefined behaviour of the reference, which may crash the run")
+    function, arguments, text = EMPTY[name]
+    call = PublicCall(f"comm.{function}", arguments)
+    with pytest.raises(ValueError, match=text):
+        call.run(target, call.inputs(topology))
 
 
 #: Name of a function of comm -> a function that returns its results for one tensor.

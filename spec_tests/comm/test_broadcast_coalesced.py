@@ -11,10 +11,16 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.oracle.tensors import count_version_bumps, find_shared
+from spec_tests.oracle.tensors import (
+    address_ranges,
+    count_version_bumps,
+    find_overlaps,
+    find_shared,
+)
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
 from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.comm import broadcast_coalesced_calls as coalesced_calls
+from spec_tests.strategies.tensors import counting
 
 DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
 
@@ -53,6 +59,17 @@ def test_copies_of_parameters_are_plain_tensors(target, topology):
     parameters = [nn.Parameter(torch.ones((2, 3), device=topology.device(0))) for _ in range(2)]
     _, copies = target.comm.broadcast_coalesced(parameters, topology.take(2))
     assert {(type(copy), copy.requires_grad) for copy in copies} == {(torch.Tensor, False)}
+
+
+@clause("comm.broadcast-coalesced.any-dtype")
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int16, torch.uint8, torch.bfloat16], ids=str)
+def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
+    # PyTorch 1.5: a bool buffer raised "Unconvertible NCCL type" (#40978).
+    topology.require_copies()
+    tensors = [torch.ones(3, device=topology.device(0)), torch.tensor([0, 1, 1]).to(dtype)]
+    tensors[1] = tensors[1].to(topology.device(0))
+    *_, (_, copy) = target.comm.broadcast_coalesced(tensors, topology.take(2))
+    assert (copy.dtype, copy.tolist()) == (dtype, tensors[1].tolist())
 
 
 @clause("comm.broadcast-coalesced.own-versions")
@@ -126,3 +143,22 @@ def test_tensor_on_another_device_than_the_first_is_refused(target, topology, sl
     call = _broadcast([dense(slot=slot) for slot in slots])
     text = "All tensors must be on devices[0]: {ordinals[0]}"
     refused(call, target, topology, RuntimeError, text)
+
+
+@clause("divergences.CO-4.repeated-devices-get-copies")
+@example(count=1, buffer_size=BUFFER_SIZES[0])
+@given(count=st.integers(1, 4), buffer_size=st.sampled_from(BUFFER_SIZES))
+def test_broadcast_coalesced_copies_for_repeated_devices(target, topology, count, buffer_size):
+    device = topology.device(0)
+    tensors = [counting((2, 2), torch.float32, device) for _ in range(count)]
+    first, *others = target.comm.broadcast_coalesced(tensors, [device] * 3, buffer_size)
+    assert [id(tensor) for tensor in first] == [id(tensor) for tensor in tensors]
+    assert find_overlaps(address_ranges([tensors, others])) == []
+
+
+@clause("divergences.CO-4.repeated-devices-get-copies")
+def test_broadcast_function_copies_for_a_repeated_device(target, topology):
+    tensor = counting((2, 2), torch.float32, topology.device(0)).requires_grad_()
+    devices = [topology.device(0)] * 2
+    _, copy = target.functions.Broadcast.apply(devices, tensor)
+    assert find_overlaps(address_ranges([tensor, copy])) == []

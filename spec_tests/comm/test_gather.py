@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.outcome import failure_of
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
@@ -202,3 +203,21 @@ REFUSED = {
 @cases("call, error, text", REFUSED)
 def test_gather_refuses_the_call(target, topology, call, error, text):
     refused(call, target, topology, error, text)
+
+
+def _cpu_chunk_error(target, topology, index, **options):
+    """Return the error of gather if chunk number ``index`` is on the CPU."""
+    chunks = [dense(), dense()]
+    chunks[index] = dense(slot=None)
+    call = PublicCall("comm.gather", {"tensors": chunks, **options})
+    with pytest.raises(RuntimeError) as caught:
+        call.run(target, call.inputs(topology))
+    return failure_of(caught.value)
+
+
+@clause("divergences.CO-5.one-text")
+@pytest.mark.parametrize("index", [0, 1], ids="index={}".format)
+def test_error_for_a_cpu_chunk_is_the_same_with_and_without_out(target, topology, index):
+    without_out = _cpu_chunk_error(target, topology, index)
+    with_out = _cpu_chunk_error(target, topology, index, out=dense((8, 3)))
+    checks.same(without_out, with_out)

@@ -29,6 +29,16 @@ def test_reduce_add_returns_the_sum_on_the_destination(target, baselines, topolo
     checks.agree(call, target, baselines, topology)
 
 
+@clause("comm.reduce-add.sum")
+@pytest.mark.parametrize("count", [2, 3, 4], ids="devices={}".format)
+def test_sum_of_large_tensors_is_not_zero(target, topology, count):
+    # PyTorch 0.2: on some machines the sum was zero (#2573).
+    ones = [torch.ones(2**18, device=device) for device in topology.take(count)]
+    total = target.comm.reduce_add(ones, topology.device(0))
+    assert total.unique().tolist() == [count]
+    assert [tensor.unique().tolist() for tensor in ones] == [[1.0]] * count
+
+
 @clause("comm.reduce-add.mixed-dtypes")
 @pytest.mark.parametrize(
     "dtypes",
