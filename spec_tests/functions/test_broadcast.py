@@ -10,7 +10,7 @@ from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import ApplyCall, DistinctDevices, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import broadcast_applies
-from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
+from spec_tests.strategies.tensors import COMPLEX, FLOATS, TensorSpec, counting
 
 
 def _broadcast(*tensors):
@@ -28,6 +28,17 @@ def test_result_lists_the_copies_device_by_device(target, baselines, topology, c
 @given(call=broadcast_applies(dtype_groups=(FLOATS, COMPLEX), grads=(True,), counts=(1, 2, 3)))
 def test_gradient_is_the_sum_of_the_copies_gradients(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
+
+
+@clause("functions.broadcast.gradient-layout")
+@pytest.mark.parametrize("layout", ["channels_last", "transposed", "contiguous"])
+def test_accumulated_gradient_has_the_strides_of_its_leaf(target, topology, layout):
+    # PyTorch 1.5: gradients of channels-last weights came out row-major (#34904).
+    weight = TensorSpec((4, 3, 2, 2), layout=layout, requires_grad=True).build(topology)
+    copies = target.functions.Broadcast.apply(topology.take(2), weight, weight.detach())
+    sum((copy * 2).sum().cpu() for copy in copies[::2]).backward()
+    assert weight.grad.stride() == weight.stride()
+    assert weight.grad.unique().tolist() == [4.0]
 
 
 @clause("functions.broadcast.first-are-views")

@@ -1,13 +1,14 @@
-"""First and second derivatives of the autograd Functions."""
+"""First and second derivatives of the autograd Functions, also in gradient penalties."""
 
 import pytest
 import torch
 
+from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.nested_values import tensors
 from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
-from spec_tests.harness.conformance.clauses import cases
+from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, DistinctDevices
-from spec_tests.strategies.tensors import TensorSpec
+from spec_tests.strategies.tensors import TensorSpec, counting
 
 #: Numerical derivatives need double precision.
 DTYPES = pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
@@ -76,3 +77,82 @@ def test_second_gradient_equals_the_numerical_gradient(target, topology, make_ca
     assert all(gradient.requires_grad for gradient in found)
     function = _function_of_tensors(call, target, inputs)
     assert pass_gradgradcheck(function, inputs["tensors"])
+
+
+def _leaves(topology):
+    """Return a weight and six rows of integers, for which all float64 sums are exact."""
+    specs = [TensorSpec(shape, torch.float64, requires_grad=True) for shape in [(1, 2), (6, 2)]]
+    return [spec.build(topology) for spec in specs]
+
+
+def _scaled_square(weight, rows):
+    return (rows * weight).square()
+
+
+def _on_three_devices(target, topology):
+    """Return a function that computes `_scaled_square` with ``target`` on three devices."""
+    devices = topology.take(3)
+
+    def model(weight, rows):
+        chunks = target.functions.Scatter.apply(devices, None, 0, rows)
+        weights = target.functions.Broadcast.apply(devices, weight)
+        squares = map(_scaled_square, weights, chunks)
+        return target.functions.Gather.apply(devices[0], 0, *squares)
+
+    return model
+
+
+def _penalty(output, weight, rows):
+    """Return the sum of the squared gradients of a loss."""
+    gradients = torch.autograd.grad(output.square().sum(), (weight, rows), create_graph=True)
+    return sum(gradient.square().sum() for gradient in gradients)
+
+
+def _returned(model, weight, rows):
+    # PyTorch 1.0: the weight got no gradient after the output was out of scope (#16532).
+    return _penalty(model(weight, rows), weight, rows)
+
+
+def _in_line(model, weight, rows):
+    # PyTorch 0.2: "Scatter is not differentiable twice" (#2467).
+    output = model(weight, rows)
+    return _penalty(output, weight, rows) + 0 * output.sum()
+
+
+@cases(
+    "loss",
+    {"functions.penalty.in-a-helper": [_returned], "functions.penalty.in-line": [_in_line]},
+)
+def test_gradient_of_a_penalty_equals_one_device(target, topology, loss):
+    def gradient(model):
+        weight, rows = _leaves(topology)
+        return torch.autograd.grad(loss(model, weight, rows), weight)[0]
+
+    checks.same(gradient(_on_three_devices(target, topology)), gradient(_scaled_square))
+
+
+class _RecordDevice(torch.autograd.Function):
+    """The identity function, whose backward records the current device."""
+
+    @staticmethod
+    def forward(ctx, tensor, record):
+        ctx.record = record
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.record.append(torch.accelerator.current_device_index())
+        return gradient, None
+
+
+@clause("functions.backward-on-own-device")
+def test_backward_of_a_chunk_runs_with_its_device_current(target, topology):
+    # PyTorch 0.1: device 0 was current in every replica's backward (#2017).
+    rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
+    records = [[] for _ in range(4)]
+    chunks = target.functions.Scatter.apply(topology.take(4), None, 0, rows)
+    outputs = [
+        _RecordDevice.apply(chunk, record) for chunk, record in zip(chunks, records, strict=True)
+    ]
+    target.functions.Gather.apply(topology.device(0), 0, *outputs).sum().backward()
+    assert records == [[device.index] for device in topology.take(4)]

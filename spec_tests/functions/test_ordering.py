@@ -16,14 +16,17 @@ from spec_tests.harness.concurrency.async_training import (
     train,
 )
 from spec_tests.harness.concurrency.side_streams import (
+    DELAY,
     fail_on_races,
     on_side_streams,
     queued_arange,
     queued_copies,
+    require_order,
 )
 from spec_tests.harness.concurrency.stream_log import streams_of
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
+from spec_tests.harness.environment.queued_work import queue_work
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 
@@ -50,6 +53,42 @@ def test_chunk_of_a_cpu_input_is_ready_on_a_side_stream(target, topology):
         rows = torch.tensor(ROWS)
         found = queued_copies(*target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
+
+
+def _pinned_rows(first):
+    rows = torch.arange(first, first + 2**20, dtype=torch.float32)
+    return rows.pin_memory() if capabilities.offers("pinned-memory") else rows
+
+
+@clause("functions.scatter.cpu-input-is-ready")
+def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology):
+    capabilities.require("distinct-streams")
+    capabilities.require("record-stream")  # without it, impl uses no side stream
+    require_order()
+    rows = _pinned_rows(0)
+    if target.functions.offers("_get_stream"):
+        for device in dict.fromkeys(topology.devices):
+            with target.functions.private("_get_stream")(device):
+                queue_work(device, DELAY)
+    chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
+    assert torch.cat([chunk.cpu() for chunk in chunks]).equal(rows)
+
+
+@clause("functions.scatter.cpu-input-is-ready")
+def test_chunk_can_be_freed_before_queued_work_reads_it(target, topology):
+    require_order()
+    totals, expected = [], []
+    for first in range(4):
+        rows = _pinned_rows(first)
+        chunks = target.functions.Scatter.apply(topology.take(3), None, 0, rows)
+        for device in dict.fromkeys(topology.devices):
+            queue_work(device, DELAY)
+        # The sums run after the queued work. Without record_stream, the chunks of the next
+        # iteration would overwrite the freed memory before the sums read it.
+        totals.append([chunk.double().sum() for chunk in chunks])
+        expected.append([chunk.double().sum() for chunk in rows.chunk(3)])
+        del chunks
+    assert [[total.item() for total in row] for row in totals] == expected
 
 
 def _gather(functions, topology, leaf):
