@@ -1,0 +1,116 @@
+"""data_parallel and DataParallel: first and second derivatives, and gradients of parameters."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+from torch.autograd import forward_ad
+
+from spec_tests.data_parallel import gradient_penalty
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.numerical_gradients import (
+    call_with_tensors,
+    pass_gradcheck,
+    pass_gradgradcheck,
+)
+from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests.strategies.calls import build, device_lists
+from spec_tests.strategies.tensors import device_slots
+
+
+def network(topology):
+    return gradient_penalty.network().to(topology.device(0))
+
+
+def leaves(module, topology, rows):
+    x = torch.linspace(-1, 1, rows * 2, device="cpu").reshape(rows, 2).double()
+    return (x.to(topology.device(0)).requires_grad_(), *module.parameters())
+
+
+@cases(
+    "check",
+    {
+        "data_parallel.gradcheck": [pass_gradcheck],
+        "data_parallel.gradgradcheck": [pass_gradgradcheck],
+    },
+)
+@pytest.mark.parametrize(("slots", "entry_point"), [(1, "function"), (3, "class")])
+def test_derivatives_equal_numerical_ones(topology, wrap, check, entry_point, slots):
+    module = network(topology)
+    parallel = wrap(module, slots, entry_point)
+    names = [name for name, _ in module.named_parameters()]
+
+    def function(x, *parameters):
+        replacements = dict(zip(names, parameters, strict=True))
+        return call_with_tensors(lambda: parallel(x), module, replacements)
+
+    assert check(function, leaves(module, topology, 4))
+
+
+@clause("data_parallel.gradient-penalty")
+@pytest.mark.parametrize(
+    "penalty", gradient_penalty.PENALTIES, ids=lambda penalty: penalty.__name__
+)
+@given(
+    rows=st.integers(1, 6),
+    slots=st.integers(1, 4),
+    entry_point=st.sampled_from(["function", "class"]),
+)
+def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
+    topology, wrap, entry_point, penalty, rows, slots
+):
+    module = network(topology)
+    x = leaves(module, topology, rows)[0]
+    parallel = wrap(module, slots, entry_point)
+    found = gradient_penalty.gradients(penalty, parallel, module, x)
+    expected = gradient_penalty.gradients(penalty, module, module, x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+@clause("data_parallel.frozen")
+@given(slots=st.integers(1, 4))
+def test_frozen_parameters_get_no_gradient(topology, wrap, slots):
+    module = network(topology)
+    module[0].weight.requires_grad_(False)
+    x = leaves(module, topology, 4)[0]
+    wrap(module, slots, "class")(x).sum().backward()
+    assert module[0].weight.grad is None
+    assert module[0].bias.grad is not None
+
+
+@clause("data_parallel.accumulates")
+def test_gradients_of_several_calls_add_up(topology, wrap):
+    module = nn.Linear(2, 1).to(topology.device(0))
+    wrapped = wrap(module, 3)
+    for rows in (1, 4, 2):
+        wrapped(torch.ones(rows, 2, device=topology.device(0))).sum().backward()
+    checks.same(module.weight.grad, torch.full((1, 2), 7.0))
+
+
+# PyTorch scripts the decompositions of forward-mode AD when it first needs them.
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
+@clause("data_parallel.forward-mode-ad")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+@given(slots=device_slots(min_size=2), rows=st.integers(1, 8), has_parameters=st.booleans())
+def test_an_input_with_a_tangent_is_refused(
+    topology, wrap, entry_point, slots, rows, has_parameters
+):
+    x = torch.ones(rows, 2, device=topology.device(slots[0]))
+    module = nn.Linear(2, 1).to(x.device) if has_parameters else nn.Identity()
+    forward = wrap(module, slots, entry_point)
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match=r"forward.mode AD"):
+        forward(forward_ad.make_dual(x, torch.ones_like(x)))
+
+
+@clause("data_parallel.sparse-gradients")
+@given(
+    devices=device_lists(min_size=2), indices=st.lists(st.integers(0, 4), min_size=2, max_size=8)
+)
+def test_sparse_gradients_are_summed(target, topology, devices, indices):
+    embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(devices[0].slot))
+    wrapped = target.data_parallel.DataParallel(embedding, build(devices, topology))
+    wrapped(torch.tensor(indices)).sum().backward()
+    assert embedding.weight.grad.is_sparse
+    counts = torch.bincount(torch.tensor(indices), minlength=5).float()
+    checks.same(embedding.weight.grad.to_dense(), counts[:, None].expand(5, 2))
