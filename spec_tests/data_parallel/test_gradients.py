@@ -15,7 +15,9 @@ from spec_tests.harness.compare.numerical_gradients import (
     pass_gradgradcheck,
 )
 from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import build, device_lists
+from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
 
@@ -66,6 +68,51 @@ def test_a_gradient_penalty_has_the_gradients_of_the_unwrapped_module(
     found = gradient_penalty.gradients(penalty, parallel, module, x)
     expected = gradient_penalty.gradients(penalty, module, module, x)
     checks.same(found, expected, tolerance=checks.LAYER)
+
+
+@clause("data_parallel.gradient-penalty")
+@pytest.mark.parametrize("penalty", gradient_penalty.PENALTIES, ids=lambda each: each.__name__)
+def test_a_gradient_penalty_reaches_the_weights_of_a_convolution(topology, wrap, penalty):
+    """PyTorch 0.2 (#2736): the penalty failed with Conv2d. PyTorch 1.0 (#16532): in a helper."""
+    capabilities.require("float64")
+    computed(["convolution"])
+    device = topology.device(0)
+    module = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Tanh(), nn.Flatten()).double().to(device)
+    x = torch.linspace(-1, 1, 64).double().reshape(4, 1, 4, 4).to(device).requires_grad_()
+    wrapped = wrap(module, 3)
+    found = gradient_penalty.gradients(penalty, wrapped, module, x)
+    expected = gradient_penalty.gradients(penalty, module, module, x)
+    checks.same(found, expected, tolerance=checks.LAYER)
+
+
+class BackwardRecorder(nn.Module):
+    """A module whose backward records the gradient's device and the current device."""
+
+    def __init__(self, recorded):
+        super().__init__()
+        self.recorded = recorded
+
+    def forward(self, x):
+        x = x * 1
+        x.register_hook(self.record)
+        return x
+
+    def record(self, gradient):
+        current = torch.accelerator.current_device_index()
+        self.recorded.append((gradient.device.index, current))
+
+
+@clause("data_parallel.backward-device")
+@given(count=st.integers(1, 4))
+def test_the_device_of_forward_is_current_in_backward(target, topology, count):
+    """PyTorch 0.1 (#2017): the current device was always 0 in backward."""
+    recorded = []
+    devices = topology.take(count)
+    wrapped = target.data_parallel.DataParallel(BackwardRecorder(recorded), devices)
+    x = torch.ones(12, device=devices[0], requires_grad=True)
+    wrapped(x).sum().backward()
+    assert {current for _, current in recorded} == {device.index for device in devices}
+    assert all(expected == current for expected, current in recorded)
 
 
 @clause("data_parallel.frozen")
