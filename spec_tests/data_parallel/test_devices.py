@@ -18,10 +18,12 @@ from spec_tests.strategies.data_parallel import (
     DataParallelCall,
     NewModule,
 )
+from spec_tests.strategies.modules import Layer, ModuleSpec, row_wise_specs
 from spec_tests.strategies.small_modules import OrdinalColumn
 from spec_tests.strategies.tensors import TensorSpec
 
 SEVERAL = device_lists(min_size=2)
+LINEAR = ModuleSpec((Layer("linear"),))
 
 
 class SelfRecording(nn.Module):
@@ -141,6 +143,56 @@ def test_one_device_calls_the_module_itself(wrap):
     wrapped = wrap(module, 1)
     wrapped(torch.ones(1))
     assert module.called is module
+
+
+class Nested(nn.Module):
+    """A module that returns a dict with a tensor in a tuple, a 0-dim tensor and a CPU tensor."""
+
+    def forward(self, x):
+        return {"pair": (x * 2, None), "scalar": (x * 2).sum(), "on the CPU": torch.ones(2)}
+
+
+@pytest.fixture(scope="session")
+def two_devices(topology):
+    topology.require(distinct=2)
+
+
+@clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+@example(module=LINEAR, output=DeviceAt(1))
+@given(
+    module=row_wise_specs(max_layers_per_level=1),
+    output=any_device(),
+)
+def test_outputs_of_one_device_are_moved_to_the_output_device(
+    topology, wrap, entry_point, module, output
+):
+    net = module.build(topology)
+    x = module.rows(3, requires_grad=True).build(topology)
+    device = output.build(topology)
+    parallel = wrap(net, 1, entry_point, output_device=device)
+    found = parallel(x)
+    assert found.device == topology.device(output.slot)
+    checks.same(found, net(x), module)
+
+
+@clause("divergences.DP-2.output-device-of-one-device")
+@pytest.mark.usefixtures("two_devices")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+@pytest.mark.parametrize("output", [DeviceAt(1), -1, "cpu"], ids="output={}".format)
+def test_nested_outputs_of_one_device_are_moved_with_gradients(
+    topology, wrap, entry_point, output
+):
+    device, module = build(output, topology), Nested().to(topology.device(0))
+    x = torch.ones(2, device=topology.device(0), requires_grad=True)
+    found = wrap(module, 1, entry_point, output_device=device)(x)
+    expected = torch.device("cpu" if device == -1 else device)
+    assert found["pair"][0].device == found["scalar"].device == expected
+    assert found["scalar"].shape == ()
+    assert found["on the CPU"].device.type == "cpu"
+    (found["pair"][0].sum() + found["scalar"]).backward()
+    checks.same(x.grad, torch.full((2,), 4.0))
 
 
 @clause("data_parallel.one-device.traced")

@@ -161,3 +161,13 @@ def test_sparse_gradients_are_summed(target, topology, devices, indices):
     assert embedding.weight.grad.is_sparse
     counts = torch.bincount(torch.tensor(indices), minlength=5).float()
     checks.same(embedding.weight.grad.to_dense(), counts[:, None].expand(5, 2))
+
+
+@clause("divergences.DP-3.sparse-gradients-of-one-replica")
+@pytest.mark.parametrize("entry_point", ["function", "class"])
+def test_a_sparse_gradient_of_one_replica_reaches_the_parameter(topology, wrap, entry_point):
+    embedding = nn.Embedding(3, 2, sparse=True).to(topology.device(0))
+    x = torch.tensor([[1, 2, 1]], device=topology.device(0))
+    wrap(embedding, 2, entry_point)(x).sum().backward()
+    assert embedding.weight.grad.is_sparse
+    checks.same(embedding.weight.grad.to_dense(), torch.tensor([[0.0, 0], [2, 2], [1, 1]]))
