@@ -1,7 +1,9 @@
 """replicate: outputs of replicas and gradients of the module."""
 
+import pytest
 import torch
 from hypothesis import given
+from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare import replica_laws as laws
@@ -12,6 +14,7 @@ from spec_tests.harness.compare.numerical_gradients import (
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
+from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import law_calls, replicate_calls
@@ -72,3 +75,13 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
     leaves = [named[name] for name in names]
     assert pass_gradcheck(outputs_of, leaves)
     assert pass_gradgradcheck(outputs_of, leaves)
+
+
+@clause("replicate.zero-grad")
+@given(detach=st.booleans())
+def test_zero_grad_of_a_replica_warns(target, topology, detach):
+    # PyTorch 1.3: zero_grad silently did nothing, and gradients exploded (#31768).
+    module = EdgeCaseModule("linear").build(topology)
+    for replica in target.replicate.replicate(module, topology.take(2), detach):
+        with pytest.warns(UserWarning, match="has no effect"):
+            replica.zero_grad()

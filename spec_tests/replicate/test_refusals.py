@@ -1,4 +1,4 @@
-"""replicate: refused modules and devices, and the warning of zero_grad."""
+"""replicate: refused modules and devices."""
 
 import pytest
 from hypothesis import given
@@ -9,7 +9,6 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.modules import Placed, module_specs
 
 OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
@@ -67,13 +66,3 @@ def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, s
 def test_replicate_refuses_a_negative_ordinal(target, topology, spec, detach):
     text = "Expected non-negative device index, but got -1"
     refused(_replicate(spec, [DeviceAt(0), -1], detach), target, topology, RuntimeError, text)
-
-
-@clause("replicate.zero-grad")
-@given(detach=st.booleans())
-def test_zero_grad_of_a_replica_warns(target, topology, detach):
-    # PyTorch 1.3: zero_grad silently did nothing, and gradients exploded (#31768).
-    module = EdgeCaseModule("linear").build(topology)
-    for replica in target.replicate.replicate(module, topology.take(2), detach):
-        with pytest.warns(UserWarning, match="has no effect"):
-            replica.zero_grad()
