@@ -9,7 +9,7 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
@@ -135,6 +135,20 @@ def test_scatter_ignores_devices_without_a_chunk(target, baselines, topology, ro
 @given(call=refused_scatter_calls())
 def test_dim_out_of_range_of_a_tensor_is_refused(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
+
+
+@clause("scatter_gather.scatter.refuses-sparse")
+@pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+@pytest.mark.parametrize(
+    "layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr], ids=str
+)
+@pytest.mark.parametrize("rows", [4, 0], ids="rows={}".format)
+def test_split_of_a_sparse_tensor_is_refused(target, topology, layout, rows):
+    capabilities.require("sparse")
+    blocks = (1, 2) if layout is torch.sparse_bsr else None
+    matrix = torch.eye(rows, 4).to_sparse(layout=layout, blocksize=blocks)
+    with pytest.raises(RuntimeError):
+        target.scatter_gather.scatter([matrix.to(topology.device(0))], topology.take(2))
 
 
 @clause("scatter_gather.scatter.leaves-nothing")
