@@ -1,4 +1,4 @@
-"""Wrong chunk counts and refused scalars of the reference: SG-1 to SG-4."""
+"""Wrong chunk counts of the reference: SG-1 to SG-3."""
 
 import pytest
 import torch
@@ -6,10 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
-from spec_tests.strategies.tensors import device_slots
 
 FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
 #: Draws a number of rows and of devices, with fewer chunks than devices.
@@ -104,24 +102,3 @@ def test_a_keyword_argument_with_fewer_chunks_is_refused(target, topology, case,
     arguments = (first,) * positional, {"flag": 3, "y": [second]}
     names = "args[0]", "kwargs['y'][0]"
     check_refused(target.scatter_gather.scatter_kwargs, arguments, topology, case, *names)
-
-
-@clause("divergences.SG-4.scalars-are-copied")
-@given(slots=device_slots(), source=st.sampled_from([0, 1, None]), rows=st.integers(1, 3))
-def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, rows):
-    scalar = torch.tensor(7, device=topology.device(source))
-    bare = target.scatter_gather.scatter(scalar, topology.take(slots))
-    tensor = torch.zeros(rows * len(slots), device=topology.device(0))
-    found = target.scatter_gather.scatter([tensor, {"n": scalar}], topology.take(slots))
-    copies = [container["n"] for _, container in found]
-    checks.same([copy.device for copy in copies], topology.take(slots), slots)
-    checks.same([copy.tolist() for copy in (*copies, *bare)], [7, 7] * len(slots), slots)
-
-
-@clause("divergences.SG-4.scalar-gradients-are-summed")
-@given(slots=device_slots())
-def test_gradients_of_the_copies_of_a_scalar_are_summed(target, topology, slots):
-    scalar = torch.tensor(2.0, device=topology.device(0), requires_grad=True)
-    copies = target.scatter_gather.scatter(scalar, topology.take(slots))
-    torch.autograd.backward(list(copies), [cotangent(copy) * 3 for copy in copies])
-    checks.same(scalar.grad.item(), 3.0 * len(slots), slots)

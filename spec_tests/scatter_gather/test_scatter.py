@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
+from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities, example_count
@@ -135,6 +136,27 @@ def test_scatter_ignores_devices_without_a_chunk(target, baselines, topology, ro
 @given(call=refused_scatter_calls())
 def test_dim_out_of_range_of_a_tensor_is_refused(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
+
+
+@clause("divergences.SG-4.scalars-are-copied")
+@given(slots=device_slots(), source=st.sampled_from([0, 1, None]), rows=st.integers(1, 3))
+def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, rows):
+    scalar = torch.tensor(7, device=topology.device(source))
+    bare = target.scatter_gather.scatter(scalar, topology.take(slots))
+    tensor = torch.zeros(rows * len(slots), device=topology.device(0))
+    found = target.scatter_gather.scatter([tensor, {"n": scalar}], topology.take(slots))
+    copies = [container["n"] for _, container in found]
+    checks.same([copy.device for copy in copies], topology.take(slots), slots)
+    checks.same([copy.tolist() for copy in (*copies, *bare)], [7, 7] * len(slots), slots)
+
+
+@clause("divergences.SG-4.scalar-gradients-are-summed")
+@given(slots=device_slots())
+def test_gradients_of_the_copies_of_a_scalar_are_summed(target, topology, slots):
+    scalar = torch.tensor(2.0, device=topology.device(0), requires_grad=True)
+    copies = target.scatter_gather.scatter(scalar, topology.take(slots))
+    torch.autograd.backward(list(copies), [cotangent(copy) * 3 for copy in copies])
+    checks.same(scalar.grad.item(), 3.0 * len(slots), slots)
 
 
 @clause("scatter_gather.scatter.refuses-sparse")

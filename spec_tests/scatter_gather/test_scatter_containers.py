@@ -30,6 +30,16 @@ def test_scattered_named_tuples_keep_their_class(target, baselines, topology, ca
     checks.agree(call, target, baselines, topology)
 
 
+@clause("divergences.SG-10.empty-named-tuples-are-carried")
+@given(rows=st.integers(0, 5), slots=device_slots())
+def test_an_empty_named_tuple_is_passed_to_every_replica(target, topology, rows, slots):
+    tensor = torch.arange(rows).to(topology.device(0))
+    arguments = Pair(tensor, {"nothing": NoFields()})
+    chunks = target.scatter_gather.scatter([tensor], topology.take(slots))
+    found = target.scatter_gather.scatter(arguments, topology.take(slots))
+    checks.same([result.first for result in found], [{"nothing": NoFields()}] * len(chunks), slots)
+
+
 @clause("scatter_gather.scatter.mappings")
 @clause("scatter_gather.scatter.inputs-unchanged")
 @given(call=scatter_calls(kinds=("dict", "OrderedDict", "DictSubclass")))
