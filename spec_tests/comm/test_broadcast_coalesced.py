@@ -69,7 +69,7 @@ def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
     tensors = [torch.ones(3, device=topology.device(0)), torch.tensor([0, 1, 1]).to(dtype)]
     tensors[1] = tensors[1].to(topology.device(0))
     *_, (_, copy) = target.comm.broadcast_coalesced(tensors, topology.take(2))
-    assert (copy.dtype, copy.tolist()) == (dtype, tensors[1].tolist())
+    checks.same((copy.dtype, copy.tolist()), (dtype, tensors[1].tolist()))
 
 
 @clause("comm.broadcast-coalesced.own-versions")
@@ -77,7 +77,7 @@ def test_buffers_with_rare_dtypes_are_copied(target, topology, dtype):
 def test_each_copy_has_its_own_version_counter(target, topology, call):
     # PyTorch 0.4: the copies on one device shared a version counter (#13594).
     copies = [copy for row in _copies(call, target, topology) for copy in row]
-    assert count_version_bumps(copies).tolist() == np.tri(len(copies)).tolist()
+    checks.same(count_version_bumps(copies).tolist(), np.tri(len(copies)).tolist())
 
 
 @clause("comm.broadcast-coalesced.no-overlap")
@@ -85,7 +85,7 @@ def test_each_copy_has_its_own_version_counter(target, topology, call):
 @example(call=_broadcast([dense(dtype=torch.float64)] * 2))
 def test_copies_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
-    assert find_shared(call.run(target, inputs)[1:], inputs["tensors"]) == []
+    checks.same(find_shared(call.run(target, inputs)[1:], inputs["tensors"]), [])
 
 
 @clause("comm.broadcast-coalesced.row-major")

@@ -105,7 +105,7 @@ def test_wide_unsigned_integers_are_copied_unchanged(target, topology, name, dty
     devices = topology.take(1 if name == "scatter" else 2)
     last = getattr(target.comm, name)(argument, devices)[-1]
     found = last[0] if isinstance(last, list) else last
-    assert (found.dtype, found.tolist()) == (dtype, tensor.tolist())
+    checks.same((found.dtype, found.tolist()), (dtype, tensor.tolist()))
 
 
 @clause("comm.no-memory")

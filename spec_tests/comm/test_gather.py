@@ -48,7 +48,7 @@ def test_gather_without_grad_mode_returns_a_tensor_that_requires_no_grad(target,
     with torch.no_grad():
         joined = target.comm.gather(chunks, destination=topology.device(0))
     assert not joined.requires_grad
-    assert joined.tolist() == chunks[0].tolist() * 2
+    checks.same(joined.tolist(), chunks[0].tolist() * 2)
 
 
 @clause("comm.gather.always-new")
@@ -60,7 +60,7 @@ def test_gather_shares_no_memory_with_chunks_or_the_next_result(target, topology
         result = call.run(target, inputs).fill_(-1)
         call.run(target, inputs)
     assert bool((result == -1).all())
-    assert [chunk.tolist() for chunk in inputs["tensors"]] == [[[0, 1], [2, 3]]] * count
+    checks.same([chunk.tolist() for chunk in inputs["tensors"]], [[[0, 1], [2, 3]]] * count)
 
 
 @clause("comm.gather.current-device")
@@ -100,7 +100,7 @@ def test_gather_increases_the_output_version_by_one_per_chunk(target, topology, 
     out = torch.empty((2 * count, 3), device=topology.device(0))
     version = out._version
     target.comm.gather(chunks, out=out)
-    assert out._version == version + count
+    checks.same(out._version, version + count)
 
 
 SHAPE_TEXT = "Input tensor at index 1 has invalid shape [2, 5], but expected [2, 3]"

@@ -35,8 +35,8 @@ def test_sum_of_large_tensors_is_not_zero(target, topology, count):
     # PyTorch 0.2: on some machines the sum was zero (#2573).
     ones = [torch.ones(2**18, device=device) for device in topology.take(count)]
     total = target.comm.reduce_add(ones, topology.device(0))
-    assert total.unique().tolist() == [count]
-    assert [tensor.unique().tolist() for tensor in ones] == [[1.0]] * count
+    checks.same(total.unique().tolist(), [count])
+    checks.same([tensor.unique().tolist() for tensor in ones], [[1.0]] * count)
 
 
 @clause("comm.reduce-add.mixed-dtypes")
@@ -82,7 +82,7 @@ def test_reduce_add_destination_defaults_to_the_current_device(target, topology,
     inputs = [counting((3, 2), torch.float32, device) for device in topology.take(2)]
     with torch.accelerator.device_index(topology.device(slot).index):
         total = target.comm.reduce_add(inputs)
-    assert total.device == topology.device(slot)
+    checks.same(total.device, topology.device(slot))
 
 
 @clause("comm.reduce-add.sparse")

@@ -68,7 +68,7 @@ def test_sums_round_like_reduce_add(target, topology, buffer_size, slots, dtype)
     separate = [
         target.comm.reduce_add(addends, addends[0].device) for addends in zip(*rows, strict=True)
     ]
-    assert [total.tolist() for total in sums] == [total.tolist() for total in separate]
+    checks.same([total.tolist() for total in sums], [total.tolist() for total in separate])
 
 
 @clause("comm.reduce-add-coalesced.own-versions")
@@ -76,7 +76,7 @@ def test_sums_round_like_reduce_add(target, topology, buffer_size, slots, dtype)
 @example(call=_reduce([dense(), dense()], [dense(slot=1), dense(slot=1)]))
 def test_each_sum_has_its_own_version_counter(target, topology, call):
     sums = call.run(target, call.inputs(topology))
-    assert count_version_bumps(sums).tolist() == np.tri(len(sums)).tolist()
+    checks.same(count_version_bumps(sums).tolist(), np.tri(len(sums)).tolist())
 
 
 @clause("comm.reduce-add-coalesced.no-overlap")
@@ -88,7 +88,7 @@ def test_each_sum_has_its_own_version_counter(target, topology, call):
 )
 def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, call):
     inputs = call.inputs(topology)
-    assert find_shared(call.run(target, inputs), inputs["inputs"]) == []
+    checks.same(find_shared(call.run(target, inputs), inputs["inputs"]), [])
 
 
 @clause("comm.reduce-add-coalesced.single-list")
@@ -96,7 +96,7 @@ def test_sums_share_no_memory_with_each_other_or_the_inputs(target, topology, ca
 def test_sums_of_a_single_list_equal_its_tensors(target, topology, buffer_size):
     row = [counting((2, size), torch.float32, topology.device(0)) for size in (1, 2, 3)]
     sums = target.comm.reduce_add_coalesced([row], topology.device(0), buffer_size)
-    assert [total.tolist() for total in sums] == [tensor.tolist() for tensor in row]
+    checks.same([total.tolist() for total in sums], [tensor.tolist() for tensor in row])
 
 
 def _reduce_to_first(*rows, **options):

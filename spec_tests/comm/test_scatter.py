@@ -61,9 +61,10 @@ def test_extents_of_even_chunks_are_rounded_up(target, topology, count):
 def test_every_device_gets_an_empty_chunk_of_an_empty_dimension(target, topology, count, dim):
     tensor = torch.empty((0, 0), device=topology.device(0))
     chunks = target.comm.scatter(tensor, topology.take(count), dim=dim)
-    assert [(tuple(chunk.shape), chunk.device) for chunk in chunks] == [
-        ((0, 0), device) for device in topology.take(count)
-    ]
+    checks.same(
+        [(tuple(chunk.shape), chunk.device) for chunk in chunks],
+        [((0, 0), device) for device in topology.take(count)],
+    )
 
 
 @clause("comm.scatter.differentiable")
@@ -116,7 +117,7 @@ def test_scatter_increases_each_output_version_by_one(target, topology):
     outs = [torch.empty((2, 2), device=device) for device in topology.take(2)]
     before = [out._version for out in outs]
     target.comm.scatter(tensor, out=outs)
-    assert [out._version for out in outs] == [version + 1 for version in before]
+    checks.same([out._version for out in outs], [version + 1 for version in before])
 
 
 @clause("comm.scatter.out-copies-onto-itself")
@@ -125,8 +126,8 @@ def test_scatter_writes_to_an_output_that_is_a_view_of_the_input(target, topolog
     outs = list(tensor.split(2))
     version = tensor._version
     target.comm.scatter(tensor, out=outs)
-    assert tensor.tolist() == [[0, 1], [2, 3], [4, 5], [6, 7]]
-    assert tensor._version == version + 2
+    checks.same(tensor.tolist(), [[0, 1], [2, 3], [4, 5], [6, 7]])
+    checks.same(tensor._version, version + 2)
 
 
 SHAPE_TEXT = (

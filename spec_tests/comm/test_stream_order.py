@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.side_streams import (
     late_copies,
     on_side_streams,
@@ -65,7 +66,7 @@ def test_results_can_be_used_and_inputs_freed_without_waiting(target, topology, 
         # The inputs are freed when `call` returns. The results are freed before the queued
         # copies of them run.
         found = queued_copies(*call(target.comm, topology))
-    assert [tensor.tolist() for tensor in found] == expected
+    checks.same([tensor.tolist() for tensor in found], expected)
 
 
 @clause("comm.order.current-streams")
@@ -86,7 +87,7 @@ def test_result_on_the_cpu_is_complete_when_gather_returns(target, topology, has
     chunks = _queued(topology, 0, 1, 2)
     destination = {"out": torch.empty(9, 2)} if has_out else {"destination": "cpu"}
     with late_copies(topology):
-        assert target.comm.gather(chunks, 0, **destination).tolist() == ROWS * 3
+        checks.same(target.comm.gather(chunks, 0, **destination).tolist(), ROWS * 3)
 
 
 @clause("comm.order.inputs")
@@ -102,7 +103,7 @@ def test_later_writes_to_inputs_do_not_change_results(target, topology):
             source.zero_()
         found = queued_copies(*copies, *chunks, joined, total)
     expected = [ROWS, ROWS, [ROWS[1]], [ROWS[2]], ROWS * 3, DOUBLED]
-    assert [tensor.tolist() for tensor in found] == expected
+    checks.same([tensor.tolist() for tensor in found], expected)
 
 
 @clause("comm.scatter.streams-order")
@@ -118,7 +119,7 @@ def test_chunk_is_ready_for_work_on_its_stream(target, topology, source):
             with stream:
                 found.append(chunk * 1)  # not behind late work, which would hide an early read
     topology.synchronize()
-    assert [tensor.tolist() for tensor in found] == [[row] for row in ROWS]
+    checks.same([tensor.tolist() for tensor in found], [[row] for row in ROWS])
 
 
 @clause("comm.scatter.streams-order")
@@ -131,7 +132,7 @@ def test_output_is_filled_after_earlier_work_on_its_stream(target, topology):
     rows = torch.tensor(ROWS)
     target.comm.scatter(rows, out=outs, streams=streams)
     topology.synchronize()
-    assert [out.tolist() for out in outs] == [[row] for row in ROWS]
+    checks.same([out.tolist() for out in outs], [[row] for row in ROWS])
 
 
 @clause("comm.scatter.streams-order")
@@ -142,4 +143,4 @@ def test_chunk_without_a_stream_is_ready_on_the_current_stream(target, topology)
     chunks = target.comm.scatter(torch.tensor(ROWS), [first, other, first], streams=streams)
     (found,) = queued_copies(chunks[2])
     topology.synchronize()
-    assert found.tolist() == [ROWS[2]]
+    checks.same(found.tolist(), [ROWS[2]])

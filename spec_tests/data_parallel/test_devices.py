@@ -124,7 +124,7 @@ def test_a_module_that_moves_after_a_call_is_refused_at_the_next_one(topology, w
 def test_constructor_does_not_move_the_module_for_several_devices(target, topology, devices):
     module = OrdinalColumn()
     target.data_parallel.DataParallel(module, build(devices, topology))
-    assert {tensor.device.type for tensor in module.state_dict().values()} == {"cpu"}
+    checks.same({tensor.device.type for tensor in module.state_dict().values()}, {"cpu"})
 
 
 @clause("data_parallel.one-device.moved")
@@ -132,9 +132,9 @@ def test_constructor_does_not_move_the_module_for_several_devices(target, topolo
 def test_the_constructor_moves_the_module_to_its_one_device(target, topology, device):
     module = OrdinalColumn()
     target.data_parallel.DataParallel(module, [build(device, topology)])
-    assert {tensor.device for tensor in module.state_dict().values()} == {
-        topology.device(device.slot)
-    }
+    checks.same(
+        {tensor.device for tensor in module.state_dict().values()}, {topology.device(device.slot)}
+    )
 
 
 @clause("data_parallel.one-device.same-objects")

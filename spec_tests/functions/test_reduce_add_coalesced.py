@@ -34,7 +34,7 @@ def test_sums_of_mixed_layouts_are_in_input_order(target, topology, rows):
     function = target.functions.ReduceAddCoalesced
     sums = function.apply(inputs[0][0].device, len(inputs[0]), *flat)
     expected = [dense_sum(addends).tolist() for addends in zip(*inputs, strict=True)]
-    assert [as_array(total).tolist() for total in sums] == expected
+    checks.same([as_array(total).tolist() for total in sums], expected)
 
 
 #: Clause -> calls with results like those of the baselines.

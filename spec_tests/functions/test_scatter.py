@@ -114,7 +114,7 @@ def test_get_stream_returns_one_side_stream_per_device(target, topology):
     for device in topology.devices:
         stream = get_stream(device)
         assert stream is get_stream(device)
-        assert stream.device == device
+        checks.same(stream.device, device)
         assert stream != torch.accelerator.current_stream(device)
 
 
