@@ -54,11 +54,12 @@ clause, *source* links a public thread, if there is one.
 * The chapter `devices` is about the devices, not the target: it states what programs over several
   devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
   a name for optional clauses.
-* A call is **refused** if it raises an exception and does not change its arguments. The class and
-  the text of an error are those of torch.nn.parallel, because programs match them. This holds
-  also if the clause names only the class or a part of the text. There are two exceptions. If the
-  clause says that the text *contains* something, every text with this part is accepted. If the
-  reference violates the clause, every text with the part that the clause names is accepted.
+* A call is **refused** if it raises an exception and does not change its arguments. Programs
+  match the class and the text of an error. So tests compare both with those of
+  torch.nn.parallel, also if the clause names neither. They check only the class, or the class and
+  a part of the text, if the rest depends on the devices, on Python or on the release of PyTorch,
+  as for sparse tensors. They also accept every text with the part that the clause names, if the
+  clause says that the text *contains* it, or if the reference violates the clause.
 
 ## How to read a clause
 
