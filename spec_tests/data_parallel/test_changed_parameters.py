@@ -13,8 +13,8 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.edge_case_modules import EDGE_CASES
 from spec_tests.strategies.layers import WIDTH, seeded
+from spec_tests.strategies.module_kinds import MODULE_KINDS
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec
 
@@ -25,7 +25,7 @@ SLOTS = (1, 0, 1, 2)
 _LEFT_OUT = {
     *("tanh", "shared_buffer", "counter", "assorted", "empty", "sparse_buffer", "tagged"),
 }
-KINDS = [kind for kind in EDGE_CASES if kind not in _LEFT_OUT]
+KINDS = [kind for kind in MODULE_KINDS if kind not in _LEFT_OUT]
 
 
 class EmbeddingAmongLayers(nn.Module):
@@ -95,14 +95,14 @@ def differentiable(module):
 
 
 def sequence(kind, *, halved=None):
-    """Return a module with an edge case. A hook halves its tensor ``halved`` before forward."""
+    """Return a module of a kind. A hook halves its tensor ``halved`` before forward."""
 
     def halve(module, _):
         with torch.no_grad():
             get_tensor(module, halved).mul_(0.5)
 
     # The hook is on a parent, because replicas of some modules lose the hooks of the module.
-    module = nn.Sequential(EDGE_CASES[kind]())
+    module = nn.Sequential(MODULE_KINDS[kind]())
     if halved is not None:
         module.register_forward_pre_hook(halve)
     return module

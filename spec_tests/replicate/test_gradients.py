@@ -14,8 +14,8 @@ from spec_tests.harness.compare.numerical_gradients import (
 )
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import example_count
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import ROW_WISE
+from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.modules import Layer, module_specs
 from spec_tests.strategies.replicate import law_calls, replicate_calls
 
@@ -81,7 +81,7 @@ def test_second_derivatives_flow_through_replicas(target, topology, spec):
 @given(detach=st.booleans())
 def test_zero_grad_of_a_replica_warns(target, topology, detach):
     # PyTorch 1.3: zero_grad silently did nothing, and gradients exploded (#31768).
-    module = EdgeCaseModule("linear").build(topology)
+    module = ModuleOfKind("linear").build(topology)
     for replica in target.replicate.replicate(module, topology.take(2), detach):
         with pytest.warns(UserWarning, match="has no effect"):
             replica.zero_grad()

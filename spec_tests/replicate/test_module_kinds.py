@@ -6,8 +6,8 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
-from spec_tests.strategies.replicate import edge_case_module_calls
+from spec_tests.strategies.module_kinds import ModuleOfKind
+from spec_tests.strategies.replicate import module_kind_calls
 from spec_tests.strategies.supported_layers import computed
 
 #: Clause -> kinds of modules.
@@ -33,8 +33,8 @@ KINDS = {
 
 
 @cases("kind", KINDS)
-@given(call=edge_case_module_calls("linear"))
-def test_edge_case_modules_are_replicated(target, baselines, topology, kind, call):
+@given(call=module_kind_calls("linear"))
+def test_modules_of_each_kind_are_replicated(target, baselines, topology, kind, call):
     (computed_kind,) = computed([kind])
-    call = replace(call, network=EdgeCaseModule(computed_kind))
+    call = replace(call, network=ModuleOfKind(computed_kind))
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)

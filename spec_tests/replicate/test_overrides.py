@@ -6,8 +6,8 @@ from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.strategies.edge_case_modules import AssignmentLogger
 from spec_tests.strategies.layers import WIDTH
+from spec_tests.strategies.module_kinds import AssignmentLogger
 from spec_tests.strategies.tensors import device_slots
 
 

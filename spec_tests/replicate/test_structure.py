@@ -19,8 +19,8 @@ from spec_tests.harness.compare.replica_laws import (
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import WIDTH
+from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,
@@ -100,7 +100,7 @@ FACTS = {
     "replicate.attributes": (_with_attribute, lambda module: id(module.kept)),
     # Up to PyTorch 2.10 complex copies were real views with a last dimension of 2 (#135462).
     "replicate.parameters.complex": (
-        EdgeCaseModule("complex").build,
+        ModuleOfKind("complex").build,
         lambda module: module.scale.tolist(),
     ),
     "replicate.parameters.empty": (
@@ -120,7 +120,7 @@ FACTS = {
         lambda module: hasattr(module, "label"),
     ),
     # PyTorch 1.4: replicate overwrote the module's own list of flattened weights (#33552).
-    "replicate.zoo.flat-weights": (EdgeCaseModule("lstm").build, flat_weights_are_shared),
+    "replicate.zoo.flat-weights": (ModuleOfKind("lstm").build, flat_weights_are_shared),
     "divergences.RE-2.bound-methods-are-rebound": (
         _on_device(ModuleWithStoredMethods),
         lambda module: (
@@ -128,7 +128,7 @@ FACTS = {
         ),
     ),
     "divergences.RE-3.hooks-are-kept": (
-        EdgeCaseModule("hooks").build,
+        ModuleOfKind("hooks").build,
         lambda module: [list(hooks.values()) for hooks in hook_dictionaries(module)],
     ),
 }

@@ -13,7 +13,7 @@ from torch.testing._internal.two_tensor import TwoTensor
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
+from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
@@ -23,7 +23,7 @@ OBJECTS_CLAUSE = clause("divergences.RE-5.complex-tensors-are-handed-over")
 @OBJECTS_CLAUSE
 @given(count=st.integers(1, 3))
 def test_first_detached_replica_shares_complex_parameters(target, topology, count):
-    module = EdgeCaseModule("complex").build(topology)
+    module = ModuleOfKind("complex").build(topology)
     first, *_ = target.replicate.replicate(module, topology.take(count), True)
     checks.same([*map(id, first.parameters())], [*map(id, module.parameters())])
 

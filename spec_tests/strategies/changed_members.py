@@ -12,8 +12,8 @@ from torch.nn.utils import stateless
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, PRECISE, DataParallelCall
-from spec_tests.strategies.edge_case_modules import EDGE_CASES
 from spec_tests.strategies.layers import seeded, square_layer
+from spec_tests.strategies.module_kinds import MODULE_KINDS
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 
 #: A change of a parameter of a module, given the module, the name and the doubled parameter.
@@ -73,7 +73,7 @@ _OF_SCRIPT_MODULES = ("double", "replace_by_parameter", "register")
 #: Kind -> a layer that is no kind of :mod:`layers`, because it cannot be copied by ``deepcopy`` or
 #: has no parameters at first.
 LAST_LAYERS: Mapping[str, Callable[[], nn.Module]] = {
-    **{kind: EDGE_CASES[kind] for kind in ("empty", "weight_norm_hook", "materialised")},
+    **{kind: MODULE_KINDS[kind] for kind in ("empty", "weight_norm_hook", "materialised")},
     "script": lambda: torch.jit.script(square_layer()),
     "script_tree": lambda: torch.jit.script(nn.Sequential(square_layer(), nn.Tanh())),
 }

@@ -16,8 +16,8 @@ from spec_tests.harness.compare.replica_structure import replica_structure
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import Topology
 from spec_tests.strategies.calls import SPELLINGS, DeviceAt, on_any_device, while_current
-from spec_tests.strategies.edge_case_modules import EdgeCaseModule
 from spec_tests.strategies.layers import KINDS
+from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.modules import ModuleSpec, module_specs
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec, device_slots
@@ -134,8 +134,8 @@ def law_calls(
 
 @on_any_device
 @st.composite
-def edge_case_module_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
-    """Draw calls of ``replicate`` with an edge-case module. Shrinks to the first of ``kinds``."""
-    network = EdgeCaseModule(draw(st.sampled_from(computed(kinds))))
+def module_kind_calls(draw: st.DrawFn, *kinds: str) -> ReplicateCall:
+    """Draw calls of ``replicate`` with a module of a kind. Shrinks to the first of ``kinds``."""
+    network = ModuleOfKind(draw(st.sampled_from(computed(kinds))))
     runs = draw(st.lists(st.integers(0, 3), min_size=1, max_size=3).map(tuple))
     return ReplicateCall(network, draw(slot_lists()), draw(st.booleans()), runs)

@@ -15,8 +15,8 @@ from spec_tests.harness.environment import capabilities, probes
 from spec_tests.harness.environment.dtypes import dtype_name
 from spec_tests.harness.environment.topology import Topology, not_run
 from spec_tests.harness.pytest_plugin.hooks import topology_of
-from spec_tests.strategies.edge_case_modules import EDGE_CASES, build_edge_case
 from spec_tests.strategies.layers import WIDTH
+from spec_tests.strategies.module_kinds import MODULE_KINDS, build_module
 
 #: The largest absolute or relative difference between a result on the devices and on the CPU.
 #: Some devices compute float32 products with a mantissa of 10 bits (TF32).
@@ -31,7 +31,7 @@ def computed(kinds: Sequence[str]) -> list[str]:
     If there is none, the test ends as not-run. Outside a run of the suite, all kinds are returned.
 
     Args:
-        kinds: Keys of `EDGE_CASES`.
+        kinds: Keys of `MODULE_KINDS`.
     """
     used = capabilities.in_use()
     if used is None:
@@ -48,7 +48,7 @@ def computed(kinds: Sequence[str]) -> list[str]:
 
 def find_errors(topology: Topology) -> dict[str, str]:
     """Return layer -> error for the layers that the devices do not compute as the CPU does."""
-    errors = {kind: _find_error(kind, topology) for kind in EDGE_CASES}
+    errors = {kind: _find_error(kind, topology) for kind in MODULE_KINDS}
     return {kind: error for kind, error in errors.items() if error}
 
 
@@ -64,7 +64,7 @@ def _find_error(kind: str, topology: Topology) -> str:
 
     All layers are tried together on real devices, because this starts a process.
     """
-    kinds = [kind] if topology.accelerator == "sim" else [*EDGE_CASES]
+    kinds = [kind] if topology.accelerator == "sim" else [*MODULE_KINDS]
     findings = probes.find_all(compare_layer, kinds, topology)
     return next(each.text[:MAX_TEXT] for each in findings if each.name == kind)
 
@@ -77,7 +77,7 @@ def _describe_missing_dtypes(kind: str, used: capabilities.Capabilities) -> str:
 @cache
 def _find_dtypes(kind: str) -> list[str]:
     """Return the names of the dtypes of a layer's parameters."""
-    dtypes = {dtype_name(each.dtype) for each in build_edge_case(kind).parameters()}
+    dtypes = {dtype_name(each.dtype) for each in build_module(kind).parameters()}
     return sorted(dtypes)
 
 
@@ -89,7 +89,7 @@ def compare_layer(kind: str, topology: Topology) -> None:
 
 def _results(kind: str, device: torch.device) -> list[Tensor]:
     """Return, as CPU tensors, the module's outputs for several batch sizes and its gradients."""
-    module = build_edge_case(kind).to(device)
+    module = build_module(kind).to(device)
     rows = torch.arange(5.0 * WIDTH).view(5, WIDTH) / WIDTH
     results = [module(rows[:count].to(device)) for count in (2, 5)]
     if any(result.requires_grad for result in results):

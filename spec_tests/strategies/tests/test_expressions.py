@@ -50,7 +50,7 @@ MODULES = [
 ]
 EVERY = {
     **_strategies(*MODULES),
-    "replicate.edge_case_module_calls": replicate.edge_case_module_calls("tagged"),
+    "replicate.module_kind_calls": replicate.module_kind_calls("tagged"),
     "parallel_apply.failing_calls": parallel_apply.failing_calls(exceptions.ANY_EXCEPTIONS),
     "stateful_containers.batches": stateful_containers.batches(tensors.tensor_specs()),
 }

@@ -1,4 +1,4 @@
-"""Modules for which some implementations of replicate have failed."""
+"""Kinds of modules, also those for which some implementations of replicate have failed."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -176,8 +176,8 @@ def _weight_norm_linear() -> nn.Module:
 
 
 #: Kind of module -> its constructor. These are the kinds in `KINDS`, and kinds that only
-#: `EdgeCaseModule` builds.
-EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
+#: `ModuleOfKind` builds.
+MODULE_KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,
     "convolution": lambda: Convolution(torch.contiguous_format),
     "weight_norm_hook": _weight_norm_linear,
@@ -202,20 +202,20 @@ EDGE_CASES: Mapping[str, Callable[[], nn.Module]] = {
 }
 
 
-def build_edge_case(kind: str) -> nn.Module:
-    """Return a new module of a kind of `EDGE_CASES` on the CPU, always with the same values."""
-    return seeded(EDGE_CASES[kind])
+def build_module(kind: str) -> nn.Module:
+    """Return a new module of a kind of `MODULE_KINDS` on the CPU, always with the same values."""
+    return seeded(MODULE_KINDS[kind])
 
 
 @dataclass(frozen=True)
-class EdgeCaseModule:
-    """A description of a module: ``kind`` is a key of `EDGE_CASES`."""
+class ModuleOfKind:
+    """A description of a module: ``kind`` is a key of `MODULE_KINDS`."""
 
     kind: str
 
     def build(self, topology: Topology, slot: int | None = 0) -> nn.Module:
         """Return a new module on device number ``slot``, or on the CPU if ``slot`` is None."""
-        return build_edge_case(self.kind).to(topology.device(slot))
+        return build_module(self.kind).to(topology.device(slot))
 
     def rows(self, count: int, *, requires_grad: bool = False, slot: int | None = 0) -> TensorSpec:
         """Return the description of an input with ``count`` rows."""
