@@ -1,0 +1,48 @@
+"""replicate: stored methods and hooks of replicas, which the reference shares: RE-2, RE-3."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.replica_laws import hook_dictionaries
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
+from spec_tests.strategies.tensors import device_slots
+
+HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
+LINEAR = ModuleSpec((Layer("linear"),))
+
+
+@clause("divergences.RE-2.bound-methods-are-rebound")
+@given(slots=device_slots())
+def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
+    layer = nn.Linear(4, 4)
+    layer.forward = layer.forward
+    module = nn.Sequential(layer).to(topology.device(slots[0]))
+    for replica in target.replicate.replicate(module, topology.take(slots)):
+        replica[0].weight = torch.zeros_like(replica[0].weight)
+        found = replica(torch.ones(2, 4, device=replica[0].weight.device))
+        checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
+
+
+@HOOKS_CLAUSE
+@given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
+def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach):
+    module = spec.build(topology, slots[0])
+    replicas = target.replicate.replicate(module, topology.take(slots), detach)
+    ids = [{*map(id, hook_dictionaries(network))} for network in (module, *replicas)]
+    checks.same(len(set().union(*ids)), sum(map(len, ids)), spec)
+
+
+@HOOKS_CLAUSE
+@given(slots=device_slots(min_size=2))
+def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
+    module = LINEAR.build(topology, slots[0])
+    hooked, *others = target.replicate.replicate(module, topology.take(slots))
+    hooked[0].register_forward_hook(lambda *_: None)
+    hooked[0].register_forward_pre_hook(lambda *_: None)
+    hooked[0].register_state_dict_post_hook(lambda *_: None)
+    found = [len(hooks) for other in (module, *others) for hooks in hook_dictionaries(other)]
+    checks.same(sum(found), 0, slots)
