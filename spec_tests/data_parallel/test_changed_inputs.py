@@ -122,3 +122,34 @@ def test_the_version_of_an_input_that_no_replica_changes_stays(wrap):
     parallel(x).sum().backward()
     saved.backward()
     checks.same(weight.grad, x.sum(0))
+
+
+class Negates(nn.Module):
+    """A module that negates its input in place."""
+
+    def forward(self, x):
+        """Change ``x`` and return it."""
+        return x.neg_()
+
+
+@clause("data_parallel.state.changed-inputs")
+@pytest.mark.parametrize("grad_mode", [True, False], ids="grad-mode={}".format)
+@pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 1, 0)], ids="slots={}".format)
+def test_the_callers_tensor_has_the_changes_on_its_own_device(target, topology, slots, grad_mode):
+    devices = topology.take(slots)
+    x = torch.ones(len(slots), device=devices[0])
+    saved = (x * torch.ones(1, device=devices[0], requires_grad=True)).sum()
+    with torch.set_grad_enabled(grad_mode):
+        output = target.data_parallel.DataParallel(Negates(), devices)(x)
+    checks.same(output.tolist(), [-1.0] * len(slots))
+    checks.same(x.tolist(), [-1.0 if device == devices[0] else 1.0 for device in devices])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        saved.backward()
+
+
+@clause("data_parallel.state.changed-inputs")
+def test_an_input_on_another_device_keeps_its_values_and_version(wrap):
+    x = torch.ones(2)
+    wrapped = wrap(Negates(), [0, 0])
+    checks.same(wrapped(x).tolist(), [-1.0, -1.0])
+    assert (x.tolist(), x._version) == ([1.0, 1.0], 0)

@@ -23,6 +23,18 @@ from spec_tests.strategies.small_modules import StateUpdater
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 
+class ModeRecorder(nn.Module):
+    """A module that records whether it is in training mode."""
+
+    def __init__(self, modes):
+        super().__init__()
+        self.modes = modes
+
+    def forward(self, x):
+        self.modes.append(self.training)
+        return x
+
+
 def wrapped_linear(target, topology):
     devices = topology.take([0, 0])
     return target.data_parallel.DataParallel(nn.Linear(2, 2).to(devices[0]), devices)
@@ -123,46 +135,3 @@ def test_a_wrapper_may_be_copied_and_pickled(target, topology, duplicate):
     copied = duplicate(wrapped)
     checks.same(copied(x), wrapped(x))
     assert copied.module.weight is not wrapped.module.weight
-
-
-class ModeRecorder(nn.Module):
-    """A module that records whether it is in training mode."""
-
-    def __init__(self, modes):
-        super().__init__()
-        self.modes = modes
-
-    def forward(self, x):
-        self.modes.append(self.training)
-        return x
-
-
-class _Negates(nn.Module):
-    """A module that negates its input in place."""
-
-    def forward(self, x):
-        """Change ``x`` and return it."""
-        return x.neg_()
-
-
-@clause("data_parallel.state.changed-inputs")
-@pytest.mark.parametrize("grad_mode", [True, False], ids="grad-mode={}".format)
-@pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 1, 0)], ids="slots={}".format)
-def test_the_callers_tensor_has_the_changes_on_its_own_device(target, topology, slots, grad_mode):
-    devices = topology.take(slots)
-    x = torch.ones(len(slots), device=devices[0])
-    saved = (x * torch.ones(1, device=devices[0], requires_grad=True)).sum()
-    with torch.set_grad_enabled(grad_mode):
-        output = target.data_parallel.DataParallel(_Negates(), devices)(x)
-    checks.same(output.tolist(), [-1.0] * len(slots))
-    checks.same(x.tolist(), [-1.0 if device == devices[0] else 1.0 for device in devices])
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        saved.backward()
-
-
-@clause("data_parallel.state.changed-inputs")
-def test_an_input_on_another_device_keeps_its_values_and_version(wrap):
-    x = torch.ones(2)
-    wrapped = wrap(_Negates(), [0, 0])
-    checks.same(wrapped(x).tolist(), [-1.0, -1.0])
-    assert (x.tolist(), x._version) == ([1.0, 1.0], 0)

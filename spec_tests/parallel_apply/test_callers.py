@@ -87,11 +87,6 @@ def wait_and_fail(barrier):
     fail()
 
 
-@clause("parallel_apply.hazards.many-modules")
-def test_three_hundred_modules_run_in_one_call(target, topology):
-    assert run(target, topology, [Lambda(int, str(i)) for i in range(300)]) == list(range(300))
-
-
 @clause("parallel_apply.hazards.interrupted-caller")
 @pytest.mark.parametrize("first", ["release.wait(2)", "None"], ids=["working", "waiting"])
 def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first):

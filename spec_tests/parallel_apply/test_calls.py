@@ -4,7 +4,7 @@ import threading
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -14,10 +14,7 @@ from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.calls import PublicCall, device_lists
-from spec_tests.strategies.comm import dense
-from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
 from spec_tests.strategies.parallel_apply import (
-    ANY_VALUES,
     ordinals,
     parallel_apply_calls,
     passthrough_calls,
@@ -146,26 +143,6 @@ def test_modules_run_concurrently(target, topology, count):
     assert sorted(found) == list(range(count))
 
 
-@clause("parallel_apply.get-a-var-deep")
-@pytest.mark.parametrize(("kind", "depth"), [("tuple", 900), ("list", 900), ("dict", 450)])
-def test_get_a_var_finds_a_deeply_nested_tensor(target, kind, depth):
-    tensor = torch.ones(1)
-    value = nest([kind], depth, tensor)
-    assert call_on_empty_stack(lambda: target.parallel_apply.get_a_var(value)) is tensor
-
-
-@clause("parallel_apply.get-a-var-deep")
-def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
-    recursive = []
-    recursive.append(recursive)
-    with pytest.raises(RecursionError):
-        target.parallel_apply.get_a_var(recursive)
-
-
-@clause("parallel_apply.get-a-var")
-@given(value=ANY_VALUES)
-@example(value={"b": dense((1,)), "a": dense((2,))})
-@example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
-def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):
-    call = PublicCall("parallel_apply.get_a_var", {"obj": value})
-    checks.agree(call, target, baselines, topology)
+@clause("parallel_apply.hazards.many-modules")
+def test_three_hundred_modules_run_in_one_call(target, topology):
+    assert run(target, topology, [Lambda(int, str(i)) for i in range(300)]) == list(range(300))

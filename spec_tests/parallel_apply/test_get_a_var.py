@@ -1,0 +1,37 @@
+"""parallel_apply.get_a_var: the first tensor in nested containers."""
+
+import pytest
+import torch
+from hypothesis import example, given
+
+from spec_tests.harness.compare import checks
+from spec_tests.harness.conformance.clauses import clause
+from spec_tests.strategies.calls import PublicCall
+from spec_tests.strategies.comm import dense
+from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest
+from spec_tests.strategies.parallel_apply import ANY_VALUES
+
+
+@clause("parallel_apply.get-a-var-deep")
+@pytest.mark.parametrize(("kind", "depth"), [("tuple", 900), ("list", 900), ("dict", 450)])
+def test_get_a_var_finds_a_deeply_nested_tensor(target, kind, depth):
+    tensor = torch.ones(1)
+    value = nest([kind], depth, tensor)
+    assert call_on_empty_stack(lambda: target.parallel_apply.get_a_var(value)) is tensor
+
+
+@clause("parallel_apply.get-a-var-deep")
+def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
+    recursive = []
+    recursive.append(recursive)
+    with pytest.raises(RecursionError):
+        target.parallel_apply.get_a_var(recursive)
+
+
+@clause("parallel_apply.get-a-var")
+@given(value=ANY_VALUES)
+@example(value={"b": dense((1,)), "a": dense((2,))})
+@example(value=[7, ({3: "text"}, dense((1,))), dense((2,))])
+def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):
+    call = PublicCall("parallel_apply.get_a_var", {"obj": value})
+    checks.agree(call, target, baselines, topology)
