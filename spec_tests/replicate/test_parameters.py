@@ -1,20 +1,14 @@
-"""replicate: copies of parameters and buffers. Replicas of DataParallel have parameters, too.
-
-Those of the reference have none: RE-13.
-"""
-
-from operator import attrgetter
+"""replicate: copies of parameters and buffers."""
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
-from torch import nn
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.replica_laws import former_parameters, replica_tensors
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs, move
+from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
@@ -99,79 +93,6 @@ def test_writing_to_one_copy_keeps_the_versions_of_the_others(target, topology, 
     with torch.no_grad():
         written.add_(1)
     checks.same([copy._version for copy in others], before, spec)
-
-
-PARAMETERS_CLAUSE = clause("divergences.RE-13.replicas-have-parameters")
-
-
-class ReadingParameters(nn.Module):
-    """A module that records the names and devices of its parameters."""
-
-    def __init__(self, module):
-        super().__init__()
-        self.module = module
-        self.found = []
-
-    def forward(self, x):
-        names = [name for name, _ in self.named_parameters(remove_duplicate=False)]
-        children = [len([*child.parameters()]) for child in self.modules()]
-        assert all(parameter.device == x.device for parameter in self.parameters())
-        assert all(attrgetter(name)(self) is copy for name, copy in self.named_parameters())
-        self.found.append((names, children))
-        return x
-
-
-@PARAMETERS_CLAUSE
-@given(spec=module_specs(kinds=SEPARATE), devices=st.integers(1, 4), grad=st.booleans())
-def test_replicas_have_the_names_of_the_parameters(target, topology, spec, devices, grad):
-    placed = topology.take(devices)
-    module = ReadingParameters(spec.build(topology)).to(placed[0])
-    x = torch.rand(devices, 2, device=placed[0])
-    with torch.set_grad_enabled(grad):
-        module(x)
-        target.data_parallel.DataParallel(module, placed)(x)
-        target.data_parallel.data_parallel(module, x, placed)
-    assert module.found == [module.found[0]] * (1 + 2 * devices)
-
-
-class Regularized(nn.Module):
-    """A tied layer that returns a row with the squared norm of its parameters."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(3, 3)
-        self.tied = nn.Linear(3, 3, bias=False)
-        self.tied.weight = self.layer.weight
-        self.layer.register_parameter("missing", None)
-
-    def forward(self, x):
-        norm = sum(parameter.square().sum() for parameter in self.parameters())
-        return norm * x.sum(1)
-
-
-@PARAMETERS_CLAUSE
-@pytest.mark.parametrize("functional", [False, True], ids="functional={}".format)
-@pytest.mark.parametrize("devices", [2, 3])
-def test_gradients_reach_the_parameters(target, topology, functional, devices):
-    placed = topology.take(devices)
-    module = move(Regularized(), placed[0])
-    x = torch.rand(4, 3, device=placed[0])
-    parallel = target.data_parallel
-    expected = module(x)
-    found = (
-        parallel.data_parallel(module, x, placed)
-        if functional
-        else parallel.DataParallel(module, placed)(x)
-    )
-    checks.same(found, expected, tolerance=checks.LAYER)
-    parameters = [*module.parameters()]
-    assert len(parameters) == 2
-    for gradient, other in zip(
-        torch.autograd.grad(found.sum(), parameters),
-        torch.autograd.grad(expected.sum(), parameters),
-        strict=True,
-    ):
-        checks.same(gradient, other, tolerance=checks.LAYER)
 
 
 #: Kinds of layers with buffers.
