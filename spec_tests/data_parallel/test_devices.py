@@ -6,7 +6,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.data_parallel.imbalance import reported
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
@@ -14,7 +13,6 @@ from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
-    AttributesCall,
     DataParallelCall,
     NewModule,
 )
@@ -193,30 +191,3 @@ def test_nested_outputs_of_one_device_are_moved_with_gradients(
     assert found["on the CPU"].device.type == "cpu"
     (found["pair"][0].sum() + found["scalar"]).backward()
     checks.same(x.grad, torch.full((2,), 4.0))
-
-
-@clause("data_parallel.one-device.traced")
-@pytest.mark.filterwarnings("ignore:.torch.jit.trace")
-@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
-@pytest.mark.parametrize("grad", [True, False], ids="grad={}".format)
-def test_traced_wrapper_on_one_device_accepts_any_batch_size(topology, wrap, grad, slot):
-    wrapped = wrap(nn.Linear(2, 1), 1)
-    first, second = (torch.rand(count, 2).to(topology.device(slot)) for count in (4, 3))
-    with torch.set_grad_enabled(grad):
-        traced = torch.jit.trace(wrapped, first, check_trace=False)
-        checks.same(traced(second), wrapped(second))
-
-
-@clause("data_parallel.imbalance")
-@given(
-    memory=st.lists(st.integers(70, 100), min_size=4, max_size=4),
-    processors=st.lists(st.sampled_from([4, 3, 2]), min_size=4, max_size=4),
-    count=st.integers(1, 4),
-)
-def test_data_parallel_warns_of_imbalanced_cuda_devices(
-    target, baselines, topology, memory, processors, count
-):
-    arguments = {"module": NewModule(nn.Tanh), "device_ids": [*map(DeviceAt, range(count))]}
-    with reported(topology, memory, processors):
-        call = AttributesCall("data_parallel.DataParallel", arguments)
-        checks.agree(call, target, baselines, topology)

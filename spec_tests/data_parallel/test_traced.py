@@ -1,4 +1,4 @@
-"""torch.jit.trace over several devices. The trace of the reference returns constants: DP-6."""
+"""torch.jit.trace of wrappers. The reference traces several devices to constants: DP-6."""
 
 import pytest
 import torch
@@ -82,3 +82,14 @@ def test_a_trace_of_several_devices_is_refused(target, topology, make, grad):
         torch.jit.trace(traced, torch.rand(4, 4).to(topology.device(0)), check_trace=False)
     assert "trace the module itself, which is `wrapper.module`" in str(raised.value)
     checks.same(module.calls, [])
+
+
+@clause("data_parallel.one-device.traced")
+@pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
+@EVERY_GRAD_MODE
+def test_traced_wrapper_on_one_device_accepts_any_batch_size(topology, wrap, grad, slot):
+    wrapped = wrap(nn.Linear(2, 1), 1)
+    first, second = (torch.rand(count, 2).to(topology.device(slot)) for count in (4, 3))
+    with torch.set_grad_enabled(grad):
+        traced = torch.jit.trace(wrapped, first, check_trace=False)
+        checks.same(traced(second), wrapped(second))
