@@ -6,7 +6,7 @@ from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import ApplyCall, DistinctDevices, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import broadcast_applies
@@ -94,16 +94,10 @@ def test_broadcast_without_tensors_returns_an_empty_tuple(target, topology):
     assert target.functions.Broadcast.apply(topology.take(2)) == ()
 
 
-@cases(
-    "function, settings",
-    {
-        "functions.scatter.current-device": [("Scatter", (None, 0))],
-        "functions.broadcast.current-device": [("Broadcast", ())],
-    },
-)
-def test_device_without_index_is_the_current_one(target, topology, function, settings):
+@clause("functions.broadcast.current-device")
+def test_device_without_index_is_the_current_one(target, topology):
     tensor = build(dense(slot=1), topology)
     with torch.accelerator.device_index(topology.device(1).index):
         devices = [torch.device(topology.accelerator), topology.device(2).index]
-        results = getattr(target.functions, function).apply(devices, *settings, tensor)
-    assert [result.device for result in results] == topology.take([1, 2])
+        copies = target.functions.Broadcast.apply(devices, tensor)
+    checks.same([copy.device for copy in copies], topology.take([1, 2]))

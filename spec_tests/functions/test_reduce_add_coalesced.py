@@ -1,5 +1,6 @@
 """functions.ReduceAddCoalesced: sums of several tensors, with gradients."""
 
+import torch
 from hypothesis import given
 
 from spec_tests.harness.compare import checks
@@ -87,3 +88,14 @@ def test_destination_that_holds_no_addend_is_refused(target, topology):
     topology.require(distinct=2)
     call = _reduce(dense(), dense(), destination=DeviceAt(1))
     refused(call, target, topology, RuntimeError, DESTINATION_TEXT)
+
+
+@clause("divergences.FN-5.sums-anywhere-have-gradients")
+def test_a_sum_on_another_device_than_the_first_has_gradients(target, topology):
+    topology.require(distinct=2)
+    addends = build([dense(slot=slot, requires_grad=True) for slot in (0, 1)], topology)
+    (total,) = target.functions.ReduceAddCoalesced.apply(topology.device(1), 1, *addends)
+    first, second = torch.autograd.grad(total, addends, total)
+    assert [first.device, second.device] == topology.take(2)
+    checks.same(first.cpu(), second.cpu())
+    checks.same(first, 2 * dense().build(topology))

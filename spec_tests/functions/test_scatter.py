@@ -13,6 +13,7 @@ from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
+from spec_tests.strategies.calls import build
 from spec_tests.strategies.comm import REFUSED_SCATTERS, dense, scatter_to_own_device
 from spec_tests.strategies.functions import scatter_applies, scatter_apply
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
@@ -37,6 +38,15 @@ def test_gradient_of_an_unused_chunk_is_zero(target, topology, used):
     chunks = target.functions.Scatter.apply(topology.take(3), None, 0, tensor)
     (found,) = torch.autograd.grad(chunks[used].sum(), tensor)
     assert found.sum(dim=1).tolist() == [2.0 * (row == used) for row in range(3)]
+
+
+@clause("functions.scatter.current-device")
+def test_device_without_index_is_the_current_one(target, topology):
+    tensor = build(dense(slot=1), topology)
+    with torch.accelerator.device_index(topology.device(1).index):
+        devices = [torch.device(topology.accelerator), topology.device(2).index]
+        chunks = target.functions.Scatter.apply(devices, None, 0, tensor)
+    checks.same([chunk.device for chunk in chunks], topology.take([1, 2]))
 
 
 @clause("functions.scatter.own-device-views")
