@@ -9,16 +9,8 @@ from spec_tests.harness.compare.outcome import failure_of
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
-from spec_tests.strategies.comm import (
-    OTHER_DIMENSIONS,
-    OTHER_SHAPES,
-    RANGE_TEXT,
-    SPARSE,
-    dense,
-    gather_calls,
-    gather_out_calls,
-    scatter_calls,
-)
+from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
+from spec_tests.strategies.refused_calls import OTHER_DIMENSIONS, OTHER_SHAPES, RANGE_TEXT
 from spec_tests.strategies.tensors import counting
 
 

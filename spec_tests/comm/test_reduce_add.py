@@ -12,7 +12,8 @@ from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.comm import DESTINATION_TEXT, dense, reduce_add_calls
+from spec_tests.strategies.comm import dense, reduce_add_calls
+from spec_tests.strategies.refused_calls import DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting, sparse_specs
 
 

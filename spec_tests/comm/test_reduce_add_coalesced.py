@@ -17,13 +17,8 @@ from spec_tests.oracle.tensors import (
 )
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
-from spec_tests.strategies.comm import (
-    BUFFER_SIZES,
-    DESTINATION_TEXT,
-    dense,
-    mixed_rows,
-    reduce_add_coalesced_calls,
-)
+from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
+from spec_tests.strategies.refused_calls import DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, counting
 
 

@@ -9,15 +9,8 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
-from spec_tests.strategies.comm import (
-    RANGE_TEXT,
-    REFUSED_SCATTERS,
-    SPARSE,
-    dense,
-    scatter_calls,
-    scatter_out_calls,
-    scatter_to_own_device,
-)
+from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
+from spec_tests.strategies.refused_calls import RANGE_TEXT, REFUSED_SCATTERS, scatter_to_own_device
 from spec_tests.strategies.tensors import counting
 
 THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]

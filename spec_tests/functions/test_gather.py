@@ -12,8 +12,9 @@ from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.functions import SCALARS_WARNING
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
-from spec_tests.strategies.comm import OTHER_DIMENSIONS, OTHER_SHAPES, dense
+from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import gather_applies, scalar_gathers
+from spec_tests.strategies.refused_calls import OTHER_DIMENSIONS, OTHER_SHAPES
 from spec_tests.strategies.tensors import COMPLEX, FLOATS
 
 DEVICE = DeviceAt(0)

@@ -9,8 +9,9 @@ from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, build
-from spec_tests.strategies.comm import DESTINATION_TEXT, dense, mixed_rows
+from spec_tests.strategies.comm import dense, mixed_rows
 from spec_tests.strategies.functions import reduce_applies
+from spec_tests.strategies.refused_calls import DESTINATION_TEXT
 
 DEVICE, SLOTS = DeviceAt(0), (0, 1, 2)
 

@@ -14,8 +14,9 @@ from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import build
-from spec_tests.strategies.comm import REFUSED_SCATTERS, dense, scatter_to_own_device
+from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import scatter_applies, scatter_apply
+from spec_tests.strategies.refused_calls import REFUSED_SCATTERS, scatter_to_own_device
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, counting
 
 
