@@ -18,10 +18,6 @@ from spec_tests.harness.compare.compile_backends import (
 from spec_tests.harness.compare.training_step import flatten, train_step
 from spec_tests.harness.conformance.clauses import clause
 
-SEVERAL_CLAUSE = clause("divergences.DP-5.several-devices")
-SURROUNDING_CLAUSE = clause("divergences.DP-5.all-else-is-compiled")
-ONE_CLAUSE = clause("divergences.DP-5.one-device")
-UNTRACED_CLAUSE = clause("divergences.DP-5.what-no-graph-holds")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.
     "ignore:.* should not be instantiated",  # Dynamo creates an instance of each Function.
@@ -96,7 +92,7 @@ def count_graphs(function, x, **options):
     return len(backend.devices)
 
 
-@SEVERAL_CLAUSE
+@clause("divergences.DP-5.several-devices")
 @pytest.mark.parametrize(
     ("backend", "compilation"), [("eager", "in a function"), ("aot_eager", "w.compile()")]
 )
@@ -109,7 +105,7 @@ def test_compiled_wrapper_matches_the_uncompiled_wrapper(target, topology, compi
     checks.same(torch.cat(found), torch.cat(expected), compilation, tolerance=checks.LAYER)
 
 
-@SEVERAL_CLAUSE
+@clause("divergences.DP-5.several-devices")
 @pytest.mark.parametrize("compilation", ["torch.compile(w)", "w.compile()"])
 def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, compilation):
     wrapper = wrapped(target, topology, 2)
@@ -120,7 +116,7 @@ def test_torch_compile_traces_at_most_one_frame_of_a_wrapper(target, topology, c
         assert count_frames() <= 1, count
 
 
-@SEVERAL_CLAUSE
+@clause("divergences.DP-5.several-devices")
 @pytest.mark.parametrize("compilation", ["torch.compile(w)", "in a function"])
 def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compilation):
     inner, outer = CountingBackend(), CountingBackend()
@@ -133,7 +129,7 @@ def test_replicas_of_a_compiled_module_run_compiled_code(target, topology, compi
     checks.same(outer.devices, [], compilation)
 
 
-@SURROUNDING_CLAUSE
+@clause("divergences.DP-5.all-else-is-compiled")
 def test_code_around_a_wrapper_is_compiled(target, topology):
     wrapper = wrapped(target, topology, 2)
     graphs = count_graphs(lambda x: wrapper(x + 1).sin().sum(), rows(topology, 4))
@@ -141,7 +137,7 @@ def test_code_around_a_wrapper_is_compiled(target, topology):
     assert count_frames() <= 3
 
 
-@SURROUNDING_CLAUSE
+@clause("divergences.DP-5.all-else-is-compiled")
 @pytest.mark.parametrize("name", CALLS)
 def test_code_around_a_call_is_compiled(target, topology, name):
     function, arguments = attrgetter(name)(target), CALLS[name]
@@ -151,7 +147,7 @@ def test_code_around_a_call_is_compiled(target, topology, name):
     checks.same((graphs, count_frames()), (2, 2))
 
 
-@SURROUNDING_CLAUSE
+@clause("divergences.DP-5.all-else-is-compiled")
 def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     # On the CPU backward runs in the calling thread, where torch.compile could trace it.
     wrapper = target.data_parallel.DataParallel(ScaledLayer(), ["cpu", "cpu"])
@@ -172,7 +168,7 @@ def test_backward_of_a_wrapper_is_not_compiled(target, topology):
     assert len(files - files_without_wrapper) <= 1, files
 
 
-@ONE_CLAUSE
+@clause("divergences.DP-5.one-device")
 @EVERY_COMPILATION
 @pytest.mark.parametrize("slot", [0, None], ids="slot={}".format)
 def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot):
@@ -184,7 +180,7 @@ def test_wrapper_on_one_device_is_one_graph(target, topology, compilation, slot)
     checks.same(len(backend.devices), 1, compilation)
 
 
-@ONE_CLAUSE
+@clause("divergences.DP-5.one-device")
 def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
     wrapper = wrapped(target, topology, 1)
     count_graphs(
@@ -194,14 +190,14 @@ def test_nested_arguments_on_one_device_are_in_the_graph(target, topology):
     )
 
 
-@ONE_CLAUSE
+@clause("divergences.DP-5.one-device")
 def test_wrapper_without_devices_is_one_graph(target, topology):
     wrapper = wrapped(target, topology, 1)
     wrapper.device_ids = []  # As without an accelerator.
     count_graphs(wrapper, rows(topology, 3), fullgraph=True)
 
 
-@ONE_CLAUSE
+@clause("divergences.DP-5.one-device")
 def test_data_parallel_on_one_device_compiles_the_module(target, topology):
     module, function = ScaledLayer().to(topology.device(0)), target.data_parallel.data_parallel
     x, devices = rows(topology, 4), topology.take(1)
@@ -209,7 +205,7 @@ def test_data_parallel_on_one_device_compiles_the_module(target, topology):
     checks.same((graphs, count_frames()), (3, 3))
 
 
-@UNTRACED_CLAUSE
+@clause("divergences.DP-5.what-no-graph-holds")
 @pytest.mark.parametrize(
     ("place", "compilation"),
     [("class", "torch.compile(w)"), ("instance", "w.compile()"), ("instance", "in a function")],
@@ -230,7 +226,7 @@ def test_overridden_scatter_is_called(target, topology, place, compilation):
         checks.same(compiled(x), wrapper.module(2 * x), compilation, tolerance=checks.LAYER)
 
 
-@UNTRACED_CLAUSE
+@clause("divergences.DP-5.what-no-graph-holds")
 def test_extended_forward_of_a_subclass_is_compiled(target, topology):
     class Shifted(target.data_parallel.DataParallel):
         def forward(self, x):
@@ -240,13 +236,13 @@ def test_extended_forward_of_a_subclass_is_compiled(target, topology):
     checks.same(count_graphs(wrapper, rows(topology, 4)), 2)
 
 
-@UNTRACED_CLAUSE
+@clause("divergences.DP-5.what-no-graph-holds")
 def test_named_tuples_reach_the_module_on_one_device(target, topology):
     wrapper = wrapped(target, topology, 1)
     checks.same(count_graphs(lambda x: wrapper(x, Pair(x, 2.0)) + 1, torch.rand(4, 4)), 2)
 
 
-@UNTRACED_CLAUSE
+@clause("divergences.DP-5.what-no-graph-holds")
 @pytest.mark.parametrize("compilation", ["torch.compile(w)", "w.compile()"])
 def test_output_of_one_device_is_moved_to_the_output_device(target, topology, compilation):
     wrapper = wrapped(target, topology, 1, output_device=-1)

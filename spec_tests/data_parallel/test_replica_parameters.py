@@ -13,8 +13,6 @@ from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.modules import SEPARATE, module_specs, move
 
-PARAMETERS_CLAUSE = clause("divergences.RE-13.replicas-have-parameters")
-
 
 class ReadingParameters(nn.Module):
     """A module that records the names and devices of its parameters."""
@@ -33,7 +31,7 @@ class ReadingParameters(nn.Module):
         return x
 
 
-@PARAMETERS_CLAUSE
+@clause("divergences.RE-13.replicas-have-parameters")
 @given(spec=module_specs(kinds=SEPARATE), devices=st.integers(1, 4), grad=st.booleans())
 def test_replicas_have_the_names_of_the_parameters(target, topology, spec, devices, grad):
     placed = topology.take(devices)
@@ -61,7 +59,7 @@ class Regularized(nn.Module):
         return norm * x.sum(1)
 
 
-@PARAMETERS_CLAUSE
+@clause("divergences.RE-13.replicas-have-parameters")
 @pytest.mark.parametrize("entry_point", ["function", "class"])
 @pytest.mark.parametrize("devices", [2, 3])
 def test_gradients_reach_the_parameters(topology, wrap, entry_point, devices):

@@ -264,9 +264,6 @@ def test_modules_see_the_callers_settings_of_the_compiler(target, topology):
     assert found == [True, True]
 
 
-VALUES_CLAUSE = clause("divergences.PA-10.replicas-compute-with-the-same-values")
-
-
 class ScaledProducts(Tensor):
     """A tensor whose products are 100 times as large, unless overrides are disabled."""
 
@@ -288,7 +285,7 @@ def products(target, topology, factor):
     return run(target, topology, [multiply] * 2)
 
 
-@VALUES_CLAUSE
+@clause("divergences.PA-10.replicas-compute-with-the-same-values")
 @pytest.mark.parametrize("earlier", ["caller", "forward"])
 def test_replicas_cast_the_current_parameters(target, topology, earlier):
     module = CastingLinear(topology.device(0))
@@ -297,7 +294,7 @@ def test_replicas_cast_the_current_parameters(target, topology, earlier):
         checks.same(found, expected)
 
 
-@VALUES_CLAUSE
+@clause("divergences.PA-10.replicas-compute-with-the-same-values")
 def test_modules_flush_the_same_denormal_numbers(target, topology):
     before = products(target, topology, 0.5)  # Threads that are kept have begun before the change.
     if not torch.set_flush_denormal(True):
@@ -312,7 +309,7 @@ def test_modules_flush_the_same_denormal_numbers(target, topology):
     assert 0 not in after
 
 
-@VALUES_CLAUSE
+@clause("divergences.PA-10.replicas-compute-with-the-same-values")
 def test_modules_call_the_same_overrides(target, topology):
     factor = torch.ones(()).as_subclass(ScaledProducts)
     with torch._C.DisableTorchFunctionSubclass():

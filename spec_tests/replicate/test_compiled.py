@@ -29,9 +29,6 @@ from spec_tests.strategies.replicate import ReplicateCall, slot_lists
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
-UNCHANGED_CLAUSE = clause("divergences.RE-1.compiled-modules-stay-as-they-were")
-OUTPUTS_CLAUSE = clause("divergences.RE-1.replicas-of-compiled-modules-compute")
-GRADIENTS_CLAUSE = clause("divergences.RE-1.gradients-of-compiled-modules")
 NETWORKS = st.sampled_from(
     [
         ModuleSpec((Layer("linear"), Layer("tanh"))),
@@ -48,7 +45,13 @@ pytestmark = pytest.mark.filterwarnings(
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
-@UNCHANGED_CLAUSE
+@pytest.fixture(autouse=True)
+def reset_compiler():
+    """Reset the compiler: code of other tests counts towards PyTorch's recompilation limit."""
+    torch.compiler.reset()
+
+
+@clause("divergences.RE-1.compiled-modules-stay-as-they-were")
 @pytest.mark.parametrize("compilation", COMPILATIONS)
 @FEWER_EXAMPLES
 @given(network=NETWORKS, slots=slot_lists(), detach=st.booleans())
@@ -61,7 +64,7 @@ def test_replicate_leaves_a_compiled_module_unchanged(
     checks.same(laws.attribute_ids(module), before, network)
 
 
-@OUTPUTS_CLAUSE
+@clause("divergences.RE-1.replicas-of-compiled-modules-compute")
 @pytest.mark.parametrize(
     ("backend", "compilation"), [("eager", "torch.compile(m)"), ("aot_eager", "a compiled child")]
 )
@@ -75,7 +78,7 @@ def test_replicas_return_the_outputs_of_the_compiled_module(
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@GRADIENTS_CLAUSE
+@clause("divergences.RE-1.gradients-of-compiled-modules")
 @pytest.mark.parametrize(
     ("backend", "compilation"), [("aot_eager", "torch.compile(m)"), ("eager", "a compiled child")]
 )
@@ -89,7 +92,7 @@ def test_gradients_of_replicas_are_summed_in_the_compiled_module(
     checks.same(found, expected, call, tolerance=checks.LAYER)
 
 
-@OUTPUTS_CLAUSE
+@clause("divergences.RE-1.replicas-of-compiled-modules-compute")
 @FEWER_EXAMPLES
 @given(slots=device_slots())
 def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(target, topology, slots):
@@ -100,7 +103,7 @@ def test_replicas_of_a_module_compiled_in_place_use_their_own_weights(target, to
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-@GRADIENTS_CLAUSE
+@clause("divergences.RE-1.gradients-of-compiled-modules")
 @FEWER_EXAMPLES
 @given(slots=device_slots())
 def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(target, topology, slots):
@@ -110,17 +113,6 @@ def test_gradients_flow_through_replicas_of_a_module_compiled_in_place(target, t
         found = replica(torch.ones(2, 4, device=replica[0].weight.device))
         (gradient,) = torch.autograd.grad(found.sum(), module[0].weight)
         checks.same(gradient.tolist(), [[6.0] * 4] * 4, slots)
-
-
-ONCE_CLAUSE = clause("divergences.RE-1.compiled-once-a-device")
-IN_TURN_CLAUSE = clause("divergences.RE-1.compiled-replicas-in-turn")
-BACKWARD_CLAUSE = clause("divergences.RE-1.backward-through-compiled-replicas")
-
-
-@pytest.fixture(autouse=True)
-def reset_compiler():
-    """Reset the compiler: code of other tests counts towards PyTorch's recompilation limit."""
-    torch.compiler.reset()
 
 
 class Layers(nn.Module):
@@ -149,7 +141,7 @@ def run_eagerly(function, *args):
         return function(*args)
 
 
-@ONCE_CLAUSE
+@clause("divergences.RE-1.compiled-once-a-device")
 @pytest.mark.parametrize(("compilation", "devices"), [("torch.compile(m)", 4), ("m.compile()", 2)])
 def test_code_is_compiled_once_per_device(target, topology, compilation, devices):
     backend = CountingBackend()
@@ -160,7 +152,7 @@ def test_code_is_compiled_once_per_device(target, topology, compilation, devices
     checks.same(backend.devices, list(dict.fromkeys(topology.take(devices))), compilation)
 
 
-@ONCE_CLAUSE
+@clause("divergences.RE-1.compiled-once-a-device")
 def test_training_and_evaluation_each_compile_once_per_device(target, topology):
     topology.require(2)  # Without grad mode, replica 0 differs from a second one on its device.
     backend = CountingBackend()
@@ -172,7 +164,7 @@ def test_training_and_evaluation_each_compile_once_per_device(target, topology):
     checks.same(backend.devices, list(dict.fromkeys(topology.take(2))) * 2)
 
 
-@ONCE_CLAUSE
+@clause("divergences.RE-1.compiled-once-a-device")
 def test_each_compiled_module_has_its_own_code(target, topology):
     backends = [CountingBackend(), CountingBackend()]
     for backend in backends:
@@ -181,7 +173,7 @@ def test_each_compiled_module_has_its_own_code(target, topology):
     checks.same(counts, [len(set(topology.take(2)))] * 2)
 
 
-@ONCE_CLAUSE
+@clause("divergences.RE-1.compiled-once-a-device")
 def test_a_recompiled_module_gets_new_code(target, topology):
     first, second = CountingBackend(), CountingBackend()
     module = Layers()
@@ -192,7 +184,7 @@ def test_a_recompiled_module_gets_new_code(target, topology):
     checks.same([len(first.devices), len(second.devices)], [devices, 2 * devices])
 
 
-@ONCE_CLAUSE
+@clause("divergences.RE-1.compiled-once-a-device")
 def test_a_graph_break_raises_no_error(target, topology):
     backend = CountingBackend()
     parallel, rows = wrapped(target, topology, backend, module=GraphBreaking)
@@ -201,7 +193,7 @@ def test_a_graph_break_raises_no_error(target, topology):
     assert backend.devices
 
 
-@ONCE_CLAUSE
+@clause("divergences.RE-1.compiled-once-a-device")
 def test_fullgraph_of_a_compiled_module_applies_to_its_replicas(target, topology):
     backend, placed = CountingBackend(), topology.take(2)
     module = torch.compile(GraphBreaking(), backend=backend, fullgraph=True).to(placed[0])
@@ -238,7 +230,7 @@ def run_between(target, topology, compilation, first, last):
     parallel(torch.rand(6, 4).to(placed[0]))
 
 
-@IN_TURN_CLAUSE
+@clause("divergences.RE-1.compiled-replicas-in-turn")
 @pytest.mark.parametrize("compilation", ["torch.compile(m)", "m.compile()"])
 def test_compiled_replicas_run_one_after_another(target, topology, compilation):
     records = []
@@ -247,7 +239,7 @@ def test_compiled_replicas_run_one_after_another(target, topology, compilation):
     checks.same(records, events, compilation)
 
 
-@IN_TURN_CLAUSE
+@clause("divergences.RE-1.compiled-replicas-in-turn")
 def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     topology.require(distinct=3)
     records = []
@@ -258,14 +250,14 @@ def test_all_replicas_run_and_the_first_error_is_raised(target, topology):
     checks.same(starts, topology.take(3))
 
 
-@IN_TURN_CLAUSE
+@clause("divergences.RE-1.compiled-replicas-in-turn")
 def test_an_error_in_compiled_code_names_the_replica(target, topology):
     parallel, rows = wrapped(target, topology, "eager")
     with pytest.raises(Exception, match="in replica 0 on device"):
         parallel(rows[:, :3])
 
 
-@IN_TURN_CLAUSE
+@clause("divergences.RE-1.compiled-replicas-in-turn")
 def test_replicas_are_freed_after_the_call(target, topology):
     module = COMPILATIONS["m.compile()"](Layers(), "eager")
     placed = topology.take(2)
@@ -278,7 +270,7 @@ def test_replicas_are_freed_after_the_call(target, topology):
         assert not find_alive(references)
 
 
-@BACKWARD_CLAUSE
+@clause("divergences.RE-1.backward-through-compiled-replicas")
 @pytest.mark.parametrize("compilation", ["m.compile()", "a compiled child"])
 def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, compilation):
     topology.require(distinct=2)
@@ -293,7 +285,7 @@ def test_compiled_backward_runs_on_all_devices_concurrently(target, topology, co
     checks.same(found, expected, compilation, tolerance=checks.LAYER)
 
 
-@BACKWARD_CLAUSE
+@clause("divergences.RE-1.backward-through-compiled-replicas")
 def test_graph_breaks_do_not_change_gradients(target, topology):
     parallel, rows = wrapped(target, topology, "aot_eager", module=GraphBreaking)
     found = [train_step(parallel, rows) for _ in range(2)]
@@ -301,7 +293,7 @@ def test_graph_breaks_do_not_change_gradients(target, topology):
     checks.same(flatten(found), flatten(expected), tolerance=checks.LAYER)
 
 
-@BACKWARD_CLAUSE
+@clause("divergences.RE-1.backward-through-compiled-replicas")
 def test_double_backward_works_with_a_backend_that_supports_it(target, topology):
     computed(["batch_norm"])
     parallel, rows = wrapped(target, topology, "eager")
@@ -317,7 +309,7 @@ def double_backward_step(parallel, rows):
     return flatten(torch.autograd.grad(grad.square().sum(), list(parallel.parameters())))
 
 
-@BACKWARD_CLAUSE
+@clause("divergences.RE-1.backward-through-compiled-replicas")
 def test_double_backward_is_refused_by_a_backend_without_support(target, topology):
     parallel, rows = wrapped(target, topology, "aot_eager")
     with pytest.raises(RuntimeError, match="does not currently support double backward"):

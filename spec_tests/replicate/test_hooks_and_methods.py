@@ -11,7 +11,6 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
 from spec_tests.strategies.tensors import device_slots
 
-HOOKS_CLAUSE = clause("divergences.RE-3.hooks-are-the-replicas-own")
 LINEAR = ModuleSpec((Layer("linear"),))
 
 
@@ -27,7 +26,7 @@ def test_a_stored_forward_uses_the_replicas_weight(target, topology, slots):
         checks.same(found.tolist(), [replica[0].bias.tolist()] * 2, slots)
 
 
-@HOOKS_CLAUSE
+@clause("divergences.RE-3.hooks-are-the-replicas-own")
 @given(spec=module_specs(), slots=device_slots(), detach=st.booleans())
 def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach):
     module = spec.build(topology, slots[0])
@@ -36,7 +35,7 @@ def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach)
     checks.same(len(set().union(*ids)), sum(map(len, ids)), spec)
 
 
-@HOOKS_CLAUSE
+@clause("divergences.RE-3.hooks-are-the-replicas-own")
 @given(slots=device_slots(min_size=2))
 def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):
     module = LINEAR.build(topology, slots[0])

@@ -17,10 +17,14 @@ from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
-OBJECTS_CLAUSE = clause("divergences.RE-5.complex-tensors-are-handed-over")
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
+BLOCKS = {torch.sparse_bsr: (1, 2), torch.sparse_bsc: (1, 2)}
+COMPRESSED = [torch.sparse_csr, torch.sparse_csc, *BLOCKS]
+EVERY_LAYOUT = pytest.mark.parametrize("layout", [torch.sparse_coo, *COMPRESSED], ids=str)
+EVERY_COMPRESSED_LAYOUT = pytest.mark.parametrize("layout", COMPRESSED, ids=str)
 
 
-@OBJECTS_CLAUSE
+@clause("divergences.RE-5.complex-tensors-are-handed-over")
 @given(count=st.integers(1, 3))
 def test_first_detached_replica_shares_complex_parameters(target, topology, count):
     module = ModuleOfKind("complex").build(topology)
@@ -28,7 +32,7 @@ def test_first_detached_replica_shares_complex_parameters(target, topology, coun
     checks.same([*map(id, first.parameters())], [*map(id, module.parameters())])
 
 
-@OBJECTS_CLAUSE
+@clause("divergences.RE-5.complex-tensors-are-handed-over")
 @given(count=st.integers(1, 3), detach=st.booleans())
 def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     module = nn.Module()
@@ -36,14 +40,6 @@ def test_first_replica_shares_complex_buffers(target, topology, count, detach):
     module.to(topology.device(0))
     first, *_ = target.replicate.replicate(module, topology.take(count), detach)
     assert first.buffer is module.buffer
-
-
-BUFFERS_CLAUSE = clause("divergences.RE-10.compressed-buffers-are-copied")
-pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
-BLOCKS = {torch.sparse_bsr: (1, 2), torch.sparse_bsc: (1, 2)}
-COMPRESSED = [torch.sparse_csr, torch.sparse_csc, *BLOCKS]
-EVERY_LAYOUT = pytest.mark.parametrize("layout", [torch.sparse_coo, *COMPRESSED], ids=str)
-EVERY_COMPRESSED_LAYOUT = pytest.mark.parametrize("layout", COMPRESSED, ids=str)
 
 
 def sparse(topology, layout, rows):
@@ -65,7 +61,7 @@ class Graph(nn.Module):
         return x @ self.matrix.to_dense() * self.weight
 
 
-@BUFFERS_CLAUSE
+@clause("divergences.RE-10.compressed-buffers-are-copied")
 @EVERY_COMPRESSED_LAYOUT
 def test_modules_with_compressed_buffers_are_trained(target, topology, layout):
     module = Graph(sparse(topology, layout, 4))
@@ -85,10 +81,6 @@ def test_a_sparse_parameter_that_requires_grad_is_refused_by_name(target, topolo
     with pytest.raises(NotImplementedError) as caught:
         target.replicate.replicate(module, topology.take((0, 1)))
     checks.contains(caught.value, ["0.sparse_weight", f"{layout}"])
-
-
-ATTRIBUTES_CLAUSE = clause("divergences.RE-11.attributes-of-tensors-are-kept")
-WRAPPERS_CLAUSE = clause("divergences.RE-11.wrapper-parameters-are-copied")
 
 
 class Quantized(nn.Parameter):
@@ -184,7 +176,7 @@ def test_replicas_agree_with_the_module_on_a_fact(target, topology, name, slots,
     checks.same([*map(fact, replicas)], [fact(module)] * len(slots), name)
 
 
-@ATTRIBUTES_CLAUSE
+@clause("divergences.RE-11.attributes-of-tensors-are-kept")
 def test_a_module_reads_the_attributes_of_its_parameters_in_every_replica(target, topology):
     net = Net(topology.device(0))
     wrapper = target.data_parallel.DataParallel(net, topology.take((0, 1)))
@@ -192,7 +184,7 @@ def test_a_module_reads_the_attributes_of_its_parameters_in_every_replica(target
     checks.same(net.plain.grad.tolist(), [4.0, 4.0, 4.0])
 
 
-@WRAPPERS_CLAUSE
+@clause("divergences.RE-11.wrapper-parameters-are-copied")
 def test_gradients_of_wrapper_parameters_are_summed(target, topology):
     net = Pair(topology.device(0))
     for replica in target.replicate.replicate(net, topology.take((0, 1))):

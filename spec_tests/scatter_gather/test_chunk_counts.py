@@ -9,7 +9,6 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 
-FOLLOW_CLAUSE = clause("divergences.SG-1.replicas-follow-chunks")
 #: Draws a number of rows and of devices, with fewer chunks than devices.
 FEW_ROWS = st.sampled_from(
     [
@@ -47,7 +46,7 @@ def check_refused(function, arguments, topology, case, *names):
     checks.contains(caught.value, texts, case)
 
 
-@FOLLOW_CLAUSE
+@clause("divergences.SG-1.replicas-follow-chunks")
 @given(case=FEW_ROWS)
 @example(case=(1, 2))
 def test_keyword_arguments_are_repeated_for_each_positional_chunk(target, topology, case):
@@ -57,7 +56,7 @@ def test_keyword_arguments_are_repeated_for_each_positional_chunk(target, topolo
     checks.same([len(args) for args in inputs], [1] * len(kwargs), case)
 
 
-@FOLLOW_CLAUSE
+@clause("divergences.SG-1.replicas-follow-chunks")
 @given(case=FEW_ROWS)
 @example(case=(1, 2))
 def test_positional_arguments_are_repeated_for_each_keyword_chunk(target, topology, case):
@@ -67,7 +66,7 @@ def test_positional_arguments_are_repeated_for_each_keyword_chunk(target, topolo
     checks.same([list(each) for each in kwargs], [["x"]] * len(inputs), case)
 
 
-@FOLLOW_CLAUSE
+@clause("divergences.SG-1.replicas-follow-chunks")
 @pytest.mark.parametrize("batch_first", [True, False], ids="batch_first={}".format)
 @given(case=FEW_ROWS)
 @example(case=(5, 4))

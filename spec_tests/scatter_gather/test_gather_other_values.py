@@ -12,9 +12,6 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.containers import Opaque, Typed
 
-STRINGS_CLAUSE = clause("divergences.SG-6.strings-are-listed")
-NUMBERS_CLAUSE = clause("divergences.SG-7.numbers-are-listed")
-
 
 class FailingIterable:
     """An iterable whose iteration ends with an AttributeError, like some transformers caches."""
@@ -67,14 +64,14 @@ others = st.lists(
 masks = st.lists(st.booleans(), min_size=2, max_size=4).filter(lambda mask: len(set(mask)) == 2)
 
 
-@STRINGS_CLAUSE
+@clause("divergences.SG-6.strings-are-listed")
 @given(values=texts)
 @example(values=["a", "b"])
 def test_strings_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
-@STRINGS_CLAUSE
+@clause("divergences.SG-6.strings-are-listed")
 @given(values=texts)
 @example(values=["a", "b"])
 def test_strings_in_containers_are_gathered_into_a_list(target, topology, values):
@@ -83,7 +80,7 @@ def test_strings_in_containers_are_gathered_into_a_list(target, topology, values
     checks.same(found, {"name": [values, ["same"] * len(values)]}, outputs)
 
 
-@NUMBERS_CLAUSE
+@clause("divergences.SG-7.numbers-are-listed")
 @given(values=numbers)
 @example(values=[1, 2])
 @example(values=[True, False])
@@ -91,7 +88,7 @@ def test_numbers_are_gathered_into_a_list(target, topology, values):
     checks.same(target.scatter_gather.gather(values, topology.device(0)), values)
 
 
-@NUMBERS_CLAUSE
+@clause("divergences.SG-7.numbers-are-listed")
 @given(values=numbers)
 @example(values=[1, 2])
 def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, values):

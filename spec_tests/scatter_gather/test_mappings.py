@@ -46,9 +46,6 @@ def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topolog
     checks.same([*found, len(found["b"]), found["a"]], ["b", "a", len(slots), None], slots)
 
 
-SPLIT_CLAUSE = clause("divergences.SG-11.other-mappings-are-split")
-
-
 class Table(Mapping):
     """A mapping whose class is called with a dict."""
 
@@ -109,7 +106,7 @@ EVERY_KIND = pytest.mark.parametrize(
 )
 
 
-@SPLIT_CLAUSE
+@clause("divergences.SG-11.other-mappings-are-split")
 @EVERY_KIND
 @given(slots=device_slots())
 def test_the_tensors_of_other_mappings_are_split(target, topology, kind, slots):
@@ -123,7 +120,7 @@ def test_the_tensors_of_other_mappings_are_split(target, topology, kind, slots):
     checks.same(members, [([row], "text", [row]) for row in range(len(slots))], slots)
 
 
-@SPLIT_CLAUSE
+@clause("divergences.SG-11.other-mappings-are-split")
 @given(count=st.integers(), slots=device_slots())
 def test_a_user_dict_keeps_its_attributes(target, topology, count, slots):
     tensor = torch.arange(len(slots)).to(topology.device(0))
@@ -133,7 +130,7 @@ def test_a_user_dict_keeps_its_attributes(target, topology, count, slots):
     checks.same(members, [([row], count) for row in range(len(slots))], slots)
 
 
-@SPLIT_CLAUSE
+@clause("divergences.SG-11.other-mappings-are-split")
 @EVERY_KIND
 def test_each_row_of_a_mapping_is_computed_once(target, topology, kind):
     batch = kind({"x": torch.arange(6.0).to(topology.device(0))})

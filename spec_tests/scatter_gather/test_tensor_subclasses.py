@@ -28,8 +28,6 @@ from spec_tests.strategies.tensor_subclasses import (
 from spec_tests.strategies.tensors import device_slots
 
 pytestmark = pytest.mark.filterwarnings(*WARNINGS)
-NESTED_CLAUSE = clause("scatter_gather.scatter.nested-tensors")
-MASKED_CLAUSE = clause("scatter_gather.scatter.masked-tensors")
 #: Devices of tensors that require a gradient; None is the CPU.
 SLOTS = (0, 1, None)
 NESTED_SPECS = jagged_specs(grads=(True,), slots=SLOTS)
@@ -70,7 +68,7 @@ def test_scatter_function_splits_nested_and_masked_tensors(target, topology, spe
     check_chunks(chunks, spec, topology, slots)
 
 
-@NESTED_CLAUSE
+@clause("scatter_gather.scatter.nested-tensors")
 @given(spec=jagged_specs(), slots=device_slots())
 @example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1))
 @example(spec=Jagged((3, 1, 2, 4), requires_grad=True), slots=(0, 1))
@@ -81,7 +79,7 @@ def test_nested_tensor_is_split_into_consecutive_sequences(target, topology, spe
     check_chunks(chunks, spec, topology, slots)
 
 
-@MASKED_CLAUSE
+@clause("scatter_gather.scatter.masked-tensors")
 @given(spec=masked_specs(), slots=device_slots())
 @example(spec=Masked(4), slots=(0, 1))
 @example(spec=Masked(4, requires_grad=True), slots=(0, 1))
@@ -91,8 +89,8 @@ def test_masked_tensor_is_split_with_its_mask(target, topology, spec, slots):
     check_chunks(chunks, spec, topology, slots)
 
 
-@NESTED_CLAUSE
-@MASKED_CLAUSE
+@clause("scatter_gather.scatter.nested-tensors")
+@clause("scatter_gather.scatter.masked-tensors")
 @given(nested=jagged_specs(), slots=device_slots())
 def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology, nested, slots):
     count = len(nested)
@@ -109,8 +107,8 @@ def test_nested_masked_and_plain_tensors_are_split_in_one_call(target, topology,
     )
 
 
-@NESTED_CLAUSE
-@MASKED_CLAUSE
+@clause("scatter_gather.scatter.nested-tensors")
+@clause("scatter_gather.scatter.masked-tensors")
 @pytest.mark.parametrize("spec", [Jagged((1, 2, 3, 4)), Masked(4)], ids=repr)
 @given(rows=st.integers(1, 8))
 def test_entries_of_devices_without_a_batch_chunk_are_dropped(target, topology, spec, rows):
@@ -122,8 +120,8 @@ def test_entries_of_devices_without_a_batch_chunk_are_dropped(target, topology, 
     checks.same([entries(chunk) for _, chunk in found], expected, rows)
 
 
-@NESTED_CLAUSE
-@MASKED_CLAUSE
+@clause("scatter_gather.scatter.nested-tensors")
+@clause("scatter_gather.scatter.masked-tensors")
 @pytest.mark.parametrize("spec", [Jagged((1, 2, 3)), Masked(3)], ids=repr)
 def test_nested_and_masked_tensors_are_split_along_the_last_dim(target, topology, spec):
     whole = spec.build(topology)
