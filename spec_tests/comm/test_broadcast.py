@@ -15,6 +15,7 @@ from spec_tests.strategies.comm import (
     broadcast_out_calls,
     dense,
 )
+from spec_tests.strategies.refused_calls import LEAF_TEXT, NEGATIVE_TEXT
 from spec_tests.strategies.tensors import SparseSpec, counting
 
 
@@ -100,8 +101,6 @@ SHAPE_TEXT = (
     "but output tensor at index {} has shape {}"
 )
 CHOICE_TEXT = "Exactly one of 'devices' and 'out' must be specified, but got devices={} and out={}"
-LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
-NEGATIVE_TEXT = "Expected non-negative device index, but got -1"
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
     "comm.broadcast.refuses-negative-ordinal": [

@@ -20,6 +20,7 @@ from spec_tests.oracle.tensors import (
 from spec_tests.strategies.calls import DeviceAt, DistinctDevices, PublicCall
 from spec_tests.strategies.comm import BUFFER_SIZES, dense
 from spec_tests.strategies.comm import broadcast_coalesced_calls as coalesced_calls
+from spec_tests.strategies.refused_calls import NEGATIVE_TEXT, OTHER_DEVICE_TEXT
 from spec_tests.strategies.tensors import counting
 
 DISTINCT_DEVICES = DistinctDevices((0, 1, 2))
@@ -119,7 +120,6 @@ def test_broadcast_coalesced_agrees_with_the_baselines(target, baselines, topolo
     checks.agree(call, target, baselines, topology)
 
 
-NEGATIVE_TEXT = "Expected non-negative device index, but got -1"
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
     "comm.broadcast-coalesced.refuses-buffer-size": [
@@ -141,8 +141,7 @@ def test_broadcast_coalesced_refuses_the_call(target, topology, call, error, tex
 def test_tensor_on_another_device_than_the_first_is_refused(target, topology, slots):
     topology.require(distinct=2)
     call = _broadcast([dense(slot=slot) for slot in slots])
-    text = "All tensors must be on devices[0]: {ordinals[0]}"
-    refused(call, target, topology, RuntimeError, text)
+    refused(call, target, topology, RuntimeError, OTHER_DEVICE_TEXT.format(0))
 
 
 @clause("divergences.CO-4.repeated-devices-get-copies")

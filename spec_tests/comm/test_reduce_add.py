@@ -13,7 +13,7 @@ from spec_tests.oracle.tensors import dense_sum, order_sensitive_addends
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense, reduce_add_calls
-from spec_tests.strategies.refused_calls import DESTINATION_TEXT
+from spec_tests.strategies.refused_calls import CPU_ADDEND_TEXT, DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, TensorSpec, counting, sparse_specs
 
 
@@ -103,12 +103,11 @@ def test_gradients_of_the_sum_reach_every_input(target, baselines, topology, cal
     checks.agree(call, target, baselines, topology)
 
 
-CPU_TEXT = "reduce_add expects all inputs to be on GPUs, but input {} is on CPU"
 SIZE_TEXT = "input 1 has invalid size: got {}, but expected 4x3"
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
     "comm.reduce-add.refuses-cpu": [
-        (_reduce(*inputs, destination=DeviceAt(0)), AssertionError, CPU_TEXT.format(index))
+        (_reduce(*inputs, destination=DeviceAt(0)), AssertionError, CPU_ADDEND_TEXT.format(index))
         for index, inputs in enumerate([(dense(slot=None), dense()), (dense(), dense(slot=None))])
     ],
     "comm.reduce-add.refuses-other-shapes": [

@@ -18,7 +18,7 @@ from spec_tests.oracle.tensors import (
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import BUFFER_SIZES, dense, mixed_rows, reduce_add_coalesced_calls
-from spec_tests.strategies.refused_calls import DESTINATION_TEXT
+from spec_tests.strategies.refused_calls import CPU_ADDEND_TEXT, DESTINATION_TEXT
 from spec_tests.strategies.tensors import FLOATS, counting
 
 
@@ -120,7 +120,6 @@ def test_reduce_add_coalesced_agrees_with_the_baselines(target, baselines, topol
 
 
 PAIR, EMPTY, EMPTY_DOUBLE = dense((2,)), dense((0,)), dense((0,), dtype=torch.float64)
-CPU_TEXT = "reduce_add expects all inputs to be on GPUs, but input 1 is on CPU"
 #: Clause -> calls, each with the class and the text of its error.
 REFUSED = {
     "comm.reduce-add-coalesced.refuses-ragged-lists": [
@@ -130,7 +129,11 @@ REFUSED = {
         (_reduce_to_first([PAIR, EMPTY], [PAIR, EMPTY_DOUBLE]), ValueError, []),
     ],
     "comm.reduce-add-coalesced.refuses-like-reduce-add": [
-        (_reduce_to_first([dense()] * 2, [dense(slot=None)] * 2), AssertionError, CPU_TEXT)
+        (
+            _reduce_to_first([dense()] * 2, [dense(slot=None)] * 2),
+            AssertionError,
+            CPU_ADDEND_TEXT.format(1),
+        )
     ],
 }
 

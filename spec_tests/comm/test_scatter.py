@@ -10,7 +10,12 @@ from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import SPARSE, dense, scatter_calls, scatter_out_calls
-from spec_tests.strategies.refused_calls import RANGE_TEXT, REFUSED_SCATTERS, scatter_to_own_device
+from spec_tests.strategies.refused_calls import (
+    LEAF_TEXT,
+    RANGE_TEXT,
+    REFUSED_SCATTERS,
+    scatter_to_own_device,
+)
 from spec_tests.strategies.tensors import counting
 
 THREE = [DeviceAt(0), DeviceAt(1), DeviceAt(2)]
@@ -127,7 +132,6 @@ SHAPE_TEXT = (
     "Output tensor at index 0 has incorrect shape: {}. "
     "Expected same shape except for scatter dim 0 as the source tensor: [4, 2]"
 )
-LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
 
 
 CHANNELS_LAST = dense((4, 4, 2, 3), None, layout="channels_last")

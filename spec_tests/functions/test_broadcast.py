@@ -10,6 +10,7 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.strategies.calls import ApplyCall, DistinctDevices, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import broadcast_applies
+from spec_tests.strategies.refused_calls import CPU_BROADCAST_TEXT, OTHER_DEVICE_TEXT
 from spec_tests.strategies.tensors import COMPLEX, FLOATS, TensorSpec, counting
 
 
@@ -78,15 +79,14 @@ def test_in_place_write_to_a_copy_is_differentiated(target, topology):
 def test_broadcast_function_refuses_a_cpu_tensor(target, topology, index):
     tensors = [dense(), dense()]
     tensors[index] = dense(slot=None)
-    text = "Broadcast function not implemented for CPU tensors"
-    refused(_broadcast(*tensors), target, topology, AssertionError, text)
+    refused(_broadcast(*tensors), target, topology, AssertionError, CPU_BROADCAST_TEXT)
 
 
 @clause("functions.broadcast.refuses-other-devices")
 def test_tensor_on_another_device_than_the_first_is_refused(target, topology):
     topology.require(distinct=2)
-    text = "All tensors must be on devices[0]: {ordinals[0]}"
-    refused(_broadcast(dense(), dense(slot=1)), target, topology, RuntimeError, text)
+    call = _broadcast(dense(), dense(slot=1))
+    refused(call, target, topology, RuntimeError, OTHER_DEVICE_TEXT.format(0))
 
 
 @clause("functions.broadcast.no-tensors")

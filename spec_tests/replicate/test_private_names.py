@@ -13,6 +13,7 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import REAL, dense
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript
 from spec_tests.strategies.functions import broadcast_applies
+from spec_tests.strategies.refused_calls import CPU_BROADCAST_TEXT
 from spec_tests.strategies.tensors import counting
 
 
@@ -49,9 +50,8 @@ def test_the_first_list_contains_the_inputs_themselves_only_with_detach(target, 
 
 @clause("replicate.broadcast-coalesced-reshape.refuses-the-cpu")
 def test_tensors_on_the_cpu_are_refused(target, topology):
-    text = "Broadcast function not implemented for CPU tensors"
     call = _copies([dense(slot=None)], [DeviceAt(0)])
-    refused(call, target, topology, AssertionError, text)
+    refused(call, target, topology, AssertionError, CPU_BROADCAST_TEXT)
 
 
 @clause("replicate.replicatable-module")

@@ -10,11 +10,15 @@ from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment import capabilities
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.modules import Placed, module_specs
+from spec_tests.strategies.refused_calls import (
+    CPU_BROADCAST_TEXT,
+    NEGATIVE_TEXT,
+    OTHER_DEVICE_TEXT,
+)
 
-OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
 #: For each value of detach: class and text of the error for a module on the CPU.
 CPU_MODULE_ERRORS = [
-    (False, AssertionError, "Broadcast function not implemented for CPU tensors"),
+    (False, AssertionError, CPU_BROADCAST_TEXT),
     (True, RuntimeError, OTHER_DEVICE_TEXT.format(0)),
 ]
 
@@ -64,5 +68,5 @@ def test_a_module_on_the_cpu_is_refused(target, topology, detach, error, text, s
 @clause("replicate.refused.negative-device")
 @given(spec=module_specs(kinds=("linear", "batch_norm")), detach=st.booleans())
 def test_replicate_refuses_a_negative_ordinal(target, topology, spec, detach):
-    text = "Expected non-negative device index, but got -1"
-    refused(_replicate(spec, [DeviceAt(0), -1], detach), target, topology, RuntimeError, text)
+    call = _replicate(spec, [DeviceAt(0), -1], detach)
+    refused(call, target, topology, RuntimeError, NEGATIVE_TEXT)

@@ -14,6 +14,7 @@ from spec_tests.harness.environment import capabilities, example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
+from spec_tests.strategies.refused_calls import NO_DEVICES_TEXT
 from spec_tests.strategies.scatter_gather import (
     refused_scatter_calls,
     replicated_calls,
@@ -102,7 +103,7 @@ def test_empty_device_list_returns_an_empty_list_without_tensors(target, topolog
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
 def test_tensor_with_an_empty_device_list_is_refused(target, topology, wrap, slot):
     call = _scatter(WRAPPINGS[wrap](dense(slot=slot)), [])
-    refused(call, target, topology, RuntimeError, "Expected at least one device to scatter to")
+    refused(call, target, topology, RuntimeError, NO_DEVICES_TEXT)
 
 
 @clause("scatter_gather.scatter.one-row-a-device")

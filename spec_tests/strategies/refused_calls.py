@@ -1,10 +1,21 @@
-"""Calls that both comm and functions refuse, and the texts of their errors."""
+"""Calls that both comm and functions refuse, and the texts of errors of several functions."""
 
 from collections.abc import Mapping, Sequence
 
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import TensorSpec
+
+# Texts of errors.
+NO_DEVICES_TEXT = "Expected at least one device to scatter to"
+NEGATIVE_TEXT = "Expected non-negative device index, but got -1"
+OTHER_DEVICE_TEXT = "All tensors must be on devices[0]: {{ordinals[{}]}}"
+LEAF_TEXT = "a leaf Variable that requires grad is being used in an in-place operation."
+CPU_BROADCAST_TEXT = "Broadcast function not implemented for CPU tensors"
+CPU_ADDEND_TEXT = "reduce_add expects all inputs to be on GPUs, but input {} is on CPU"
+DESTINATION_TEXT = "reduce_add expects destination to be on the same GPU with one of the tensors"
+#: For a ``dim`` that a tensor with two dimensions lacks.
+RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 
 
 def scatter_to_own_device(tensor: TensorSpec | None = None, **arguments: object) -> PublicCall:
@@ -13,8 +24,6 @@ def scatter_to_own_device(tensor: TensorSpec | None = None, **arguments: object)
     return PublicCall("comm.scatter", {"tensor": tensor or dense((4, 2)), **options})
 
 
-#: The text of the error for a ``dim`` that a tensor with two dimensions lacks.
-RANGE_TEXT = "Dimension out of range (expected to be in range of [-2, 1], but got {})"
 #: Reason -> calls of ``scatter`` that comm and functions refuse for this reason, each with the
 #: class and the text of the error.
 REFUSED_SCATTERS: Mapping[str, Sequence[tuple[PublicCall, type[Exception], str]]] = {
@@ -22,7 +31,7 @@ REFUSED_SCATTERS: Mapping[str, Sequence[tuple[PublicCall, type[Exception], str]]
         (
             scatter_to_own_device(dense((4, 2), slot), devices=[], chunk_sizes=sizes, dim=dim),
             RuntimeError,
-            "Expected at least one device to scatter to",
+            NO_DEVICES_TEXT,
         )
         for slot in (0, None)
         for sizes in (None, [], [4])
@@ -76,7 +85,7 @@ REFUSED_SCATTERS: Mapping[str, Sequence[tuple[PublicCall, type[Exception], str]]
         (
             scatter_to_own_device(devices=[DeviceAt(0), -1]),
             RuntimeError,
-            "Expected non-negative device index, but got -1",
+            NEGATIVE_TEXT,
         )
     ],
 }
@@ -99,5 +108,3 @@ OTHER_DIMENSIONS = [
     )
     for shape in ((4,), (4, 3, 1))
 ]
-#: The text of the error for a sum on a device that holds no addend.
-DESTINATION_TEXT = "reduce_add expects destination to be on the same GPU with one of the tensors"
