@@ -15,7 +15,7 @@ import pytest
 from spec_tests.harness.conformance import clause_names, clauses
 
 #: The files whose tests compile modules or start processes, which takes seconds.
-_SLOW = ("test_compiled", "test_callers")
+_SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
