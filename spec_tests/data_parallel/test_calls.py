@@ -4,12 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import given
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import example_count
 from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,
@@ -24,15 +22,7 @@ from spec_tests.strategies.small_modules import (
     OrdinalColumn,
     WeightedSum,
 )
-from spec_tests.strategies.tensor_subclasses import (
-    WARNINGS,
-    Jagged,
-    Masked,
-    SequenceSum,
-    jagged_specs,
-    masked_specs,
-)
-from spec_tests.strategies.tensors import TensorSpec, device_slots
+from spec_tests.strategies.tensors import TensorSpec
 
 X = TensorSpec((4, 2), requires_grad=True)
 ON_CPU = TensorSpec((4, 2), slot=None)
@@ -130,28 +120,3 @@ def test_only_a_tuple_is_unpacked_into_several_arguments(
     module, devices = NewModule(ArgumentCounts), (DeviceAt(0), DeviceAt(1))
     call = DataParallelCall(module, inputs, keywords, devices, functional=True)
     checks.agree(call, target, baselines, topology)
-
-
-@clause("data_parallel.nested-tensors")
-@pytest.mark.filterwarnings(*WARNINGS)
-@example_count.divide_examples(3)
-@given(
-    spec=jagged_specs() | masked_specs(),
-    slots=device_slots(),
-    entry_point=st.sampled_from(["function", "class"]),
-)
-@example(spec=Jagged((3, 1, 2, 4)), slots=(0, 1), entry_point="class")
-@example(spec=Masked(4), slots=(0, 1), entry_point="function")
-def test_nested_and_masked_inputs_give_the_results_of_the_module(
-    topology, wrap, spec, slots, entry_point
-):
-    device = topology.device(slots[0])
-    module = SequenceSum().to(device)
-    found = wrap(module, slots, entry_point)(spec.build(topology))
-    expected = module(spec.build(topology).to(device))
-    checks.same(found, expected, spec, tolerance=checks.LAYER)
-    gradient, expected_gradient = (
-        torch.autograd.grad(output.square().sum(), module.layer.weight)[0]
-        for output in (found, expected)
-    )
-    checks.same(gradient, expected_gradient, spec, tolerance=checks.LAYER)

@@ -2,19 +2,14 @@
 
 import torch
 from hypothesis import example, given
-from torch import nn
 
 from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.checks import LAYER
 from spec_tests.harness.compare.snapshot import snapshot
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
-from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
-FLOAT_SPECS = packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,))
 example_sorted = example(spec=Packed((3, 2, 1), is_sorted=True, requires_grad=True), slots=(0, 1))
 example_unsorted = example(spec=Packed((1, 3, 2), requires_grad=True), slots=(0, 1))
 
@@ -64,33 +59,3 @@ def test_gradients_of_packed_sequences_reach_their_own_rows(target, topology, sp
     # The rows themselves are the gradient of the output, so a misplaced row changes the result.
     (gradient,) = torch.autograd.grad(found.data, packed.data, found.data.detach())
     checks.same(gradient, packed.data, spec)
-
-
-class PackedLSTM(nn.Module):
-    """A recurrent layer that takes and returns a packed sequence."""
-
-    def __init__(self, width):
-        super().__init__()
-        self.layer = nn.LSTM(width, 3)
-
-    def forward(self, packed):
-        return self.layer(packed)[0]
-
-
-@clause("divergences.SG-12.recurrent-layers-on-packed-input")
-@example_count.divide_examples(3)
-@given(spec=FLOAT_SPECS, slots=device_slots())
-@example_sorted
-@example_unsorted
-def test_a_wrapped_recurrent_layer_matches_the_layer_alone(target, topology, spec, slots):
-    computed(["lstm"])
-    module = PackedLSTM(spec.width).to(topology.device(slots[0]), spec.dtype)
-    wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
-    packed = spec.build(topology)
-    found, expected = wrapped(packed), module(packed.to(topology.device(slots[0])))
-    checks.same(_values(unpack(found)), _values(unpack(expected)), spec, tolerance=LAYER)
-    leaves = [packed.data, *module.parameters()]
-    gradients, expected_gradients = (
-        torch.autograd.grad(output.data.square().sum(), leaves) for output in (found, expected)
-    )
-    checks.same(_values(gradients), _values(expected_gradients), spec, tolerance=LAYER)

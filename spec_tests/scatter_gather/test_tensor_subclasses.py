@@ -3,8 +3,6 @@
 The reference has no gradients of nested and masked tensors: SG-13.
 """
 
-from dataclasses import replace
-
 import pytest
 import torch
 from hypothesis import example, given
@@ -12,14 +10,12 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
     Masked,
     Named,
-    SequenceSum,
     entries,
     jagged_specs,
     masked_specs,
@@ -166,31 +162,6 @@ def test_each_entry_of_a_nested_or_masked_tensor_gets_its_gradient(target, topol
     expected = weighted_entries(spec, topology, len(slots))
     checks.same(entries(tensor.grad), expected, spec)
     checks.same((type(tensor.grad), tensor.grad.device), (type(tensor), tensor.device), spec)
-
-
-@clause("divergences.SG-13.training-on-nested-and-masked-tensors")
-@example_count.divide_examples(3)
-@given(spec=NESTED_SPECS | MASKED_SPECS, slots=device_slots())
-@example(spec=NESTED_EXAMPLE, slots=(0, 1))
-@example(spec=MASKED_EXAMPLE, slots=(0, 1))
-def test_gradient_of_an_input_equals_its_gradient_without_the_wrapper(
-    target, topology, spec, slots
-):
-    module = SequenceSum().to(topology.device(slots[0]))
-    wrapped_input, module_input = (
-        spec.build(topology),
-        replace(spec, slot=slots[0]).build(topology),
-    )
-    wrapped = target.data_parallel.DataParallel(module, topology.take(slots))
-    for function, inputs in ((wrapped, wrapped_input), (module, module_input)):
-        function(inputs).square().sum().backward()
-    checks.same(
-        _elements(wrapped_input.grad), _elements(module_input.grad), spec, tolerance=checks.LAYER
-    )
-
-
-def _elements(tensor):
-    return tensor.values() if tensor.is_nested else tensor.to_tensor(0.0)
 
 
 @clause("divergences.SG-13.gradients-of-masked-tensors-through-the-function")
