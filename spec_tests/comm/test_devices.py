@@ -92,7 +92,7 @@ def test_copies_run_on_the_current_stream_of_the_destination(target, topology, n
     inputs = call.inputs(topology)
     with StreamAt(1).build(topology) as stream:
         used = streams_of(lambda: call.run(target, inputs))
-    assert {used_stream.stream_id for used_stream in used} == {stream.stream_id}
+    checks.same({used_stream.stream_id for used_stream in used}, {stream.stream_id})
 
 
 @clause("comm.devices.any-dtype")

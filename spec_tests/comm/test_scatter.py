@@ -50,7 +50,7 @@ def test_extents_of_even_chunks_are_rounded_up(target, topology, count):
         return [len(chunk) for chunk in target.comm.scatter(tensor, topology.take(count))]
 
     table = {rows: extents(rows) for rows in range(1, 26)}
-    assert table == {rows: even_chunks(rows, count) for rows in range(1, 26)}
+    checks.same(table, {rows: even_chunks(rows, count) for rows in range(1, 26)})
 
 
 @clause("comm.scatter.empty-dimension")

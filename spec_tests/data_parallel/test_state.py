@@ -70,9 +70,9 @@ def test_a_module_may_be_assigned_after_construction(topology, wrap, slots):
 @clause("data_parallel.state.parameters")
 def test_the_module_is_the_only_member_of_the_wrapper(target, topology):
     wrapped = wrapped_linear(target, topology)
-    assert list(wrapped.state_dict()) == ["module.weight", "module.bias"]
+    checks.same(list(wrapped.state_dict()), ["module.weight", "module.bias"])
     assert list(wrapped.parameters()) == list(wrapped.module.parameters())
-    assert [*wrapped.named_children()] == [("module", wrapped.module)]
+    checks.same([*wrapped.named_children()], [("module", wrapped.module)])
     name = type(wrapped).__name__
     with pytest.raises(AttributeError, match=f"'{name}' object has no attribute 'weight'"):
         _ = wrapped.weight

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
 from spec_tests.harness.environment.scripts import run_script
@@ -61,7 +62,7 @@ def test_several_threads_may_call_parallel_apply_concurrently(target, topology, 
 
     with ThreadPoolExecutor(len(counts)) as callers:
         found = list(callers.map(call, range(len(counts)), counts))
-    assert found == [[(caller, i) for i in range(n)] for caller, n in enumerate(counts)]
+    checks.same(found, [[(caller, i) for i in range(n)] for caller, n in enumerate(counts)])
 
 
 @clause("parallel_apply.hazards.several-callers")
@@ -73,7 +74,7 @@ def test_an_error_reaches_its_own_caller_only(target, topology):
         futures = [
             callers.submit(run, target, topology, modules) for modules in (succeeding, failing)
         ]
-    assert futures[0].result() == [0, 1]
+    checks.same(futures[0].result(), [0, 1])
     assert isinstance(futures[1].exception(), ValueError)
 
 

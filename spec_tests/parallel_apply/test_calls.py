@@ -130,9 +130,9 @@ def test_an_empty_list_of_modules_is_refused(target, topology, keywords, devices
 
 @clause("parallel_apply.one-module")
 def test_one_module_runs_in_the_callers_thread(target, topology):
-    assert run(target, topology, [Lambda(threading.current_thread)]) == [
-        threading.current_thread()
-    ]
+    checks.same(
+        run(target, topology, [Lambda(threading.current_thread)]), [threading.current_thread()]
+    )
 
 
 @clause("parallel_apply.at-the-same-time")

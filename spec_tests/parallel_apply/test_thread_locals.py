@@ -12,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
+from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
 from spec_tests.harness.concurrency.thread_order import TIMEOUT
 from spec_tests.harness.conformance.clauses import clause
@@ -91,7 +92,7 @@ def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, concu
     local = threading.local()
     for count in counts:
         module = ThreadLocalBuffer(local, barrier=barrier(count, concurrent))
-        assert run(target, topology, [module] * count) == [None] * count
+        checks.same(run(target, topology, [module] * count), [None] * count)
 
 
 @clause("parallel_apply.state.thread-locals")
@@ -99,7 +100,7 @@ def test_a_module_sees_no_thread_locals_of_other_modules(target, topology, concu
 def test_only_a_single_module_shares_the_callers_thread_locals(target, topology, count):
     local = threading.local()
     local.buffer = buffer = torch.ones(2)
-    assert run(target, topology, [ThreadLocalBuffer(local)] * count) == [None] * count
+    checks.same(run(target, topology, [ThreadLocalBuffer(local)] * count), [None] * count)
     assert local.buffer is buffer
     assert run(target, topology, [ThreadLocalBuffer(local)])[0] is buffer
     assert local.buffer is not buffer
@@ -114,14 +115,16 @@ def test_nested_calls_keep_thread_locals_separate(target, topology, outer, inner
     def call():
         before = local.buffer
         with suppress(ValueError):
-            assert (
-                run(target, topology, [ThreadLocalBuffer(local, fails=fails)] * inner)
-                == [None] * inner
+            checks.same(
+                run(target, topology, [ThreadLocalBuffer(local, fails=fails)] * inner),
+                [None] * inner,
             )
         unchanged.append(local.buffer is before)
 
-    assert run(target, topology, [ThreadLocalBuffer(local, inner=call)] * outer) == [None] * outer
-    assert unchanged == [True] * outer
+    checks.same(
+        run(target, topology, [ThreadLocalBuffer(local, inner=call)] * outer), [None] * outer
+    )
+    checks.same(unchanged, [True] * outer)
 
 
 @clause("parallel_apply.leftovers.thread-locals")
@@ -161,7 +164,7 @@ def test_hooks_of_the_callers_thread_do_not_reach_modules(target, topology, kind
         run(target, topology, [Lambda(traced)] * count)
         assert not threads
         run(target, topology, [Lambda(traced)])
-        assert threads == [threading.get_ident()]
+        checks.same(threads, [threading.get_ident()])
 
 
 @clause("parallel_apply.state.event-loop")
@@ -172,4 +175,4 @@ def test_only_a_single_module_runs_in_the_callers_event_loop(target, topology, c
         assert loop is asyncio.get_running_loop()
         return run(target, topology, [Lambda(run_event_loop)] * count)
 
-    assert asyncio.run(call()) == ["fetched"] * count
+    checks.same(asyncio.run(call()), ["fetched"] * count)

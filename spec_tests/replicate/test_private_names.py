@@ -44,8 +44,8 @@ def test_the_first_list_contains_the_inputs_themselves_only_with_detach(target, 
     tensor = torch.ones(2, device=topology.device(0), requires_grad=True)
     broadcast = target.replicate.private("_broadcast_coalesced_reshape")
     ((first,), *rest) = broadcast([tensor], topology.take(2), detach)
-    assert (first is tensor, first.data_ptr() == tensor.data_ptr()) == (detach, True)
-    assert [copy.requires_grad for (copy,) in rest] == [not detach] * len(rest)
+    checks.same((first is tensor, first.data_ptr() == tensor.data_ptr()), (detach, True))
+    checks.same([copy.requires_grad for (copy,) in rest], [not detach] * len(rest))
 
 
 @clause("replicate.broadcast-coalesced-reshape.refuses-the-cpu")
@@ -105,7 +105,7 @@ def test_new_script_modules_are_empty(target):
     first, second = (target.replicate.private("_init_script_module")() for _ in range(2))
     assert isinstance(first, torch.jit.ScriptModule)
     assert first is not second
-    assert [*first.modules()] == [first]
+    checks.same([*first.modules()], [first])
     assert not first.state_dict()
 
 
