@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from impl_tests.helpers import cuda_stubs
 from impl_tests.models.configurations import build_model
 from impl_tests.models.model import Model, draw_images, squared_error
+from spec_tests.harness.environment import cuda_stubs
 
 # transformers imports torchvision, whose wheel needs CUDA libraries.
 cuda_stubs.load_stubs()

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from impl_tests.helpers import cuda_stubs
 from spec_tests import cuda_stand_ins, simulator
+from spec_tests.harness.environment import cuda_stubs
 
 __all__ = ["prepare", "run_module"]
 

@@ -7,9 +7,9 @@ import sys
 os.environ["OMP_NUM_THREADS"] = "1"
 
 from impl_tests.consumers.drop_in_page import write_results
-from impl_tests.helpers import cuda_stubs
 from impl_tests.helpers.aligned_copies import align_copies
 from spec_tests import cuda_stand_ins, simulator
+from spec_tests.harness.environment import cuda_stubs
 
 
 def main(option: str) -> None:

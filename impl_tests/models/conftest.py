@@ -2,8 +2,8 @@
 
 import pytest
 
-from impl_tests.helpers import cuda_stubs
 from impl_tests.helpers.aligned_copies import align_copies
+from spec_tests.harness.environment import cuda_stubs
 from spec_tests.harness.environment.topology import Topology
 
 cuda_stubs.load_stubs()

@@ -83,8 +83,8 @@ def install_torch(version: str, python: Path) -> None:
     library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
     folder = Path(library).parent / "lib"
     # As `tox -e cuda-build` does.
-    stubs: list[str | Path] = [sys.executable, "-m", "impl_tests.helpers.cuda_stubs", folder]
-    subprocess.run(stubs, cwd=ROOT, check=True)
+    module = "spec_tests.harness.environment.cuda_stubs"
+    subprocess.run([sys.executable, "-m", module, folder], cwd=ROOT, check=True)
 
 
 def _torch_requirements(python: Path) -> Iterable[str]:

@@ -1,9 +1,9 @@
 """Stub libraries in place of CUDA's, whose functions return constants.
 
-``python -m impl_tests.helpers.cuda_stubs LIB`` replaces CUDA's libraries (2 GB), so that a CUDA
-build of PyTorch runs on the CPU. ``LIB`` is the folder ``torch/lib`` of a PyTorch that was
-installed with ``--no-deps``. The stubs report that there is no device, so that PyTorch calls none
-of their other functions.
+``python -m spec_tests.harness.environment.cuda_stubs LIB`` replaces CUDA's libraries (2 GB), so
+that a CUDA build of PyTorch runs on the CPU. ``LIB`` is the folder ``torch/lib`` of a PyTorch that
+was installed with ``--no-deps``. The stubs report that there is no device, so that PyTorch calls
+none of their other functions.
 
 :func:`load_stubs` makes torchvision's wheel work with a CPU build of PyTorch. PyPI has only the
 CUDA build of torchvision. Its operators have CPU kernels, but its library is linked with three
