@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from impl_tests.distributed.pool import Pool
+from spec_tests.harness.environment.rank_pool import Pool
 
 #: Number of processes in the shared pool. On a machine with two cores, more processes would wait.
 MAX_RANKS = 4
