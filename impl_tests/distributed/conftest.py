@@ -1,6 +1,7 @@
 """Fixtures that start pools of processes."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,12 +9,14 @@ from spec_tests.harness.environment.rank_pool import Pool
 
 #: Number of processes in the shared pool. On a machine with two cores, more processes would wait.
 MAX_RANKS = 4
+#: The files with functions that run on ranks.
+MODULES = [f"{__package__}.{path.stem}" for path in Path(__file__).parent.glob("test_*.py")]
 
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Pool]:
     """Yield the pool that all tests share."""
-    shared = Pool(MAX_RANKS)
+    shared = Pool(MAX_RANKS, MODULES)
     yield shared
     shared.close()
 
@@ -24,7 +27,7 @@ def start_pool() -> Iterator[Callable[[int], Pool]]:
     pools: list[Pool] = []
 
     def start(size: int) -> Pool:
-        pools.append(Pool(size))
+        pools.append(Pool(size, MODULES))
         return pools[-1]
 
     yield start

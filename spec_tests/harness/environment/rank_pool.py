@@ -10,7 +10,7 @@ import os
 import pickle
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection, wait
@@ -23,12 +23,8 @@ import torch
 CALL_TIMEOUT = 90.0
 #: Seconds that a collective may take.
 COLLECTIVE_TIMEOUT = 30.0
-#: The modules with the functions that run on ranks, and the module that DistributedDataParallel
-#: imports, which takes seconds. The ranks are forks of a process that has imported them.
-_PRELOADED = ["torch._dynamo"] + [
-    f"impl_tests.distributed.{name}"
-    for name in ("test_calls", "test_errors", "test_options", "test_refusals", "test_training")
-]
+#: The module that DistributedDataParallel imports, which takes seconds.
+_SLOW_MODULE = "torch._dynamo"
 
 
 @dataclass(frozen=True)
@@ -49,10 +45,16 @@ class Raised:
 
 
 class Pool:
-    """``size`` processes, which are the ranks of a process group with the backend gloo."""
+    """The ranks of a process group with the backend gloo, each in a process.
 
-    def __init__(self, size: int) -> None:
-        self._size = size
+    Args:
+        size: The number of ranks.
+        modules: Names of modules with functions that run on ranks. The ranks are forks of a
+            process that has imported these modules, so that each rank starts fast.
+    """
+
+    def __init__(self, size: int, modules: Sequence[str] = ()) -> None:
+        self._size, self._modules = size, [_SLOW_MODULE, *modules]
         self._processes: list[Any] = []
         self._pipes: list[Connection] = []
         self._folder = ""
@@ -88,7 +90,7 @@ class Pool:
         self._folder = tempfile.mkdtemp(prefix="ranks")
         store = str(Path(self._folder) / "store")
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_PRELOADED)
+        context.set_forkserver_preload(self._modules)
         for rank in range(self._size):
             pipe, worker_pipe = context.Pipe()
             args = rank, self._size, store, worker_pipe
