@@ -1,10 +1,12 @@
 """Eight models of different kinds, larger than those that only test correctness."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
-from impl_tests.models.configurations import build_model
-from impl_tests.models.model import Model, draw_images, squared_error
 from spec_tests.harness.environment import cuda_stubs
 
 # transformers imports torchvision, whose wheel needs CUDA libraries.
@@ -14,8 +16,48 @@ cuda_stubs.load_stubs()
 ROWS = 16
 _TOKENS, _VOCABULARY = 32, 2000
 _WIDTH = {"hidden_size": 128, "num_attention_heads": 4, "intermediate_size": 512}
+#: Probabilities of dropout. Losses of several wrappers are compared, so they may not be random.
+_NO_DROPOUT = {
+    **dict.fromkeys(["hidden_dropout_prob", "attention_probs_dropout_prob"], 0.0),  # of BERT
+    **dict.fromkeys(["resid_pdrop", "embd_pdrop", "attn_pdrop"], 0.0),  # of GPT-2
+}
 #: The models return no cache: a cache takes time to gather, and training does not use it.
-_TEXT = {**_WIDTH, "vocab_size": _VOCABULARY, "use_cache": False}
+_TEXT: dict[str, Any] = {
+    **_WIDTH,
+    **_NO_DROPOUT,
+    "vocab_size": _VOCABULARY,
+    "use_cache": False,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+def _mean_loss(output: Any) -> Tensor:
+    """Return the mean of the losses that the replicas or the plain module returned."""
+    loss: Tensor = output["loss"].mean()
+    return loss
+
+
+def _squared_error(output: Tensor) -> Tensor:
+    """Return the mean squared difference between ``output`` and 1."""
+    return (output - 1).square().mean()
+
+
+@dataclass(frozen=True)
+class TimedModel:
+    """A model whose steps are timed.
+
+    Args:
+        build: A function that returns the model, with weights from torch's global random state.
+        inputs: A function that draws a batch with the given number of rows, as keyword arguments
+            or positional arguments.
+        loss: A function that computes the loss from the outputs.
+    """
+
+    build: Callable[[], nn.Module]
+    inputs: Callable[[int], Mapping[str, Any] | tuple[Any, ...]]
+    loss: Callable[[Any], Tensor] = _mean_loss
 
 
 class Tagger(nn.Module):
@@ -56,6 +98,14 @@ class Recommender(nn.Module):
         return scores
 
 
+def _build_transformer(class_name: str, settings: Mapping[str, Any]) -> nn.Module:
+    import transformers
+
+    model_class = getattr(transformers, class_name)
+    module: nn.Module = model_class(model_class.config_class(**settings))
+    return module
+
+
 def _build_resnet() -> nn.Module:
     import torchvision
 
@@ -85,7 +135,7 @@ def _draw_text(rows: int) -> dict[str, Tensor]:
 
 
 def _draw_labelled_images(rows: int) -> dict[str, Tensor]:
-    return {"pixel_values": draw_images(rows, 64), "labels": torch.arange(rows) % 10}
+    return {"pixel_values": torch.randn(rows, 3, 64, 64), "labels": torch.arange(rows) % 10}
 
 
 def _draw_noisy_images(rows: int) -> dict[str, object]:
@@ -102,77 +152,46 @@ def _draw_clicks(rows: int) -> tuple[Tensor, ...]:
     return torch.randn(rows, 13), torch.randint(0, 5000, (rows, 26))
 
 
-_ALL = [
-    Model(
-        "ResNet-18",
-        "torchvision",
-        "images of 32 pixels; 11 million parameters",
-        _build_resnet,
-        lambda rows: (draw_images(rows, 32),),
-        squared_error,
+#: Name -> model.
+MODELS = {
+    # 11 million parameters
+    "ResNet-18": TimedModel(
+        _build_resnet, lambda rows: (torch.randn(rows, 3, 32, 32),), _squared_error
     ),
-    Model(
-        "ViT",
-        "transformers",
-        "12 layers of width 128; 17 tokens",
-        lambda: build_model(
+    # 12 layers; 17 tokens
+    "ViT": TimedModel(
+        lambda: _build_transformer(
             "ViTForImageClassification",
             {**_WIDTH, "num_hidden_layers": 12, "image_size": 64, "patch_size": 16}
             | {"num_labels": 10},
         ),
         _draw_labelled_images,
     ),
-    Model(
-        "GPT-2",
-        "transformers",
-        "12 layers of width 128; 32 tokens",
-        lambda: build_model(
+    "GPT-2": TimedModel(
+        lambda: _build_transformer(
             "GPT2LMHeadModel", {**_TEXT, "num_hidden_layers": 12, "n_positions": _TOKENS}
         ),
         _draw_text,
     ),
-    Model(
-        "BERT",
-        "transformers",
-        "12 layers of width 128; 32 tokens",
-        lambda: build_model("BertForMaskedLM", {**_TEXT, "num_hidden_layers": 12}),
+    "BERT": TimedModel(
+        lambda: _build_transformer("BertForMaskedLM", {**_TEXT, "num_hidden_layers": 12}),
         _draw_text,
     ),
-    Model(
-        "LSTM tagger",
-        "torch",
-        "two bidirectional layers of width 128; 32 tokens",
+    "LSTM tagger": TimedModel(
         Tagger,
         lambda rows: (torch.randint(0, _VOCABULARY, (rows, _TOKENS)),),
-        squared_error,
+        _squared_error,
     ),
-    Model(
-        "Mixtral",
-        "transformers",
-        "4 layers of width 128, with 8 experts each; 32 tokens",
-        lambda: build_model(
+    # 4 layers with 8 experts each
+    "Mixtral": TimedModel(
+        lambda: _build_transformer(
             "MixtralForCausalLM",
             {**_TEXT, "num_hidden_layers": 4, "num_key_value_heads": 2, "num_local_experts": 8}
             | {"head_dim": 32, "intermediate_size": 256},
         ),
         _draw_text,
     ),
-    Model(
-        "U-Net",
-        "diffusers",
-        "denoising of images of 16 pixels; convolutions and attention",
-        _build_unet,
-        _draw_noisy_images,
-        lambda output: squared_error(output[0]),
-    ),
-    Model(
-        "recommender",
-        "torch",
-        "26 embedding tables of 5,000 rows",
-        Recommender,
-        _draw_clicks,
-        squared_error,
-    ),
-]
-#: Name -> model.
-MODELS = {model.name: model for model in _ALL}
+    # Denoises images of 16 pixels; convolutions and attention.
+    "U-Net": TimedModel(_build_unet, _draw_noisy_images, lambda output: _squared_error(output[0])),
+    "recommender": TimedModel(Recommender, _draw_clicks, _squared_error),
+}
