@@ -1,10 +1,18 @@
-"""impl._buckets: the tensors of a bucket share a storage."""
+"""impl._buckets: the tensors of a bucket share a storage, and are aligned like new tensors."""
 
 import pytest
 import torch
 from torch import nn
 
 from impl import comm, replicate
+from impl_tests.helpers.alignment import (
+    DTYPES,
+    FLOATS,
+    OTHER_DTYPES,
+    SHAPES,
+    misaligned,
+    ones,
+)
 
 #: The number of tensors in each test.
 TENSORS = 6
@@ -64,3 +72,33 @@ def test_default_bucket_of_a_replica_holds_2_mib(topology):
     _, replica = replicate(module, topology.take(2))
     addresses = [each.untyped_storage().data_ptr() for each in replica.buffers()]
     assert addresses.count(addresses[0]) == 8
+
+
+class MixedModule(nn.Module):
+    """A module with parameters and buffers of several dtypes."""
+
+    def __init__(self, device):
+        super().__init__()
+        for row, dtype in enumerate(FLOATS):
+            for column, tensor in enumerate(ones(device, dtype)):
+                self.register_parameter(f"parameter_{row}_{column}", nn.Parameter(tensor))
+        for row, dtype in enumerate(OTHER_DTYPES):
+            for column, tensor in enumerate(ones(device, dtype)):
+                self.register_buffer(f"buffer_{row}_{column}", tensor)
+
+
+@pytest.mark.parametrize("detach", [False, True], ids="detach={}".format)
+def test_parameters_and_buffers_of_replicas_are_aligned(topology, detach):
+    replicas = replicate(MixedModule(topology.device(0)), topology.take(3), detach)
+    for replica in replicas[1:]:
+        copies = [*replica._former_parameters.values(), *replica._buffers.values()]
+        assert len(copies) == len(SHAPES) * len(DTYPES)
+        assert misaligned(copies) == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("buffer_size", [0, 64, 2**20], ids="{}B".format)
+def test_coalesced_copies_are_aligned(topology, dtype, buffer_size):
+    tensors = ones(topology.device(0), dtype)
+    for row in comm.broadcast_coalesced(tensors, topology.take([0, 1, 1, 0]), buffer_size)[1:]:
+        assert misaligned(row) == []

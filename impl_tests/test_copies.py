@@ -1,14 +1,11 @@
-"""impl._copies: copies of jagged tensors and of state, and the memory format of joined tensors."""
-
-import itertools
+"""impl._copies: copies of jagged tensors, of tensors that refuse to be copied, and of state."""
 
 import pytest
 import torch
-from torch._prims_common import suggest_memory_format
 from torch.testing._internal.two_tensor import TwoTensor
 
 from impl._copies import move_by_own_operators, with_class_and_attributes
-from impl._split_and_cat import cat_on_device
+from impl._devices import CPU
 
 
 def narrowed_tensor():
@@ -52,9 +49,6 @@ def test_a_class_that_refuses_to_copy_in_its_method_to_is_copied(copy):
     assert (found.a.data_ptr() != tensor.a.data_ptr()) is copy
 
 
-CPU = torch.device("cpu")
-
-
 class State:
     """State of a tensor, like ``quant_state`` of bitsandbytes: ``to`` changes the object."""
 
@@ -88,35 +82,3 @@ def test_state_of_a_copy_on_the_same_device_shares_the_tensors():
     copy = with_class_and_attributes(torch.ones(3), source)
     assert copy.state is not source.state
     assert copy.state.scale is source.state.scale
-
-
-def tensors(dims):
-    """Yield tensors with extents of 1 or 2, and with their strides in every order."""
-    for order in itertools.permutations(range(dims)):
-        for shape in itertools.product((1, 2), repeat=dims):
-            yield torch.ones(shape).permute(order)
-
-
-def expanded_and_spaced(tensor):
-    """Yield variants of ``tensor``: along one dimension, elements are repeated or have gaps."""
-    for dim in range(tensor.dim()):
-        yield tensor.narrow(dim, 0, 1).expand_as(tensor)
-        yield tensor.repeat_interleave(2, dim).narrow(dim, 0, tensor.size(dim))
-
-
-def strides_suggested_for(tensor):
-    memory_format = suggest_memory_format(tensor)
-    return torch.empty(tensor.shape, memory_format=memory_format).stride()
-
-
-@pytest.mark.parametrize("dims", [3, 4, 5])
-def test_joined_tensor_has_the_memory_format_that_torch_suggests(dims):
-    for tensor in tensors(dims):
-        found = cat_on_device([tensor], 0, CPU)
-        assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())
-
-
-def test_expanded_and_spaced_tensors_have_the_suggested_memory_format():
-    for tensor in itertools.chain.from_iterable(map(expanded_and_spaced, tensors(4))):
-        found = cat_on_device([tensor], 0, CPU)
-        assert found.stride() == strides_suggested_for(tensor), (tensor.shape, tensor.stride())

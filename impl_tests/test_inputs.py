@@ -1,4 +1,4 @@
-"""impl._containers, _inputs and _outputs: leaves, constants, markers, failing iterables."""
+"""impl._inputs: leaves, constants, markers, and errors of mappings."""
 
 import dataclasses
 from collections import UserDict
@@ -12,7 +12,6 @@ from torch.nn.utils.rnn import pack_sequence
 from impl import SplitAlong, Whole
 from impl._containers import Constant
 from impl._inputs import InputLeaves, remove_markers
-from impl.scatter_gather import gather
 
 
 @dataclasses.dataclass
@@ -121,29 +120,3 @@ def test_reference_of_a_dataclass_to_itself_is_kept(tensor):
     found = negated(value)
     assert found is not value
     assert found.reference is value
-
-
-class OutOfMemory:
-    """An iterable that raises ``error`` on iteration if it is empty, else when a copy is built."""
-
-    error: BaseException = MemoryError()
-
-    def __init__(self, parts, is_original=False):
-        if not is_original and parts:
-            raise self.error
-        self.parts = parts
-
-    def __iter__(self):
-        if not self.parts:
-            raise self.error
-        return iter(self.parts)
-
-
-@pytest.mark.parametrize("parts", [[], [torch.ones(1)]], ids=["iterated", "built"])
-@pytest.mark.parametrize("error", [MemoryError("m"), torch.OutOfMemoryError("m")])
-def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, parts):
-    monkeypatch.setattr(OutOfMemory, "error", error)
-    values = [OutOfMemory(parts, is_original=True) for _ in range(2)]
-    with pytest.raises(type(error)) as caught:
-        gather(values, "cpu")
-    assert str(caught.value) == "m"

@@ -1,17 +1,11 @@
-"""impl.scatter_gather: subclasses, sparse and nested tensors, refused tensors, and tangents."""
+"""impl.scatter_gather: sparse and nested tensors, refused arguments, and tangents."""
 
 import pytest
 import torch
-from hypothesis import example, given
-from hypothesis import strategies as st
-from torch import nn
 from torch.autograd import forward_ad
-from torch.testing._internal.two_tensor import TwoTensor
 
-from impl import DataParallel, Whole, gather, scatter
+from impl import Whole, gather, scatter
 from impl.scatter_gather import scatter_kwargs
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.stream_log import CopyLog
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,
     Jagged,
@@ -42,31 +36,6 @@ def test_arguments_that_are_no_sequence_are_refused(topology, inputs):
         scatter_kwargs(inputs, {}, topology.take(2))
 
 
-class Unsplit(torch.Tensor):
-    """A subclass that refuses to be split."""
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        if "chunk" in function.__name__:
-            raise NotImplementedError(function.__name__)
-        return super().__torch_function__(function, types, args, kwargs)
-
-
-def test_no_tensor_is_copied_if_one_cannot_be_split(topology):
-    unsplit = torch.ones(4).as_subclass(Unsplit)
-    log = CopyLog()
-    with log, pytest.raises(NotImplementedError):
-        scatter([torch.ones(4), unsplit], topology.take(2))
-    assert log.streams == []
-
-
-def test_a_subclass_with_its_own_operators_is_split_into_the_given_sizes(topology):
-    rows = torch.arange(8.0, device=topology.device(0)).reshape(4, 2)
-    chunks = scatter(TwoTensor(rows, rows + 1), topology.take(2), chunk_sizes=[1, 3])
-    assert [len(chunk) for chunk in chunks] == [1, 3]
-    assert torch.equal(chunks[1].b.cpu(), rows[1:].cpu() + 1)
-
-
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state")
 def test_the_split_of_a_sparse_tensor_is_refused_by_path_and_layout(topology):
     inputs = {"graph": torch.eye(4).to_sparse_csr()}
@@ -82,48 +51,6 @@ def test_a_sparse_tensor_that_requires_grad_cannot_be_marked_whole(topology):
         scatter([Whole(graph)], topology.take(2))
     with torch.no_grad():
         assert len(scatter([Whole(graph)], topology.take(2))) == 2
-
-
-class Shortened(nn.Module):
-    """A layer whose output for a row has as many steps as the row says."""
-
-    def __init__(self):
-        super().__init__()
-        self.linear = nn.Linear(2, 2)
-
-    def forward(self, x, lengths):
-        y = self.linear(x)
-        return {"rows": as_nested_tensor([row[:n] for row, n in zip(y, lengths, strict=True)])}
-
-
-def as_nested_tensor(rows):
-    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
-
-
-@given(
-    devices=st.sampled_from([[0, 1], [0, 1, 2], [0, 0], ["cpu"] * 2]),
-    lengths=st.lists(st.integers(1, 4), min_size=2, max_size=7),
-)
-@example(devices=[0, 1], lengths=[2, 2, 2, 2])
-def test_jagged_outputs_become_one_nested_tensor(topology, devices, lengths):
-    devices = devices if "cpu" in devices else topology.take(devices)
-    net, lengths = Shortened().to(devices[0]), torch.tensor(lengths)
-    x = torch.randn(len(lengths), 4, 2, device=devices[0], requires_grad=True)
-    steps = []
-    for module in (DataParallel(net, devices), net):
-        output = module(x, lengths)["rows"]
-        rows = output.unbind()
-        loss = sum(row.square().sum() for row in rows)
-        steps.append([output.device, *rows, *torch.autograd.grad(loss, [x, *net.parameters()])])
-    assert steps[0][0] == steps[1][0]
-    for found, expected in zip(steps[0][1:], steps[1][1:], strict=True):
-        checks.same(found, expected, lengths, tolerance=checks.LAYER)
-
-
-def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
-    outputs = [as_nested_tensor([torch.ones(2, 3)]), as_nested_tensor([torch.ones(1, 3)])]
-    with pytest.raises(RuntimeError, match="gathered along dim 0 only, not along dim 2"):
-        gather(outputs, topology.device(0), 2)
 
 
 # PyTorch calls torch.jit.script when it computes the first forward derivative.

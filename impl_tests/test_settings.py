@@ -1,11 +1,14 @@
-"""impl._settings: pauses of the garbage collector, also in forked processes."""
+"""impl._settings: pauses of the garbage collector, also in forked processes; interrupts."""
 
 import gc
 
 import pytest
+import torch
 
-from impl import _settings
+from impl import _settings, comm
+from impl._devices import call_on_device
 from impl._settings import pause_gc
+from impl._streams import call_on_stream, call_on_streams, current_stream_by_device
 from impl_tests.helpers.modes import call_in_thread
 
 
@@ -97,3 +100,64 @@ def test_an_interrupt_of_a_pause_leaves_the_collector_enabled(monkeypatch, holde
         pass
     assert gc.isenabled()
     assert not _settings._pauses._active
+
+
+class InterruptedSetter:
+    """A setter whose first call that sets ``value`` is interrupted, without effect."""
+
+    def __init__(self, setter, value):
+        self.setter, self.value, self.is_interrupted = setter, value, False
+
+    def __call__(self, value):
+        if value == self.value and not self.is_interrupted:
+            self.is_interrupted = True
+            raise KeyboardInterrupt
+        self.setter(value)
+
+
+def call_on_other_device(devices):
+    current = torch.accelerator.current_device_index()
+    call_on_device(next(device for device in devices if device.index != current), int)
+
+
+def call_on_swapped_streams(devices):
+    streams = current_stream_by_device(devices)
+    call_on_streams({torch.Stream(device): stream for device, stream in streams.items()}, int)
+
+
+def reduce(devices):
+    comm.reduce_add_coalesced([[torch.ones(2, device=device)] for device in devices])
+
+
+#: Call -> the function that restores a setting, and a function that reads the setting.
+RESTORED = {
+    call_on_other_device: (
+        (torch.accelerator, "set_device_index"),
+        lambda devices: torch.accelerator.current_device_index(),
+    ),
+    lambda devices: call_on_stream(torch.Stream(devices[0]), int): (
+        (torch.accelerator, "set_stream"),
+        lambda devices: torch.accelerator.current_stream(devices[0]),
+    ),
+    call_on_swapped_streams: (
+        (torch.accelerator, "set_stream"),
+        lambda devices: torch.accelerator.current_stream(devices[-1]),
+    ),
+    reduce: ((torch, "set_grad_enabled"), lambda devices: torch.is_grad_enabled()),
+}
+
+
+@pytest.mark.parametrize("call", RESTORED, ids=["device", "stream", "streams", "grad mode"])
+def test_an_interrupted_call_restores_settings(topology, monkeypatch, call):
+    (owner, name), read = RESTORED[call]
+    devices = topology.devices
+    value, streams = read(devices), current_stream_by_device(devices)
+    device = torch.accelerator.current_device_index()
+    setter = InterruptedSetter(getattr(owner, name), value)
+    monkeypatch.setattr(owner, name, setter)
+    with pytest.raises(KeyboardInterrupt):
+        call(devices)
+    assert setter.is_interrupted
+    assert read(devices) == value
+    assert current_stream_by_device(devices) == streams
+    assert torch.accelerator.current_device_index() == device

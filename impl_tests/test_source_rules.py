@@ -1,4 +1,4 @@
-"""Rules for impl's source: allowed imports and names."""
+"""Rules for impl's source: allowed imports and names, and a file of tests for a module."""
 
 import re
 import sys
@@ -49,6 +49,8 @@ ORDER = [
     if line.startswith(("| `", "| [`"))
     for name in re.findall(r"`([\w.]+)`", line.split("|")[1])
 ]
+#: The files of tests that do not have the name of a module: of all modules, and of programs.
+OTHER_TESTS = {"cuda_build", "object_lists", "source_rules", "drop_in_page", "free_threaded"}
 #: Ends of attribute names that give the device type.
 TYPE_ATTRIBUTES = (".type", ".is_cpu", ".is_cuda", ".is_mps", ".is_xpu", ".is_meta")
 #: Source texts of operands with which device types are compared.
@@ -90,6 +92,11 @@ def test_only_one_file_uses_the_reference_and_only_its_public_class():
         if name.startswith(FORBIDDEN) or name in FORBIDDEN_C_FUNCTIONS
     }
     assert used == {(DDP_USER, "torch.nn.parallel"), (DDP_USER, DDP)}
+
+
+def test_a_file_of_tests_has_the_name_of_a_module():
+    files = {path.stem.removeprefix("test_") for path in Path(__file__).parent.glob("test_*.py")}
+    assert files - {path.stem.lstrip("_") for path in IMPL} == OTHER_TESTS
 
 
 def test_importing_impl_starts_no_thread_and_loads_no_optional_module():

@@ -11,13 +11,12 @@ import torch
 
 from impl import _threads
 from impl._devices import CPU
-from impl._thread_locals import SINGLE_USE_THREADS, count_locals
+from impl._thread_locals import SINGLE_USE_THREADS
 from impl._thread_state import call_in, thread_states
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.scripts import run_program
-from spec_tests.harness.environment.topology import not_run
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20
@@ -305,13 +304,3 @@ def test_an_error_that_cannot_be_captured_does_not_block_the_caller(monkeypatch)
 
     monkeypatch.setattr(_threads, "capture", refuse)
     assert type(_threads.start_in_thread(int).wait().pop()) is LookupError
-
-
-def test_count_locals_counts_a_new_local_until_it_is_deleted():
-    if SINGLE_USE_THREADS:
-        not_run("a free-threaded Python cannot count locals without stopping all threads")
-    before, local = count_locals(), threading.local()
-    local.value = True
-    assert count_locals() > before
-    del local
-    assert count_locals() == before

@@ -1,9 +1,15 @@
-"""impl/distributed/serialization.py: tensors as bytes."""
+"""impl.distributed.serialization: tensors as bytes, and their alignment."""
 
 import pytest
 import torch
 
-from impl.distributed.serialization import TensorMeta, copy_to_bytes, count_bytes
+from impl.distributed.serialization import (
+    TensorMeta,
+    copy_to_bytes,
+    count_bytes,
+    view_tensors,
+)
+from impl_tests.helpers.alignment import DTYPES, misaligned, ones
 
 CPU = torch.device("cpu")
 
@@ -25,3 +31,15 @@ def test_padding_is_zero():
     assert (
         data.count_nonzero() == 2 * 4
     )  # Each of four floats 1.0 has two bytes that are not zero.
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("slot", [None, 0], ids=["cpu", "accelerator"])
+def test_tensors_from_other_ranks_are_aligned(topology, dtype, slot):
+    device = topology.device(slot)
+    sent = ones(CPU, dtype)
+    metas = list(map(TensorMeta.from_tensor, sent))
+    size = count_bytes(metas, device)
+    received = view_tensors(copy_to_bytes(sent, size, device), metas)
+    assert misaligned(received) == []
+    assert all(map(torch.equal, sent, (each.cpu() for each in received)))

@@ -22,6 +22,10 @@ from torch.utils import swap_tensors
 from torch.utils.dlpack import from_dlpack
 
 import impl
+from spec_tests.harness.compare import checks
+from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests.strategies.changed_members import changes_members_specs
+from spec_tests.strategies.references import referring_specs
 
 SIZE = 6
 
@@ -399,3 +403,37 @@ def test_outputs_are_those_of_the_module_or_an_error_is_raised(mode, sequence):
 def test_outputs_after_one_change_are_those_of_the_module_or_an_error_is_raised(change):
     for mode in MODES:
         assert not run([change, None], mode) or has_hidden_change([change]), mode
+
+
+CHANGING = changes_members_specs()
+REFERRING = referring_specs(hooks=False) | referring_specs(hooks=True)
+ROWS = st.lists(st.sampled_from([4, 6]), min_size=1, max_size=2)
+
+
+@given(
+    spec=CHANGING, rows=st.integers(2, 5), slots=st.sampled_from([(0, 1), (0, 0, 1), (None, None)])
+)
+def test_kept_replicas_have_the_outputs_of_the_module(topology, spec, rows, slots):
+    x = spec.network.rows(rows, slot=slots[0]).build(topology)
+    module = spec.build(topology, slots[0])
+    wrapper = impl.DataParallel(module, topology.take(slots))
+    with torch.no_grad(), wrapper.hold():
+        found = wrapper(x), wrapper(x)
+    with torch.no_grad():
+        expected = module(x)
+    for output in found:
+        checks.same(output, expected, spec, tolerance=checks.LAYER)
+
+
+@given(spec=REFERRING, rows=ROWS, slots=st.sampled_from([(0, 1), (None, None)]))
+def test_references_and_hooks_run_on_kept_replicas(topology, spec, rows, slots):
+    batches = [spec.network.rows(count, slot=slots[0]).build(topology) for count in rows]
+    results = []
+    for plain in (False, True):
+        wrapper = impl.DataParallel(
+            spec.build(topology, slots[0], plain=plain), topology.take(slots)
+        )
+        with torch.no_grad(), wrapper.hold():
+            results.append([wrapper(x) for x in batches])
+    found, expected = (snapshot(each, {}) for each in results)
+    checks.same(found, expected, spec, tolerance=checks.LAYER)

@@ -1,0 +1,78 @@
+"""impl._outputs: nested tensors, and errors of iterables."""
+
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from torch import nn
+
+from impl import DataParallel, gather
+from spec_tests.harness.compare import checks
+
+
+class OutOfMemory:
+    """An iterable that raises ``error`` on iteration if it is empty, else when a copy is built."""
+
+    error: BaseException = MemoryError()
+
+    def __init__(self, parts, is_original=False):
+        if not is_original and parts:
+            raise self.error
+        self.parts = parts
+
+    def __iter__(self):
+        if not self.parts:
+            raise self.error
+        return iter(self.parts)
+
+
+@pytest.mark.parametrize("parts", [[], [torch.ones(1)]], ids=["iterated", "built"])
+@pytest.mark.parametrize("error", [MemoryError("m"), torch.OutOfMemoryError("m")])
+def test_out_of_memory_error_of_an_iterable_is_propagated(monkeypatch, error, parts):
+    monkeypatch.setattr(OutOfMemory, "error", error)
+    values = [OutOfMemory(parts, is_original=True) for _ in range(2)]
+    with pytest.raises(type(error)) as caught:
+        gather(values, "cpu")
+    assert str(caught.value) == "m"
+
+
+class Shortened(nn.Module):
+    """A layer whose output for a row has as many steps as the row says."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(self, x, lengths):
+        y = self.linear(x)
+        return {"rows": as_nested_tensor([row[:n] for row, n in zip(y, lengths, strict=True)])}
+
+
+def as_nested_tensor(rows):
+    return torch.nested.as_nested_tensor(rows, layout=torch.jagged)
+
+
+@given(
+    devices=st.sampled_from([[0, 1], [0, 1, 2], [0, 0], ["cpu"] * 2]),
+    lengths=st.lists(st.integers(1, 4), min_size=2, max_size=7),
+)
+@example(devices=[0, 1], lengths=[2, 2, 2, 2])
+def test_jagged_outputs_become_one_nested_tensor(topology, devices, lengths):
+    devices = devices if "cpu" in devices else topology.take(devices)
+    net, lengths = Shortened().to(devices[0]), torch.tensor(lengths)
+    x = torch.randn(len(lengths), 4, 2, device=devices[0], requires_grad=True)
+    steps = []
+    for module in (DataParallel(net, devices), net):
+        output = module(x, lengths)["rows"]
+        rows = output.unbind()
+        loss = sum(row.square().sum() for row in rows)
+        steps.append([output.device, *rows, *torch.autograd.grad(loss, [x, *net.parameters()])])
+    assert steps[0][0] == steps[1][0]
+    for found, expected in zip(steps[0][1:], steps[1][1:], strict=True):
+        checks.same(found, expected, lengths, tolerance=checks.LAYER)
+
+
+def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):
+    outputs = [as_nested_tensor([torch.ones(2, 3)]), as_nested_tensor([torch.ones(1, 3)])]
+    with pytest.raises(RuntimeError, match="gathered along dim 0 only, not along dim 2"):
+        gather(outputs, topology.device(0), 2)
