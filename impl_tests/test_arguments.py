@@ -43,7 +43,7 @@ VALUES = {
     "-3": lambda: -3,
     "4": lambda: 4,
     "2**63": lambda: 2**63,
-    "numpy integer": lambda: np.int64(1),
+    "numpy integer": lambda: np.int64(0),
     "text of a number": lambda: "0",
     "text of the CPU": lambda: "cpu",
     "bytes": lambda: b"sim:0",
@@ -69,7 +69,7 @@ VALUES = {
 TENSOR_VALUES = {
     "meta tensor": lambda: _ones(4, 3, device="meta"),
     "scalar": lambda: torch.tensor(1.5),
-    "scalar of sim:0": lambda: torch.tensor(1, device="sim:0"),
+    "scalar of sim:0": lambda: torch.tensor(0, device="sim:0"),
     "tensor without rows": lambda: _ones(0, 3),
     "tensor of one row": lambda: _ones(1, 3),
     "tensor of 9 dimensions": lambda: _ones(*[1] * 9),
@@ -90,10 +90,95 @@ TENSOR_VALUES = {
 }
 
 
+#: An error for a wrong value is a TypeError, or has an exact class and a whole text of this table.
+#: Its text or a note has the name of the argument.
+NAMED_ERRORS = [
+    (AssertionError, r"The number of modules \d+ is not equal to the number of \w+ \d+"),
+    (AttributeError, r".*object .*has no attribute '\w+'"),
+    (IndexError, "list index out of range"),
+    (KeyError, "0"),
+    (RecursionError, "maximum recursion depth exceeded.*"),
+    (RuntimeError, r"All tensors must be on devices\[0\]: .*"),
+    (RuntimeError, "Exactly one of 'devices' and 'out' must be specified, but got .*"),
+    (RuntimeError, "Expected a sequence in THPUtils_PySequence_to_CUDAStreamList"),
+    (RuntimeError, "Expected devices and chunk_sizes to be of same length, but got .*"),
+    (RuntimeError, r"Expected non-negative device index, but got -\d+"),
+    (RuntimeError, "Invalid device string: '0'"),
+    (RuntimeError, r"There is no device (with the index \d+|sim:\d+: the number of .* is \d+)"),
+    (RuntimeError, "Unknown data type found in stream list. Need .*Stream or None"),
+    (RuntimeError, r"a collective failed, though all 1 ranks respond .*device type sim\)"),
+    (RuntimeError, r"module must have its .* on device \S+ \(device_ids\[0\]\) but found .*"),
+    (RuntimeError, "reduce_add expects destination to be on the same GPU .*"),
+    (RuntimeError, "sim error: invalid device ordinal .*"),
+    (ValueError, r"\d+ chunk sizes for \d devices"),
+    (ValueError, "Expected a torch.device with a specified index or an integer, but got:.*"),
+    (ValueError, "Group .* is not registered, please create group with .*"),
+    (ValueError, "The truth value of an array with more than one element is ambiguous. .*"),
+    (ValueError, "dictionary update sequence element #0 has length .*; 2 is required"),
+    (ValueError, r"(every chunk size is 0|negative or infinite chunk size) in \[.*\]"),
+    (ValueError, r"in_flight is -?\d+, and must be at least 1"),
+    (ValueError, r"output is None in replicas \[0\], but not in replicas \[1\]"),
+    (ValueError, r"range\(\) arg 3 must not be zero"),
+    (ValueError, "reduction must be 'mean', 'sum' or 'none', not .*"),
+    (ValueError, r"source -?\d+ is not .*"),
+]
+#: The arguments that name devices.
+DEVICES = "devices|device_ids|target_gpus|target_device|destination|output_device"
+#: Errors that do not name the argument: the arguments, the exact class and the whole text. Most
+#: texts are those of torch.nn.parallel or PyTorch, and name the value.
+UNNAMED_ERRORS = [
+    ("dim", IndexError, r"Dimension out of range \(expected .*, but got -?\d+\)"),
+    ("dim", ValueError, "Overflow when unpacking long long.*"),
+    ("x|batches|inputs|module_kwargs|value", RecursionError, "maximum recursion depth exceeded.*"),
+    ("target_gpus", RuntimeError, r"All tensors must be on devices\[0\]: .*"),
+    ("target_gpus", RuntimeError, "Expected devices and chunk_sizes to be of same length, .*"),
+    (DEVICES, RuntimeError, "Expected at least one device to scatter to"),
+    (DEVICES, ValueError, "Expected at least one device to broadcast to"),
+    ("out", RuntimeError, "Expected at least one output tensor to scatter to"),
+    ("out", TypeError, "'NoneType' object is not iterable"),
+    ("tensors", RuntimeError, "Expected at least one tensor to gather from"),
+    (DEVICES, RuntimeError, r"Expected non-negative device index, but got -\d+"),
+    (DEVICES, RuntimeError, "Expected one of cpu, cuda, .* at start of device string: [cx]"),
+    (DEVICES, RuntimeError, "Invalid device string: '0'"),
+    (DEVICES, RuntimeError, r"There is no device (with the index \d+|sim:\d+: the number .*)"),
+    (DEVICES, RuntimeError, "sim error: invalid device ordinal .*"),
+    (DEVICES, ValueError, "Expected a non cpu device, but got: ?.*"),
+    (DEVICES, ValueError, "Expected a torch.device with a specified index or an integer, .*"),
+    (DEVICES, TypeError, r"a device must be an int, a str, a torch.device or None, not \w+"),
+    ("num_inputs", RuntimeError, "reduce_add expects destination to be on the same GPU .*"),
+    ("chunk_sizes", RuntimeError, "split_with_sizes expects split_sizes .*"),
+    ("chunk_sizes", TypeError, r"split_with_sizes\(\): argument 'split_sizes' .*"),
+    # The function has these arguments as ``*grads`` and ``*inputs``.
+    ("first|second", TypeError, r"grads\[[01]\] must be a tensor, not \w+"),
+    ("input|first|second", TypeError, r"inputs\[[01]\] must be a tensor, not \w+"),
+    ("module_kwargs", ValueError, "The truth value of an array .*"),
+    ("module_kwargs", TypeError, "keywords must be strings"),
+    ("x", ValueError, "no argument of 'forward' contains a tensor to split, .*"),
+    # Tensors and modules.
+    ("inputs|value|batches", NotImplementedError, r"(args|inputs)\[\d\] has the layout .*"),
+    ("inputs|value", ValueError, "cannot split over 2 devices together: .*"),
+    ("inputs|first|second", ValueError, r"input 1 has invalid size: got \S+, but expected \d+"),
+    ("first|second", AssertionError, r"reduce_add expects all inputs to be on GPUs, .* on CPU"),
+    ("criterion", AttributeError, "'Linear' object has no attribute '_modules'"),
+    ("input", NotImplementedError, "\"batch_norm\" not implemented for 'Float8_e4m3fn'"),
+    ("input", RuntimeError, "running_mean should contain 2 elements not 3"),
+    ("value", IndexError, r"Dimension out of range \(expected .*, but got 1\)"),
+    ("value", RuntimeError, "Given dimension 1 is irregular and does not have a size."),
+    # The arguments of a replica, which its error names by the signature of its module.
+    ("modules", TypeError, r"'\w+' object is not callable"),
+    ("target", AttributeError, r".* has no attribute 'size'"),
+    ("target", TypeError, r"'\w+' object is not callable"),
+    ("target", TypeError, "expected Tensor as element 1 in argument 0, but got .*"),
+    ("method", TypeError, r"Module\.cpu\(\) .*"),
+    ("inputs|module_kwargs", TypeError, r"Net\.forward\(\) .* argument: ?'x'"),
+    ("inputs", TypeError, r"Net\.forward\(\) got multiple values for argument 'x'"),
+    ("kwargs_tup|module_kwargs", TypeError, r".* argument after \*\* must be a mapping, not .*"),
+    ("x|batches|inputs|module_kwargs", TypeError, r"linear\(\): argument 'input' .*"),
+]
 #: Words of PyTorch's errors about a tensor or a module.
-OF_TENSORS = "tensors?|parameter|module|view|NestedTensorImpl|aten"
-#: Matches no text.
-NOTHING = r"(?!)"
+OF_TENSORS = re.compile(
+    r"\b(tensors?|parameter|module|view|NestedTensorImpl|aten)\b", re.IGNORECASE
+)
 #: Functions that accept any object, and methods that pass their arguments to a function.
 _WITHOUT_CHECKS = {
     "get_a_var",
@@ -209,43 +294,44 @@ def test_as_tensors_names_the_index_of_an_object_that_is_no_tensor():
 
 
 X = torch.ones(4, 2)
-#: Wrong values that ``VALUES`` lacks: the case, the changed arguments, and the
-#: argument in the error's note.
+#: Wrong values that ``VALUES`` lacks: the case, the changed arguments, the class of the error, and
+#: the argument in its note.
 WRONG = [
-    ("scatter", {"target_gpus": 1}, "target_gpus"),
-    ("scatter", {"dim": 2}, "inputs or dim"),
-    ("scatter_kwargs", {"inputs": X, "kwargs": None}, "inputs"),
-    ("gather", {"outputs": 1}, "outputs"),
-    ("gather", {"dim": np.ones(2), "scalar_warning": False}, "dim"),
-    ("gather", {"scalar_warning": X}, "scalar_warning"),
-    ("replicate", {"detach": X}, "detach"),
-    ("replicate", {"network": 1}, "network"),
-    ("replicate", {"with_parameters": X}, "with_parameters"),
-    ("parallel_apply", {"modules": {abs}}, "modules"),
-    ("parallel_apply", {"inputs": 1}, "inputs"),
-    ("parallel_apply in turn", {"inputs": {0, 1}}, "inputs, kwargs_tup or devices"),
-    ("parallel_apply in turn", {"in_turn": X}, "in_turn"),
-    ("DataParallel", {"device_ids": 1.5}, "device_ids"),
-    ("DataParallel", {"device_ids": []}, "device_ids"),
-    ("DataParallel", {"chunk_sizes": [1]}, "chunk_sizes"),
-    ("DataParallel", {"in_turn": X}, "in_turn"),
-    ("DataParallel", {"scalar_warning": X}, "scalar_warning"),
-    ("DataParallel", {"module_attributes": X}, "module_attributes"),
-    ("DataParallel.map", {"ordered": X}, "ordered"),
-    ("comm.broadcast", {"devices": 1}, "devices"),
-    ("comm.broadcast_coalesced", {"tensors": 5}, "tensors"),
-    ("comm.scatter", {"chunk_sizes": 1}, "chunk_sizes"),
-    ("comm.scatter", {"streams": 1}, "streams"),
-    ("functions.ReduceAddCoalesced", {"num_inputs": 0}, "num_inputs"),
+    ("scatter", {"target_gpus": 1}, TypeError, "target_gpus"),
+    ("scatter", {"dim": 2}, IndexError, "inputs or dim"),
+    ("scatter_kwargs", {"inputs": X, "kwargs": None}, RuntimeError, "inputs"),
+    ("gather", {"outputs": 1}, TypeError, "outputs"),
+    ("gather", {"dim": np.ones(2), "scalar_warning": False}, TypeError, "dim"),
+    ("gather", {"scalar_warning": X}, RuntimeError, "scalar_warning"),
+    ("replicate", {"detach": X}, RuntimeError, "detach"),
+    ("replicate", {"network": 1}, AttributeError, "network"),
+    ("replicate", {"with_parameters": X}, RuntimeError, "with_parameters"),
+    ("parallel_apply", {"modules": {abs}}, TypeError, "modules"),
+    ("parallel_apply", {"inputs": 1}, TypeError, "inputs"),
+    ("parallel_apply in turn", {"inputs": {0, 1}}, TypeError, "inputs, kwargs_tup or devices"),
+    ("parallel_apply in turn", {"in_turn": X}, RuntimeError, "in_turn"),
+    ("DataParallel", {"device_ids": 1.5}, TypeError, "device_ids"),
+    ("DataParallel", {"device_ids": []}, IndexError, "device_ids"),
+    ("DataParallel", {"chunk_sizes": [1]}, ValueError, "chunk_sizes"),
+    ("DataParallel", {"in_turn": X}, RuntimeError, "in_turn"),
+    ("DataParallel", {"scalar_warning": X}, RuntimeError, "scalar_warning"),
+    ("DataParallel", {"module_attributes": X}, RuntimeError, "module_attributes"),
+    ("DataParallel.map", {"ordered": X}, RuntimeError, "ordered"),
+    ("comm.broadcast", {"devices": 1}, TypeError, "devices"),
+    ("comm.broadcast_coalesced", {"tensors": 5}, TypeError, "tensors"),
+    ("comm.scatter", {"chunk_sizes": 1}, TypeError, "chunk_sizes"),
+    ("comm.scatter", {"streams": 1}, RuntimeError, "streams"),
+    ("functions.ReduceAddCoalesced", {"num_inputs": 0}, ValueError, "num_inputs"),
 ]
 
 
-@pytest.mark.parametrize(("case", "changed", "names"), WRONG)
+@pytest.mark.parametrize(("case", "changed", "kind", "names"), WRONG)
 @pytest.mark.usefixtures("topology")
-def test_errors_of_public_functions_name_the_argument(case, changed, names):
+def test_errors_of_public_functions_name_the_argument(case, changed, kind, names):
     function = CASES[case].find()
     with pytest.raises(Exception) as caught:
         function(**(CASES[case].arguments() | changed))
+    assert type(caught.value) is kind
     assert caught.value.__notes__ == [f"Argument: {names}"]
 
 
@@ -267,30 +353,52 @@ def process_group():
         dist.destroy_process_group()
 
 
-def find_unnamed_arguments(name, values, others=NOTHING):
-    """Return the arguments whose errors do not name them, with the value and the error.
+def find_other_errors(name, values, accepts=lambda error, argument: False):
+    """Return the errors for wrong values that are in no table, with the argument and the value.
 
-    ``others`` is a regular expression for words that an error may have in place of the name.
+    Args:
+        name: A name of ``CASES``.
+        values: Name of a wrong value -> a function that returns it.
+        accepts: A function of an error and an argument that accepts errors that are in no table.
     """
-    case, unnamed = CASES[name], []
+    case, found = CASES[name], []
     function = case.find()
     for argument_name in case.arguments():
-        pattern = rf"{case.pattern(argument_name)}|{others}"
         for value, make in values.items():
             try:
                 function(**(case.arguments() | {argument_name: make()}))
             except Exception as error:
-                if not is_named(error, pattern):
-                    unnamed.append((argument_name, value, repr(error)))
-    return unnamed
+                if not (is_in_table(error, argument_name) or accepts(error, argument_name)):
+                    found.append((argument_name, value, repr(error)))
+    return found
 
 
-def is_named(error, pattern):
-    """Return whether a note, or the text without notes, names the argument or a replica."""
-    text = "\n".join(getattr(error, "__notes__", ())) or f"{type(error).__name__}: {error}"
-    is_named = re.search(rf"\b({pattern})\b", text.removeprefix("Argument:"), re.IGNORECASE)
-    of_replica = re.search(r"Caught \w+ in replica \d+ on device", text)
-    return not isinstance(error, SystemError) and bool(is_named or of_replica)
+def is_in_table(error, argument_name):
+    """Return whether an error has the exact class and text of a table."""
+    expected = [row for names, *row in UNNAMED_ERRORS if argument_name in names.split("|")]
+    if is_named(error, argument_name):
+        expected += [(TypeError, ".*"), *NAMED_ERRORS]
+    text = text_without_traceback(error)
+    return any(type(error) is kind and re.fullmatch(each, text, re.S) for kind, each in expected)
+
+
+def is_named(error, argument_name):
+    """Return whether the text of an error or a note has the name of the argument."""
+    texts = [text_without_traceback(error), *getattr(error, "__notes__", ())]
+    return re.search(rf"\b{argument_name}\b", "\n".join(texts)) is not None
+
+
+def text_without_traceback(error):
+    """Return the text of an error; of an error of a replica, the last lines."""
+    text = str(error)
+    if text.startswith("Caught "):
+        text = text.rpartition(f"\n{type(error).__name__}: ")[2].strip()
+    return text
+
+
+def is_of_tensors(error, argument_name):
+    """Return whether an error has the name of the argument, or is PyTorch's about a tensor."""
+    return is_named(error, argument_name) or OF_TENSORS.search(str(error)) is not None
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -298,7 +406,7 @@ def is_named(error, pattern):
 @pytest.mark.usefixtures("topology")
 def test_an_error_for_an_object_of_another_kind_names_the_argument(name):
     values = {value: VALUES[value] for value in ("object()", "closed generator")}
-    assert find_unnamed_arguments(name, values) == []
+    assert find_other_errors(name, values) == []
 
 
 @pytest.mark.slow
@@ -308,8 +416,8 @@ def test_an_error_for_an_object_of_another_kind_names_the_argument(name):
 def test_the_error_for_a_wrong_value_names_the_argument(topology, name):
     CASES[name].find()(**CASES[name].arguments())  # A process group installs a hook.
     before = process_state.read(topology)
-    assert find_unnamed_arguments(name, VALUES) == []
-    assert find_unnamed_arguments(name, TENSOR_VALUES, OF_TENSORS) == []
+    assert find_other_errors(name, VALUES) == []
+    assert find_other_errors(name, TENSOR_VALUES, is_of_tensors) == []
     assert process_state.changes(before, process_state.read(topology)) == ()
 
 
