@@ -6,8 +6,8 @@ Each trial runs in a process of its own.
 verdicts, and returns 1 if one is bad. A bad verdict names the options that repeat its trial; only
 the instant of an interrupt differs.
 
-* ``calls.py``: faults in calls. ``kinds.py``: their kinds. ``impl_tests/helpers/cases.py`` has the
-  calls. ``leftovers.py``: the state and the resources that each trial compares.
+* ``call_trials.py``: faults in calls. ``faults.py``: their kinds. ``impl_tests/helpers/cases.py``
+  has the calls. ``state_before.py``: the state and the resources that each trial compares.
 * ``ranks/``: ranks of impl.distributed that are lost.
 * ``findings.py``: the verdicts. ``__main__.py``: draws and runs the trials.
 """

@@ -16,10 +16,10 @@ from impl_tests.helpers import forks
 from spec_tests import simulator
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES
 
-from .calls import PAIRS, CallTrial, run_calls
+from .call_trials import PAIRS, CallTrial, run_calls
+from .faults import KINDS
 from .findings import Finding, report
-from .kinds import KINDS
-from .ranks.cases import LostRanks, draw_case
+from .ranks.lost_ranks import LostRanks, draw_case
 from .ranks.verdicts import run_ranks
 
 __all__ = ["create_jobs", "prepare"]

@@ -48,15 +48,15 @@ def test_each_kind_finds_a_wrong_function_and_its_trial_repeats(kind):
 #: A program in which a call never returns, or ends its process. It prints the verdict.
 WRONG_CALL = """
 from impl_tests.helpers import forks
-from impl_tests.weekly.fault_injection import __main__ as faults, calls, findings
+from impl_tests.weekly.fault_injection import __main__ as faults, call_trials, findings
 import os, threading
 
 def {name}(rng, seconds):
     {body}
 
-calls.KINDS["thread"] = {name}
+call_trials.KINDS["thread"] = {name}
 faults.prepare()
-trial = calls.CallTrial(1, "thread", "comm.reduce_add", has_settings=False)
+trial = call_trials.CallTrial(1, "thread", "comm.reduce_add", has_settings=False)
 for ended in forks.run(faults.create_jobs([trial]), processes=1, limit=5):
     print(findings.find(ended)[0].verdict, "in {name}" in ended.log)
 """

@@ -20,13 +20,13 @@ from spec_tests import simulator
 from spec_tests.harness.environment import interpreter
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES
 
-from .jobs import Jobs
+from .checked_calls import CheckedCalls
 
-__all__ = ["MIN_ROUNDS", "WARM_UP", "Snapshot", "find_growth"]
+__all__ = ["MIN_ROUNDS", "WARM_UP", "Resources", "find_growth"]
 
 #: The possible numbers of threads in a round.
 _THREADS = range(2, 17)
-#: Seconds that a round lasts. Most jobs take a few milliseconds.
+#: Seconds that a round lasts. Most calls take a few milliseconds.
 _ROUND = 1.0
 #: Seconds after which a round counts as hung and the process exits.
 _TIMEOUT = 60
@@ -42,7 +42,7 @@ MIN_ROUNDS = 3
 _MAX_GROWTH = {"objects": 1.01, "device_bytes": 1.0, "threads": 1.2, "resident_mib": 1.15}
 
 
-class Snapshot(NamedTuple):
+class Resources(NamedTuple):
     """The resources that are in use between two rounds, after a garbage collection."""
 
     threads: int
@@ -78,12 +78,12 @@ def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]
     """Run rounds until the time ``end``, or until a check fails.
 
     Returns:
-        The number of jobs that succeeded, by name, and the texts of all errors.
+        The number of calls that succeeded, by name, and the texts of all errors.
     """
-    succeeded, errors, snapshots = Counter[str](), list[str](), list[Snapshot]()
-    jobs = Jobs([torch.device("sim", index) for index in range(SIMULATED_DEVICES)])
-    for job in jobs.values():
-        job(rng)  # The first call may import modules.
+    succeeded, errors, measurements = Counter[str](), list[str](), list[Resources]()
+    calls = CheckedCalls([torch.device("sim", index) for index in range(SIMULATED_DEVICES)])
+    for call in calls.values():
+        call(rng)  # The first call may import modules.
     # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
     # thread ends while tensors that it has created are freed (impl/decisions/threads.md).
     pool = ThreadPoolExecutor(max(_THREADS))
@@ -92,38 +92,39 @@ def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]
     while time.monotonic() < end and not errors:
         faulthandler.dump_traceback_later(_TIMEOUT, exit=True)
         try:
-            with jobs.run_round():
-                for done, failed in _run_round(jobs, rng, pool):
+            with calls.run_round():
+                for done, failed in _run_round(calls, rng, pool):
                     succeeded += done
                     errors += failed
         except AssertionError as error:
             errors.append(str(error))
-        snapshots.append(_take_snapshot())
+        measurements.append(_read_resources())
         faulthandler.cancel_dump_traceback_later()
-        if len(snapshots) % _PROGRESS_INTERVAL == 1:
+        if len(measurements) % _PROGRESS_INTERVAL == 1:
             print(
-                f"{len(snapshots)} rounds, {succeeded.total()} jobs, {snapshots[-1]}", flush=True
+                f"{len(measurements)} rounds, {succeeded.total()} calls, {measurements[-1]}",
+                flush=True,
             )
-    return succeeded, [*errors, *find_growth(snapshots)]
+    return succeeded, [*errors, *find_growth(measurements)]
 
 
 def _run_round(
-    jobs: Jobs, rng: random.Random, pool: Executor
+    calls: CheckedCalls, rng: random.Random, pool: Executor
 ) -> list[tuple[Counter[str], list[str]]]:
-    """Run a round; return the jobs that succeeded in each thread, and the errors.
+    """Run a round; return the calls that succeeded in each thread, and the errors.
 
-    In the first half of the round all threads run the same job, to provoke data races.
+    In the first half of the round all threads run the same call, to provoke data races.
     """
-    count, common = rng.choice(_THREADS), rng.choice([*jobs])
+    count, common = rng.choice(_THREADS), rng.choice([*calls])
     barrier, start = threading.Barrier(count), time.monotonic()
 
     def work(seed: int) -> tuple[Counter[str], list[str]]:
         thread_rng, succeeded, errors = random.Random(seed), Counter[str](), list[str]()
         barrier.wait()
         while (passed := time.monotonic() - start) < _ROUND and not errors:
-            name = common if passed < _ROUND / 2 else thread_rng.choice([*jobs])
+            name = common if passed < _ROUND / 2 else thread_rng.choice([*calls])
             try:
-                jobs[name](thread_rng)
+                calls[name](thread_rng)
             except BaseException:
                 errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
             else:
@@ -134,11 +135,11 @@ def _run_round(
     return [each.result() for each in running]
 
 
-def _take_snapshot() -> Snapshot:
+def _read_resources() -> Resources:
     # A finalizer in the first collection may create garbage for the second collection.
     gc.collect()
     gc.collect()
-    return Snapshot(
+    return Resources(
         threading.active_count(),
         len(gc.get_objects()),
         sum(map(torch.accelerator.memory_allocated, range(SIMULATED_DEVICES))),
@@ -154,13 +155,13 @@ def _resident_mib() -> float:
         return 0.0
 
 
-def find_growth(snapshots: Sequence[Snapshot]) -> Iterator[str]:
+def find_growth(measurements: Sequence[Resources]) -> Iterator[str]:
     """Yield an error text for each resource that has grown by more than ``_MAX_GROWTH``."""
-    measured = snapshots[WARM_UP:]
+    measured = measurements[WARM_UP:]
     third = len(measured) // 3
     for name, ratio in _MAX_GROWTH.items() if third >= MIN_ROUNDS else ():
-        first = max(getattr(snapshot, name) for snapshot in measured[:third])
-        last = min(getattr(snapshot, name) for snapshot in measured[-third:])
+        first = max(getattr(each, name) for each in measured[:third])
+        last = min(getattr(each, name) for each in measured[-third:])
         if last > first * ratio:
             yield f"growth: {name} were at most {first} in the first rounds, at least {last} later"
 

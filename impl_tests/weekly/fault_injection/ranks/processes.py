@@ -12,7 +12,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
-from .cases import RETURNING, SIZE, LostRanks
+from .lost_ranks import RETURNING, SIZE, LostRanks
 from .rank import SETUP_LIMIT, make_store, run_rank
 
 __all__ = ["Rank", "run_case"]

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from impl.distributed import DataParallel
 
-from .cases import SIZE, LostRanks
+from .lost_ranks import SIZE, LostRanks
 
 __all__ = ["INJECTED", "SETUP_LIMIT", "make_store", "run_rank"]
 

@@ -8,7 +8,7 @@ import re
 
 from impl_tests.weekly.fault_injection.findings import Finding
 
-from .cases import LostRanks
+from .lost_ranks import LostRanks
 from .processes import Rank, run_case
 from .rank import INJECTED
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from impl_tests.weekly.fault_injection.ranks.cases import LostRanks
+from impl_tests.weekly.fault_injection.ranks.lost_ranks import LostRanks
 from spec_tests.harness.environment.scripts import run_program
 
 #: A program that prints the verdicts on the ranks of each case. Before the last case it changes
@@ -11,7 +11,7 @@ PROGRAM = """
 from impl.distributed.liveness import LivenessCheck
 from impl_tests.helpers import forks
 from impl_tests.weekly.fault_injection.__main__ import create_jobs, prepare
-from impl_tests.weekly.fault_injection.ranks.cases import LostRanks
+from impl_tests.weekly.fault_injection.ranks.lost_ranks import LostRanks
 
 def run(cases):
     for ended in forks.run(create_jobs(cases), processes=3):

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from spec_tests.harness.compare import process_state
 from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
 
-__all__ = ["Surroundings", "set_values"]
+__all__ = ["StateBefore", "set_values"]
 
 _TOPOLOGY = Topology("sim", tuple(range(SIMULATED_DEVICES)))
 #: Seconds after a call in which its threads must end and its memory must be freed.
@@ -31,7 +31,7 @@ def set_values() -> None:
     _LOCAL.value = _VALUE.get()
 
 
-class Surroundings:
+class StateBefore:
     """The state of the thread, the process and modules at one time, and their resources.
 
     Args:

@@ -15,9 +15,9 @@ from impl_tests.helpers import forks
 from impl_tests.helpers.cases import CASES, RepeatedCall, Result, are_equal
 from spec_tests.harness.concurrency.leaks import disable_gc
 
+from .faults import KINDS, Fault
 from .findings import GOOD, Finding
-from .kinds import KINDS, Fault
-from .leftovers import Surroundings, set_values
+from .state_before import StateBefore, set_values
 
 __all__ = ["PAIRS", "CallTrial", "run_calls"]
 
@@ -101,7 +101,7 @@ def _compute(trial: CallTrial, folder: Path) -> tuple[Result, float]:
 def _inject(call: RepeatedCall, fault: Fault, kind: str, expected: Result) -> Finding:
     """Make a call with a fault, then one without a fault. Return the verdict on both."""
     arguments = call.create_arguments()
-    state = Surroundings(call.modules(arguments), kept_threads=2 + fault.extra_threads)
+    state = StateBefore(call.modules(arguments), kept_threads=2 + fault.extra_threads)
     verdict, detail = _call_with_fault(call, fault, arguments, expected)
     if verdict not in GOOD:
         return Finding(verdict, kind, detail)

@@ -1,4 +1,4 @@
-"""The jobs that the threads run: calls to impl, each with a check of its result."""
+"""The calls to impl that the threads make, each with a check of its result."""
 
 import contextvars
 import gc
@@ -17,13 +17,13 @@ from impl import _kept_replicas
 from impl._settings import pause_gc
 from impl_tests.helpers.cases import CASES, Net, RepeatedCall, Result, are_equal, create_tensor
 
-__all__ = ["Jobs"]
+__all__ = ["CheckedCalls"]
 
-Job = Callable[[random.Random], None]
+CheckedCall = Callable[[random.Random], None]
 #: Seconds after which a wait at a barrier fails.
 _BARRIER_TIMEOUT = 10
 _CONTEXT_VAR = contextvars.ContextVar[int]("value")
-#: The thread-local object of all jobs. impl must run each replica without a value in this object.
+#: The thread-local object of all calls. impl must run each replica without a value in this object.
 _THREAD_LOCAL = threading.local()
 
 
@@ -37,8 +37,8 @@ class _CountingWrapper(impl.DataParallel[nn.Module]):
         return super().replicate(module, device_ids)
 
 
-class Jobs(dict[str, Job]):
-    """Name in the printed counts -> job. All threads use the same wrappers.
+class CheckedCalls(dict[str, CheckedCall]):
+    """Name in the printed counts -> call. All threads use the same wrappers.
 
     Args:
         devices: The simulated devices.
