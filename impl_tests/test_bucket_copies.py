@@ -9,6 +9,7 @@ from torch import nn
 
 from impl import gather, parallel_apply, replicate, scatter
 from impl._bucket_copies import attached_copies
+from impl_tests.helpers.modes import call_in_thread
 from spec_tests.strategies.tensor_subclasses import WARNINGS
 
 #: Seconds to wait for a gradient; far more than a sum takes on a busy machine.
@@ -61,9 +62,7 @@ def test_gradient_sum_of_a_wrapper_does_not_depend_on_time(topology, late):
     for index in range(3):
         if index != late:
             scale(index)
-    thread = threading.Thread(target=scale, args=[late])
-    thread.start()
-    thread.join()
+    call_in_thread(scale, late)
     torch.autograd.backward([output.sum() for output in outputs])
     assert source.grad.get_data().tolist() == [0.0, 0.0]
 

@@ -1,8 +1,8 @@
 """impl._thread_state: transfer and restoration of state."""
 
 import gc
-import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -60,25 +60,15 @@ def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
 
 def test_worker_inherits_the_number_of_intra_op_threads():
     count = torch.get_num_threads()
-    started, go, seen = threading.Event(), threading.Event(), []
-
-    def worker():
-        seen.append(torch.get_num_threads())
-        started.set()
-        go.wait()
-        seen.append(run_in(state, torch.get_num_threads))
-
-    thread = threading.Thread(target=worker)
-    thread.start()
-    started.wait()
-    try:
+    with ThreadPoolExecutor(1) as pool:
+        # The thread reads the number before it changes.
+        assert pool.submit(torch.get_num_threads).result() == count
         torch.set_num_threads(count + 1)
-        state = state_for()
-    finally:
-        go.set()
-        thread.join()
-        torch.set_num_threads(count)
-    assert seen == [count, count + 1]
+        try:
+            found = pool.submit(run_in, state_for(), torch.get_num_threads).result()
+        finally:
+            torch.set_num_threads(count)
+    assert found == count + 1
 
 
 def test_cached_casts_are_released_when_the_replica_ends():

@@ -171,31 +171,18 @@ def test_a_worker_that_ran_a_replica_on_a_device_is_reused(topology):
         torch.set_num_threads(before)
 
 
-#: The code of a function that uses ``depth`` worker threads at the same time.
-NESTED = """
-def nested(depth):
-    return depth and 1 + _threads.start_in_thread(lambda: nested(depth - 1)).wait()
-"""
-
-
-#: The first statements of each script.
+#: The first statements of each program. ``nested`` uses ``depth`` worker threads at the same time.
 PROLOGUE = """
 import os, signal, sys, threading, time, warnings
 from impl import _threads
 warnings.simplefilter("ignore", DeprecationWarning)
 # A shell makes its background processes ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+def nested(depth):
+    return depth and 1 + _threads.start_in_thread(lambda: nested(depth - 1)).wait()
 """
-
-
-def run_script(script):
-    return run_program(PROLOGUE + script)
-
-
-def test_fork_while_functions_run_does_not_deadlock():
-    completed = run_script(
-        NESTED
-        + """
+FORK_WHILE_FUNCTIONS_RUN = """
 assert nested(5) == 5
 release = threading.Event()
 busy = [_threads.start_in_thread(release.wait) for _ in range(3)]
@@ -206,14 +193,7 @@ print(os.waitpid(child, 0)[1])
 release.set()
 print([each.wait() for each in busy], nested(5))
 """
-    )
-    assert (completed.stdout, completed.stderr) == ("0\n[True, True, True] 5\n", "")
-
-
-def test_function_in_a_worker_can_fork():
-    completed = run_script(
-        NESTED
-        + """
+FORK_IN_A_WORKER = """
 def fork():
     child = os.fork()
     if child == 0:
@@ -222,24 +202,7 @@ def fork():
 
 print(_threads.start_in_thread(fork).wait(), nested(5))
 """
-    )
-    assert (completed.stdout, completed.stderr) == ("0 5\n", "")
-
-
-def test_interrupted_program_ends_while_threads_are_idle():
-    interrupt = "os.kill(os.getpid(), signal.SIGINT)"
-    completed = run_script(
-        "[_threads.start_in_thread(int).wait() for _ in range(3)]\n" + interrupt
-    )
-    assert completed.stdout == ""
-    assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
-    assert completed.returncode == -signal.SIGINT
-
-
-@pytest.mark.parametrize("lock_held", [False, True], ids="lock_held={}".format)
-def test_worker_that_forked_ends_in_the_child(lock_held):
-    completed = run_script(
-        f"""
+WORKER_ENDS_IN_THE_CHILD = """
 held, forked = threading.Event(), threading.Event()
 
 def hold():
@@ -267,15 +230,8 @@ pending = _threads.start_in_thread(lambda: known.wait() and fork())
 known.set()
 print(pending.wait())
 """
-    )
-    assert (completed.stdout, completed.stderr) == ("7\n", "")
-
-
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts the threads in /proc")
-def test_replicas_on_the_cpu_leave_no_openmp_threads():
-    # Idle threads of OpenMP slow down every later operator of the calling thread.
-    completed = run_script(
-        """
+#: Idle threads of OpenMP slow down every later operator of the calling thread.
+NO_OPENMP_THREADS_STAY = """
 import torch, impl
 
 def count_openmp_threads():
@@ -294,8 +250,44 @@ while count_openmp_threads() > before and time.monotonic() < deadline:
     time.sleep(0.01)
 print(max(peaks) > before, count_openmp_threads() - before)
 """
+#: What a program shows -> the program, and the text that it prints.
+PROGRAMS = {
+    "a fork while functions run does not deadlock": (
+        FORK_WHILE_FUNCTIONS_RUN,
+        "0\n[True, True, True] 5\n",
+    ),
+    "a function in a worker can fork": (FORK_IN_A_WORKER, "0 5\n"),
+    "a worker that forked ends in the child": (
+        WORKER_ENDS_IN_THE_CHILD.format(lock_held=False),
+        "7\n",
+    ),
+    "a worker that forked ends in the child, with the lock held": (
+        WORKER_ENDS_IN_THE_CHILD.format(lock_held=True),
+        "7\n",
+    ),
+}
+if Path("/proc/self/task").is_dir():
+    PROGRAMS["replicas on the CPU leave no OpenMP threads"] = NO_OPENMP_THREADS_STAY, "True 0\n"
+
+
+def run_script(script):
+    return run_program(PROLOGUE + script)
+
+
+@pytest.mark.parametrize(("program", "printed"), PROGRAMS.values(), ids=PROGRAMS)
+def test_a_program_with_workers_prints(program, printed):
+    completed = run_script(program)
+    assert (completed.stdout, completed.stderr) == (printed, "")
+
+
+def test_interrupted_program_ends_while_threads_are_idle():
+    interrupt = "os.kill(os.getpid(), signal.SIGINT)"
+    completed = run_script(
+        "[_threads.start_in_thread(int).wait() for _ in range(3)]\n" + interrupt
     )
-    assert (completed.stdout, completed.stderr) == ("True 0\n", "")
+    assert completed.stdout == ""
+    assert "KeyboardInterrupt" in completed.stderr.splitlines()[-1]
+    assert completed.returncode == -signal.SIGINT
 
 
 def test_an_error_that_cannot_be_captured_does_not_block_the_caller(monkeypatch):
