@@ -4,8 +4,8 @@ A perturbation is a line of three words: the *function*, such as ``comm.scatter`
 change of the function's behaviour, such as ``rotated``; and the *guard*, the facts of a call, such
 as ``devices:repeated``. Calls without these facts behave as before. The table
 ``perturbations.toml`` names, for clauses of the suite, a perturbation that fails a
-test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are their
-faults, such as ``fault:device-left``.
+test of the clause. The function `DEVICES` stands for the simulated devices: its kinds are the
+names of `simulator.FAULTS`, such as ``device-left``.
 
 * ``perturbations.toml``: the table. ``kinds.py``: the kinds. ``facts.py``: the facts of guards.
 * ``replacement.py``: makes the calls of impl wrong, or records them, in one process.
@@ -16,15 +16,13 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ALWAYS", "DEVICES", "FAULT", "TABLE", "Perturbation", "load"]
+__all__ = ["ALWAYS", "DEVICES", "TABLE", "Perturbation", "load"]
 
 TABLE = Path(__file__).parent / "perturbations.toml"
 #: The guard of a perturbation that changes all calls.
 ALWAYS = "always"
 #: The chapter about devices. All its tests count as calls of a function with this name.
 DEVICES = "devices"
-#: The beginning of a kind that is a name of `simulator.FAULTS`.
-FAULT = "fault:"
 #: Joins the facts of a guard.
 AND = "&"
 

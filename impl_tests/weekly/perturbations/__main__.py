@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from impl_tests.helpers import forks
-from impl_tests.weekly.perturbations import DEVICES, FAULT, TABLE, Perturbation, load, replacement
+from impl_tests.weekly.perturbations import DEVICES, TABLE, Perturbation, load, replacement
 from impl_tests.weekly.perturbations.collected import CollectedTests, call_with_tests
 from impl_tests.weekly.perturbations.kinds import undo
 from spec_tests import simulator
@@ -156,7 +156,7 @@ def _try(
     with ExitStack() as stack:
         if perturbation.function == DEVICES:
             tests.find_capabilities()
-            stack.enter_context(simulator.fault(perturbation.kind.removeprefix(FAULT)))
+            stack.enter_context(simulator.fault(perturbation.kind))
         for clause, names in by_clause.items():
             print(f"\n{_BEGIN}{clause}", flush=True)
             for _test, verdict in tests.run(names):

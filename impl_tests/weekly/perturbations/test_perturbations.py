@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from impl_tests.weekly.perturbations import DEVICES, FAULT, Perturbation, load, replacement
+from impl_tests.weekly.perturbations import DEVICES, Perturbation, load, replacement
 from impl_tests.weekly.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
@@ -40,7 +40,7 @@ def test_function_kind_and_arguments_of_a_perturbation_exist():
 
 def exists(perturbation):
     if perturbation.function == DEVICES:
-        return perturbation.kind.removeprefix(FAULT) in simulator.FAULTS
+        return perturbation.kind in simulator.FAULTS
     arguments = replacement.signature_of(perturbation.function).parameters
     named = {fact.partition(":")[0] for fact in perturbation.guard if ":" in fact}
     return perturbation.kind.partition(":")[0] in KINDS and named <= arguments.keys()
