@@ -1,9 +1,5 @@
 """The table of perturbations is complete, and the suite notices a sample."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
 from impl_tests.weekly.perturbations import DEVICES, Perturbation, load, replacement
@@ -11,7 +7,6 @@ from impl_tests.weekly.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
-ROOT = Path(__file__).resolve().parents[3]
 TABLE = load()
 #: The clauses whose perturbations each test run tries. ``tox -e weekly -- perturbations`` tries
 #: all.
@@ -24,10 +19,10 @@ SAMPLE = (
 )
 
 
-def run_wrong(*arguments):
-    # Start a new process: a process that has used simulated devices must not fork.
-    command = [sys.executable, "-m", "impl_tests.weekly.perturbations", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+@pytest.fixture
+def run_perturbations(run_module):
+    """Return a function that runs the program with the given arguments."""
+    return lambda *arguments: run_module("impl_tests.weekly.perturbations", *arguments)
 
 
 def test_every_clause_has_a_perturbation():
@@ -52,17 +47,17 @@ def test_a_line_of_two_words_is_refused():
 
 
 @pytest.mark.slow
-def test_suite_notices_a_sample_of_perturbations():
-    run = run_wrong(*SAMPLE)
+def test_suite_notices_a_sample_of_perturbations(run_perturbations):
+    run = run_perturbations(*SAMPLE)
     assert run.returncode == 0, run.stdout + run.stderr
     assert f"{len(SAMPLE)} clauses" in run.stdout
     assert "0 problems" in run.stdout
 
 
 @pytest.mark.slow
-def test_a_perturbation_that_changes_nothing_is_a_problem(tmp_path):
+def test_a_perturbation_that_changes_nothing_is_a_problem(run_perturbations, tmp_path):
     table = tmp_path / "table.toml"
     table.write_text('[clauses]\n"comm.scatter.slices" = "comm.scatter cloned dim:has-empty"\n')
-    run = run_wrong("--table", str(table), "comm.scatter.slices")
+    run = run_perturbations("--table", str(table), "comm.scatter.slices")
     assert run.returncode == 1, run.stdout + run.stderr
     assert "SURVIVED comm.scatter.slices" in run.stdout
