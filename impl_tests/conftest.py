@@ -1,5 +1,6 @@
-"""The race detector, tests of missing features, and folders that pytest does not collect."""
+"""The race detector, tests of missing features, a fixture, and folders that are not collected."""
 
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -11,6 +12,14 @@ from spec_tests.harness.pytest_plugin.selection import pytest_collection as pyte
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.
 collect_ignore = ["consumers", "models"]
+
+
+@pytest.fixture
+def no_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make wrappers find no devices, as on a machine without an accelerator."""
+    # The attribute `data_parallel` of impl is the function.
+    module = sys.modules["impl.data_parallel"]
+    monkeypatch.setattr(module, "choose_devices", lambda *_: None)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

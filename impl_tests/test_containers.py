@@ -106,7 +106,8 @@ PLACES = {
     "dictionary": lambda x, cache: ((x,), {"past": {"cache": cache}}),
     "registered object": lambda x, cache: ((x, Table("past", cache=cache)), {}),
 }
-DEVICES = st.sampled_from([[0, 1], [0, 1, 2], [0, 0], ["cpu"] * 2, ["cpu"] * 3])
+#: Lists of indices into the devices of the topology; None is the CPU.
+SLOTS = st.sampled_from([[0, 1], [0, 1, 2], [0, 0], [None, None], [None] * 3])
 
 
 class Decoder(nn.Module):
@@ -137,15 +138,15 @@ def run(module, x, filled, place):
 
 
 @given(
-    devices=DEVICES,
+    slots=SLOTS,
     rows=st.integers(2, 7),
     filled=st.integers(0, 2),
     place=st.sampled_from([*PLACES]),
 )
-@example(devices=["cpu"] * 2, rows=4, filled=0, place="keyword")
-@example(devices=[0, 1], rows=4, filled=0, place="keyword")
-def test_every_replica_has_its_own_rows_of_a_cache(topology, devices, rows, filled, place):
-    devices = devices if "cpu" in devices else topology.take(devices)
+@example(slots=[None, None], rows=4, filled=0, place="keyword")
+@example(slots=[0, 1], rows=4, filled=0, place="keyword")
+def test_every_replica_has_its_own_rows_of_a_cache(topology, slots, rows, filled, place):
+    devices = topology.take(slots)
     net = Decoder().to(devices[0])
     x = torch.randn(rows, 1, 2, device=devices[0])
     found = run(DataParallel(net, devices), x, filled, place)
@@ -153,9 +154,9 @@ def test_every_replica_has_its_own_rows_of_a_cache(topology, devices, rows, fill
         checks.same(each, expected, place, tolerance=checks.LAYER)
 
 
-@given(devices=DEVICES, filled=st.integers(0, 2))
-def test_replicas_leave_the_cache_of_the_caller_as_it_is(topology, devices, filled):
-    devices = devices if "cpu" in devices else topology.take(devices)
+@given(slots=SLOTS, filled=st.integers(0, 2))
+def test_replicas_leave_the_cache_of_the_caller_as_it_is(topology, slots, filled):
+    devices = topology.take(slots)
     x = torch.ones(4, 1, 2, device=devices[0])
     keys = [x * 2] * filled
     cache = Cache(keys)
@@ -314,7 +315,7 @@ class Scaled(nn.Module):
 
 
 @given(
-    devices=st.sampled_from([[0, 1], [0, 1, 2], [0, 0], [0], ["cpu"] * 2]),
+    slots=st.sampled_from([[0, 1], [0, 1, 2], [0, 0], [0], [None, None]]),
     rows=st.integers(2, 7),
     given_batch_size=st.booleans(),
     has_batch_size=st.booleans(),
@@ -322,7 +323,7 @@ class Scaled(nn.Module):
     on_cpu=st.booleans(),
 )
 @example(
-    devices=[0, 1],
+    slots=[0, 1],
     rows=3,
     given_batch_size=True,
     has_batch_size=True,
@@ -330,9 +331,9 @@ class Scaled(nn.Module):
     on_cpu=False,
 )
 def test_a_tensor_dict_is_split_and_joined_by_its_operators(
-    topology, devices, rows, given_batch_size, has_batch_size, has_device, on_cpu
+    topology, slots, rows, given_batch_size, has_batch_size, has_device, on_cpu
 ):
-    devices = devices if "cpu" in devices else topology.take(devices)
+    devices = topology.take(slots)
     net = Scaled(has_batch_size, has_device).to(devices[0])
     x = torch.randn(rows, 2, device="cpu" if on_cpu else devices[0], requires_grad=True)
     labels = range(rows if given_batch_size and has_batch_size else 0)

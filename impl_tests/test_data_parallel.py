@@ -1,7 +1,6 @@
 """impl.data_parallel: refused modules, options of the class, and the repr of wrappers."""
 
 import inspect
-import sys
 from functools import partial
 
 import pytest
@@ -9,9 +8,6 @@ import torch
 from torch import nn
 
 from impl import DataParallel
-
-#: The module ``impl.data_parallel``. The attribute ``data_parallel`` of impl is the function.
-MODULE = sys.modules["impl.data_parallel"]
 
 
 @pytest.mark.parametrize("devices", [[0, 1], ["cpu"] * 2, ["cpu"] * 3], ids=repr)
@@ -59,8 +55,8 @@ def test_repr_shows_another_output_device(topology):
     )
 
 
-def test_repr_of_a_wrapper_without_devices_is_complete(monkeypatch):
-    monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
+@pytest.mark.usefixtures("no_devices")
+def test_repr_of_a_wrapper_without_devices_is_complete():
     assert DataParallel(nn.Identity(), dim=1).extra_repr() == "device_ids=[]"
 
 

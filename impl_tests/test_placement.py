@@ -142,9 +142,9 @@ def test_one_device_instead_of_a_sequence_is_refused(device_ids):
         assert str(caught.value).endswith(f"not {device_ids!r}")
 
 
+@pytest.mark.usefixtures("no_devices")
 @pytest.mark.parametrize("kind", [DataParallel, partial(DataParallelWithLoss, criterion=len)])
-def test_every_wrapper_that_ignores_its_devices_warns_at_its_line(monkeypatch, kind):
-    monkeypatch.setattr(MODULE, "choose_devices", lambda *_: None)
+def test_every_wrapper_that_ignores_its_devices_warns_at_its_line(kind):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("default")
         kind(nn.Tanh())

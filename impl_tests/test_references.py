@@ -15,14 +15,14 @@ from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.wrapper_laws import results_of
 from spec_tests.strategies.references import referring_specs
 
-CPU = ["cpu", "cpu"]
+CPUS = ["cpu", "cpu"]
 
 
 def replicas_of(**attributes):
     """Return a module with a layer and ``attributes``, and its replicas."""
     module = nn.Sequential(nn.Linear(1, 1))
     vars(module).update({name: make(module) for name, make in attributes.items()})
-    return module, replicate(module, CPU)
+    return module, replicate(module, CPUS)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_references_and_hooks_run_on_the_cpu_replica(topology, spec, rows, in_tu
         found, expected = (
             results_of(
                 spec.build(topology, None, plain=plain),
-                lambda module: impl.DataParallel(module, CPU, in_turn=in_turn),
+                lambda module: impl.DataParallel(module, CPUS, in_turn=in_turn),
                 batches,
             )
             for plain in (False, True)
