@@ -109,63 +109,65 @@ def test_data_parallel_splits_by_its_chunk_sizes(topology, sizes):
     checks.same(gradient.tolist(), [float(sum(n * n for n in sizes))] * 2, sizes)
 
 
-def lengths(shares):
-    return [[len(x) for x in share] for share in shares]
+def packed(count):
+    """Return ``count`` sequences of one element."""
+    return pack_sequence([torch.ones(1)] * count)
 
 
-@pytest.mark.parametrize("weights", [[3, 1], [1, 3], [5, 2]], ids=str)
-def test_tensor_with_one_row_per_device_is_split_without_weights(topology, weights):
-    inputs = [torch.ones(8, device=topology.device(0)), torch.arange(2)]
-    shares = impl.scatter(inputs, topology.take(2), chunk_sizes=weights)
-    assert [row.tolist() for _, row in shares] == [[0], [1]]
-    assert sum(len(batch) for batch, _ in shares) == 8
+#: A rule -> inputs, the number of devices, the chunk sizes, and the elements of each chunk. "One
+#: row per device" is a tensor with as many rows as devices, beside a batch of another size.
+SPLIT = {
+    "one row per device, 3:1": (
+        lambda: [torch.ones(8), torch.arange(2)],
+        *(2, [3, 1], [[[1] * 6, [0]], [[1] * 2, [1]]]),
+    ),
+    "one row per device, 1:3": (
+        lambda: [torch.ones(8), torch.arange(2)],
+        *(2, [1, 3], [[[1] * 2, [0]], [[1] * 6, [1]]]),
+    ),
+    "one row per device, 5:2": (
+        lambda: [torch.ones(8), torch.arange(2)],
+        *(2, [5, 2], [[[1] * 6, [0]], [[1] * 2, [1]]]),
+    ),
+    "only tensors with one row per device, by weight": (
+        lambda: [torch.arange(3), torch.arange(3)],
+        *(3, [2, 1, 0], [[[0, 1]] * 2, [[2]] * 2]),
+    ),
+    "packed sequences beside one row per device, by weight": (
+        lambda: [packed(3), torch.arange(3)],
+        *(3, [2, 1, 0], [[[1, 1], [0, 1]], [[1], [2]]]),
+    ),
+    "one row per device along another dimension": (
+        lambda: [torch.ones(5), impl.SplitAlong(torch.arange(8).reshape(2, 4), 1)],
+        *(4, None, [[[1, 1], [[0], [4]]], [[1, 1], [[1], [5]]], [[1], [[2], [6]]]]),
+    ),
+    "one row per device, as many as packed sequences": (
+        lambda: [torch.arange(4), packed(3)],
+        *(4, None, [[[0], [1]], [[1], [1]], [[2], [1]]]),
+    ),
+    "no row of an empty tensor": (
+        lambda: [torch.ones(0), torch.ones(3)],
+        *(3, None, [[[], [1]]] * 3),
+    ),
+}
 
 
-def test_all_tensors_with_one_row_per_device_are_split_by_weight(topology):
-    inputs = [torch.arange(3), torch.arange(3)]
-    assert lengths(impl.scatter(inputs, topology.take(3), chunk_sizes=[2, 1, 0])) == [
-        [2, 2],
-        [1, 1],
-    ]
+@pytest.mark.parametrize(("inputs", "count", "sizes", "expected"), SPLIT.values(), ids=SPLIT)
+def test_tensors_of_different_sizes_are_split_together(topology, inputs, count, sizes, expected):
+    shares = impl.scatter(inputs(), topology.take(count), chunk_sizes=sizes)
+    assert [[chunk.data.tolist() for chunk in share] for share in shares] == expected
 
 
-def test_packed_sequences_beside_one_row_per_device_are_split_by_weight(topology):
-    packed = pack_sequence([torch.ones(1)] * 3)
-    shares = impl.scatter([packed, torch.arange(3)], topology.take(3), chunk_sizes=[2, 1, 0])
-    assert [(len(chunk.data), len(rows)) for chunk, rows in shares] == [(2, 2), (1, 1)]
-
-
-def test_error_for_a_packed_sequence_names_dimension_zero(topology):
-    packed = pack_sequence([torch.ones(1)] * 2)
-    with pytest.raises(ValueError, match=r"inputs\[0\] has size 2 along dim 0 \(2 chunks\)"):
-        impl.scatter([packed, torch.ones(6)], topology.take(4))
-
-
-def test_split_along_accepts_a_dimension_with_one_row_per_device(topology):
-    per_device = torch.arange(8).reshape(2, 4)
-    shares = impl.scatter([torch.ones(5), impl.SplitAlong(per_device, 1)], topology.take(4))
-    assert [row.tolist() for _, row in shares] == [[[0], [4]], [[1], [5]], [[2], [6]]]
-
-
-def test_one_row_per_device_is_split_over_as_many_devices_as_packed_sequences(topology):
-    packed = pack_sequence([torch.ones(2)] * 3)
-    shares = impl.scatter([torch.arange(4), packed], topology.take(4))
-    assert [row.tolist() for row, _ in shares] == [[0], [1], [2]]
-
-
-def test_packed_sequences_and_a_shorter_batch_raise(topology):
-    packed = pack_sequence([torch.ones(2)] * 4)
-    with pytest.raises(ValueError, match=r"inputs\[0\] has size 4 .*inputs\[1\] has size 3 "):
-        impl.scatter([packed, torch.ones(3)], topology.take(4))
-
-
-def test_error_names_the_tensors_with_different_chunk_counts(topology):
-    # inputs[0] has one row per device, which fits every batch.
-    inputs = [torch.ones(4), torch.ones(8), torch.ones(2)]
-    with pytest.raises(ValueError, match=r"inputs\[1\] has size 8 .*inputs\[2\] has size 2 "):
-        impl.scatter(inputs, topology.take(4))
-
-
-def test_each_device_gets_one_row_of_one_tensor_and_none_of_an_empty_tensor(topology):
-    shares = impl.scatter([torch.ones(0), torch.ones(3)], topology.take(3))
-    assert lengths(shares) == [[0, 1]] * 3
+@pytest.mark.parametrize(
+    ("inputs", "text"),
+    [
+        (lambda: [packed(2), torch.ones(6)], r"inputs\[0\] has size 2 along dim 0 \(2 chunks\)"),
+        (lambda: [packed(4), torch.ones(3)], r"inputs\[0\] has size 4 .*inputs\[1\] has size 3 "),
+        # inputs[0] has one row per device, which fits every batch.
+        (lambda: [*map(torch.ones, (4, 8, 2))], r"\[1\] has size 8 .*inputs\[2\] has size 2 "),
+    ],
+    ids=["dimension of a packed sequence", "packed sequences", "tensors"],
+)
+def test_error_names_the_arguments_with_different_chunk_counts(topology, inputs, text):
+    with pytest.raises(ValueError, match=text):
+        impl.scatter(inputs(), topology.take(4))
