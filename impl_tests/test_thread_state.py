@@ -10,9 +10,10 @@ import torch
 from hypothesis import given
 from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from impl import DataParallel, _thread_state
-from impl_tests.helpers.modes import FunctionMode, OperatorLog, call_in_thread
+from impl_tests.helpers.modes import FunctionMode, call_in_thread
 from spec_tests.strategies.thread_state import thread_states
 
 CPU = torch.device("cpu")
@@ -22,7 +23,7 @@ CPU = torch.device("cpu")
 #: manager for it.
 NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
-    "dispatch mode": OperatorLog,
+    "dispatch mode": TorchDispatchMode,
     "disabled overrides": torch._C.DisableTorchFunctionSubclass,
     "saved tensors": lambda: saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor),
 }
