@@ -215,28 +215,32 @@ def test_duplicates_of_the_wrapper_have_copies_of_their_own(topology, duplicate)
     checks.same(list(duplicated.state_dict()), list(wrapper.state_dict()))
 
 
-@pytest.mark.parametrize("end", ["wrapper", "to", "option"])
+def switch_off(wrapper, x):
+    wrapper.cache_frozen_parameters = False
+    wrapper(x)
+    wrapper.module[0].seen.clear()
+
+
+#: Functions that end the life of copies, given a list of one wrapper, and a batch.
+ENDS = {
+    "wrapper": lambda wrappers, x: wrappers.clear(),
+    "to": lambda wrappers, x: wrappers[0].to(torch.float16),
+    "option": lambda wrappers, x: switch_off(wrappers[0], x),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_copies_are_freed(topology, end):
-    if end == "to":
-        capabilities.require("float64")
     with disable_gc():
-        wrapper, x = wrapped(topology)
-        own = wrapper.module[0].weight.data_ptr()
-        storages = [
-            weakref.ref(weight.untyped_storage())
-            for weight in weights(wrapper, x)
-            if weight.data_ptr() != own
-        ]
-        wrapper.module[0].seen.clear()
+        *wrappers, x = wrapped(topology)
+        layer = wrappers[0].module[0]
+        own = layer.weight.data_ptr()
+        copies = [weight for weight in weights(wrappers[0], x) if weight.data_ptr() != own]
+        storages = [weakref.ref(weight.untyped_storage()) for weight in copies]
+        del copies
+        layer.seen.clear()
         assert [storage() is None for storage in storages] == [False] * 2
-        if end == "to":
-            wrapper.to(torch.float64)
-        elif end == "option":
-            wrapper.cache_frozen_parameters = False
-            wrapper(x)
-            wrapper.module[0].seen.clear()
-        else:
-            del wrapper
+        end(wrappers, x)
         assert [storage() is None for storage in storages] == [True] * 2
 
 

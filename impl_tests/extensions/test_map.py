@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-import weakref
+from collections.abc import Generator
 
 import pytest
 import torch
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
+from impl_tests.extensions.kept_modules import recording_data_parallel
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import wait_until
 
@@ -253,32 +254,33 @@ def test_an_error_of_the_iterator_is_raised_after_the_outputs(topology):
     assert caught.value is error
 
 
-@pytest.mark.parametrize("end", ["close", "end", "error"])
-def test_replicas_are_freed_at_the_end(topology, end):
-    replicas = []
+def exhaust(outputs):
+    assert len([*outputs]) == 3
 
-    class Recording(impl.DataParallel):
-        def replicate(self, module, device_ids):
-            found = super().replicate(module, device_ids)
-            replicas.extend(map(weakref.ref, found[1:]))
-            return found
 
-    wrapper = Recording(Failing(2, 2).to(topology.device(0)).eval(), topology.take(3))
+def exhaust_with_an_error(outputs):
+    with pytest.raises(KeyError, match="one row"):
+        list(outputs)
+
+
+#: How the outputs end -> a function that ends them, and the rows of the last batch.
+ENDS = {"close": (Generator.close, 2), "end": (exhaust, 2), "error": (exhaust_with_an_error, 1)}
+
+
+@pytest.mark.parametrize(("end", "rows"), ENDS.values(), ids=ENDS)
+def test_replicas_are_freed_at_the_end(topology, end, rows):
+    created = []
+    kind = recording_data_parallel(created)
+    wrapper = kind(Failing(2, 2).to(topology.device(0)).eval(), topology.take(3))
     with torch.no_grad():
-        outputs = wrapper.map(batches_of([2, 3, 4, 1 if end == "error" else 2]))
+        outputs = wrapper.map(batches_of([2, 3, 4, rows]))
         next(outputs)
+        ((_, replicas),) = created
         assert any(replica() is not None for replica in replicas)
-        if end == "close":
-            outputs.close()
-        elif end == "end":
-            assert len([*outputs]) == 3
-        else:
-            with pytest.raises(KeyError):
-                list(outputs)
-    assert all(replica() is None for replica in replicas)
-    with torch.no_grad():  # No block of hold() is left.
-        wrapper(torch.rand(4, 2, device=topology.device(0)))
-    assert all(replica() is None for replica in replicas)
+        end(outputs)
+        assert all(replica() is None for replica in replicas)
+        wrapper(torch.rand(4, 2, device=topology.device(0)))  # No block of hold() is left.
+    assert all(replica() is None for _, replicas in created for replica in replicas)
 
 
 def test_close_waits_for_the_batches_that_have_begun(topology):

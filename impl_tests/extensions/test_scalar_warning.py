@@ -54,5 +54,5 @@ def test_gather_makes_a_vector_of_scalars(topology, count):
 
 def test_scalars_along_another_dimension_are_still_refused(topology):
     scalars = [torch.ones((), device=device) for device in topology.take(2)]
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match="Dimension specified as 1 but"):
         impl.gather(scalars, topology.device(0), dim=1, scalar_warning=False)
