@@ -49,6 +49,11 @@ def _train_adapters(config: Mapping[str, bool], variant: Variant) -> list[Any]:
     return train_adapters(add_lora(_quantized(config, variant.device)), variant)
 
 
+def _evaluate_merged(config: Mapping[str, bool], variant: Variant) -> Tensor:
+    model = add_lora(_quantized(config, variant.device)).merge_and_unload()
+    return evaluate(variant.wrap(model), variant.device)
+
+
 def _load_on_each_device(config: Mapping[str, bool], variant: Variant) -> Tensor:
     if variant.data_parallel is None:
         return evaluate(_quantized(config, variant.device), variant.device)
@@ -70,6 +75,10 @@ USES: Mapping[str, Use] = {
         f"{name} with LoRA: training, frozen copies, evaluation in hold": partial(
             _train_adapters, config
         )
+        for name, config in _CONFIGS.items()
+    },
+    **{
+        f"{name}: evaluation after LoRA is merged": partial(_evaluate_merged, config)
         for name, config in _CONFIGS.items()
     },
     "8 bit, a model on each device, by `parallel_apply`": partial(
