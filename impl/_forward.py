@@ -20,18 +20,12 @@ from torch.autograd.profiler import record_function
 from ._devices import DeviceLike
 from ._inputs import find_tensors, remove_markers
 from ._module_tree import check_source
+from ._one_device import call_on_one, first_replica_arguments, move_output
 from ._placement import DeviceId
 from ._separate_chunks import SeparateChunks
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
 from ._tracing import ProfilerSpan, break_graph, check_not_traced, is_compiling_or_tracing
-from ._wrapped_module import (
-    AttributeForwardingModule,
-    call_on_one,
-    check_method,
-    first_replica_arguments,
-    method_of,
-    move_output,
-)
+from ._wrapped_module import AttributeForwardingModule, check_method, method_of
 from .parallel_apply import parallel_apply
 from .replicate import replicate
 from .scatter_gather import gather, scatter_kwargs

@@ -8,11 +8,12 @@ from typing import Any
 from ._compiled import has_compiled_code
 from ._devices import as_device_or_current
 from ._errors import CapturedError, reraise
+from ._one_device import call_on_one
 from ._placement import DeviceId
 from ._streams import current_stream_by_device
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import PendingCall, start_in_thread
-from ._wrapped_module import call_on_one, method_of
+from ._wrapped_module import method_of
 from .parallel_apply import ReplicaGroup, format_device
 
 

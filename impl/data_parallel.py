@@ -23,6 +23,7 @@ from ._kept_copies import FrozenCopies
 from ._kept_replicas import KeptReplicas, keep_replicas
 from ._map import ReplicaPool, map_batches
 from ._module_tree import check_source
+from ._one_device import call_on_one
 from ._placement import (
     DeviceId,
     Placement,
@@ -33,7 +34,7 @@ from ._placement import (
 from ._placement import check_balance as _check_balance
 from ._split_leaves import check_chunk_sizes
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
-from ._wrapped_module import call_on_one, check_method
+from ._wrapped_module import check_method
 from .replicate import replicate_with
 
 __all__ = ["DataParallel", "data_parallel"]

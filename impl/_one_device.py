@@ -1,0 +1,67 @@
+"""The call of a module that computes a whole batch on one device."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._containers import Leaf
+from ._copies import to_device
+from ._devices import as_target
+from ._inputs import InputLeaves
+from ._placement import DeviceId
+from ._torch_private import compile_only_inlined, exclude_from_compilation
+from ._tracing import is_compiling_or_tracing, is_movable, move_tensors
+from .scatter_gather import scatter_kwargs
+
+
+@compile_only_inlined
+def call_on_one(
+    module: Callable[..., Any],
+    inputs: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    source: torch.device,
+    target: DeviceId,
+    dim: int,
+) -> Any:
+    """Return the outputs of ``module``, which is on ``source``, with tensors moved to ``target``.
+
+    The arguments are moved to ``source``. Their tensors must have the dimension ``dim``.
+    """
+    if is_compiling_or_tracing() and is_movable((inputs, kwargs), dim):
+        args, kwargs = move_tensors((inputs, kwargs), source)
+    else:
+        args, kwargs = first_replica_arguments(*scatter_kwargs(inputs, kwargs, [source], dim))
+    return move_output(module(*args, **kwargs), source, target)
+
+
+@compile_only_inlined
+def first_replica_arguments(
+    inputs: Sequence[Any], kwargs: Sequence[Any]
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return the arguments of the first replica. A call without arguments has none."""
+    return (inputs[0], kwargs[0]) if inputs or kwargs else ((), {})
+
+
+@compile_only_inlined
+def move_output(output: Any, source: torch.device, target: DeviceId) -> Any:
+    """Return ``output`` with its tensors moved from ``source`` to ``target``."""
+    # If no tensor has to move, the caller gets the module's own output object.
+    is_there = target == source or target == source.index
+    return output if is_there else _move_tensors(output, source, target)
+
+
+@exclude_from_compilation
+def _move_tensors(output: Any, source: torch.device, target: DeviceId) -> Any:
+    device = as_target(target, warns=False)
+    if device == source:
+        return output
+    leaves = InputLeaves()
+    root = leaves.flatten(output, None, "output")
+    # Move only the tensors on `source`. Tensors on the CPU stay there, as in `gather`.
+    pieces: dict[Leaf, list[Tensor]] = {
+        leaf: [to_device(leaf.tensor, device) if leaf.tensor.device == source else leaf.tensor]
+        for leaf in leaves.copied
+    }
+    return root.unflatten(1, pieces)[0]
