@@ -20,7 +20,7 @@ from torch.autograd.profiler import record_function
 from ._devices import DeviceLike
 from ._inputs import find_tensors, remove_markers
 from ._module_tree import check_source
-from ._one_device import call_on_one, first_replica_arguments, move_output
+from ._one_device import call_on_one_device, first_replica_arguments, move_output
 from ._placement import DeviceId
 from ._separate_chunks import SeparateChunks
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
@@ -156,7 +156,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
             return function(*args, **kwargs)
         source, output = self.src_device_obj, self.output_device
         if type(self).scatter is Wrapper.scatter and "scatter" not in self.__dict__:
-            return call_on_one(function, inputs, kwargs, source, output, self.dim)
+            return call_on_one_device(function, inputs, kwargs, source, output, self.dim)
         args, kwargs = first_replica_arguments(*self.scatter(inputs, kwargs, self.device_ids))
         return move_output(function(*args, **kwargs), source, output)
 

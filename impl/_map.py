@@ -8,7 +8,7 @@ from typing import Any
 from ._compiled import has_compiled_code
 from ._devices import as_device_or_current
 from ._errors import CapturedError, reraise
-from ._one_device import call_on_one
+from ._one_device import call_on_one_device
 from ._placement import DeviceId
 from ._streams import current_stream_by_device
 from ._thread_state import call_in, clear_old_casts, thread_states
@@ -77,7 +77,7 @@ class ReplicaPool:
         device = self._devices[index]
         args, kwargs = _arguments(batch)
         function = method_of(replica, self._method)
-        output = call_on_one(function, args, kwargs, device, self._output_device, 0)
+        output = call_on_one_device(function, args, kwargs, device, self._output_device, 0)
         if not self._in_turn:
             # A replica is free when its device has computed, so a faster one gets more batches.
             for stream in current_stream_by_device([device]).values():

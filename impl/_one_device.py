@@ -17,7 +17,7 @@ from .scatter_gather import scatter_kwargs
 
 
 @compile_only_inlined
-def call_on_one(
+def call_on_one_device(
     module: Callable[..., Any],
     inputs: tuple[Any, ...],
     kwargs: Mapping[str, Any],

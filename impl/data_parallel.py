@@ -23,7 +23,7 @@ from ._kept_copies import FrozenCopies
 from ._kept_replicas import KeptReplicas, keep_replicas
 from ._map import ReplicaPool, map_batches
 from ._module_tree import check_source
-from ._one_device import call_on_one
+from ._one_device import call_on_one_device
 from ._placement import (
     DeviceId,
     Placement,
@@ -379,7 +379,7 @@ def data_parallel(
         return _FunctionWrapper(module, placement, dim)._compute_on_several(inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
-    return call_on_one(module, inputs, module_kwargs or {}, source, output, dim)
+    return call_on_one_device(module, inputs, module_kwargs or {}, source, output, dim)
 
 
 def _check_has_parameters(module: Any) -> None:
