@@ -111,13 +111,13 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         """Call the module, or a method of it, on all devices."""
         if len(self.device_ids) > 1:
             break_graph()
-            return self._compute_on_several(inputs, kwargs, method)
+            return self._compute_on_several(method, inputs, kwargs)
         if is_compiling_or_tracing():
-            return self._compute_on_one(inputs, kwargs, method)
+            return self._compute_on_one(method, inputs, kwargs)
         with ProfilerSpan(self._profiler_name):
             if self.device_ids:
                 check_source(self._network(), self.src_device_obj)
-            return self._compute_on_one(inputs, kwargs, method)
+            return self._compute_on_one(method, inputs, kwargs)
 
     @exclude_from_compilation
     def scatter(
@@ -147,7 +147,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         return gather(outputs, output_device, dim=self.dim, scalar_warning=self.scalar_warning)
 
     def _compute_on_one(
-        self, inputs: tuple[Any, ...], kwargs: Mapping[str, Any], method: str | None = None
+        self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         """Call the module itself, on the only device. Without devices, move no tensors."""
         function = method_of(self._network(), method)
@@ -162,10 +162,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
 
     @exclude_from_compilation
     def _compute_on_several(
-        self,
-        inputs: tuple[Any, ...],
-        kwargs: Mapping[str, Any] | None,
-        method: str | None = None,
+        self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
         check_not_traced()
         if has_dual_level():

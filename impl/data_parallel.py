@@ -376,7 +376,8 @@ def data_parallel(
     if not issubclass(type(inputs), tuple):
         inputs = () if inputs is None else (inputs,)
     if len(placement.device_ids) > 1:
-        return _FunctionWrapper(module, placement, dim)._compute_on_several(inputs, module_kwargs)
+        wrapper = _FunctionWrapper(module, placement, dim)
+        return wrapper._compute_on_several(None, inputs, module_kwargs)
     _, output, source = placement
     check_source(module, source)
     return call_on_one_device(module, inputs, module_kwargs or {}, source, output, dim)

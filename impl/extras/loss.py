@@ -91,7 +91,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         self._default_reduction = reduction
         if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
             criterion.to(self.src_device_obj)
-        self._network()  # Make it here, so that a failed forward leaves the wrapper as it was.
+        # Make it here, so that a failed forward leaves the wrapper as it was.
+        self._network()
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
         """Compute the loss of one batch.
@@ -139,10 +140,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
     @exclude_from_compilation
     def _compute_on_several(
-        self,
-        inputs: tuple[Any, ...],
-        kwargs: Mapping[str, Any] | None,
-        method: str | None = None,
+        self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
         if method is not None:
             raise TypeError(f"{type(self).__name__} calls only forward: use DataParallel.call")
@@ -156,13 +154,14 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             rows = torch.empty(count, 0, device=self.src_device_obj)
             kwargs = dict(kwargs, _rows=SplitAlong(rows, 0))
         elif type(self).scatter is DataParallel.scatter and "scatter" not in vars(self):
-            return self._compute_on_one(inputs, kwargs)  # Each replica would get the whole batch.
+            # Each replica would get the whole batch.
+            return self._compute_on_one(None, inputs, kwargs)
         elif is_mean:
             raise ValueError(
                 "a mean cannot be weighted, because a subclass overrides scatter(), and no tensor "
                 "in the arguments says how many rows there are: let the criterion return sums"
             )
-        return super()._compute_on_several(inputs, kwargs)
+        return super()._compute_on_several(None, inputs, kwargs)
 
 
 class _Part(NamedTuple):
