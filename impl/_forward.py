@@ -95,7 +95,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 :meth:`forward`.
             Exception: See :meth:`forward`.
         """
-        check_method(self._network(), method)
+        check_method(self._replicated_module(), method)
         is_split = len(self.device_ids) > 1 and (inputs or kwargs)
         if is_split and not find_tensors((inputs, kwargs), "arguments"):
             raise ValueError(
@@ -116,7 +116,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
             return self._compute_on_one(method, inputs, kwargs)
         with ProfilerSpan(self._profiler_name):
             if self.device_ids:
-                check_source(self._network(), self.src_device_obj)
+                check_source(self._replicated_module(), self.src_device_obj)
             return self._compute_on_one(method, inputs, kwargs)
 
     @exclude_from_compilation
@@ -150,7 +150,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any]
     ) -> Any:
         """Call the module itself, on the only device. Without devices, move no tensors."""
-        function = method_of(self._network(), method)
+        function = method_of(self._replicated_module(), method)
         if not self.device_ids:
             args, kwargs = remove_markers((inputs, kwargs))
             return function(*args, **kwargs)
@@ -170,7 +170,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         with record_function(self._profiler_name):
             kept = self._kept_replicas()
             if not kept:
-                check_source(self._network(), self.src_device_obj)
+                check_source(self._replicated_module(), self.src_device_obj)
             all_args, all_kwargs = self.scatter(inputs, kwargs, self.device_ids)
             if not (all_args or all_kwargs):  # The call has no arguments: one replica runs.
                 all_args, all_kwargs = ((),), ({},)
@@ -181,7 +181,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 arguments = separated.separate([*zip(all_args, all_kwargs, strict=True)])
                 all_args, all_kwargs = zip(*arguments, strict=True)
                 del arguments
-            replicas = kept[: len(used)] or self.replicate(self._network(), used)
+            replicas = kept[: len(used)] or self.replicate(self._replicated_module(), used)
             try:
                 functions = [method_of(replica, method) for replica in replicas]
                 outputs = self.parallel_apply(functions, all_args, all_kwargs)
@@ -191,7 +191,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
             del kept, replicas, functions, all_args, all_kwargs
             return self.gather(outputs, self.output_device)
 
-    def _network(self) -> T:
+    def _replicated_module(self) -> T:
         """Return the module that is replicated. A subclass may add to :attr:`module`."""
         return self.module
 

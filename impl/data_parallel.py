@@ -294,7 +294,7 @@ class DataParallel(Wrapper[T]):
             raise ValueError(f"in_flight is {limit}, and must be at least 1")
         ordered = as_bool("ordered", ordered)
         if method is not None:
-            check_method(self._network(), method)
+            check_method(self._replicated_module(), method)
         with argument("batches"):
             return self._map(iter(batches), method, limit, ordered)
 
@@ -316,8 +316,8 @@ class DataParallel(Wrapper[T]):
             )
         kept = self._kept_replicas()
         if self.device_ids and not kept:
-            check_source(self._network(), self.src_device_obj)
-        return kept or (self._network(),)
+            check_source(self._replicated_module(), self.src_device_obj)
+        return kept or (self._replicated_module(),)
 
     @exclude_from_compilation
     def _kept_replicas(self) -> Sequence[T]:
@@ -325,7 +325,7 @@ class DataParallel(Wrapper[T]):
 
         Raise RuntimeError if a parameter or buffer is not on the first device.
         """
-        kept, network = KeptReplicas.find_active(self), self._network()
+        kept, network = KeptReplicas.find_active(self), self._replicated_module()
 
         def build() -> list[T]:
             check_source(network, self.src_device_obj)

@@ -92,7 +92,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
             criterion.to(self.src_device_obj)
         # Make it here, so that a failed forward leaves the wrapper as it was.
-        self._network()
+        self._replicated_module()
 
     def forward(self, *inputs: Any, target: Any, **kwargs: Any) -> Tensor:
         """Compute the loss of one batch.
@@ -123,12 +123,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         """Reduce the losses of the replicas to that of the batch. A subclass may override this."""
         if isinstance(outputs[0], _Part):
             return _mean_of_batch(outputs, output_device)
-        is_sum = self._network().reduction() == "sum"
+        is_sum = self._replicated_module().reduction() == "sum"
         dim = 0 if is_sum else self.dim
         losses = gather(outputs, output_device, dim=dim, scalar_warning=self.scalar_warning)
         return losses.sum() if is_sum else losses
 
-    def _network(self) -> "_ModuleWithLoss":
+    def _replicated_module(self) -> "_ModuleWithLoss":
         """Return the module that is replicated: ``module`` and ``criterion``."""
         network = self._with_loss
         members = self.module, self.criterion
@@ -145,7 +145,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         if method is not None:
             raise TypeError(f"{type(self).__name__} calls only forward: use DataParallel.call")
         kwargs = kwargs or {}
-        is_mean = self._network().reduction() not in ("sum", "none")
+        is_mean = self._replicated_module().reduction() not in ("sum", "none")
         if is_mean and not _counts_targets(self.criterion):
             _check_ignored_targets(self.criterion)
         count = _count_rows(inputs, kwargs, self.dim, len(self.device_ids))
