@@ -22,9 +22,9 @@ from ._inputs import find_tensors, remove_markers
 from ._module_tree import check_source
 from ._one_device import call_on_one_device, first_replica_arguments, move_output
 from ._placement import DeviceId
-from ._separate_chunks import SeparateChunks
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
 from ._tracing import ProfilerSpan, break_graph, check_not_traced, is_compiling_or_tracing
+from ._unshared_chunks import UnsharedChunks
 from ._wrapped_module import AttributeForwardingModule, check_method, method_of
 from .parallel_apply import parallel_apply
 from .replicate import replicate
@@ -176,7 +176,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 all_args, all_kwargs = ((),), ({},)
             # If a short batch has fewer chunks than there are devices, the last devices stay idle.
             used = self.device_ids[: len(all_args)]
-            separated = SeparateChunks()
+            separated = UnsharedChunks()
             if torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs):
                 arguments = separated.separate([*zip(all_args, all_kwargs, strict=True)])
                 all_args, all_kwargs = zip(*arguments, strict=True)

@@ -21,7 +21,6 @@ from ._devices import accelerator_type as _get_available_device_type  # noqa: F4
 from ._forward import Wrapper
 from ._kept_copies import FrozenCopies
 from ._kept_replicas import KeptReplicas, keep_replicas
-from ._map import ReplicaPool, map_batches
 from ._module_tree import check_source
 from ._one_device import call_on_one_device
 from ._placement import (
@@ -32,7 +31,8 @@ from ._placement import (
     warn_of_ignored_devices,
 )
 from ._placement import check_balance as _check_balance
-from ._split_leaves import check_chunk_sizes
+from ._replica_pool import ReplicaPool, map_batches
+from ._scatter_leaves import check_chunk_sizes
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
 from ._wrapped_module import check_method
 from .replicate import replicate_with

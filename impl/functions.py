@@ -18,7 +18,6 @@ from torch.autograd.function import Function
 
 from ._arguments import argument, as_int, as_list, as_tensors, check_tensor
 from ._bucket_copies import attached_copies
-from ._chunks import SplitTensor, move_from_cpu
 from ._comm_checks import as_chunk_sizes, check_gather_inputs
 from ._copies import has_own_operators, to_device
 from ._devices import (
@@ -31,6 +30,7 @@ from ._devices import (
     is_cpu,
     is_on_cpu,
 )
+from ._move_chunks import SplitTensor, move_from_cpu
 from ._split_and_cat import cat_on_device, split_into_views
 from ._streams import (
     current_stream_by_device,

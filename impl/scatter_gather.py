@@ -27,9 +27,9 @@ from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus
 from ._inputs import CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
+from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths
 from ._settings import needs_grad
 from ._split_and_cat import cat_on_device
-from ._split_leaves import check_chunk_sizes, split_leaves, split_lengths
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
 from .functions import Gather
@@ -231,7 +231,7 @@ def _scatter_leaves(
     targets = [as_device_or_current(device) for device in devices]
     lengths = split_lengths(leaves.splits, len(targets), chunk_sizes)
     count = len(lengths[0]) if lengths else len(targets)
-    pieces = split_leaves(leaves.splits, lengths, targets[:count], even=chunk_sizes is None)
+    pieces = scatter_leaves(leaves.splits, lengths, targets[:count], even=chunk_sizes is None)
     pieces.update(_copy_leaves(leaves.copied, targets[:count]))
     return count, pieces
 

@@ -22,7 +22,7 @@ from torch.autograd import Function
 
 from .._arguments import argument, as_bool, as_int, check_tensor
 from .._devices import CPU, DeviceLike, as_device_or_current, device_index
-from .._split_leaves import check_chunk_sizes
+from .._scatter_leaves import check_chunk_sizes
 from ..scatter_gather import gather
 from .broadcast import broadcast_inputs, sync_buffers
 from .call import RankCall

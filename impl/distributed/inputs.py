@@ -8,7 +8,7 @@ from torch import Tensor
 
 from .._containers import Leaf, Node, format_path, is_tensor_dict
 from .._inputs import CopiedLeaf, InputLeaves, SplitLeaf
-from .._split_leaves import split_leaves, split_lengths
+from .._scatter_leaves import scatter_leaves, split_lengths
 from .autograd import EnterParallelRegion
 from .process_group import Communicator
 from .serialization import describe
@@ -63,7 +63,7 @@ class ShardedInputs:
             # Pad with lengths of 0, so that a rank without a chunk gets empty tensors. Only
             # `DataParallel.part` uses these.
             padded = [*lengths, *[0] * (self._rank + 1 - len(lengths))]
-            chunks = split_leaves([split], [padded], [split.device] * len(padded), even=False)
+            chunks = scatter_leaves([split], [padded], [split.device] * len(padded), even=False)
             pieces[split] = [chunks[split][self._rank].to(self._device)]
         args, kwargs = (node.unflatten(1, pieces)[0] for node in self._nodes)
         return args, kwargs

@@ -15,7 +15,7 @@ from .._arguments import argument, as_int
 from .._containers import format_path
 from .._devices import DeviceLike
 from .._inputs import InputLeaves, SplitAlong, find_tensors
-from .._split_leaves import has_one_row_per_device
+from .._scatter_leaves import has_one_row_per_device
 from .._torch_private import compiled_module, exclude_from_compilation, module_has_hooks
 from ..data_parallel import DataParallel
 from ..scatter_gather import gather

@@ -1,4 +1,4 @@
-"""impl._chunks: no copy begins before all tensors are split."""
+"""impl._move_chunks: no copy begins before all tensors are split."""
 
 import pytest
 import torch

@@ -14,7 +14,7 @@ from ._settings import without_grad
 from ._torch_private import base_of_view, use_plain_operators, version_counters
 
 
-class SeparateChunks:
+class UnsharedChunks:
     """Copies of the chunks of one forward that would share a version counter.
 
     Chunks on the device of their tensor are views of it and share its version counter. If one

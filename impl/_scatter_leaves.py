@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ._arguments import argument
-from ._chunks import SplitTensor, split_and_move
 from ._containers import Leaf, format_path
 from ._copies import (
     PLAIN_CLASSES,
@@ -20,6 +19,7 @@ from ._copies import (
 )
 from ._devices import is_on_cpu
 from ._inputs import SplitLeaf
+from ._move_chunks import SplitTensor, split_and_move
 from ._packed_sequences import PackedChunk, split_packed
 from ._settings import needs_grad
 from ._split_and_cat import split_into_views
@@ -116,7 +116,7 @@ def _describe_mismatch(
     return f"cannot split over {count} devices together: {described[0]}, {described[1]}"
 
 
-def split_leaves(
+def scatter_leaves(
     splits: Sequence[SplitLeaf],
     lengths_of_leaves: Sequence[Sequence[int]],
     devices: Sequence[torch.device],

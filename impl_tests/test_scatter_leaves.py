@@ -1,4 +1,4 @@
-"""impl._split_leaves: chunks of tensor subclasses with operators of their own."""
+"""impl._scatter_leaves: chunks of tensor subclasses with operators of their own."""
 
 import torch
 from torch.testing._internal.two_tensor import TwoTensor

@@ -1,4 +1,4 @@
-"""impl._separate_chunks: changes of chunks in place, of which each replica has a copy."""
+"""impl._unshared_chunks: changes of chunks in place, of which each replica has a copy."""
 
 import pytest
 import torch
