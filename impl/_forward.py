@@ -168,28 +168,32 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         if has_dual_level():
             _check_no_tangents(self.module, (inputs, kwargs))
         with record_function(self._profiler_name):
-            kept = self._kept_replicas()
-            if not kept:
-                check_source(self._replicated_module(), self.src_device_obj)
-            all_args, all_kwargs = self.scatter(inputs, kwargs, self.device_ids)
-            if not (all_args or all_kwargs):  # The call has no arguments: one replica runs.
-                all_args, all_kwargs = ((),), ({},)
-            # If a short batch has fewer chunks than there are devices, the last devices stay idle.
-            used = self.device_ids[: len(all_args)]
-            separated = UnsharedChunks()
-            if torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs):
-                arguments = separated.separate([*zip(all_args, all_kwargs, strict=True)])
-                all_args, all_kwargs = zip(*arguments, strict=True)
-                del arguments
-            replicas = kept[: len(used)] or self.replicate(self._replicated_module(), used)
-            try:
-                functions = [method_of(replica, method) for replica in replicas]
-                outputs = self.parallel_apply(functions, all_args, all_kwargs)
-            finally:
-                separated.write_back()
-            # Free the memory of the replicas and the inputs before the outputs are gathered.
-            del kept, replicas, functions, all_args, all_kwargs
+            # The end of this call frees replicas and chunks before the outputs are gathered.
+            outputs = self._compute_outputs(method, inputs, kwargs)
             return self.gather(outputs, self.output_device)
+
+    def _compute_outputs(
+        self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
+    ) -> list[Any]:
+        """Return the outputs of the replicas, which ``gather`` concatenates."""
+        kept = self._kept_replicas()
+        if not kept:
+            check_source(self._replicated_module(), self.src_device_obj)
+        all_args, all_kwargs = self.scatter(inputs, kwargs, self.device_ids)
+        if not (all_args or all_kwargs):  # The call has no arguments: one replica runs.
+            all_args, all_kwargs = ((),), ({},)
+        # If a short batch has fewer chunks than there are devices, the last devices stay idle.
+        used = self.device_ids[: len(all_args)]
+        replicas = kept[: len(used)] or self.replicate(self._replicated_module(), used)
+        functions = [method_of(replica, method) for replica in replicas]
+        may_share = torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs)
+        if not may_share:
+            return self.parallel_apply(functions, all_args, all_kwargs)
+        unshared = UnsharedChunks()
+        try:
+            return self.parallel_apply(functions, *unshared.separate(all_args, all_kwargs))
+        finally:
+            unshared.write_back()
 
     def _replicated_module(self) -> T:
         """Return the module that is replicated. A subclass may add to :attr:`module`."""

@@ -1,7 +1,7 @@
 """Chunks of one tensor for several replicas on its device, each with its own version counter."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -30,13 +30,14 @@ class UnsharedChunks:
         #: the copy, and the version.
         self._copied: list[tuple[Tensor, Tensor, Tensor, list[object]]] = []
 
-    def separate(self, arguments: Sequence[Any]) -> list[Any]:
-        """Return the arguments of each replica, with copies in place of views of one tensor.
+    def separate(self, all_args: Sequence[Any], all_kwargs: Sequence[Any]) -> Iterable[Any]:
+        """Return ``all_args`` and ``all_kwargs`` with copies in place of views of one tensor.
 
         A view that requires grad is not copied, because autograd refuses changes of it. A tensor
         of which one replica has two views is not copied, because a change of one view is a change
         of the other.
         """
+        arguments = [*zip(all_args, all_kwargs, strict=True)]
         replicas = [InputLeaves() for _ in arguments]
         roots = [
             leaves.flatten(value, None, "argument")
@@ -49,7 +50,9 @@ class UnsharedChunks:
             for leaves in replicas
             for leaf in leaves.copied
         }
-        return [root.unflatten(1, pieces)[0] for root in roots] if views else list(arguments)
+        if not views:
+            return all_args, all_kwargs
+        return zip(*(root.unflatten(1, pieces)[0] for root in roots), strict=True)
 
     def _copy(self, view: Tensor) -> Tensor:
         # A subclass may refuse `clone`, and a clone has none of the view's attributes.
