@@ -13,14 +13,13 @@ import torch
 from torch import nn
 
 from ._arguments import argument, as_bool, as_int
+from ._copy_cache import ParameterCache
 from ._devices import DeviceLike, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
 # and tests replace both. `DataParallel` calls `_check_balance`.
 from ._devices import accelerator_type as _get_available_device_type  # noqa: F401
 from ._forward import Wrapper
-from ._kept_copies import FrozenCopies
-from ._kept_replicas import KeptReplicas, keep_replicas
 from ._module_tree import check_source
 from ._one_device import call_on_one_device
 from ._placement import (
@@ -31,6 +30,7 @@ from ._placement import (
     warn_of_ignored_devices,
 )
 from ._placement import check_balance as _check_balance
+from ._replica_cache import ReplicaCache, keep_replicas
 from ._replica_pool import ReplicaPool, map_batches
 from ._scatter_leaves import check_chunk_sizes
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
@@ -202,15 +202,15 @@ class DataParallel(Wrapper[T]):
         """
         copier = None
         if not self.cache_frozen_parameters:
-            FrozenCopies.free(self)
+            ParameterCache.free(self)
         elif not has_modes_or_transforms():
-            copier = FrozenCopies.find_or_make(self).copy
+            copier = ParameterCache.find_or_make(self).copy
         detach = not torch.is_grad_enabled()
         return replicate_with(copier, module, device_ids, detach, with_parameters=True)
 
     def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Self:
         # The copies shall not occupy memory of devices that the module has left.
-        FrozenCopies.free(self)
+        ParameterCache.free(self)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call] # torch leaves it untyped
         return self
 
@@ -325,7 +325,7 @@ class DataParallel(Wrapper[T]):
 
         Raise RuntimeError if a parameter or buffer is not on the first device.
         """
-        kept, network = KeptReplicas.find_active(self), self._replicated_module()
+        kept, network = ReplicaCache.find_active(self), self._replicated_module()
 
         def build() -> list[T]:
             check_source(network, self.src_device_obj)

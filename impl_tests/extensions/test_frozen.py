@@ -1,4 +1,4 @@
-"""impl._kept_copies: copies of frozen parameters that are kept between forwards."""
+"""impl._copy_cache: copies of frozen parameters that are kept between forwards."""
 
 import copy
 import itertools
@@ -14,7 +14,7 @@ from torch.optim import SGD
 from torch.testing._internal.two_tensor import TwoTensor
 
 import impl
-from impl import _kept_copies
+from impl import _copy_cache
 from impl_tests.extensions.kept_modules import (
     Counting,
     Doubled,
@@ -273,7 +273,7 @@ def test_a_parameter_with_another_dtype_in_the_same_memory_is_copied_again():
 
 def test_copies_on_other_devices_are_not_used(topology, monkeypatch):
     # Without streams, the device alone decides.
-    monkeypatch.setattr(_kept_copies, "current_stream_by_device", lambda _: {})
+    monkeypatch.setattr(_copy_cache, "current_stream_by_device", lambda _: {})
     devices = topology.take(3)
     net = impl.DataParallel(FrozenLayer().to(devices[0]), devices, cache_frozen_parameters=True)
     x = X.to(devices[0])

@@ -1,4 +1,4 @@
-"""impl._kept_replicas: replicas that are kept for several forwards."""
+"""impl._replica_cache: replicas that are kept for several forwards."""
 
 import copy
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""impl._kept_replicas: steps of optimizers, interrupts, signals and forks in a block."""
+"""impl._replica_cache: steps of optimizers, interrupts, signals and forks in a block."""
 
 import os
 import threading
@@ -9,7 +9,7 @@ from torch import nn
 from torch.optim import SGD, Adagrad, Adam, AdamW
 
 import impl
-from impl import _kept_replicas
+from impl import _replica_cache
 from impl_tests.extensions.kept_modules import UnversionedSGD, wrapped
 from spec_tests.harness.compare import checks
 from spec_tests.harness.environment.scripts import run_program
@@ -124,7 +124,7 @@ def test_a_wrapper_may_be_called_while_its_replicas_are_built(topology):
 @pytest.mark.parametrize("name", ["__enter__", "__exit__"])
 def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(name, is_done, monkeypatch):
     wrapper = nn.Identity()
-    block = _kept_replicas.keep_replicas(wrapper)
+    block = _replica_cache.keep_replicas(wrapper)
     kind = type(block)
     original = getattr(kind, name)
 
@@ -138,7 +138,7 @@ def test_an_interrupt_of_either_end_of_the_block_frees_the_replicas(name, is_don
     with pytest.raises(KeyboardInterrupt), block:
         pass
     del block  # An interrupt may come before the first statement of `__exit__`.
-    assert _kept_replicas.KeptReplicas.find_active(wrapper) is None
+    assert _replica_cache.ReplicaCache.find_active(wrapper) is None
 
 
 FORK = """
@@ -146,7 +146,7 @@ import os, signal, threading
 import torch
 from torch import nn
 import impl
-from impl import _kept_replicas
+from impl import _replica_cache
 
 def take_the_lock():
     with kept.lock:
@@ -155,7 +155,7 @@ def take_the_lock():
 
 net, x = impl.DataParallel(nn.Linear(2, 2), ["cpu"] * 2), torch.ones(4, 2)
 with net.hold():
-    kept = _kept_replicas.KeptReplicas.find_active(net)
+    kept = _replica_cache.ReplicaCache.find_active(net)
 is_held, is_forked = threading.Event(), threading.Event()
 threading.Thread(target=take_the_lock).start()
 is_held.wait()

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import impl
-from impl import _kept_replicas
+from impl import _replica_cache
 from impl._settings import pause_gc
 from impl_tests.helpers.cases import CASES, Net, RepeatedCall, Result, are_equal, create_tensor
 
@@ -75,7 +75,7 @@ class CheckedCalls(dict[str, CheckedCall]):
         self._kept.replications = 0
         with self._kept.hold():
             yield
-        count, kept = self._kept.replications, _kept_replicas.KeptReplicas.find_active(self._kept)
+        count, kept = self._kept.replications, _replica_cache.ReplicaCache.find_active(self._kept)
         assert count <= 1, f"one hold() built replicas {count} times"
         assert kept is None, "a wrapper keeps replicas outside of hold()"
         assert gc.isenabled(), "the garbage collector is off outside of pause_gc"

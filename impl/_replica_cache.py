@@ -16,8 +16,8 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from ._copy_cache import CopyCache, CopyEntry, find_comparable, find_device_streams
 from ._devices import as_device_or_current
-from ._kept_copies import CopiedTensors, KeptCopies, find_comparable, find_device_streams
 from ._module_tree import Tree, collect_tree, is_script_module
 from ._placement import DeviceId
 from ._torch_private import call_with_inference_mode, has_modes_or_transforms
@@ -26,7 +26,7 @@ from ._torch_private import call_with_inference_mode, has_modes_or_transforms
 _CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
 
-class ReplicaSet(CopiedTensors):
+class ReplicaEntry(CopyEntry):
     """Replicas of a module, and the state from which the forward ``forward`` has built them."""
 
     def __init__(self, module: nn.Module, replicas: Sequence[Any], forward: int) -> None:
@@ -153,7 +153,7 @@ def _find_tensor(root: Any, name: str) -> Tensor | None:
     return found if isinstance(found, Tensor) else None
 
 
-class KeptReplicas(KeptCopies[ReplicaSet]):
+class ReplicaCache(CopyCache[ReplicaEntry]):
     """The replicas of one wrapper, kept while ``with`` blocks of ``hold`` are active."""
 
     def __init__(self) -> None:
@@ -187,21 +187,22 @@ class KeptReplicas(KeptCopies[ReplicaSet]):
         streams = find_device_streams([as_device_or_current(device) for device in device_ids])
         with self.lock:
             self._forwards += 1
-            kept = self.kept.get(streams)
-            if kept is not None:
-                if kept.has_state_of(module):
-                    kept.sample()
-                    return kept.replicas
-                self._errors += filter(None, [self.kept.pop(streams).find_error(compares=False)])
-                del kept  # Free the old replicas first.
+            entry = self.entries.get(streams)
+            if entry is not None:
+                if entry.has_state_of(module):
+                    entry.sample()
+                    return entry.replicas
+                del self.entries[streams]
+                self._errors += filter(None, [entry.find_error(compares=False)])
+                del entry  # Free the old replicas first.
             if not _can_be_kept(collect_tree(module)):
                 return build()
             # Leave inference mode, because the next forward may run outside of inference mode and
             # could not use inference tensors.
-            self.kept[streams] = kept = call_with_inference_mode(
-                False, lambda: ReplicaSet(module, build(), self._forwards)
+            self.entries[streams] = entry = call_with_inference_mode(
+                False, lambda: ReplicaEntry(module, build(), self._forwards)
             )
-            return kept.replicas
+            return entry.replicas
 
     def end(self, block: object) -> str | None:
         """End a block. A second call, after an interrupt of the first one, completes it.
@@ -212,9 +213,9 @@ class KeptReplicas(KeptCopies[ReplicaSet]):
             self.blocks.discard(block)
             if self.blocks:
                 return None
-            kept, self.kept, self._forwards = self.kept, {}, 0
+            entries, self.entries, self._forwards = self.entries, {}, 0
             errors, self._errors = self._errors, []
-            errors += filter(None, [each.find_error(compares=True) for each in kept.values()])
+            errors += filter(None, [each.find_error(compares=True) for each in entries.values()])
         return errors[0] if errors else None
 
 
@@ -249,7 +250,7 @@ def keep_replicas(wrapper: nn.Module) -> Iterator[None]:
     At the end of the outermost block, raise RuntimeError if a forward may have used old values.
     If an exception ends the block, warn.
     """
-    kept = KeptReplicas.find_or_make(wrapper)
+    kept = ReplicaCache.find_or_make(wrapper)
     block, is_complete = object(), False
     # An interrupt may skip the end of the block. Python then closes this generator when the
     # context manager is freed.

@@ -33,7 +33,7 @@ from ._torch_private import (
     version_counters,
 )
 
-C = TypeVar("C", bound="CopiedTensors")
+C = TypeVar("C", bound="CopyEntry")
 
 # The parts of a tensor that show changes: its layout, a sample of its elements, and its bits.
 
@@ -141,7 +141,7 @@ def _have_equal_bits(a: Tensor, b: Tensor) -> bool:
 # Copies, and the state of the tensors when they were made.
 
 
-class CopiedTensors:
+class CopyEntry:
     """Tensors and their copies, and the state of both when the copies were made.
 
     Args:
@@ -203,11 +203,11 @@ def find_device_streams(devices: Sequence[torch.device]) -> _DeviceStreams:
     return tuple([(device, streams.get(device)) for device in devices])
 
 
-class KeptCopies(Generic[C]):
-    """Copies that a wrapper keeps. Steps of all optimizers are noted for them.
+class CopyCache(Generic[C]):
+    """The copies that one wrapper keeps: an entry for each set of current streams.
 
-    They are no attribute of the wrapper, because copies, pickles and replicas of the wrapper would
-    inherit it.
+    Steps of all optimizers are noted in the entries. The cache is no attribute of the wrapper,
+    because copies, pickles and replicas of the wrapper would inherit it.
     """
 
     _by_wrapper: ClassVar[WeakKeyDictionary[nn.Module, Any]]
@@ -222,8 +222,8 @@ class KeptCopies(Generic[C]):
         # holds the lock.
         self.lock = RLock()
         # The copies are ready on the streams of the key, and are freed on these.
-        self.kept: dict[_DeviceStreams, C] = {}
-        _all_kept[self] = None
+        self.entries: dict[_DeviceStreams, C] = {}
+        _caches[self] = None
         if len(_step_hooks) < 2:
             # A hook may remove the gradients after the step, so look before it, too. `extend`
             # stores each handle before an interrupt can arrive.
@@ -232,22 +232,22 @@ class KeptCopies(Generic[C]):
 
     @classmethod
     def find(cls, wrapper: nn.Module) -> Self | None:
-        """Return the copies that ``wrapper`` keeps, if there are any."""
+        """Return the cache of ``wrapper``, if there is one."""
         return cls._by_wrapper.get(wrapper)
 
     @classmethod
     def find_or_make(cls, wrapper: nn.Module) -> Self:
-        """Return the copies that ``wrapper`` keeps until it is freed."""
+        """Return the cache of ``wrapper``, which exists until the wrapper is freed."""
         # If two threads both make an object, `setdefault` returns the same one to both.
         return cls.find(wrapper) or cls._by_wrapper.setdefault(wrapper, cls())
 
     @classmethod
     def free(cls, wrapper: nn.Module) -> None:
-        """Free the copies that ``wrapper`` keeps, if there are any."""
+        """Free the cache of ``wrapper``, if there is one."""
         cls._by_wrapper.pop(wrapper, None)
 
 
-_all_kept: WeakKeyDictionary[KeptCopies[Any], None] = WeakKeyDictionary()
+_caches: WeakKeyDictionary[CopyCache[Any], None] = WeakKeyDictionary()
 #: The handles of the hooks of all optimizers, since the first copies of the process.
 _step_hooks: list[object] = []
 
@@ -255,23 +255,23 @@ _step_hooks: list[object] = []
 @exclude_from_compilation
 def _note_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
     """Note the parameters of ``optimizer``, except frozen ones that have no gradient."""
-    existing = filter(None, [reference() for reference in _all_kept.keyrefs()])
-    copied = [copies for each in existing for copies in [*each.kept.values()]]
-    if copied:
+    existing = filter(None, [reference() for reference in _caches.keyrefs()])
+    entries = [entry for each in existing for entry in [*each.entries.values()]]
+    if entries:
         memory = {
             _memory_of(parameter)
             for group in optimizer.param_groups
             for parameter in group["params"]
             if parameter.requires_grad or parameter.grad is not None
         }
-        for copies in copied:
-            copies.note_step(memory)
+        for entry in entries:
+            entry.note_step(memory)
 
 
 # Copies of frozen parameters, which do not require grad. ``k`` is the number of devices.
 
 
-class FrozenCopies(KeptCopies[CopiedTensors]):
+class ParameterCache(CopyCache[CopyEntry]):
     """The copies of the frozen parameters of one wrapper: at most one for each replica."""
 
     def copy(
@@ -291,28 +291,28 @@ class FrozenCopies(KeptCopies[CopiedTensors]):
         own = [*sources] if detach else [detached(source, source) for source in sources]
         streams = find_device_streams(targets)
         with self.lock:
-            copied = self._find_current(sources, streams)
-            if copied is None:
-                self.kept.clear()  # Free the old copies first.
+            entry = self._find_current(sources, streams)
+            if entry is None:
+                self.entries.clear()  # Free the old copies first.
                 # Leave inference mode, because the next forward may run outside of inference mode
                 # and could not use inference tensors.
                 _, *rows = call_with_inference_mode(
                     False, lambda: detached_copies(sources, targets)
                 )
-                copied = self.kept[streams] = CopiedTensors(sources, rows)
-            kept_rows = copied.rows[: len(targets) - 1]
+                entry = self.entries[streams] = CopyEntry(sources, rows)
+            kept_rows = entry.rows[: len(targets) - 1]
             return sources, [own] + [[*map(detached, row, sources)] for row in kept_rows]
 
     def _find_current(
         self, sources: Sequence[Tensor], streams: _DeviceStreams
-    ) -> CopiedTensors | None:
-        """Return the kept copies if they are current, and there is one for each of ``streams``."""
-        for kept_streams, copied in self.kept.items():
+    ) -> CopyEntry | None:
+        """Return the entry that is current and has a copy for each of ``streams``."""
+        for kept_streams, entry in self.entries.items():
             if (
                 streams == kept_streams[: len(streams)]
-                and [*map(id, sources)] == [*map(id, copied.sources)]
-                and copied.is_current()
-                and not copied.samples.find(copied.samples.differences())
+                and [*map(id, sources)] == [*map(id, entry.sources)]
+                and entry.is_current()
+                and not entry.samples.find(entry.samples.differences())
             ):
-                return copied
+                return entry
         return None
