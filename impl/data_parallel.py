@@ -81,13 +81,14 @@ class DataParallel(Wrapper[T]):
         output_device: The device of the outputs, in the form of an entry of ``device_ids``. This
             attribute, ``dim`` and ``src_device_obj`` are missing if ``device_ids`` is empty.
         src_device_obj: The first device.
-        scalar_warning: The argument. ``DataParallel.scalar_warning = False`` changes the default
-            of all wrappers, also of those that other packages make.
-        module_attributes: The argument, with a default of the same kind.
-        cache_frozen_parameters: The argument. After it is set to False, the next forward frees
-            the copies.
+        in_turn: The argument; for None the attribute of the class, False.
+        scalar_warning: The same, True in the class. ``DataParallel.scalar_warning = False``
+            changes all wrappers that were made without the argument, also by other packages.
+        module_attributes: The same, False in the class.
+        cache_frozen_parameters: The same, False in the class. After it is set to False, the next
+            forward frees the copies.
 
-    The arguments ``module``, ``dim``, ``chunk_sizes`` and ``in_turn`` are attributes, too.
+    The arguments ``module``, ``dim`` and ``chunk_sizes`` are attributes, too.
 
     Raises:
         IndexError: ``device_ids`` is empty.
@@ -131,10 +132,10 @@ class DataParallel(Wrapper[T]):
         dim: int = 0,
         *,
         chunk_sizes: Sequence[float] | None = None,
-        in_turn: bool = False,
-        scalar_warning: bool = True,
-        module_attributes: bool = False,
-        cache_frozen_parameters: bool = False,
+        in_turn: bool | None = None,
+        scalar_warning: bool | None = None,
+        module_attributes: bool | None = None,
+        cache_frozen_parameters: bool | None = None,
     ) -> None:
         super().__init__()
         self.module = module
@@ -153,10 +154,8 @@ class DataParallel(Wrapper[T]):
             "cache_frozen_parameters": cache_frozen_parameters,
         }
         for name, value in options.items():
-            is_set = as_bool(name, value)
-            # A default is left to the attribute of the class, which a program may have set.
-            if is_set != _DEFAULTS[name]:
-                setattr(self, name, is_set)
+            if value is not None:  # None leaves the option to the attribute of the class.
+                setattr(self, name, as_bool(name, value))
         if placement is None:
             if device_ids is not None:
                 warn_of_ignored_devices()
@@ -170,14 +169,14 @@ class DataParallel(Wrapper[T]):
             self.module.to(self.src_device_obj)
 
     def extra_repr(self) -> str:
-        """Return the devices, and the other arguments that are not the defaults."""
+        """Return the devices, and the other arguments: keyword-only ones if they were passed."""
         devices = self.device_ids
         shown: dict[str, object] = {"device_ids": devices}
         if devices and self.output_device != devices[0]:
             shown["output_device"] = self.output_device
         if getattr(self, "dim", 0) != 0:  # Without devices the attribute is missing.
             shown["dim"] = self.dim
-        shown |= {name: value for name, value in vars(self).items() if name in _DEFAULTS}
+        shown |= {name: value for name, value in vars(self).items() if name in _KEYWORDS}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     def replicate(self, module: T, device_ids: Sequence[DeviceLike]) -> list[T]:
@@ -334,8 +333,8 @@ class DataParallel(Wrapper[T]):
         return () if kept is None else kept.replicas(network, self.device_ids, build)
 
 
-#: The keyword-only arguments of a DataParallel, with their defaults.
-_DEFAULTS: Mapping[str, Any] = DataParallel.__init__.__kwdefaults__ or {}
+#: The names of the keyword-only arguments of a DataParallel.
+_KEYWORDS = frozenset(DataParallel.__init__.__kwdefaults__ or ())
 
 
 @partial(exclude_from_compilation, has_callees=False)

@@ -1,6 +1,5 @@
 """impl.data_parallel: refused modules, options of the class, and the repr of wrappers."""
 
-import inspect
 from functools import partial
 
 import pytest
@@ -64,13 +63,14 @@ OPTIONS = ["in_turn", "scalar_warning", "module_attributes", "cache_frozen_param
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_the_attributes_of_the_class_have_the_defaults_of_the_signature(option):
-    parameter = inspect.signature(DataParallel).parameters[option]
-    assert getattr(DataParallel, option) is parameter.default
-
-
-@pytest.mark.parametrize("option", OPTIONS)
 def test_an_attribute_of_the_class_is_the_default_of_all_wrappers(option, monkeypatch):
     value = not getattr(DataParallel, option)
     monkeypatch.setattr(DataParallel, option, value)
     assert getattr(DataParallel(nn.Identity(), ["cpu", "cpu"]), option) is value
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_an_argument_overrides_the_attribute_of_the_class(option, monkeypatch):
+    value = getattr(DataParallel, option)
+    monkeypatch.setattr(DataParallel, option, not value)
+    assert getattr(DataParallel(nn.Identity(), ["cpu", "cpu"], **{option: value}), option) is value
