@@ -10,11 +10,6 @@ from torch import Tensor
 
 _T = TypeVar("_T")
 
-#: The layouts of sparse tensors. PyTorch cannot split them.
-SPARSE_LAYOUTS = frozenset(
-    (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
-)
-
 
 class _Note(str):
     """A note that a block has added."""
@@ -101,13 +96,3 @@ def as_buffer_size(size: Any) -> int:
         if number < 0:
             raise TypeError(f"buffer_size must be an integer from 0, not {number}")
         return number
-
-
-def check_gradient_layout(tensor: Tensor, name: str) -> None:
-    """Raise NotImplementedError if no gradients can flow back from copies of ``tensor``."""
-    layout = tensor.layout
-    if layout in SPARSE_LAYOUTS and tensor.requires_grad and torch.is_grad_enabled():
-        raise NotImplementedError(
-            f"{name} requires grad and has the layout {layout}, for which PyTorch passes no "
-            "gradients between devices: detach it, or make it dense"
-        )

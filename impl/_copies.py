@@ -1,5 +1,6 @@
-"""Copies of tensors between devices, with the class and the attributes of the tensors."""
+"""Copies of tensors between devices, with their class and attributes, and gradients of copies."""
 
+from collections.abc import Iterable
 from copy import copy as copy_object
 from typing import Any
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ._devices import is_cpu
+from ._inputs import SPARSE_LAYOUTS
 from ._torch_private import PARAMETER_MARK, use_plain_operators
 
 
@@ -153,3 +155,21 @@ def row_major_copy(tensor: Tensor, device: torch.device) -> Tensor:
         return to_device(tensor, device, copy=True)
     copy = torch.empty(tensor.shape, dtype=tensor.dtype, layout=tensor.layout, device=device)
     return copy.copy_(tensor, non_blocking=not is_cpu(device))
+
+
+# Gradients of copies.
+
+
+def needs_grad(tensors: Iterable[Tensor]) -> bool:
+    """Return whether grad mode is on and one of ``tensors`` requires grad."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def check_gradient_layout(tensor: Tensor, name: str) -> None:
+    """Raise NotImplementedError if no gradients can flow back from copies of ``tensor``."""
+    layout = tensor.layout
+    if layout in SPARSE_LAYOUTS and tensor.requires_grad and torch.is_grad_enabled():
+        raise NotImplementedError(
+            f"{name} requires grad and has the layout {layout}, for which PyTorch passes no "
+            "gradients between devices: detach it, or make it dense"
+        )

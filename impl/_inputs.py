@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ._arguments import SPARSE_LAYOUTS, as_int
+from ._arguments import as_int
 from ._containers import (
     BRANCHES,
     MEMORY_ERRORS,
@@ -32,6 +32,11 @@ from ._packed_sequences import PackedBranch, count_sequences
 from ._torch_private import pytree_node
 
 T = TypeVar("T")
+
+#: The layouts of sparse tensors. PyTorch cannot split them.
+SPARSE_LAYOUTS = frozenset(
+    (torch.sparse_coo, torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+)
 
 
 # The markers of arguments that are not split along ``dim``.

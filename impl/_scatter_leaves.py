@@ -15,13 +15,13 @@ from ._copies import (
     copy_attributes,
     has_own_operators,
     move_by_own_operators,
+    needs_grad,
     tensor_dict_to_device,
 )
 from ._devices import is_on_cpu
 from ._inputs import SplitLeaf
 from ._move_chunks import SplitTensor, split_and_move
 from ._packed_sequences import PackedChunk, split_packed
-from ._settings import needs_grad
 from ._split_and_cat import split_into_views
 from ._streams import current_stream_by_device
 from .functions import ScatteredChunks

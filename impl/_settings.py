@@ -2,13 +2,12 @@
 
 import gc
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any, ParamSpec, TypeVar
 
 import torch
-from torch import Tensor
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -38,11 +37,6 @@ def call_with_setting(
         except BaseException:  # An interrupt may have stopped `set_value`.
             set_value(before)
             raise
-
-
-def needs_grad(tensors: Iterable[Tensor]) -> bool:
-    """Return whether grad mode is on and one of ``tensors`` requires grad."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
 
 
 def without_grad(function: Callable[_P, _R]) -> Callable[_P, _R]:

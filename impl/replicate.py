@@ -11,18 +11,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
-from ._arguments import (
-    SPARSE_LAYOUTS,
-    argument,
-    as_bool,
-    as_buffer_size,
-    as_list,
-    check_gradient_layout,
-)
+from ._arguments import argument, as_bool, as_buffer_size, as_list
 from ._bucket_copies import attached_copies, detached_copies
 from ._buckets import REPLICA_BUFFER_SIZE
+from ._copies import check_gradient_layout
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - see the end of this file
+from ._inputs import SPARSE_LAYOUTS
 from ._module_tree import Tree, collect_tree
 from ._module_tree import is_script_module as _is_script_module
 from ._replicas import ReplicaMap, build_replicas

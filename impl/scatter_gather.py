@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._arguments import argument, as_bool, as_int, as_list, check_gradient_layout
+from ._arguments import argument, as_bool, as_int, as_list
 from ._bucket_copies import attached_copies, detached_copies
 from ._comm_checks import check_gather_inputs
 from ._containers import Leaf, Pieces
@@ -22,13 +22,18 @@ from ._containers import Leaf, Pieces
 # older second one.
 from ._containers import is_named_tuple as _is_namedtuple  # noqa: F401
 from ._containers import is_named_tuple as is_namedtuple  # noqa: F401
-from ._copies import has_own_operators, move_by_own_operators, tensor_dict_to_device
+from ._copies import (
+    check_gradient_layout,
+    has_own_operators,
+    move_by_own_operators,
+    needs_grad,
+    tensor_dict_to_device,
+)
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
 from ._inputs import CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
 from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths
-from ._settings import needs_grad
 from ._split_and_cat import cat_on_device
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
