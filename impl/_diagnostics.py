@@ -5,7 +5,6 @@ rebind. A replica that calls such a function runs on this module, not on the rep
 """
 
 import gc
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -17,6 +16,8 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+
+from ._warnings import warn_caller
 
 #: The beginning of notes about the parameters of replicas.
 _COPIES = "The parameters of a replica are copies with a history."
@@ -94,11 +95,10 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
             # The code has the function's own name, which a decorator may have replaced.
             name = each.__code__.co_qualname if is_function else type(each).__qualname__
             subject = f"The function {name}" if is_function else f"An object of class {name}"
-            warnings.warn(
+            warn_caller(
                 f"{subject} is held by an attribute or a hook of a replicated "
                 f"module and refers to {_describe(found)}. All replicas use the "
-                f"original {_describe(found)} through it, not their copies. {_REMEDY}.",
-                stacklevel=2,
+                f"original {_describe(found)} through it, not their copies. {_REMEDY}."
             )
 
 

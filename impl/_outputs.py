@@ -5,7 +5,6 @@ The output of the first replica determines the structure.
 
 import enum
 import traceback
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +33,7 @@ from ._containers import (
     is_tensor_dict,
 )
 from ._torch_private import pytree_node
+from ._warnings import warn_caller
 
 #: Iterable types that are not treated as containers.
 _SINGLE_VALUES = (
@@ -236,9 +236,7 @@ def _warn_not_gathered(values: Sequence[Any], verb: str, error: Exception) -> li
     name = type(values[0]).__name__
     # Unlike `str(error)`, `format_exception_only` never raises an error.
     reason = traceback.format_exception_only(error)[-1].strip()
-    warnings.warn(
-        f"{name} among the outputs cannot {verb} ({reason}), so those of all replicas are listed",
-        UserWarning,
-        stacklevel=2,
+    warn_caller(
+        f"{name} among the outputs cannot {verb} ({reason}), so those of all replicas are listed"
     )
     return list(values)

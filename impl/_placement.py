@@ -1,6 +1,5 @@
 """Selection of the devices of a data-parallel module, and comparison of their sizes."""
 
-import inspect
 import reprlib
 import warnings
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from ._devices import (
     type_to_use,
 )
 from ._torch_private import exclude_from_compilation
+from ._warnings import warn_caller
 
 #: A warning is issued if the ratio of the memory, or of the cores, of two devices is smaller.
 _BALANCED = 0.75
@@ -135,19 +135,10 @@ def check_balance(device_ids: Sequence[DeviceLike]) -> None:
 
 
 def warn_of_ignored_devices() -> None:
-    """Warn that ``device_ids`` has no effect. The warning points to the first frame outside impl.
-
-    Python shows a warning once a line. In a line of impl it would be shown once a process.
-    """
-    package = __name__.rpartition(".")[0] + "."
-    frame, level = inspect.currentframe(), 1
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(package):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(
+    """Warn that ``device_ids`` has no effect."""
+    warn_caller(
         "device_ids is ignored, because there is no accelerator with device indices: DataParallel "
-        "only calls the module. Name the CPU for replicas on the CPU: device_ids=['cpu', 'cpu']",
-        UserWarning,
-        stacklevel=level,
+        "only calls the module. Name the CPU for replicas on the CPU: device_ids=['cpu', 'cpu']"
     )
 
 
