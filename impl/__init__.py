@@ -1,10 +1,10 @@
 """Data parallelism in one process: a drop-in for ``torch.nn.parallel``, on any accelerator.
 
 This package has the names and signatures of ``torch.nn.parallel``, except
-``DistributedDataParallel``. It adds keyword-only arguments; ``DataParallel.hold`` and
-``DataParallel.map``; ``DataParallelWithLoss`` and ``SyncBatchNorm``; the markers ``Whole`` and
-``SplitAlong``; and ``install``, ``installed`` and ``uninstall``, which replace
-``torch.nn.parallel`` by this package and undo the replacement.
+``DistributedDataParallel``. It adds keyword-only arguments; ``DataParallel.hold``,
+``DataParallel.map`` and ``DataParallel.call``; ``DataParallelWithLoss`` and ``SyncBatchNorm``;
+the markers ``Whole`` and ``SplitAlong``; and ``install``, ``installed`` and ``uninstall``, which
+replace ``torch.nn.parallel`` by this package and undo the replacement.
 """
 
 from . import _functions as _functions  # Other packages import this private module.

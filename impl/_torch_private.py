@@ -1,9 +1,9 @@
 """The private names of PyTorch that impl uses, except for the members of ``nn.Module``.
 
 A private name may disappear in any release. A comment "Without it" names the consequence for impl.
-2.11, 2.13 and 2.15 have all names; impl does not support older releases. Names other than those
-that this module imports are looked up when they are used, so a missing name breaks only the
-features that need it. The error contains the name.
+All supported releases, from 2.11 on, have all names. Names other than those that this module
+imports are looked up when they are used, so a missing name breaks only the features that need it.
+The error contains the name.
 
 The members of ``nn.Module`` instances (``_parameters``, ``_replicate_for_data_parallel``, ...) are
 used in other modules: saved models and other packages contain them, so they do not change.
