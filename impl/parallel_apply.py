@@ -86,9 +86,8 @@ def parallel_apply(
             current device.
         in_turn: Whether the modules run one after the other, each in a worker thread. Then no
             thread waits for the interpreter lock, and asynchronous devices still compute at the
-            same time. This is faster if an operator takes less time on the host than the hand-over
-            of the lock, about 60 µs. It is slower if operators take longer on the host, as on the
-            CPU, or if a module waits for its device. Modules must not wait for each other.
+            same time; ``docs/in_turn.md`` says when this is faster. A module that waits for a
+            later one waits forever.
 
     Returns:
         The ``k`` results in the order of ``modules``. The call returns when all modules have
@@ -114,8 +113,6 @@ def parallel_apply(
         Modules on the CPU, or on the same device, draw from one random generator. In threads,
         the order of the draws differs from call to call, so random numbers do not repeat under a
         seed. With ``in_turn`` they repeat.
-
-        With ``in_turn``, a module that waits for a later one waits forever.
 
         An interrupt (Ctrl-C) of a call of several modules is raised at once. Modules that run
         finish, and their results are discarded. An interrupt ends a single module.
