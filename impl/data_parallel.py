@@ -64,16 +64,26 @@ class DataParallel(Wrapper[T]):
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
             sizes of the chunks; otherwise ``N`` is divided in proportion to them.
-        in_turn: Whether the replicas run one after the other. The documentation of
-            :func:`parallel_apply` says in which thread, and when this is faster.
+        in_turn: Whether the replicas run one after the other; see :func:`parallel_apply`.
         scalar_warning: Whether a forward warns if the replicas return scalars, such as losses, of
             which it makes a vector with one entry per replica.
         module_attributes: Whether public attributes that the wrapper lacks are read from
             ``module``: ``wrapper.config`` is then ``module.config``. A method that is read in this
             way runs on ``module`` alone, not on the replicas. Assignments stay on the wrapper.
-        cache_frozen_parameters: Whether the copies of parameters that do not require grad are
-            kept between the forwards, for fine-tuning: they are made again only if one of these
-            parameters has changed. The documentation of :meth:`replicate` has the rules.
+        cache_frozen_parameters: Whether copies of parameters that do not require grad are kept
+            between the forwards, for fine-tuning: one on each device after the first, whose memory
+            the replicas share. All are copied again after each change of one of them that can be
+            seen before the forward: of its version, memory or shape, of the elements that
+            :meth:`hold` compares, or by a step of an optimizer, if the parameter requires grad or
+            has a gradient; after a replica has changed a copy in place; and if another stream is
+            current. Old copies stay in use after any other change. A forward waits for the first
+            device, to compare the elements.
+
+            Parameters without comparable elements (sparse, of a class with its own operators,
+            with gaps in their memory, on the meta device), those created in inference mode, and
+            all buffers are copied in each forward, and so are all parameters while a dispatch mode
+            or a transform of ``torch.func`` is active. The copies are freed with the wrapper, and
+            by its methods ``to``, ``cpu`` and the like.
 
     Attributes:
         device_ids: Ordinals, CPU devices or devices of a second accelerator; empty if a forward
@@ -184,20 +194,6 @@ class DataParallel(Wrapper[T]):
 
         The wrapper has no argument ``buffer_size``: override this step to pass it to
         :func:`replicate`.
-
-        With ``cache_frozen_parameters``, copies of parameters that do not require grad are kept,
-        one on each device after the first, and the replicas share their memory. All are copied
-        again after each change of one of them that can be seen before the forward: of its version,
-        memory or shape, of one of 16 elements that are spread over it, or by a step of an
-        optimizer, if the parameter requires grad or has a gradient; after a replica has changed a
-        copy in place; and if another stream is current. Old copies stay in use after any other
-        change. A forward waits for the first device, to compare the elements.
-
-        Parameters without comparable elements (sparse, of a class with its own operators, with
-        gaps in their memory, on the meta device), those created in inference mode, and all buffers
-        are copied in each forward, and so are all parameters while a dispatch mode or a transform
-        of ``torch.func`` is active. The copies are freed with the wrapper, and by its methods
-        ``to``, ``cpu`` and the like.
         """
         copier = None
         if not self.cache_frozen_parameters:
@@ -220,21 +216,21 @@ class DataParallel(Wrapper[T]):
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
         threads. A forward builds new replicas if other streams are current, or if it detects a
-        change: of modules, their classes, attributes, hooks, parameters, buffers and training
-        modes, a step of an optimizer, or a change that the last forward has made to its replicas.
-        Attributes that the replicas share with the module, such as a dictionary of settings, need
-        no new replicas. If a forward has not detected a change, and has used old copies, the end
-        of the block raises an error. The end misses one kind of change: it increases no version,
-        changes none of 16 elements of a tensor, and is undone in the block or followed by a
+        change of the module or of its replicas; ``docs/evaluation.md`` lists these changes. If a
+        forward has not detected a change, and has used old copies, the end of the block raises an
+        error. The end misses one kind of change: it increases no version, changes none of 16
+        elements that are spread over a tensor, and is undone in the block or followed by a
         detected change.
 
+        A tree is replicated in each forward if it has a script module, a module in training mode
+        with one-dimensional buffers (batch norm writes them without a new version), a buffer that
+        was created in inference mode, or a tensor without comparable elements (see the argument
+        ``cache_frozen_parameters``), and while a dispatch mode or a transform of ``torch.func`` is
+        active. With one device, or none, the block has no effect.
+
         An attribute that a replica sets in a forward remains on that replica until the replicas
-        are built again. With one device, or none, the block has no effect. A tree is replicated in
-        each forward if it has a script module, a module in training mode with one-dimensional
-        buffers (batch norm writes them without a new version), a buffer that was created in
-        inference mode, or a tensor that cannot be compared (see :meth:`replicate`), and while a
-        dispatch mode or a transform of ``torch.func`` is active. Blocks may be nested; the
-        outermost one frees the replicas. Copies and pickles of the wrapper contain no replicas.
+        are built again. Blocks may be nested; the outermost one frees the replicas. Copies and
+        pickles of the wrapper contain no replicas.
 
         Raises:
             RuntimeError: A forward in the block is called while grad mode is on. At the end of the
