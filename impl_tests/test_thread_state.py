@@ -12,7 +12,7 @@ from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from impl import DataParallel, _thread_state
+from impl import _thread_state
 from impl_tests.helpers.modes import FunctionMode, call_in_thread
 from spec_tests.strategies.thread_state import thread_states
 
@@ -119,16 +119,3 @@ def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("read"))
     (state,) = _thread_state.thread_states([CPU])
     assert state.device == CPU
-
-
-@pytest.mark.parametrize(
-    ("dtype", "autocast"),
-    [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float16)],
-    ids=str,
-)
-def test_a_half_module_runs_in_autocast_to_the_other_half_dtype(dtype, autocast):
-    module = nn.Linear(2, 2).to(dtype)
-    x = torch.ones(4, 2, dtype=dtype)
-    with torch.autocast("cpu", autocast):
-        found, expected = DataParallel(module, ["cpu", "cpu"])(x), module(x)
-    torch.testing.assert_close(found, expected)

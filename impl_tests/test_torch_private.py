@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.modules import module as registration
 
-from impl import _torch_private
+from impl import DataParallel, _torch_private
 from impl._torch_private import compile_only_inlined, exclude_from_compilation
 from spec_tests.tests.python_source import dotted_names
 
@@ -243,3 +244,16 @@ def test_an_interrupted_call_restores_the_tracking_of_views(monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         _torch_private.track_original_views(int)
     assert not torch._C._is_view_replay_enabled()
+
+
+@pytest.mark.parametrize(
+    ("dtype", "autocast"),
+    [(torch.float16, torch.bfloat16), (torch.bfloat16, torch.float16)],
+    ids=str,
+)
+def test_a_half_module_runs_in_autocast_to_the_other_half_dtype(dtype, autocast):
+    module = nn.Linear(2, 2).to(dtype)
+    x = torch.ones(4, 2, dtype=dtype)
+    with torch.autocast("cpu", autocast):
+        found, expected = DataParallel(module, ["cpu", "cpu"])(x), module(x)
+    torch.testing.assert_close(found, expected)
