@@ -38,7 +38,6 @@ class Recording:
         self.records.append(("start", self.number, threading.get_ident()))
         if self.error is not None:
             raise self.error
-        time.sleep(0.001)  # If modules ran concurrently, another module would start here.
         self.records.append(("end", self.number, threading.get_ident()))
         return self.number, torch.accelerator.current_device_index()
 
@@ -52,6 +51,16 @@ def test_each_module_starts_after_the_previous_one_has_ended(topology, count):
     checks.same(events, [(event, number) for number in range(count) for event in ("start", "end")])
     ordinals = [device.index for device in topology.take([0, 1, 2])]
     checks.same(found, [(number, ordinals[number % 3]) for number in range(count)])
+
+
+def test_no_two_modules_run_at_the_same_time(topology):
+    barrier = threading.Barrier(2)
+
+    def wait_for_another():
+        with pytest.raises(threading.BrokenBarrierError):
+            barrier.wait(timeout=0.05)
+
+    in_turn(topology, [wait_for_another] * 3)
 
 
 def test_modules_run_in_turn_in_another_thread_under_active_modes(topology):
