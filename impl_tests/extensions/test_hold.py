@@ -191,21 +191,21 @@ def test_a_forward_after_a_change_that_replicas_see_builds_no_replicas(topology)
     assert len(created) == 1
 
 
-def test_a_renamed_member_builds_new_replicas(topology):
+@pytest.mark.parametrize("kind", ["module", "parameter", "buffer"])
+def test_a_renamed_member_builds_new_replicas(topology, kind):
     class Named(nn.Module):
         def forward(self, x):
             return x + sum(hasattr(self, name) for name in ("first", "second"))
 
-    for kind in ("module", "parameter", "buffer"):
-        created = []
-        net, x = wrapped(topology, created, Named())
-        members = getattr(net.module, f"_{kind}s")
-        members["other"] = nn.ReLU() if kind == "module" else nn.Parameter(torch.ones(1).to(x))
-        with torch.no_grad(), net.hold():
-            checks.same(net(x), x)
-            members["first"] = members.pop("other")
-            checks.same(net(x), x + 1)
-        assert len(created) == 2
+    created = []
+    net, x = wrapped(topology, created, Named())
+    members = getattr(net.module, f"_{kind}s")
+    members["other"] = nn.ReLU() if kind == "module" else nn.Parameter(torch.ones(1).to(x))
+    with torch.no_grad(), net.hold():
+        checks.same(net(x), x)
+        members["first"] = members.pop("other")
+        checks.same(net(x), x + 1)
+    assert len(created) == 2
 
 
 def test_a_copy_that_a_replica_has_changed_is_not_used_again(topology):
