@@ -37,7 +37,6 @@ ALLOWED = {
     *("_compiled_call_impl", "_call_impl", "_replicate_for_data_parallel"),
     "_has_compiled_code",  # impl itself sets this attribute of a module.
     *("_fields", "_make", "_asdict", "_replace"),  # Attributes of named tuples.
-    "_get_running_loop",  # A documented function of asyncio.
 }
 PRIVATE = re.compile(r"([A-Za-z]\w*\.)*_[a-z]\w*(\.\w+)*|torch(\.\w+)*\._\w+(\.\w+)*")
 
