@@ -10,11 +10,12 @@ from ._devices import as_device_or_current
 from ._errors import CapturedError, reraise
 from ._one_device import call_on_one_device
 from ._placement import DeviceId
+from ._replica_group import ReplicaGroup
 from ._streams import current_stream_by_device
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import PendingCall, start_in_thread
 from ._wrapped_module import method_of
-from .parallel_apply import ReplicaGroup, format_device
+from .parallel_apply import format_device
 
 
 class ReplicaPool:

@@ -1,7 +1,6 @@
 """Concurrent calls of several modules, each on its own device and in its own thread."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar
 from functools import partial
 from itertools import chain
 from typing import Any, NoReturn
@@ -15,6 +14,7 @@ from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
 from ._diagnostics import explain
 from ._errors import CapturedError, capture, reraise
+from ._replica_group import ReplicaGroup
 from ._thread_state import call_in, clear_old_casts, thread_states
 from ._threads import start_in_thread
 from ._torch_private import exclude_from_compilation
@@ -233,46 +233,3 @@ def _find_device(*nested: Any) -> torch.device:
 def format_device(device: torch.device) -> int | str:
     """Return the name of ``device`` in errors: the index, or ``"cpu"``."""
     return str(device) if is_cpu(device) else device.index
-
-
-# The replicas of a call, for a layer that waits for the other replicas, as SyncBatchNorm does.
-
-
-class ReplicaGroup:
-    """The replicas of one call. A layer of one of them can wait for the others.
-
-    Args:
-        modules: The replicas.
-        obstacle: The reason why they cannot wait for each other; empty if they can.
-
-    Attributes:
-        ended: The indices of the replicas that have ended; None for the end of the call.
-        abandoned: The indices of the replicas that fail because another one has ended.
-        exchanges: The objects in which replicas wait, by class. Their method ``note_end`` is
-            called with this group after the end of each replica, and of the call.
-    """
-
-    def __init__(self, modules: Sequence[Any], obstacle: str = "") -> None:
-        self.modules, self.obstacle = modules, obstacle
-        self.ended: list[int | None] = []
-        self.abandoned: set[int] = set()
-        self.exchanges: dict[type, Any] = {}
-
-    def run(self, index: int, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``, which calls the replica ``index``, in its own context."""
-        running_replica.set((self, index))
-        try:
-            return function(*args)
-        finally:
-            self.end(index)
-
-    def end(self, index: int | None = None) -> None:
-        """Note that a replica, or the call, has ended."""
-        # An object is in `exchanges` before a replica reads `ended`, so no end is missed.
-        self.ended.append(index)
-        for each in [*self.exchanges.values()]:
-            each.note_end(self)
-
-
-#: The group of the running replica, and the index of the replica in it; None outside of a group.
-running_replica = ContextVar["tuple[ReplicaGroup, int] | None"]("running_replica", default=None)

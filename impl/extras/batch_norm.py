@@ -15,8 +15,8 @@ from torch.nn import functional
 
 from .._arguments import argument, check_tensor
 from .._copies import to_device
+from .._replica_group import ReplicaGroup, running_replica
 from .._torch_private import BatchNorm
-from ..parallel_apply import ReplicaGroup, running_replica
 
 __all__ = ["SyncBatchNorm"]
 
