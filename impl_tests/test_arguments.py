@@ -175,9 +175,22 @@ UNNAMED_ERRORS = [
     ("kwargs_tup|module_kwargs", TypeError, r".* argument after \*\* must be a mapping, not .*"),
     ("x|batches|inputs|module_kwargs", TypeError, r"linear\(\): argument 'input' .*"),
 ]
-#: Words of PyTorch's errors about a tensor or a module.
+#: Texts of PyTorch's errors about a tensor or a module: the word tensor, or one of the others.
 OF_TENSORS = re.compile(
-    r"\b(tensors?|parameter|module|view|NestedTensorImpl|aten)\b", re.IGNORECASE
+    "|".join(
+        (
+            r"\b(tensors?|NestedTensorImpl|aten)\b",
+            "an uninitialized parameter",
+            "mat1 and mat2 must have the same dtype",
+            "both arguments to linear need to be at least 1D",
+            r"addmm: Argument #3 \(dense\)",
+            r"\bview\b.* modified inplace",
+            r"Module \[Module\] is missing the required \"forward\" function",
+            r"\w+\(\) got an unexpected keyword argument 'x'",
+            r"module must have its parameters and buffers on device \S+ \(device_ids\[0\]\)",
+        )
+    ),
+    re.IGNORECASE,
 )
 #: Functions that accept any object, and methods that pass their arguments to a function.
 _WITHOUT_CHECKS = {
@@ -398,7 +411,8 @@ def text_without_traceback(error):
 
 def is_of_tensors(error, argument_name):
     """Return whether an error has the name of the argument, or is PyTorch's about a tensor."""
-    return is_named(error, argument_name) or OF_TENSORS.search(str(error)) is not None
+    text = text_without_traceback(error)
+    return is_named(error, argument_name) or OF_TENSORS.search(text) is not None
 
 
 @pytest.mark.filterwarnings("ignore")
