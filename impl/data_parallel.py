@@ -216,11 +216,12 @@ class DataParallel(Wrapper[T]):
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
         threads. A forward builds new replicas if other streams are current, or if it detects a
-        change of the module or of its replicas; ``docs/evaluation.md`` lists these changes. If a
-        forward has not detected a change, and has used old copies, the end of the block raises an
-        error. The end misses one kind of change: it increases no version, changes none of 16
-        elements that are spread over a tensor, and is undone in the block or followed by a
-        detected change.
+        change of the module or of its replicas; ``docs/evaluation.md`` lists these changes.
+        Attributes that the replicas share with the module, such as a dictionary of settings, need
+        no new replicas. If a forward has not detected a change, and has used old copies, the end
+        of the block raises an error. The end misses one kind of change: it increases no version,
+        changes none of 16 elements that are spread over a tensor, and is undone in the block or
+        followed by a detected change.
 
         A tree is replicated in each forward if it has a script module, a module in training mode
         with one-dimensional buffers (batch norm writes them without a new version), a buffer that
