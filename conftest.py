@@ -1,7 +1,31 @@
-"""Add the options that choose target and devices, and the fixtures that run a small suite."""
+"""Add the options of the suite, the option ``--own-tests``, and fixtures."""
 
 pytest_plugins = [
     "spec_tests.harness.pytest_plugin.options",
     "spec_tests.harness.pytest_plugin.hooks",
     "spec_tests.harness.tests.fixtures",
 ]
+
+#: Folders of tests that are neither tests of clauses nor benchmarks.
+TEST_FOLDERS = {"tests", "impl_tests"}
+
+
+def pytest_addoption(parser):
+    """Add the option that selects the tests of the tools themselves."""
+    parser.addoption(
+        "--own-tests",
+        action="store_true",
+        help="run only tests in folders `tests` and in impl_tests: no clauses and no benchmarks; "
+        "without the option, a folder `tests` runs only if it is named",
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out folders `tests` or, with --own-tests, the files outside of `TEST_FOLDERS`."""
+    own_tests = config.getoption("--own-tests")
+    if collection_path.is_dir():
+        is_left_out = collection_path.name == "tests" and not own_tests
+    else:
+        parts = collection_path.relative_to(config.rootpath).parts
+        is_left_out = own_tests and TEST_FOLDERS.isdisjoint(parts)
+    return is_left_out or None  # None: pytest decides

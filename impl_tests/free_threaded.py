@@ -14,7 +14,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from impl_tests.weekly.__main__ import PYTEST, SUITE, TEST_FOLDERS, Command, run
+from impl_tests.weekly.__main__ import OWN_TESTS, PYTEST, SUITE, Command, run
 from reports.others.catalogue import RELEASES, ROOT
 from reports.others.environments import create_environment, install_torch, pip
 
@@ -32,7 +32,7 @@ CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
 #: Name of a part -> its commands.
 PARTS: dict[str, Sequence[Command]] = {
     "suite": [(*SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl")],
-    "impl": [(*PYTEST, *TEST_FOLDERS, "impl_tests")],
+    "impl": [(*PYTEST, *OWN_TESTS)],
     "stress": [("impl_tests.weekly.stress", "--minutes", "10")],
 }
 

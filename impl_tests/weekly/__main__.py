@@ -13,16 +13,16 @@ from pathlib import Path
 
 from spec_tests.simulator import FEATURES
 
-__all__ = ["PARTS", "PYTEST", "SUITE", "TEST_FOLDERS", "Command", "main", "run"]
+__all__ = ["OWN_TESTS", "PARTS", "PYTEST", "SUITE", "Command", "main", "run"]
 
 #: The module of a command, for ``python -m``, and the arguments of the module.
 Command = Sequence[str]
 _ROOT = Path(__file__).resolve().parents[2]
 _TOX = configparser.RawConfigParser()
 _TOX.read(_ROOT / "tox.ini")
-#: The folders of tests that ``tox.ini`` lists.
-TEST_FOLDERS, _ON_DEVICES = (
-    _TOX["tests"][name].replace("\\", "").split() for name in ("folders", "extensions")
+#: The arguments of pytest that ``tox.ini`` lists.
+OWN_TESTS, _ON_DEVICES = (
+    _TOX["tests"][name].replace("\\", "").split() for name in ("own", "extensions")
 )
 PYTEST = ("pytest", "-n", "3", "--dist", "worksteal")
 SUITE = (*PYTEST, "spec_tests", "--accelerator", "sim")
@@ -37,7 +37,7 @@ _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
 #: Name of a part -> its commands.
 PARTS: dict[str, Sequence[Command]] = {
     # The slow tests of the command line, the plugin, the simulator and the fault harness.
-    "slow": [(*PYTEST, *TEST_FOLDERS, "impl_tests", "-m", "slow")],
+    "slow": [(*PYTEST, *OWN_TESTS, "-m", "slow")],
     # The suite with more examples than in the gate, then on simulated devices that lack all
     # optional features, then one feature at a time.
     "suite": [

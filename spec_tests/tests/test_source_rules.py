@@ -1,6 +1,5 @@
 """Rules that no linter checks: which packages a file may import, and lists in pages."""
 
-import configparser
 import re
 from pathlib import Path
 
@@ -16,7 +15,6 @@ FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric"
 ORDER = ("simulator", "cuda_stand_ins", "harness", "oracle", "strategies", "chapters", "reporting")
 ORDER += ("conftest", "cli", "__init__", "tests")
 SUITE = sorted((ROOT / "spec_tests").rglob("*.py"))
-TEST_FOLDERS = [path for path in (ROOT / "spec_tests").rglob("tests") if path.is_dir()]
 
 
 def path_id(path):
@@ -52,13 +50,6 @@ def test_imports_from_other_packages_are_absolute():
     # The rule above ignores relative imports.
     found = [(path, name) for path in SUITE for name in imported_modules(path)]
     assert [(path, name) for path, name in found if name.startswith("..")] == []
-
-
-def test_the_gate_runs_every_folder_of_tests():
-    tox = configparser.ConfigParser(interpolation=None)
-    tox.read(ROOT / "tox.ini")
-    named = tox["tests"]["folders"].replace("\\", "").split()
-    assert {path_id(path) for path in TEST_FOLDERS} <= set(named)
 
 
 def test_page_names_each_feature_of_the_simulator():
