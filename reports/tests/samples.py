@@ -1,11 +1,11 @@
-"""Write sample results for the tests of the publisher and the pages."""
+"""Write sample runs of the suite, as files of verdicts and in the published form."""
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reports.publishing.publish import publish
+from spec_tests.reporting import evidence, runs
 
 #: A text that is dangerous in a page or table: HTML with a script, an attribute, a template, TeX,
 #: a spreadsheet formula and a control character.
@@ -54,6 +54,15 @@ def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
 
 
 def publish_run(folder: Path, clause_verdicts: Mapping[str, str], **about: Any) -> Path:
-    """Publish a run in the folder of reports; return the path of the published file."""
-    file = write_verdicts(folder / "sent.jsonl", clause_verdicts, **about)
-    return publish([file], folder=folder)
+    """Write a published run below the folder of reports; return its path."""
+    return publish_file(write_verdicts(folder / "sent.jsonl", clause_verdicts, **about), folder)
+
+
+def publish_file(file: Path, folder: Path) -> Path:
+    """Write the published form of a file of verdicts below ``folder``; return its path."""
+    about, found = runs.read(file)
+    name = f"torch-{about['torch'].partition('+')[0]}_{about['hardware']}.json"
+    path = Path(folder, "results", about["target"], name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(evidence.publish(about, found), encoding="utf-8")
+    return path

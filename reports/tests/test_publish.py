@@ -1,4 +1,4 @@
-"""Published benchmarks: their data, their page and chart, and refused files."""
+"""Published benchmarks: their data, page and chart. Paths of published files; refused files."""
 
 import json
 import re
@@ -133,3 +133,10 @@ def test_path_of_a_published_file_has_target_release_and_hardware(save_run, tmp_
     assert named == reports / "results" / "it" / "torch-2.12.0_h-200.json"
     bench = publish([save_run("a.json", make_benchmark_run())], folder=reports)
     assert bench == reports / "benchmarks" / "impl" / "torch-2_sim.json"
+
+
+def test_path_of_a_published_run_cannot_leave_the_folder(tmp_path, reports):
+    about = {"target": "../../up", "accelerator": "/etc", "torch": "../../2"}
+    saved = write_verdicts(tmp_path / "v.jsonl", {"a.one": "pass"}, **about)
+    published = publish([saved], folder=reports)
+    assert published == reports / "results" / "up" / "torch-..-..-2_-etc.json"
