@@ -10,7 +10,7 @@ import pytest
 from sphinx.util.inventory import InventoryFile
 
 from docs import code_blocks, page_text
-from reports.tests.page_reader import read_page
+from spec_tests.reporting.tests.page_reader import read_page
 
 ROOT = Path(__file__).resolve().parents[1]
 SITE = ROOT / "docs" / "_build" / "html"

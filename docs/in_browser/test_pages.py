@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reports.tests import samples
 from spec_tests.harness.conformance import clauses
 from spec_tests.reporting import pages, runs
+from spec_tests.reporting.tests import samples
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "_build" / "html"

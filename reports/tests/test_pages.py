@@ -2,7 +2,7 @@
 
 from reports import __main__ as command
 from reports.publishing.publish import render
-from reports.tests import samples
+from spec_tests.reporting.tests import samples
 
 ONE = "comm.scatter.slices"
 

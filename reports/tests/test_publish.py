@@ -11,7 +11,7 @@ from bench.tests.samples import make_benchmark_run
 from reports.publishing import charts
 from reports.publishing.benchmarks import format_page, load, rows
 from reports.publishing.publish import CHARTED, publish
-from reports.tests.samples import write_verdicts
+from spec_tests.reporting.tests.samples import write_verdicts
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from reports.tests import samples
 from spec_tests.harness.conformance import clauses
 from spec_tests.reporting import matrix, runs
 from spec_tests.reporting.matrix import Matrix
+from spec_tests.reporting.tests import samples
 
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
 KNOWN = {name: clauses.load()[name] for name in (ONE, TWO, THREE)}

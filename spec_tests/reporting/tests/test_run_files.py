@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from reports.tests import samples
 from spec_tests.reporting import evidence, runs
+from spec_tests.reporting.tests import samples
 
 #: The header of a file of verdicts.
 RUN = {

@@ -5,10 +5,10 @@ import re
 
 import pytest
 
-from reports.tests import samples
-from reports.tests.page_reader import read_page
 from spec_tests.cli.main import main
 from spec_tests.harness.conformance import clauses
+from spec_tests.reporting.tests import samples
+from spec_tests.reporting.tests.page_reader import read_page
 
 ONE, TWO, THREE = "comm.scatter.slices", "comm.scatter.zero-sizes", "replicate.one-per-device"
 VERDICTS = {ONE: "fail", TWO: "known", THREE: "not-run"}
