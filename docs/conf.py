@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from docs import accessibility, page_text, results_pages  # noqa: E402 - needs the path
+from docs import page_text, results_pages  # noqa: E402 - needs the path
 from spec_tests.reporting.pages import STATIC  # noqa: E402 - needs the path
 
 project = "torch-parallel-spec"
@@ -61,5 +61,4 @@ def setup(app: Sphinx) -> dict[str, Any]:
     """Connect the functions that change or add pages."""
     app.connect("source-read", _expand_includes)
     results_pages.setup(app)
-    accessibility.setup(app)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
