@@ -12,7 +12,7 @@ from sphinx.util.inventory import InventoryFile
 from docs import code_blocks, page_text
 from spec_tests.reporting.tests.page_reader import read_page
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "docs" / "_build" / "html"
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 PUBLIC_MODULES = ["impl", "impl.comm", "impl.functions", "impl.scatter_gather", "impl.replicate"]
