@@ -1,1 +1,1 @@
-"""The documentation site: pages, and the programs that build and check them. See README.md."""
+"""The documentation site: pages, the programs that build it, and those that check its code."""
