@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.environment import cuda_stubs
+from spec_tests.cuda_stand_ins import stub_libraries
 
 # transformers imports torchvision, whose wheel needs CUDA libraries.
-cuda_stubs.load_stubs()
+stub_libraries.load_stubs()
 
 #: The number of rows of a batch.
 ROWS = 16

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from spec_tests import cuda_stand_ins, simulator
-from spec_tests.harness.environment import cuda_stubs
+from spec_tests.cuda_stand_ins import stub_libraries
 
 __all__ = ["prepare", "run_module"]
 
@@ -44,6 +44,6 @@ def prepare() -> None:
     os.environ["ACCELERATE_TORCH_DEVICE"] = "sim:0"  # accelerate does not find the device sim.
     os.environ["HF_HUB_OFFLINE"] = "1"
     torch.set_num_threads(1)
-    cuda_stubs.load_stubs()
+    stub_libraries.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()

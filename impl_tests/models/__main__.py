@@ -9,14 +9,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 from impl_tests.consumers.drop_in_page import write_results
 from impl_tests.helpers.aligned_copies import align_copies
 from spec_tests import cuda_stand_ins, simulator
-from spec_tests.harness.environment import cuda_stubs
+from spec_tests.cuda_stand_ins import stub_libraries
 
 
 def main(option: str) -> None:
     """Train all models and write the results."""
     if option != "--write":
         raise SystemExit(__doc__)
-    cuda_stubs.load_stubs()
+    stub_libraries.load_stubs()
     simulator.enable(device_count=2)
     cuda_stand_ins.enable()
     align_copies()

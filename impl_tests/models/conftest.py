@@ -3,10 +3,10 @@
 import pytest
 
 from impl_tests.helpers.aligned_copies import align_copies
-from spec_tests.harness.environment import cuda_stubs
+from spec_tests.cuda_stand_ins import stub_libraries
 from spec_tests.harness.environment.topology import Topology
 
-cuda_stubs.load_stubs()
+stub_libraries.load_stubs()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -83,8 +83,8 @@ def install_torch(version: str, python: Path) -> None:
     library = _run_python(python, "import importlib.util as u; print(u.find_spec('torch').origin)")
     folder = Path(library).parent / "lib"
     # As `tox -e cuda-build` does.
-    module = "spec_tests.harness.environment.cuda_stubs"
-    subprocess.run([sys.executable, "-m", module, folder], cwd=ROOT, check=True)
+    program = ROOT / "spec_tests/cuda_stand_ins/stub_libraries.py"
+    subprocess.run([sys.executable, program, folder], check=True)
 
 
 def _torch_requirements(python: Path) -> Iterable[str]:

@@ -10,6 +10,9 @@ description of the primitives' behaviour and share no code with any target.
 The stand-ins always copy with ``copy_``. They do not imitate NCCL, which records no graph, does
 not increase version counters and supports fewer dtypes. Their error texts name the current
 accelerator: ``SIM tensors`` instead of ``CUDA tensors``.
+
+The program ``stub_libraries.py`` replaces the libraries of CUDA, in a build of PyTorch that needs
+them to be imported.
 """
 
 from collections.abc import Callable, Mapping

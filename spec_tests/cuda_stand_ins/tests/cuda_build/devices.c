@@ -1,7 +1,7 @@
 // Devices without hardware: a preloaded library that answers the calls of CUDA's runtime and driver.
 //
 // Memory of the devices is memory of the host, so tensors exist and can be copied. Kernels do
-// nothing: the stub libraries of spec_tests/harness/environment/cuda_stubs.py accept a launch and
+// nothing: the stub libraries of spec_tests/cuda_stand_ins/stub_libraries.py accept a launch and
 // ignore it. So metadata are right, and values are not. The environment variable CUDA_BUILD_DEVICES
 // is the number of devices. The library has the name of the driver's library, libcuda.so.1, and
 // replaces it.

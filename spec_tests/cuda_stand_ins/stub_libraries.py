@@ -1,9 +1,10 @@
 """Stub libraries in place of CUDA's, whose functions return constants.
 
-``python -m spec_tests.harness.environment.cuda_stubs LIB`` replaces CUDA's libraries (2 GB), so
+``python spec_tests/cuda_stand_ins/stub_libraries.py LIB`` replaces CUDA's libraries (2 GB), so
 that a CUDA build of PyTorch runs on the CPU. ``LIB`` is the folder ``torch/lib`` of a PyTorch that
-was installed with ``--no-deps``. The stubs report that there is no device, so that PyTorch calls
-none of their other functions.
+was installed with ``--no-deps``. It cannot be imported yet, so the command does not run this file
+as a module of its package, which imports torch. The stubs report that there is no device, so that
+PyTorch calls none of their other functions.
 
 :func:`load_stubs` makes torchvision's wheel work with a CPU build of PyTorch. PyPI has only the
 CUDA build of torchvision. Its operators have CPU kernels, but its library is linked with three
