@@ -19,7 +19,7 @@ from spec_tests.harness.environment.topology import not_run
 from .models import MODELS, ROWS
 from .modules import Adapter, Delay
 
-pytest.importorskip("transformers", reason="the models need the dependency group `models`")
+pytest.importorskip("transformers", reason="the models need the dependency group `consumers`")
 pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 DEVICES = 4
 NAMES = ["ResNet-18", "ViT", "GPT-2"]

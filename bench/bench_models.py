@@ -23,7 +23,7 @@ from . import ranks
 from .models import MODELS, ROWS
 from .modules import measure_peak_bytes, replica_devices
 
-pytest.importorskip("transformers", reason="the models need the dependency group `models`")
+pytest.importorskip("transformers", reason="the models need the dependency group `consumers`")
 pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")
 RANKS = 2
 MODES = ["training", "evaluation"]
