@@ -2,8 +2,9 @@
 
 ``tox -e free-threaded`` calls this script. The environment variable ``FREE_THREADED_PYTHON`` holds
 the path of the free-threaded interpreter. The script creates a virtual environment for that
-interpreter, because tox itself runs on a Python with the GIL. If PyTorch has no CPU build for
-the interpreter, the script installs PyTorch's CUDA build without CUDA's libraries.
+interpreter, because tox itself runs on a Python with the GIL. It does this with the functions of
+``tox -e others``: if PyTorch has no CPU build for the interpreter, they install PyTorch's CUDA
+build without CUDA's libraries.
 """
 
 import argparse
