@@ -116,9 +116,7 @@ def test_files_without_a_selected_clause_are_not_imported(run_suite, pytester):
     run_suite(body).assert_outcomes(errors=1)
 
 
-def test_extra_suite_has_the_packages_of_the_test_environment():
+def test_extras_have_the_packages_of_the_test_environment():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    extra = project["project"]["optional-dependencies"]["suite"]
-    assert [each for each in project["dependency-groups"]["test"] if each not in extra] == [
-        "pytest-benchmark>=5.2"
-    ]
+    extras = project["project"]["optional-dependencies"]
+    assert project["dependency-groups"]["test"] == [*extras["suite"], *extras["bench"]]
