@@ -92,7 +92,8 @@ def wait_and_fail(barrier):
 @pytest.mark.parametrize("first", ["release.wait(2)", "None"], ids=["working", "waiting"])
 def test_an_interrupted_caller_gets_a_keyboard_interrupt(target, topology, first):
     # A target may run the first module in the calling thread. The interrupt arrives while that
-    # module runs ("working"), or while the caller waits for the other modules ("waiting").
+    # module runs ("working"), or while the caller waits for the other modules ("waiting"). The
+    # sleep gives the caller time to begin to wait; an interrupt before has the same result.
     process = run_script(
         f"""
         started, release = threading.Barrier(3, timeout=5), threading.Event()

@@ -32,7 +32,8 @@ from spec_tests.strategies.parallel_apply import (
 )
 from spec_tests.strategies.small_modules import Double
 
-#: Seconds that a `SlowEcho` sleeps before it records its end.
+#: Seconds that a `SlowEcho` sleeps before it records its end. A wrong target raises its error in
+#: this time; a right one passes with any number.
 SLEEP = 0.05
 #: Values of `ExceptionSpec.message` for classes without a truthy class attribute `message`.
 NO_MESSAGE = ("absent", "empty", "instance")
