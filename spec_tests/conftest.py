@@ -44,8 +44,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     if hasattr(config, "workerinput"):
         probes.FOUND.update(pickle.loads(config.workerinput["found"]))
-    selection.select_clauses(config)
-    if (path := register_of(config)) is not None:  # Refuse a wrong file before workers start.
+    path = register_of(config)
+    selection.select_clauses(config, path)
+    if path is not None:  # Refuse a wrong file before workers start.
         not_offered.declare(config, register.load_lacks(path))
 
 

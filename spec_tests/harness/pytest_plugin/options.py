@@ -54,6 +54,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     for name, arguments in SHARED.items():
         group.addoption(name, **arguments)
+    group.addoption(
+        "--recorded",
+        action="store_true",
+        help="run only the tests of the clauses that the register of the target records, and of "
+        "those of --clause",
+    )
     _add_device_options(parser.getgroup("devices"))
 
 

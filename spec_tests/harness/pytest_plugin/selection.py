@@ -12,20 +12,27 @@ from typing import Any
 
 import pytest
 
-from spec_tests.harness.conformance import clause_names, clauses
+from spec_tests.harness.conformance import clause_names, clauses, register
 
 #: The files whose tests compile modules or start processes, which takes seconds.
 _SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 _SELECTED = pytest.StashKey[frozenset[str]]()
 
 
-def select_clauses(config: pytest.Config) -> None:
-    """Store the clauses that ``--clause`` selects.
+def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
+    """Store the clauses that ``--clause`` and ``--recorded`` select.
 
     Raises:
-        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id.
+        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id; or the
+            target has no register for ``--recorded``.
     """
     names, known_clauses = config.getoption("--clause"), clauses.load()
+    if config.getoption("--recorded"):
+        if register_path is None:
+            raise pytest.UsageError("--recorded: the target has no register")
+        recorded = (each for record in register.load(register_path) for each in record.clauses)
+        # The metadata of the run have the values of this option.
+        config.option.clause = names = [*names, *dict.fromkeys(recorded)]
     unknown = clause_names.describe_unknown(names, known_clauses)
     if unknown is not None:
         raise pytest.UsageError(f"--clause {unknown}")

@@ -142,6 +142,20 @@ def test_a_test_with_a_record_has_the_verdict(run_with_register, case):
     assert printed in result.stdout.str()
 
 
+@pytest.mark.parametrize("workers", [[], ["-n1"]], ids=["one-process", "worker"])
+def test_recorded_selects_the_clauses_of_the_register(run_with_register, workers):
+    body = TWO_TESTS.format(one="False", two="pass")
+    result, found = run_with_register(body, record(), "--recorded", *workers)
+    assert found == {"a.one": "known"}
+    assert result.ret == OK
+
+
+def test_recorded_needs_a_register(run_suite):
+    result = run_suite(PASSING, "--recorded")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines("*--recorded: the target has no register*")
+
+
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
     text, error = REFUSED[case]
