@@ -74,10 +74,10 @@ def group_key(clause: str, difference: str) -> str:
     return f"{'' if is_error else _part(clause)}: {_QUOTED.sub('…', _without_drawn(line))}"
 
 
-def describe_failure(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
-    """Describe the failure of a test: its error, or its difference and the statement of the test.
+def fingerprint(item: pytest.Item, excinfo: pytest.ExceptionInfo[BaseException]) -> str:
+    """Return what is the same in each failure of a test with one cause, without drawn numbers.
 
-    An error has one cause, whichever statement raises it.
+    It is the error, whichever statement raises it, or the difference and the test's statement.
     """
     kind = type(excinfo.value).__name__
     found = describe_difference(kind, str(excinfo.value))

@@ -66,7 +66,7 @@ def describe(item: pytest.Item, call: pytest.CallInfo[None]) -> list[tuple[str, 
     # The repr of a call is code; other arguments need their names.
     arguments = [repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn]
     arguments += [error.call] if hasattr(error, "call") else []
-    differs = ("differs", causes.describe_failure(item, call.excinfo))
+    differs = ("differs", causes.fingerprint(item, call.excinfo))
     return [("difference", text), failure, differs, *(("call", each) for each in arguments)]
 
 

@@ -69,7 +69,9 @@ def _absent(record: str, test: str, remedy: str) -> pytest.UsageError:
     return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
 
 
-def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def match_records(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> None:
     """Fail a test marked as expected failure if none of its records expects this failure.
 
     If such a test has passed, name the records in the report.
@@ -79,7 +81,7 @@ def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRep
     if call.excinfo is None or not hasattr(report, "wasxfail"):
         return
     records = item.stash.get(_KNOWN, [])
-    difference = causes.describe_failure(item, call.excinfo)
+    difference = causes.fingerprint(item, call.excinfo)
     if any(record.explains(call.excinfo.value, difference) for record in records):
         return
     report.outcome = "failed"

@@ -21,7 +21,7 @@ _OPERATOR = re.compile(r"Could not run '([^']+)' with arguments from the '([^']+
 _LIBRARIES = {"torch", "_pytest", "pytest", "hypothesis", "numpy", *sys.stdlib_module_names}
 
 
-def judge(
+def skip_missing(
     call: pytest.CallInfo[None], report: pytest.TestReport, target: str, tests: str = "spec_tests"
 ) -> bool:
     """Skip a failed test whose error says that the devices lack a feature.

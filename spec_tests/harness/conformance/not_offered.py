@@ -35,7 +35,9 @@ def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
             raise input_files.refuse(path, problem)
 
 
-def judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> bool:
+def skip_declared(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> bool:
     """Set the outcome of a test that uses a missing name.
 
     `NotOffered` skips a test. Without a declaration the test fails, or if it is marked xfail, its

@@ -65,7 +65,7 @@ class Divergence:
         failures: The expected failures. Each is the exception's class and a part of its text:
             ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
             fail the run.
-        differences: The expected texts of `causes.describe_failure`. ``draft`` writes them.
+        differences: The expected texts of `causes.fingerprint`. ``draft`` writes them.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.

@@ -47,10 +47,10 @@ def _without_details(
 
 def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
     if not (
-        not_offered.judge(item, call, report)
-        or missing_features.judge(call, report, target_of(item.config))
+        not_offered.skip_declared(item, call, report)
+        or missing_features.skip_missing(call, report, target_of(item.config))
     ):
-        known_failures.judge(item, call, report)
+        known_failures.match_records(item, call, report)
         if report.failed or hasattr(report, "wasxfail"):
             report.user_properties.extend(failure_report.describe(item, call))
             failed_test.add_program(item, call, report, run_metadata.options(item.config))
