@@ -8,7 +8,7 @@ import pytest
 
 from impl_tests.free_threaded import prepare_environment
 from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.scripts import run_program
+from spec_tests.harness.environment.subprocesses import run_program
 from spec_tests.harness.environment.topology import not_run
 
 

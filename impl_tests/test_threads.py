@@ -16,7 +16,7 @@ from impl._thread_state import call_in, thread_states
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests.harness.concurrency.leaks import wait_until
 from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.scripts import run_program
+from spec_tests.harness.environment.subprocesses import run_program
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20

@@ -9,7 +9,7 @@ from impl import distributed
 from impl_tests.distributed.modules import ScaleByRows, make_linear
 from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.harness.environment.rank_pool import Raised
-from spec_tests.harness.environment.scripts import run_script
+from spec_tests.harness.environment.subprocesses import run_script
 from spec_tests.harness.environment.target import Target
 from spec_tests.harness.environment.topology import not_run
 

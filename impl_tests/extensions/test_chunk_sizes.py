@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import impl
 from spec_tests.harness.compare import checks
-from spec_tests.harness.environment.scripts import run_without_accelerator
+from spec_tests.harness.environment.subprocesses import run_without_accelerator
 from spec_tests.harness.environment.target import Target
 
 SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)

@@ -28,7 +28,7 @@ from impl_tests.extensions.kept_modules import (
 from spec_tests.harness.compare import checks
 from spec_tests.harness.concurrency.leaks import disable_gc
 from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.scripts import run_program
+from spec_tests.harness.environment.subprocesses import run_program
 
 
 def wrapped(topology, module=None, option=True, size=2):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.scripts import run_script
+from spec_tests.harness.environment.subprocesses import run_script
 from spec_tests.harness.environment.topology import not_run
 from spec_tests.strategies.modules import row_wise_specs
 

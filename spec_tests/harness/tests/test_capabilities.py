@@ -214,7 +214,7 @@ def test_an_unknown_feature_is_refused(run_suite):
 
 CHILD = """
 import sys
-from spec_tests.harness.environment.scripts import run_script
+from spec_tests.harness.environment.subprocesses import run_script
 @clause("a.one")
 def test_child(target, topology):
     done = run_script("import sys; print('my_back_end' in sys.modules)", target, topology)
