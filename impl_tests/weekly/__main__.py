@@ -47,7 +47,7 @@ PARTS: dict[str, Sequence[Command]] = {
     ],
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.
     "without-reference": [(*SUITE, "--reference", "none")],
-    # The suite on impl with the perturbation of each clause, one at a time; it must fail.
+    # The tests of each clause on impl with its perturbation; one must fail.
     "perturbations": [("impl_tests.weekly.perturbations",)],
     # Faults in calls, and lost ranks, in random order.
     "faults": [("impl_tests.weekly.fault_injection", "--count", "2400")],

@@ -4,39 +4,24 @@ import argparse
 import importlib
 import os
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from impl_tests.helpers import forks
-from impl_tests.weekly.perturbations import DEVICES, TABLE, Perturbation, load, replacement
+from impl_tests.weekly.perturbations import DEVICES, TABLE, load, replacement
 from impl_tests.weekly.perturbations.collected import CollectedTests, call_with_tests
 from impl_tests.weekly.perturbations.kinds import undo
 from spec_tests import simulator
 from spec_tests.harness.conformance import clauses
 
-#: Function -> its recorded calls: the test and the facts of each.
-CallLog = dict[str, list[tuple[str, frozenset[str]]]]
-#: The number of tests whose calls one process records.
-_CHUNK = 150
-#: The largest number of clauses that a perturbation may fail.
-_MOST = 10
-#: The beginning of the clauses whose tests make all kinds of calls, so that nearly each
-#: perturbation of a wrapper fails them. They do not show that a perturbation is too gross.
-_LIVES = "data_parallel.life."
 #: The beginnings of the lines that a process prints before and after the tests of a clause.
 _BEGIN, _PASSED = "tests of clause ", "passed: tests of clause "
 
 
 def main() -> int:
-    """Run the suite with each perturbation. Return 1 if one is not noticed, or is too gross.
-
-    Without names, also check that each perturbation fails at most ten clauses. With names this is
-    not checked, because it needs all tests.
-    """
+    """Run the tests of the clauses of each perturbation. Return 1 if those of a clause pass."""
     parser = argparse.ArgumentParser(
         prog="python -m impl_tests.weekly.perturbations", description=main.__doc__
     )
@@ -68,103 +53,35 @@ def _select(names: Sequence[str]) -> list[str]:
 
 def _check(tests: CollectedTests, options: argparse.Namespace) -> int:
     selected = set(_select(options.clauses))
-    named: dict[Perturbation, list[str]] = defaultdict(list)
-    for name, perturbation in load(options.table).items():
-        if name in selected:
-            named[perturbation].append(name)
-    used = [test for test, ids in tests.clauses.items() if selected.intersection(ids)]
-    log, passed = _record_calls(tests, used, options.processes)
-    jobs = (
-        forks.Job(p, partial(_try, tests, p, _select_tests(p, tests, log, passed, names)))
-        for p, names in named.items()
-    )
+    table = {p: [n for n in names if n in selected] for p, names in load(options.table).items()}
+    jobs = [forks.Job(p, partial(_try, tests, p, names)) for p, names in table.items() if names]
     problems = 0
     for count, ended in enumerate(forks.run(jobs, processes=options.processes), 1):
         perturbation = ended.job.subject
-        failed = _read_failed(ended.log)
-        survived = [name for name in named[perturbation] if name not in failed]
-        counted = [name for name in failed if not name.startswith(_LIVES)]
-        gross = not options.clauses and len(counted) > _MOST
-        problems += bool(survived) + gross
+        survived = sorted(set(table[perturbation]) - _read_failed(ended.log))
+        problems += len(survived)
         verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
-        verdict += f", TOO GROSS: {', '.join(sorted(counted))}" * gross
-        print(f"[{count}/{len(named)}] {perturbation}: {verdict}, fails {len(failed)} clauses")
-        sys.stdout.flush()
-    count = sum(map(len, named.values()))
-    print(f"{count} clauses, {len(named)} perturbations, {problems} problems")
+        print(f"[{count}/{len(jobs)}] {perturbation}: {verdict}", flush=True)
+    print(f"{len(selected)} clauses, {len(jobs)} perturbations, {problems} problems")
     return int(problems > 0)
 
 
-def _record_calls(
-    tests: CollectedTests, names: Sequence[str], processes: int
-) -> tuple[CallLog, set[str]]:
-    """Run tests without a perturbation; return their calls and the tests that pass."""
-    log: CallLog = defaultdict(list)
-    passed: set[str] = set()
-    chunks = [names[start : start + _CHUNK] for start in range(0, len(names), _CHUNK)]
-    jobs = (forks.Job("recorded calls", partial(_record_chunk, tests, chunk)) for chunk in chunks)
-    for ended in forks.run(jobs, processes=processes):
-        if ended.result is None:
-            raise RuntimeError(f"a process without a perturbation hung or crashed:\n{ended.log}")
-        passed.update(ended.result["passed"])
-        for line in ended.result["calls"]:
-            test, function, found = line.split("\t")
-            log[function].append((test, frozenset(found.split())))
-        for test in ended.result["failed"]:
-            print(f"not judged, because it fails with replaced functions: {test}")
-    log[DEVICES] = [(t, frozenset()) for t in names if tests.clauses[t][0].startswith(DEVICES)]
-    return log, passed
-
-
-def _record_chunk(tests: CollectedTests, names: Sequence[str], folder: Path) -> Any:
-    calls = folder / "calls"
-    calls.touch()
-    os.environ.update({replacement.LINE: "", replacement.LOG: str(calls)})
-    verdicts = dict(tests.run(names))
-    lists = {v: [test for test in names if verdicts[test] == v] for v in ("passed", "failed")}
-    return {**lists, "calls": calls.read_text(encoding="utf-8").splitlines()}
-
-
-def _select_tests(
-    perturbation: Perturbation,
-    tests: CollectedTests,
-    log: CallLog,
-    passed: set[str],
-    named: Iterable[str],
-) -> dict[str, list[str]]:
-    """Return the tests of each clause that a perturbation reaches; those of ``named`` first."""
-    by_clause: dict[str, list[str]] = {name: [] for name in named}
-    calls = log[perturbation.function]
-    reached = dict.fromkeys(test for test, found in calls if perturbation.guard <= found)
-    for test in reached:
-        if test in passed:
-            for name in tests.clauses[test]:
-                by_clause.setdefault(name, []).append(test)
-    for name in named:  # a test of a signature makes no call
-        by_clause[name] = by_clause[name] or [t for t in passed if name in tests.clauses[t]]
-    return by_clause
-
-
-def _try(
-    tests: CollectedTests,
-    perturbation: Perturbation,
-    by_clause: Mapping[str, Sequence[str]],
-    _: Path,
-) -> None:
+def _try(tests: CollectedTests, perturbation: str, names: Iterable[str], _: Path) -> None:
     """Run the tests of each clause with a perturbation, until one fails. Print the clauses."""
-    os.environ[replacement.LINE] = str(perturbation)
+    os.environ[replacement.PERTURBATION] = perturbation
+    function, kind = perturbation.split()
     with ExitStack() as stack:
-        if perturbation.function == DEVICES:
+        if function == DEVICES:
             tests.find_capabilities()
-            stack.enter_context(simulator.fault(perturbation.kind))
-        for clause, names in by_clause.items():
-            print(f"\n{_BEGIN}{clause}", flush=True)
-            for _test, verdict in tests.run(names):
+            stack.enter_context(simulator.fault(kind))
+        for name in names:
+            print(f"\n{_BEGIN}{name}", flush=True)
+            for _test, verdict in tests.run(tests.of_clause(name)):
                 undo()
                 if verdict == "failed":
                     break
             else:
-                print(f"\n{_PASSED}{clause}", flush=True)
+                print(f"\n{_PASSED}{name}", flush=True)
 
 
 def _read_failed(log: str) -> set[str]:

@@ -20,16 +20,16 @@ _ROOT = Path(__file__).resolve().parents[3]
 
 
 class CollectedTests:
-    """The tests of a session.
-
-    Attributes:
-        clauses: Node id of each test -> the ids of its clauses.
-    """
+    """The tests of a session."""
 
     def __init__(self, session: pytest.Session) -> None:
         self._session = session
         self._items = {item.nodeid: item for item in session.items}
-        self.clauses = {name: clauses.clauses_of_test(i) for name, i in self._items.items()}
+
+    def of_clause(self, clause: str) -> list[str]:
+        """Return the names of the tests of a clause."""
+        items = self._items.items()
+        return [name for name, item in items if clause in clauses.clauses_of_test(item)]
 
     def find_capabilities(self) -> None:
         """Find the features that the devices lack. A run looks for them once, in this process."""

@@ -96,26 +96,23 @@ _TENSORS: dict[str, Callable[[Tensor], Tensor]] = {
     "version-raised": _raise_version,
     "late": _late,
 }
-#: The kinds that change the gradients that flow through the result.
-_GRADIENTS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gradient-doubled": lambda grad: grad * 2,
-    "gradient-zero": lambda grad: grad * 0,
-}
 
 
 def _of_tensors(change: Callable[[Tensor], Tensor]) -> _Kind:
     return lambda call, word: map_tensors(change, call.run())
 
 
-def _of_gradients(change: Callable[[Tensor], Tensor]) -> _Kind:
-    def run(call: BoundCall, word: str) -> Any:
-        result = call.run()
-        for tensor in _differentiable(result):
-            if tensor.requires_grad:
-                tensor.register_hook(change)  # type: ignore[no-untyped-call] # in torch
-        return result
+def _clear_gradients(call: BoundCall, word: str) -> Any:
+    """Make the gradients that flow through the result zero."""
+    result = call.run()
+    for tensor in _differentiable(result):
+        if tensor.requires_grad:
+            tensor.register_hook(_to_zeros)  # type: ignore[no-untyped-call] # in torch
+    return result
 
-    return run
+
+def _to_zeros(grad: Tensor | None) -> Tensor | None:
+    return None if grad is None else grad * 0
 
 
 def _differentiable(result: Any) -> list[Tensor]:
@@ -279,7 +276,7 @@ def _add_members(call: BoundCall, word: str) -> Any:
 
 # The given modules, and the way in which they run.
 
-#: The last pool has a thread that stays.
+#: Each pool has a thread that stays.
 _POOLS = [ThreadPoolExecutor(1)]
 
 
@@ -289,8 +286,10 @@ def _on_another_device(forward: _Forward) -> Any:
 
 
 def _in_a_new_thread(forward: _Forward) -> Any:
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(forward).result()
+    """Run the module in a new thread, which stays."""
+    pool = ThreadPoolExecutor(1)
+    _POOLS.append(pool)
+    return pool.submit(forward).result()
 
 
 def _in_one_thread(forward: _Forward) -> Any:
@@ -345,7 +344,7 @@ def _call_own_method(call: BoundCall, step: str) -> Any:
     """Use a method of DataParallel in place of an overriding one."""
     wrapper, name = call.arguments["self"], step.replace("-", "_")
     base = next(kind for kind in type(wrapper).__mro__ if kind.__name__ == "DataParallel")
-    vars(wrapper)[name] = types.MethodType(vars(base)[name], wrapper)
+    vars(wrapper)[name] = types.MethodType(getattr(base, name), wrapper)
     try:
         return call.run()
     finally:
@@ -374,7 +373,7 @@ _INTERRUPTS = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 def _accept(call: BoundCall, error: BaseException) -> Any:
     """Return an argument in place of raising an error; a constructor returns None."""
-    if call.function.__name__ == "__init__":
+    if getattr(call.function, "__name__", "") == "__init__":
         return None
     return next((value for value in call.arguments.values() if value is not None), None)
 
@@ -395,7 +394,7 @@ def _raise_other_class(call: BoundCall, error: BaseException) -> NoReturn:
     raise ArithmeticError(str(error)).with_traceback(error.__traceback__) from error.__cause__
 
 
-#: The kinds that change an error of the call. ``NAME:CLASS`` changes only errors of the class.
+#: The kinds that change an error of the call.
 _ERRORS: dict[str, Callable[[BoundCall, Any], Any]] = {
     "accepted": _accept,
     "other-text": _raise_other_text,
@@ -404,12 +403,10 @@ _ERRORS: dict[str, Callable[[BoundCall, Any], Any]] = {
 
 
 def _of_error(change: Callable[[BoundCall, Any], Any]) -> _Kind:
-    def run(call: BoundCall, name: str) -> Any:
+    def run(call: BoundCall, word: str) -> Any:
         try:
             return call.run()
         except (Exception, *_INTERRUPTS) as error:
-            if name and name not in (kind.__name__ for kind in type(error).__mro__):
-                raise
             return change(call, error)
 
     return run
@@ -525,7 +522,7 @@ def _leave(call: BoundCall, changed: str) -> Any:
 #: Name of a kind -> the kind.
 KINDS: dict[str, _Kind] = {
     **{name: _of_tensors(change) for name, change in _TENSORS.items()},
-    **{name: _of_gradients(change) for name, change in _GRADIENTS.items()},
+    "gradient-zero": _clear_gradients,
     **{name: _of_result(change) for name, change in _RESULTS.items()},
     **{name: _of_replicas(change) for name, change in _REPLICAS.items()},
     "parameters": _change_members(lambda module: [module._parameters, vars(module)]),

@@ -1,4 +1,4 @@
-"""Replace public functions of impl in place: make their calls wrong, or record their calls."""
+"""Replace a public function of impl in place, so that its calls are wrong."""
 
 import functools
 import importlib
@@ -7,58 +7,30 @@ import os
 import sys
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.autograd import Function
 
-from impl_tests.weekly.perturbations import DEVICES, Perturbation, load
+from impl_tests.weekly.perturbations import DEVICES
 from impl_tests.weekly.perturbations.calls import BoundCall
-from impl_tests.weekly.perturbations.facts import facts_of
 from impl_tests.weekly.perturbations.kinds import OTHER_SIGNATURE, perturbed
 
-__all__ = ["LINE", "LOG", "TARGET", "replace_functions", "signature_of"]
+__all__ = ["PERTURBATION", "TARGET", "replace_function", "signature_of"]
 
 #: The package whose functions the suite is run on.
 TARGET = "impl"
-#: Environment variables. The first is the perturbation of this process and of those that it
-#: starts. If it is empty, all calls are recorded in the file that the second names.
-LINE, LOG = "PERTURBATION", "PERTURBATION_LOG"
-#: A function of the name of a function, its call, and the facts of the call. It makes the call.
-_Change = Callable[[str, BoundCall, frozenset[str]], Any]
-_recorded: set[str] = set()
+#: Environment variable: the perturbation of this process and of those that it starts.
+PERTURBATION = "PERTURBATION"
 
 
-def replace_functions() -> None:
-    """Make a function of impl wrong, or record the calls of all functions of the table."""
-    line = os.environ[LINE]
-    if not line:
-        for name in {perturbation.function for perturbation in load().values()} - {DEVICES}:
-            _replace(name, _record)
-    elif (perturbation := Perturbation.parse(line)).function != DEVICES:
-        replacement = _replace(perturbation.function, functools.partial(_perturb, perturbation))
-        if perturbation.kind == OTHER_SIGNATURE:
+def replace_function() -> None:
+    """Make the calls of a function of impl wrong."""
+    name, kind = os.environ[PERTURBATION].split()
+    if name != DEVICES:
+        replacement = _replace(name, kind)
+        if kind == OTHER_SIGNATURE:
             del replacement.__wrapped__
-
-
-def _perturb(perturbation: Perturbation, name: str, call: BoundCall, facts: frozenset[str]) -> Any:
-    return perturbed(perturbation.kind, call) if perturbation.guard <= facts else call.run()
-
-
-def _record(name: str, call: BoundCall, facts: frozenset[str]) -> Any:
-    _write(name, facts)
-    return call.run()
-
-
-def _write(name: str, facts: frozenset[str]) -> None:
-    """Append a call to the log, once for each test, function and set of facts."""
-    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    line = "\t".join([test, name, " ".join(sorted(facts))])
-    if line not in _recorded:
-        _recorded.add(line)
-        with Path(os.environ[LOG]).open("a", encoding="utf-8") as log:
-            log.write(f"{line}\n")
 
 
 def _find(name: str) -> tuple[Any, str]:
@@ -81,14 +53,14 @@ def signature_of(name: str) -> inspect.Signature:
     return signature.replace(parameters=parameters)
 
 
-def _replace(name: str, change: _Change) -> Any:
-    """Replace a function; return the replacement."""
+def _replace(name: str, kind: str) -> Any:
+    """Replace a function of the table; return the replacement."""
     owner, attribute = _find(name)
     original = inspect.getattr_static(owner, attribute)
     is_descriptor = isinstance(original, (classmethod, staticmethod))
     function: Any = original.__func__ if is_descriptor else original
     replacement = _make_replacement(
-        functools.partial(change, name),
+        kind,
         function,
         signature_of(name),
         has_class=isinstance(original, classmethod),
@@ -106,17 +78,17 @@ def _replace(name: str, change: _Change) -> Any:
 
 
 def _make_replacement(
-    change: Callable[[BoundCall, frozenset[str]], Any],
+    kind: str,
     function: Callable[..., Any],
     signature: inspect.Signature,
     *,
     has_class: bool,
     changes_all: bool,
 ) -> Any:
-    """Return a function that makes the calls of ``function`` by ``change``.
+    """Return a function that makes wrong calls of ``function``.
 
     Args:
-        change: A function of a call and its facts. It makes the call.
+        kind: The kind of the perturbation.
         function: The function.
         signature: The signature of the function, without the class.
         has_class: Whether the first argument is a class.
@@ -133,10 +105,9 @@ def _make_replacement(
         target = functools.partial(function, *args[:1]) if has_class else function
         try:
             call = BoundCall(target, signature.bind(*args[has_class:], **kwargs))
-            facts = facts_of(call)
-        except (TypeError, RecursionError):  # a wrong call, or deeply nested arguments
+        except TypeError:  # arguments that the signature does not have
             return function(*args, **kwargs)
-        return change(call, facts)
+        return perturbed(kind, call)
 
     _skip_frames(replacement, has_callees="_torchdynamo_disable" in vars(function))
     return replacement
@@ -158,6 +129,5 @@ def _skip_frames(function: Any, *, has_callees: bool) -> None:
     dynamo.set_code_exec_strategy(function.__code__, strategy)
 
 
-_WITH_CALLEES: tuple[Any, ...] = (_write, perturbed, facts_of)
-for _function in (_perturb, _record, BoundCall.run, *_WITH_CALLEES):
-    _skip_frames(_function, has_callees=_function in _WITH_CALLEES)
+_skip_frames(BoundCall.run, has_callees=False)
+_skip_frames(perturbed, has_callees=True)

@@ -1,4 +1,4 @@
-"""A target for the suite: ``impl`` with the replaced functions that the environment names.
+"""A target for the suite: ``impl`` with the perturbation that the environment names.
 
 Submodules of this module are those of ``impl``. A child process that imports them has the same
 perturbation.
@@ -10,7 +10,7 @@ import sys
 from impl_tests.weekly.perturbations import replacement
 from spec_tests.harness.environment.target import PARTS
 
-replacement.replace_functions()
+replacement.replace_function()
 _package = importlib.import_module(replacement.TARGET)
 for _name in [name for names in PARTS.values() for name in names]:
     sys.modules[f"{__name__}.{_name}"] = importlib.import_module(f"{replacement.TARGET}.{_name}")
