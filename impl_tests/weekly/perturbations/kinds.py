@@ -64,12 +64,6 @@ def _other_strides(tensor: Tensor) -> Tensor:
     return found if found.stride() != tensor.stride() else tensor.contiguous()
 
 
-def _raise_version(tensor: Tensor) -> Tensor:
-    with torch.no_grad():
-        tensor.detach().mul_(1)
-    return tensor
-
-
 def _late(tensor: Tensor) -> Tensor:
     """Return a copy by a stream that no other stream waits for."""
     if tensor.device.type == "cpu":
@@ -93,7 +87,6 @@ _TENSORS: dict[str, Callable[[Tensor], Tensor]] = {
     "cloned": lambda tensor: tensor.clone(memory_format=torch.preserve_format),
     "detached": Tensor.detach,
     "requiring-grad": lambda tensor: tensor.detach().requires_grad_(),
-    "version-raised": _raise_version,
     "late": _late,
 }
 
@@ -451,15 +444,6 @@ def _write_arguments(call: BoundCall, word: str) -> Any:
     return result
 
 
-def _write_outputs(call: BoundCall, word: str) -> Any:
-    """Write other values to ``out`` after the call."""
-    result = call.run()
-    with torch.no_grad():
-        for tensor in tensors_in(call.arguments.get("out")):
-            tensor.detach().copy_(_values(tensor.detach()))
-    return result
-
-
 def _keep_arguments(call: BoundCall, word: str) -> Any:
     _KEPT.append(dict(call.arguments))
     return call.run()
@@ -539,7 +523,6 @@ KINDS: dict[str, _Kind] = {
     "reversed": _of_argument(lambda value: value[::-1]),
     "shortened": _of_argument(lambda value: value[:-1]),
     "arguments-written": _write_arguments,
-    "outputs-written": _write_outputs,
     "arguments-kept": _keep_arguments,
     "arguments-returned": _return_arguments,
     "first-result-again": _return_first_result,
