@@ -29,13 +29,13 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")
     parser.add_argument("--table", type=Path, default=TABLE, help="default: %(default)s")
     options = parser.parse_args()
-    _select(options.clauses)  # Refuse an unknown name before the tests are collected.
+    selected = _select(options.clauses)  # Refuse an unknown name before the tests are collected.
     # Imports before the forks save each process a second.
     for name in ("torch.fx.experimental.symbolic_shapes", "numpy", replacement.TARGET):
         importlib.import_module(name)
     found: list[int] = []
     call_with_tests(
-        lambda tests: found.append(_check(tests, options)),
+        lambda tests: found.append(_check(tests, selected, options)),
         f"--target={__package__}.target",
         "--hypothesis-profile=perturbations",
         *(f"spec_tests/{name}" for name in clauses.CHAPTERS),
@@ -43,16 +43,16 @@ def main() -> int:
     return max(found, default=2)
 
 
-def _select(names: Sequence[str]) -> list[str]:
+def _select(names: Sequence[str]) -> set[str]:
+    """Return the clauses that names stand for; all without names."""
     known = clauses.load()
     for name in names:
         if not any(clause.is_named_by(name) for clause in known.values()):
             raise SystemExit(f"no clause is called {name}")
-    return [n for n, c in known.items() if not names or any(map(c.is_named_by, names))]
+    return {n for n, c in known.items() if not names or any(map(c.is_named_by, names))}
 
 
-def _check(tests: CollectedTests, options: argparse.Namespace) -> int:
-    selected = set(_select(options.clauses))
+def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespace) -> int:
     table = {p: [n for n in names if n in selected] for p, names in load(options.table).items()}
     jobs = [forks.Job(p, partial(_try, tests, p, names)) for p, names in table.items() if names]
     problems = 0
