@@ -1,8 +1,8 @@
 """Scatter of nested arguments over devices, and gather of nested outputs.
 
-Three modules split and concatenate. ``comm`` handles one tensor, without gradients. ``functions``
-handles one tensor by an autograd node. This module handles nested values, and uses a node only
-for tensors that need gradients.
+Three modules split and concatenate. ``comm`` handles one tensor by operators of PyTorch.
+``functions`` handles one tensor by an autograd node. This module handles nested values, and uses a
+node only for tensors that need gradients.
 
 Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of devices.
 """

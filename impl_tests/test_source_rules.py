@@ -50,7 +50,14 @@ ORDER = [
     for name in re.findall(r"`([\w.]+)`", line.split("|")[1])
 ]
 #: The files of tests that do not have the name of a module: of all modules, and of programs.
-OTHER_TESTS = {"cuda_build", "object_lists", "source_rules", "drop_in_page", "free_threaded"}
+OTHER_TESTS = {
+    "cuda_build",
+    "object_lists",
+    "source_rules",
+    "private_names",
+    "programs_page",
+    "free_threaded",
+}
 #: Ends of attribute names that give the device type.
 TYPE_ATTRIBUTES = (".type", ".is_cpu", ".is_cuda", ".is_mps", ".is_xpu", ".is_meta")
 #: Source texts of operands with which device types are compared.

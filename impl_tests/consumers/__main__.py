@@ -21,8 +21,8 @@ from typing import Any, cast
 import torch
 
 import impl
-from impl_tests.consumers.drop_in_page import write_results
 from impl_tests.consumers.processes import prepare, run_module
+from impl_tests.consumers.programs_page import write_results
 from impl_tests.consumers.record import Record
 from impl_tests.helpers.aligned_copies import align_copies
 

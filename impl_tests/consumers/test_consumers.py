@@ -5,7 +5,7 @@ import math
 import pytest
 
 from impl_tests.consumers.__main__ import LIBRARIES, PROGRAMS, RESULTS, run, summarize
-from impl_tests.consumers.drop_in_page import read_results
+from impl_tests.consumers.programs_page import read_results
 
 #: Tolerance between published losses and those of this run. Other processors round differently.
 PROCESSOR_TOLERANCE = 1e-3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from impl_tests.consumers.drop_in_page import read_results
+from impl_tests.consumers.programs_page import read_results
 from impl_tests.consumers.uses.__main__ import PROGRAMS, RESULTS, run_all
 
 

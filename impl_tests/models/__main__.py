@@ -6,7 +6,7 @@ import sys
 # Replicas run in new threads. torch.set_num_threads would not affect matrix products there.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-from impl_tests.consumers.drop_in_page import write_results
+from impl_tests.consumers.programs_page import write_results
 from impl_tests.helpers.aligned_copies import align_copies
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.cuda_stand_ins import stub_libraries

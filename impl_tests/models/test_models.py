@@ -2,7 +2,7 @@
 
 import pytest
 
-from impl_tests.consumers.drop_in_page import read_results
+from impl_tests.consumers.programs_page import read_results
 from impl_tests.models import training
 from impl_tests.models.catalogue import MODELS
 from impl_tests.models.differences import LOSS_TOLERANCE, find_bit_differences, find_differences

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
-from impl_tests.consumers.drop_in_page import write_results
 from impl_tests.consumers.processes import prepare, run_module
+from impl_tests.consumers.programs_page import write_results
 
 from . import VARIANTS, Use, Variant
 

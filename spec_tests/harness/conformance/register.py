@@ -61,7 +61,8 @@ class Divergence:
             ``target-bug``, ``back-end-bug`` (PyTorch itself is wrong on this accelerator) or
             ``suite-bug``.
         clauses: The clauses that the target violates. ``clause`` of the table is one or a list.
-        tests: Node ids of the failing tests, relative to ``spec_tests/``, without parameters.
+        tests: Node ids of the failing tests, relative to ``spec_tests/``. Without parameters an id
+            stands for all of them.
         failures: The expected failures. Each is the exception's class and a part of its text:
             ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
             fail the run.

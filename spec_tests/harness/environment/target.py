@@ -32,7 +32,7 @@ class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # t
 
     The class derives from pytest's skip because Hypothesis re-raises a skip at once. After other
     exceptions, Hypothesis searches for a smaller failing call.
-    `not_offered.judge` turns the skip into a failure.
+    `not_offered.skip_declared` turns the skip into a failure.
     """
 
 
