@@ -95,7 +95,7 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
                 :meth:`forward`.
             Exception: See :meth:`forward`.
         """
-        check_method(self._replicated_module(), method)
+        self._check_method(method)
         is_split = len(self.device_ids) > 1 and (inputs or kwargs)
         if is_split and not find_tensors((inputs, kwargs), "arguments"):
             raise ValueError(
@@ -198,6 +198,10 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
     def _replicated_module(self) -> T:
         """Return the module that is replicated. A subclass may add to :attr:`module`."""
         return self.module
+
+    def _check_method(self, name: str) -> None:
+        """Raise TypeError if ``name`` is not that of a method that replicas can run."""
+        check_method(self._replicated_module(), name)
 
     def _kept_replicas(self) -> Sequence[T]:
         """Return replicas for all devices that an earlier forward has built, if there are any."""

@@ -34,7 +34,6 @@ from ._replica_cache import ReplicaCache, keep_replicas
 from ._replica_pool import ReplicaPool, map_batches
 from ._scatter_leaves import check_chunk_sizes
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
-from ._wrapped_module import check_method
 from .replicate import replicate_with
 
 __all__ = ["DataParallel", "data_parallel"]
@@ -290,7 +289,7 @@ class DataParallel(Wrapper[T]):
             raise ValueError(f"in_flight is {limit}, and must be at least 1")
         ordered = as_bool("ordered", ordered)
         if method is not None:
-            check_method(self._replicated_module(), method)
+            self._check_method(method)
         with argument("batches"):
             return self._map(iter(batches), method, limit, ordered)
 

@@ -138,12 +138,13 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             vars(self)["_with_loss"] = network
         return network
 
+    def _check_method(self, name: str) -> None:
+        raise TypeError(f"{type(self).__name__} calls only forward: use DataParallel.call")
+
     @exclude_from_compilation
     def _compute_on_several(
         self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None
     ) -> Any:
-        if method is not None:
-            raise TypeError(f"{type(self).__name__} calls only forward: use DataParallel.call")
         kwargs = kwargs or {}
         is_mean = self._replicated_module().reduction() not in ("sum", "none")
         if is_mean and not _counts_targets(self.criterion):

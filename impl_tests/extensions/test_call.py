@@ -141,8 +141,12 @@ def test_an_error_of_a_method_names_the_replica(topology, build):
     assert "cannot be interpreted as an integer" in str(caught.value)
 
 
-def test_a_wrapper_with_a_loss_calls_only_forward(topology):
-    device, _ = devices = topology.take(2)
-    wrapper = impl.DataParallelWithLoss(Repeated().to(device), nn.MSELoss(), devices)
+@pytest.mark.parametrize("method", ["forward", "repeat"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_wrapper_with_a_loss_calls_only_forward(topology, count, method):
+    devices = topology.take(count)
+    wrapper = impl.DataParallelWithLoss(Repeated().to(devices[0]), nn.MSELoss(), devices)
     with pytest.raises(TypeError, match="DataParallelWithLoss calls only forward"):
-        wrapper.call("forward", torch.zeros(2, 2), target=torch.zeros(2, 2))
+        wrapper.call(method, torch.zeros(2, 2), target=torch.zeros(2, 2))
+    with pytest.raises(TypeError, match="DataParallelWithLoss calls only forward"):
+        wrapper.map([], method=method)
