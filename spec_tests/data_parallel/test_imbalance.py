@@ -33,7 +33,8 @@ def reported(topology, memory, processors):
         )
 
     module = torch.get_device_module(topology.accelerator)
-    return mock.patch.object(module, "get_device_properties", properties)
+    # Modules of other accelerators may lack the function.
+    return mock.patch.object(module, "get_device_properties", properties, create=True)
 
 
 @clause("data_parallel.imbalance")
