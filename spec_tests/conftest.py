@@ -42,8 +42,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(import_check, import_check.__name__)
     config.pluginmanager.register(time_limit, time_limit.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
-    if hasattr(config, "workerinput"):
-        probes.FOUND.update(pickle.loads(config.workerinput["found"]))
+    # With --pyargs the main process may not load this file, and then sends nothing.
+    found = getattr(config, "workerinput", {}).get("found")
+    if found is not None:
+        probes.FOUND.update(pickle.loads(found))
     path = register_of(config)
     selection.select_clauses(config, path)
     if path is not None:  # Refuse a wrong file before workers start.
