@@ -63,7 +63,7 @@ def _test_commands(call: Callable[..., None], empty: Path) -> None:
     call("pytest", *suite, *options, "-n", "2")
     benchmark = ("-p", "spec_tests", "--pyargs", "spec_bench.bench_parallel_apply")
     call("pytest", *benchmark, *options, "--benchmark-max-time=0.1", "--benchmark-json=run.json")
-    call("python", "-m", "spec_bench.compare", "run.json")
+    call("python", "-m", "spec_bench.compare", "run.json", "--before", "run.json")
 
 
 if __name__ == "__main__":
