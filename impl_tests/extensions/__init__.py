@@ -1,1 +1,1 @@
-"""Tests of what torch.nn.parallel lacks."""
+"""Tests of the features of impl that torch.nn.parallel lacks."""

@@ -12,23 +12,8 @@ from sentence_transformers import models
 from torch import Tensor
 
 from . import Use, Variant
+from .trainers import WORDS
 
-_WORDS = [
-    "a",
-    "cat",
-    "dog",
-    "house",
-    "is",
-    "not",
-    "old",
-    "on",
-    "red",
-    "small",
-    "table",
-    "the",
-    "very",
-    "with",
-]
 _SENTENCES = [
     "the cat is small",
     "a red house",
@@ -42,7 +27,7 @@ def _encoder() -> Any:
     """Return a BERT of one layer with a mean over the words."""
     transformers.set_seed(0)
     with tempfile.TemporaryDirectory() as folder:
-        tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *_WORDS]
+        tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS]
         Path(folder, "vocab.txt").write_text("\n".join(tokens))
         transformers.BertTokenizer(str(Path(folder, "vocab.txt"))).save_pretrained(folder)
         config = transformers.BertConfig(

@@ -16,9 +16,10 @@ import impl
 from . import Variant
 from .language_models import decoder
 
-__all__ = ["SENTENCES", "train_with", "word_tokenizer"]
+__all__ = ["SENTENCES", "WORDS", "train_with", "word_tokenizer"]
 
-_WORDS = [
+#: The words of the texts.
+WORDS = [
     "a",
     "cat",
     "dog",
@@ -40,7 +41,7 @@ SENTENCES = ["the cat is small", "a red house", "the old dog is on the table", "
 
 def word_tokenizer() -> Any:
     """Return a tokenizer of the words in the sentences."""
-    words = {word: number for number, word in enumerate(["[PAD]", "[BOS]", "[EOS]", *_WORDS])}
+    words = {word: number for number, word in enumerate(["[PAD]", "[BOS]", "[EOS]", *WORDS])}
     tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[PAD]"))
     tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     return transformers.PreTrainedTokenizerFast(
