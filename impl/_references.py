@@ -28,8 +28,10 @@ from ._torch_private import StateDictHook
 #: The containers that are rebound: those whose iterator yields all their members, and mappings.
 _FLAT = frozenset({list, tuple, deque, set, frozenset})
 _MAPPINGS = frozenset({dict, OrderedDict, defaultdict})
+#: The plain containers.
+CONTAINERS = _FLAT | _MAPPINGS
 #: The classes of objects, besides modules, that may refer to a module and are rebound.
-_REBOUND = _FLAT | _MAPPINGS | {MethodType, partial, ref, WeakMethod}
+_REBOUND = CONTAINERS | {MethodType, partial, ref, WeakMethod}
 #: The classes of objects that may call a function.
 _FUNCTIONS = frozenset({FunctionType, MethodType, partial})
 #: The classes of the most frequent objects that refer to no module, and of PyTorch's objects that

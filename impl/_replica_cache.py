@@ -6,7 +6,6 @@ samples, or when the block ends, and is an error then.
 """
 
 import warnings
-from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
@@ -20,10 +19,8 @@ from ._copy_cache import CopyCache, CopyEntry, find_comparable, find_device_stre
 from ._devices import as_device_or_current
 from ._module_tree import Tree, collect_tree, is_script_module
 from ._placement import DeviceId
+from ._references import CONTAINERS
 from ._torch_private import call_with_inference_mode, has_modes_or_transforms
-
-#: The containers whose content is compared.
-_CONTAINERS = (dict, OrderedDict, defaultdict, list, tuple, set, frozenset, deque)
 
 
 class ReplicaEntry(CopyEntry):
@@ -134,7 +131,7 @@ class _Attributes:
 
 def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:
     """Add ``value`` to ``found`` if it is a plain container, and the plain containers in it."""
-    if type(value) in _CONTAINERS and id(value) not in found:
+    if type(value) in CONTAINERS and id(value) not in found:
         found[id(value)] = value
         for member in value.values() if isinstance(value, dict) else value:
             _add_containers(member, found)
