@@ -26,11 +26,18 @@ class AttributeForwardingModule(nn.Module):
         """Return a submodule, or an attribute of ``module`` if ``module_attributes`` is set."""
         try:
             return super().__getattr__(name)
-        except AttributeError:
+        except AttributeError as error:
             module = vars(self).get("_modules", {}).get("module")
             # A name of the class is a property of the wrapper that has raised the error.
             is_own = name.startswith("_") or name in _OWN or hasattr(type(self), name)
-            if not self.module_attributes or is_own:
+            if is_own:
+                raise
+            if not self.module_attributes:
+                error.add_note(
+                    f"An attribute of the wrapped module is `wrapper.module.{name}`, or "
+                    f"`wrapper.{name}` with module_attributes=True. A method runs on all devices "
+                    f"with `wrapper.call({name!r}, ...)`."
+                )
                 raise
         return getattr(module, name)
 

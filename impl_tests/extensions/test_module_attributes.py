@@ -67,6 +67,15 @@ def test_public_names_are_read_from_the_module(topology, duplicate):
     assert wrapper.scale is wrapper.module.scale
 
 
+def test_a_missing_attribute_has_a_note_with_the_ways_to_the_module(topology):
+    wrapper = impl.DataParallel(Classifier().to(topology.device(0)), topology.take(2))
+    with pytest.raises(AttributeError, match="no attribute 'classes'") as raised:
+        _ = wrapper.classes
+    (note,) = raised.value.__notes__
+    assert "wrapper.module.classes" in note
+    assert "wrapper.call('classes', ...)" in note
+
+
 def test_state_and_outputs_are_those_of_a_wrapper_without_the_option(topology):
     wrapper = wrap(topology)
     plain = impl.DataParallel(wrapper.module, topology.take(2))
