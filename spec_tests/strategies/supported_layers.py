@@ -37,8 +37,7 @@ def computed(kinds: Sequence[str]) -> list[str]:
     if used is None:
         return list(kinds)
     errors = {
-        kind: _find_error(kind, used.topology) or _describe_missing_dtypes(kind, used)
-        for kind in kinds
+        kind: _find_error(kind, used.topology) or _describe_missing(kind, used) for kind in kinds
     }
     if all(errors.values()):
         kind, error = next(iter(errors.items()))
@@ -69,16 +68,21 @@ def _find_error(kind: str, topology: Topology) -> str:
     return next(each.text[:MAX_TEXT] for each in findings if each.name == kind)
 
 
-def _describe_missing_dtypes(kind: str, used: capabilities.Capabilities) -> str:
-    missing = [name for name in _find_dtypes(kind) if not used.offers(name)]
+def _describe_missing(kind: str, used: capabilities.Capabilities) -> str:
+    missing = [name for name in _find_needs(kind) if not used.offers(name)]
     return f"the devices lack {', '.join(missing)}" if missing else ""
 
 
 @cache
-def _find_dtypes(kind: str) -> list[str]:
-    """Return the names of the dtypes of a layer's parameters."""
-    dtypes = {dtype_name(each.dtype) for each in build_module(kind).parameters()}
-    return sorted(dtypes)
+def _find_needs(kind: str) -> list[str]:
+    """Return the dtypes of a layer's parameters, and "sparse" if it has a sparse buffer.
+
+    Devices that lack sparse tensors may compute with a sparse buffer, and fail to copy it.
+    """
+    module = build_module(kind)
+    needs = {dtype_name(each.dtype) for each in module.parameters()}
+    sparse = {"sparse"} if any(each.is_sparse for each in module.buffers()) else set()
+    return sorted(needs | sparse)
 
 
 def compare_layer(kind: str, topology: Topology) -> None:

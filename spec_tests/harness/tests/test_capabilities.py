@@ -132,6 +132,16 @@ def test_strategies_draw_offered_dtypes_only(topology, switch_off):
         capabilities._used[:] = used
 
 
+def test_layers_with_sparse_buffers_are_drawn_only_if_the_devices_offer_sparse_tensors(topology):
+    used = capabilities._used.copy()
+    without = frozenset({"sparse"})
+    capabilities.use(capabilities.find.__wrapped__(topology, without=without))
+    try:
+        assert supported_layers.computed(["linear", "sparse_buffer"]) == ["linear"]
+    finally:
+        capabilities._used[:] = used
+
+
 #: Makes a float64 tensor in a module whose name is the value of ``__name__``.
 SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=device)"
 
