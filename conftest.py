@@ -1,5 +1,7 @@
 """Add the options of the suite, the option ``--own-tests``, and fixtures."""
 
+from pathlib import Path
+
 pytest_plugins = [
     "spec_tests.harness.pytest_plugin.options",
     "spec_tests.harness.pytest_plugin.hooks",
@@ -26,6 +28,7 @@ def pytest_ignore_collect(collection_path, config):
     if collection_path.is_dir():
         is_left_out = collection_path.name == "tests" and not own_tests
     else:
-        parts = collection_path.relative_to(config.rootpath).parts
+        # Not relative to the root of pytest: with --pyargs this is the current folder.
+        parts = collection_path.relative_to(Path(__file__).parent).parts
         is_left_out = own_tests and TEST_FOLDERS.isdisjoint(parts)
     return is_left_out or None  # None: pytest decides
