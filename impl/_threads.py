@@ -125,8 +125,8 @@ class _Pool:
         self._closed = False
 
     def start(self, function: Callable[[], Any]) -> PendingCall:
-        worker = self._pop_idle() or self._new_worker()
         pending = PendingCall(function)
+        worker = self._pop_idle() or self._new_worker()
         worker.queue.put(pending)
         return pending
 
@@ -166,13 +166,18 @@ class _Pool:
     def _new_worker(self) -> _Worker:
         _register_exit_handler()
         worker = _Worker(self)
-        # Start the thread in an empty context, so that it keeps no context variables alive.
-        contextvars.Context().run(worker.thread.start)
-        with self._lock:
-            for thread in [*self._threads]:
-                if not thread.is_alive():
-                    self._threads.remove(thread)
-            self._threads.append(worker.thread)
+        try:
+            # Start the thread in an empty context, so that it keeps no context variables alive.
+            contextvars.Context().run(worker.thread.start)
+            with self._lock:
+                for thread in [*self._threads]:
+                    if not thread.is_alive():
+                        self._threads.remove(thread)
+                self._threads.append(worker.thread)
+        except BaseException:
+            # After an interrupt the thread may run. No caller gives it a task: end it.
+            worker.queue.put(None)
+            raise
         return worker
 
 

@@ -136,6 +136,23 @@ def test_pool_works_after_the_start_of_a_thread_has_failed(pool, monkeypatch):
     assert os.getpid() == pool.start(os.getpid).wait()
 
 
+def test_a_thread_whose_start_is_interrupted_ends(pool, monkeypatch):
+    started, start = [], threading.Thread.start
+
+    def start_and_interrupt(thread):
+        start(thread)
+        started.append(thread)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_and_interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            pool.start(int)
+    assert started
+    assert all_end(started)
+    assert os.getpid() == pool.start(os.getpid).wait()
+
+
 REUSES_WORKERS = pytest.mark.skipif(
     SINGLE_USE_THREADS, reason="not-run: on this Python a worker runs one function"
 )
