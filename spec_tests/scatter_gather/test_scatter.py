@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
+from spec_tests.harness.compare.nested_values import storage_id
 from spec_tests.harness.compare.outcome import cotangent
 from spec_tests.harness.compare.refusals import refused
 from spec_tests.harness.conformance.clauses import clause
@@ -141,6 +142,7 @@ def test_dim_out_of_range_of_a_tensor_is_refused(target, baselines, topology, ca
 
 @clause("divergences.SG-4.scalars-are-copied")
 @given(slots=device_slots(), source=st.sampled_from([0, 1, None]), rows=st.integers(1, 3))
+@example(slots=(0, 0), source=0, rows=1)
 def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, rows):
     scalar = torch.tensor(7, device=topology.device(source))
     bare = target.scatter_gather.scatter(scalar, topology.take(slots))
@@ -149,6 +151,8 @@ def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, ro
     copies = [container["n"] for _, container in found]
     checks.same([copy.device for copy in copies], topology.take(slots), slots)
     checks.same([copy.tolist() for copy in (*copies, *bare)], [7, 7] * len(slots), slots)
+    storages = [*filter(None, map(storage_id, copies))]
+    checks.same(len({*storages}), len(storages), slots)
 
 
 @clause("divergences.SG-4.scalar-gradients-are-summed")
