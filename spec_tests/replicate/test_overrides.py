@@ -52,7 +52,10 @@ def test_replicate_for_data_parallel_set_on_a_module_makes_its_replicas(target, 
 @clause("replicate.overrides.setattr")
 @given(slots=device_slots())
 def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
-    module = AssignmentLogger().to(topology.device(slots[0]))
+    kind = type("LateLogger", (AssignmentLogger,), {"__setattr__": nn.Module.__setattr__})
+    module = kind().to(topology.device(slots[0]))
+    target.replicate.replicate(module, topology.take(slots))
+    del kind.__setattr__  # From now on, the class has the override of its base class.
     module.log.clear()
     target.replicate.replicate(module, topology.take(slots))
     tensor = type(module.buffer).__name__  # Some devices have a class of their own.
