@@ -250,10 +250,10 @@ def has_accumulate_hooks(leaf: Tensor) -> bool:
     return bool(leaf._post_accumulate_grad_hooks)
 
 
-def has_hooks(leaf: Tensor) -> bool:
-    """Return whether ``leaf`` has hooks that receive its gradient."""
+def have_hooks(leaves: Sequence[Tensor]) -> list[bool]:
+    """Return for each of ``leaves`` whether it has hooks that receive its gradient."""
     # Without it: hooks of unused parameters would be called with None.
-    return bool(leaf._backward_hooks) or has_accumulate_hooks(leaf)
+    return [bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks) for leaf in leaves]
 
 
 def module_has_hooks(module: nn.Module) -> bool:

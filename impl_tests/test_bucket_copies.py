@@ -130,3 +130,15 @@ def test_a_gradient_is_summed_while_a_replica_still_computes_earlier_layers(topo
     loss = first(torch.randn(2, 2, 4, 4).to(devices[0])).square().sum().cpu()
     (loss + second[3:](middle).square().sum().cpu()).backward()
     assert waited == [True]
+
+
+@pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
+def test_hooks_of_an_unused_parameter_are_not_called(topology, register):
+    device = topology.device(0)
+    used, unused = leaves(device)[:2]
+    called = []
+    for tensor in (used, unused):
+        getattr(tensor, register)(lambda _, tensor=tensor: called.append(tensor))
+    rows = attached_copies([used, unused], [device, device])
+    sum(row[0] for row in rows).sum().backward()
+    assert [each is used for each in called] == [True]

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from .._torch_private import has_hooks
+from .._torch_private import have_hooks
 from .process_group import Communicator
 
 #: A function that :class:`ExitParallelRegion` calls with its sentinel when backward starts.
@@ -104,6 +104,7 @@ class ExitParallelRegion(Function):
             for index, grad in enumerate(grads)
         ]
         # Hooks of a leaf cannot handle None.
-        empty = [torch.zeros_like(leaf) if has_hooks(leaf) else None for leaf in ctx.leaves]
+        pairs = zip(ctx.leaves, have_hooks(ctx.leaves), strict=True)
+        empty = [torch.zeros_like(leaf) if has_hooks else None for leaf, has_hooks in pairs]
         sentinel_grad = torch.zeros_like(ctx.sentinel)
         return None, None, None, sentinel_grad, ctx.graph_anchor, None, *scaled, *empty
