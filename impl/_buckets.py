@@ -15,7 +15,7 @@ from torch import Tensor
 from ._copies import class_has_own_operators, row_major_copy, to_device
 from ._devices import alignment_on
 from ._settings import without_grad
-from ._torch_private import flatten, have_hooks, sparse_parts, use_unrecorded_views
+from ._torch_private import flatten, have_hooks_or_history, sparse_parts, use_unrecorded_views
 
 #: The default of ``buffer_size`` in ``comm``: the largest number of bytes in a bucket.
 DEFAULT_BUFFER_SIZE = 10 * 1024 * 1024
@@ -36,17 +36,17 @@ def plan_buckets(
     ``requires_grad``, and all or none of them are inference tensors. A bucket has at most
     ``buffer_size`` bytes, not counting the gaps between tensors. Only a bucket with a single
     non-empty tensor may be larger. A tensor with its own operators has a bucket of its own. So has
-    a tensor with hooks, if ``by_grad``: if it were unused, and another tensor of its bucket used,
-    autograd would call the hooks with None.
+    a tensor with hooks or a history, if ``by_grad``: if it were unused, and another tensor of its
+    bucket used, autograd would call the hooks with None, and Functions of the history with zeros.
     """
     with_own_operators = {*filter(class_has_own_operators, {*map(type, tensors)})}
-    has_hooks = have_hooks(tensors) if by_grad else [False] * len(tensors)
+    is_alone = have_hooks_or_history(tensors) if by_grad else [False] * len(tensors)
     closed: list[list[int]] = []
     filling: dict[tuple[object, ...], list[int]] = {}
     filled: dict[tuple[object, ...], int] = {}
     for index, (tensor, size) in enumerate(zip(tensors, _sizes_in_bytes(tensors), strict=True)):
         key: tuple[object, ...] = (index,)
-        if type(tensor) not in with_own_operators and not has_hooks[index]:
+        if type(tensor) not in with_own_operators and not is_alone[index]:
             autograd = (tensor.requires_grad, tensor.is_inference()) if by_grad else None
             key = tensor.dtype, tensor.layout, tensor.device, autograd
         bucket = filling.setdefault(key, [])

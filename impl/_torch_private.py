@@ -250,10 +250,13 @@ def has_accumulate_hooks(leaf: Tensor) -> bool:
     return bool(leaf._post_accumulate_grad_hooks)
 
 
-def have_hooks(leaves: Sequence[Tensor]) -> list[bool]:
-    """Return for each of ``leaves`` whether it has hooks that receive its gradient."""
+def have_hooks_or_history(tensors: Sequence[Tensor]) -> list[bool]:
+    """Return for each tensor whether hooks, or operators that made it, receive its gradient."""
     # Without it: hooks of unused parameters would be called with None.
-    return [bool(leaf._backward_hooks or leaf._post_accumulate_grad_hooks) for leaf in leaves]
+    return [
+        bool(each._backward_hooks or each._post_accumulate_grad_hooks or not each.is_leaf)
+        for each in tensors
+    ]
 
 
 def module_has_hooks(module: nn.Module) -> bool:

@@ -142,3 +142,23 @@ def test_hooks_of_an_unused_parameter_are_not_called(topology, register):
     rows = attached_copies([used, unused], [device, device])
     sum(row[0] for row in rows).sum().backward()
     assert [each is used for each in called] == [True]
+
+
+class Identity(torch.autograd.Function):
+    """A Function whose backward gets zeros in place of a missing gradient."""
+
+    @staticmethod
+    def forward(ctx, tensor):
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+def test_the_source_of_an_unused_tensor_gets_no_gradient(topology):
+    device = topology.device(0)
+    used, unused = leaves(device)[:2]
+    rows = attached_copies([Identity.apply(used), Identity.apply(unused)], [device, device])
+    sum(row[0] for row in rows).sum().backward()
+    assert (used.grad.tolist(), unused.grad) == ([2, 2], None)

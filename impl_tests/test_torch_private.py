@@ -166,9 +166,9 @@ def test_registration_hooks_are_detected(kind):
 @pytest.mark.parametrize("register", ["register_hook", "register_post_accumulate_grad_hook"])
 def test_hooks_of_a_leaf_are_detected(register):
     leaf = torch.ones(1, requires_grad=True)
-    assert _torch_private.have_hooks([leaf]) == [False]
+    assert _torch_private.have_hooks_or_history([leaf]) == [False]
     getattr(leaf, register)(lambda _: None)
-    assert _torch_private.have_hooks([leaf]) == [True]
+    assert _torch_private.have_hooks_or_history([leaf]) == [True]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from .._torch_private import have_hooks
+from .._torch_private import have_hooks_or_history
 from .process_group import Communicator
 
 #: A function that :class:`ExitParallelRegion` calls with its sentinel when backward starts.
@@ -104,7 +104,7 @@ class ExitParallelRegion(Function):
             for index, grad in enumerate(grads)
         ]
         # Hooks of a leaf cannot handle None.
-        pairs = zip(ctx.leaves, have_hooks(ctx.leaves), strict=True)
+        pairs = zip(ctx.leaves, have_hooks_or_history(ctx.leaves), strict=True)
         empty = [torch.zeros_like(leaf) if has_hooks else None for leaf, has_hooks in pairs]
         sentinel_grad = torch.zeros_like(ctx.sentinel)
         return None, None, None, sentinel_grad, ctx.graph_anchor, None, *scaled, *empty
