@@ -1,6 +1,6 @@
 """Device arguments, types of devices, and the current device.
 
-No other module compares device types, or converts -1, a deprecated name of the CPU. "The
+No other module compares device types by itself, or converts -1, a deprecated name of the CPU. "The
 accelerator" is the device type that ``torch.accelerator`` reports at the time of the call. An
 integer is an ordinal of the accelerator. A device of an unavailable type counts as the
 accelerator's device with that index: without CUDA, ``"cuda:1"`` is its device 1. If a second

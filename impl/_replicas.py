@@ -6,7 +6,7 @@ overrides replication or attribute assignment, in its class or in the instance, 
 *assigned*: the method ``_replicate_for_data_parallel`` of the module creates a replica, and
 ``__setattr__`` receives every child, parameter and buffer.
 
-Replicas are built anew in each call, because modules may change.
+Each call of ``replicate`` builds replicas anew, because modules may change.
 """
 
 from collections import OrderedDict

@@ -38,10 +38,10 @@ _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
 PARTS: dict[str, Sequence[Command]] = {
     # The slow tests of the command line, the plugin, the simulator and the fault harness.
     "slow": [(*PYTEST, *OWN_TESTS, "-m", "slow")],
-    # The suite with more examples than in the gate, then on simulated devices that lack all
+    # The suite with new examples, more than in the gate, then on simulated devices that lack all
     # optional features, then one feature at a time.
     "suite": [
-        (*SUITE, *_ON_DEVICES),
+        (*SUITE, *_ON_DEVICES, "--hypothesis-profile", "new"),
         (*SUITE, *_ON_DEVICES, "--without", "all"),
         *((*SUITE, "--hypothesis-profile", "few", "--without", name) for name in FEATURES),
     ],
