@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from spec_tests.harness.compare import checks
 from spec_tests.harness.compare.replica_laws import former_parameters, replica_tensors
 from spec_tests.harness.conformance.clauses import clause
-from spec_tests.strategies.modules import Layer, ModuleSpec, module_specs
+from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls
 from spec_tests.strategies.tensors import device_slots
 
@@ -18,7 +18,7 @@ NETWORK = ModuleSpec((Layer("linear"), Layer("linear", frozen=True), Layer("batc
 
 
 @clause("replicate.parameters.are-attributes")
-@given(spec=module_specs(), slots=device_slots())
+@given(spec=module_specs(kinds=SEPARATE), slots=device_slots())
 def test_replicas_have_no_parameters(target, topology, spec, slots):
     module = spec.build(topology, slots[0])
     replicas = target.replicate.replicate(module, topology.take(slots))
