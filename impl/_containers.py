@@ -190,7 +190,7 @@ class MappingBranch(Branch):
 
 
 class FieldsBranch(Branch):
-    """The node of a dataclass instance. The parts are the values of the fields that are set."""
+    """The node of a dataclass instance. The parts are the values of its :func:`_field_names`."""
 
     __slots__ = ()
     step_format = ".{}"
@@ -235,8 +235,16 @@ BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict
 
 
 def _field_names(instance: Any) -> list[str]:
-    """Return the names of the fields of a dataclass instance that have a value."""
-    return [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]
+    """Return the names of the fields of a dataclass instance that have a value.
+
+    If a field is a tensor, the names of other attributes that are tensors follow: its
+    ``__post_init__``, or a ``functools.cached_property``, has set them from the field.
+    """
+    names = [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]
+    attributes = getattr(instance, "__dict__", {}).items()
+    if any(isinstance(getattr(instance, name), torch.Tensor) for name in names):
+        names += [name for name, value in attributes if isinstance(value, torch.Tensor)]
+    return list(dict.fromkeys(names))
 
 
 def is_registered(value: object) -> bool:

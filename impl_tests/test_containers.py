@@ -1,4 +1,4 @@
-"""impl._containers: objects of classes that are registered with ``torch.utils._pytree``.
+"""impl._containers: dataclasses, and objects of classes registered with ``torch.utils._pytree``.
 
 One of the classes is a stand-in for that of the package tensordict.
 """
@@ -7,6 +7,7 @@ import copy
 import dataclasses
 from collections import deque
 from collections.abc import Mapping
+from functools import cached_property
 
 import pytest
 import torch
@@ -62,6 +63,18 @@ class State:
 
     def __post_init__(self):
         self.count = 1
+
+
+@dataclasses.dataclass
+class Scores:
+    """A dataclass with a tensor that is no field."""
+
+    scores: torch.Tensor
+    note: str = "text"
+
+    @cached_property
+    def sums(self):
+        return self.scores.sum(1)
 
 
 class Setting:
@@ -203,6 +216,21 @@ def test_registration_takes_precedence_over_mappings_and_dataclasses(topology):
     joined = gather(chunks, topology.device(0))
     assert (joined.name, joined["x"].tolist()) == ("rows", [0, 1, 2, 3])
     assert joined["y"].hidden.tolist() == [0, 1, 2, 3]
+
+
+def test_a_dataclass_without_a_tensor_in_a_field_is_passed_by_reference(topology):
+    value = Scores("text")
+    value.table = torch.ones(3)
+    assert all(chunk is value for (chunk,) in scatter([value], topology.take(2)))
+
+
+def test_tensors_beside_the_fields_of_a_dataclass_are_split_and_joined(topology):
+    value = Scores(torch.arange(8.0).view(4, 2))
+    assert value.sums.tolist() == [1, 5, 9, 13]
+    chunks = scatter(value, topology.take(2))
+    assert [vars(chunk)["sums"].tolist() for chunk in chunks] == [[1, 5], [9, 13]]
+    joined = gather(chunks, topology.device(0))
+    assert (vars(joined)["sums"].tolist(), joined.note) == ([1, 5, 9, 13], ["text"] * 2)
 
 
 def test_markers_apply_inside_a_registered_object(topology):
