@@ -350,6 +350,10 @@ class FormerParameters(OrderedDict[str, Tensor]):
     non_leaf_buffers: Sequence[Tensor] = ()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> OrderedDict[str, Tensor]:
+        for tensor in self.values():
+            if id(tensor) not in memo and type(tensor) is Tensor:
+                # Methods of the deepcopy, such as `to`, need the class of parameters.
+                memo[id(tensor)] = nn.Parameter(tensor.detach().clone(), tensor.requires_grad)
         for tensor in (*self.values(), *self.non_leaf_buffers):
             if id(tensor) not in memo and not tensor.is_leaf:
                 clone = torch.clone(tensor.detach())

@@ -37,6 +37,14 @@ def test_replica_can_be_replicated():
     assert inner._is_replica
 
 
+@pytest.mark.parametrize("detach", [False, True])
+def test_a_deepcopied_replica_can_be_moved(topology, detach):
+    module = nn.Linear(2, 1).to(topology.device(0))
+    for replica in replicate(module, topology.take(2), detach, with_parameters=True):
+        moved = copy.deepcopy(replica).to("meta")
+        assert [each.device.type for each in moved.parameters()] == ["meta"] * 2
+
+
 class ShallowCopied(nn.Linear):
     """A module whose replicas are shallow copies, which share its dictionary of parameters."""
 
