@@ -7,6 +7,7 @@ devices. PA-8: context variables and the default device. PA-10: values that repl
 import threading
 from contextlib import contextmanager, nullcontext
 from dataclasses import fields
+from functools import partial
 
 import pytest
 import torch
@@ -286,12 +287,18 @@ def products(target, topology, factor):
 
 
 @clause("divergences.PA-10.replicas-compute-with-the-same-values")
-@pytest.mark.parametrize("earlier", ["caller", "forward"])
-def test_replicas_cast_the_current_parameters(target, topology, earlier):
+@pytest.mark.parametrize(
+    ("earlier", "block"),
+    [("caller", torch.no_grad), ("forward", torch.no_grad), ("caller", torch.enable_grad)],
+    ids=["caller", "forward", "caller-before-grad-mode"],
+)
+def test_replicas_cast_the_current_parameters(target, topology, earlier, block):
     module = CastingLinear(topology.device(0))
     net = target.data_parallel.DataParallel(module, topology.take(2))
-    for found, expected in casts_of_the_current_parameters(net, earlier):
-        checks.same(found, expected)
+    if block is torch.enable_grad:  # Without `detach`, no replica has a parameter of the module.
+        net.replicate = partial(target.replicate.replicate, detach=True)
+    for found, expected in casts_of_the_current_parameters(net, earlier, block):
+        checks.same(found.detach(), expected)
 
 
 @clause("divergences.PA-10.replicas-compute-with-the-same-values")
