@@ -35,3 +35,5 @@ def test_get_a_var_raises_recursion_error_for_a_recursive_list(target):
 def test_get_a_var_returns_the_first_tensor(target, baselines, topology, value):
     call = PublicCall("parallel_apply.get_a_var", {"obj": value})
     checks.agree(call, target, baselines, topology)
+    key = torch.zeros(1)  # A key comes before its value.
+    assert target.parallel_apply.get_a_var({key: call.inputs(topology)["obj"]}) is key
