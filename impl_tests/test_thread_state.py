@@ -52,11 +52,16 @@ def test_a_default_device_that_a_replica_sets_is_undone(topology, run, state):
     assert after == before
 
 
-def test_replica_on_the_cpu_keeps_the_callers_current_device(topology):
-    last = topology.devices[-1].index
-    with torch.accelerator.device_index(last):
+def test_replica_on_the_cpu_keeps_the_callers_current_device_and_streams(topology):
+    first, last = topology.devices[0], topology.devices[-1].index
+    stream = torch.Stream(first)
+    with stream, torch.accelerator.device_index(last):
         state = state_for(CPU)
-    assert call_in_thread(run_in, state, torch.accelerator.current_device_index) == last
+
+    def read():
+        return torch.accelerator.current_device_index(), torch.accelerator.current_stream(first)
+
+    assert call_in_thread(run_in, state, read) == (last, stream)
 
 
 def test_worker_inherits_the_number_of_intra_op_threads():
