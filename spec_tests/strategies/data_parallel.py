@@ -197,7 +197,7 @@ class NewModule:
 @on_any_device
 @st.composite
 def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParallelCall:
-    """Draw calls with nested arguments of equal extent along ``dim``.
+    """Draw calls with nested arguments of equal extent along ``dim`` and different dimensions.
 
     Shrinks to one matrix, split along dim 0.
 
@@ -209,10 +209,14 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
     dim = draw(st.sampled_from([0, 1, -1]))
     devices = draw(device_lists(min_size=2))
     extent = len(devices) if factors else draw(st.sampled_from([4, 3, 1, 5, 2]))
-    shape = {0: (extent, 2), 1: (2, extent), -1: (3, extent)}[dim]
-    tensors = st.builds(TensorSpec, st.just(shape), requires_grad=st.booleans())
+    shapes = {
+        0: [(extent, 2), (extent,)],
+        1: [(2, extent), (2, extent, 1)],
+        -1: [(3, extent), (extent,), (1, 3, extent)],
+    }
+    specs = st.builds(TensorSpec, st.sampled_from(shapes[dim]), requires_grad=st.booleans())
     values = st.recursive(
-        tensors,
+        specs,
         lambda inner: (
             st.lists(inner, min_size=1, max_size=2)
             | st.lists(inner, min_size=1, max_size=2).map(tuple)
