@@ -3,6 +3,7 @@
 import pytest
 import torch
 from hypothesis import example, given
+from hypothesis import strategies as st
 
 from spec_tests.data_parallel import gradient_penalty
 from spec_tests.harness.compare import checks
@@ -16,15 +17,21 @@ from spec_tests.strategies.small_modules import FailsFromLimit
 
 ENTRY_POINTS = ["function", "class"]
 LINEAR = ModuleSpec((Layer("linear"),))
-CPU_CALL = DataParallelCall(LINEAR, (LINEAR.rows(4, slot=None),), devices=[DeviceAt(None)] * 2)
+HALF_LINEAR = ModuleSpec((Layer("linear"),), torch.float16)
+CPU_CALL, HALF_CALL = (
+    DataParallelCall(net, (net.rows(4, slot=None),), devices=[DeviceAt(None)] * 2)
+    for net in (LINEAR, HALF_LINEAR)
+)
 
 
 @clause("divergences.DP-1.cpu-devices")
-@example(call=CPU_CALL)
-@given(call=network_calls(grads=(True,), slots=(None,)))
-def test_replicas_compute_on_the_cpu(target, topology, call):
-    found, expected = laws.run_wrapped_and_plain(call, target, topology)
-    checks.same(found, expected, call, tolerance=checks.LAYER)
+@example(call=CPU_CALL, autocast=False)
+@example(call=HALF_CALL, autocast=True)  # Some operators refuse float16 in this region.
+@given(call=network_calls(grads=(True,), slots=(None,)), autocast=st.just(False))
+def test_replicas_compute_on_the_cpu(target, topology, call, autocast):
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        found, expected = laws.run_wrapped_and_plain(call, target, topology)
+    checks.same(found, expected, call, tolerance=1e-2 if autocast else checks.LAYER)
 
 
 @clause("divergences.DP-1.cpu-devices")
