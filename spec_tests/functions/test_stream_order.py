@@ -109,6 +109,8 @@ def _gradient(library, topology, call):
         leaf = queued_arange(topology, 0, 3, 2).requires_grad_()
         results = [result * 1 for result in call(library.functions, topology, leaf)]
         grads = [torch.ones_like(result) for result in results]
+        torch.autograd.backward(results, grads, retain_graph=True)
+        leaf.grad = None  # The second backward of a graph uses the same streams.
         torch.autograd.backward(results, grads)
         # Drop the references, so that later work may reuse the memory of the gradients.
         del results, grads
