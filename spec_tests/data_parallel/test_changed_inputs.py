@@ -1,5 +1,7 @@
 """Modules that change their inputs in place, also on a device that occurs several times: DP-7."""
 
+from contextlib import nullcontext
+
 import pytest
 import torch
 from torch import nn
@@ -125,23 +127,34 @@ def test_the_version_of_an_input_that_no_replica_changes_stays(wrap):
 
 
 class Negates(nn.Module):
-    """A module that negates its input in place."""
+    """A module that negates its input in place, and then may fail."""
+
+    def __init__(self, *, fails=False):
+        super().__init__()
+        self.fails = fails
 
     def forward(self, x):
         """Change ``x`` and return it."""
-        return x.neg_()
+        x.neg_()
+        if self.fails:
+            raise ValueError("negated")
+        return x
 
 
 @clause("data_parallel.state.changed-inputs")
 @pytest.mark.parametrize("grad_mode", [True, False], ids="grad-mode={}".format)
 @pytest.mark.parametrize("slots", [(0, 0), (0, 1), (0, 1, 0)], ids="slots={}".format)
-def test_the_callers_tensor_has_the_changes_on_its_own_device(target, topology, slots, grad_mode):
+@pytest.mark.parametrize("fails", [False, True], ids="fails={}".format)
+def test_the_callers_tensor_has_the_changes_on_its_own_device(
+    target, topology, slots, grad_mode, fails
+):
     devices = topology.take(slots)
     x = torch.ones(len(slots), device=devices[0])
     saved = (x * torch.ones(1, device=devices[0], requires_grad=True)).sum()
-    with torch.set_grad_enabled(grad_mode):
-        output = target.data_parallel.DataParallel(Negates(), devices)(x)
-    checks.same(output.tolist(), [-1.0] * len(slots))
+    parallel = target.data_parallel.DataParallel(Negates(fails=fails), devices)
+    error = pytest.raises(ValueError, match="negated") if fails else nullcontext()
+    with torch.set_grad_enabled(grad_mode), error:
+        checks.same(parallel(x).tolist(), [-1.0] * len(slots))
     checks.same(x.tolist(), [-1.0 if device == devices[0] else 1.0 for device in devices])
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         saved.backward()
