@@ -224,7 +224,8 @@ def nested_calls(draw: st.DrawFn, *, factors: Sequence[float] = ()) -> DataParal
         ),
         max_leaves=3,
     )
-    keywords = draw(st.dictionaries(st.sampled_from("xy"), values, max_size=2))
+    names = st.sampled_from(["x", "method", "inputs", "dim"])  # Some are names of a wrapper.
+    keywords = draw(st.dictionaries(names, values, max_size=2))
     return DataParallelCall(
         module=NewModule(WeightedLeaves),
         args=tuple(draw(repeated(draw(st.lists(values, min_size=1, max_size=2)), [""]))),
