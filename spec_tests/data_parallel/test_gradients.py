@@ -126,13 +126,27 @@ def test_frozen_parameters_get_no_gradient(topology, wrap, slots):
     assert module[0].bias.grad is not None
 
 
+class AddsParameters(nn.Module):
+    """A module that adds two parameters. Autograd passes one gradient object to both."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.first, self.second = (nn.Parameter(torch.zeros(size)) for _ in range(2))
+
+    def forward(self, x):
+        return (self.first + self.second) * x.sum()
+
+
 @clause("data_parallel.accumulates")
-def test_gradients_of_several_calls_add_up(topology, wrap):
-    module = nn.Linear(2, 1).to(topology.device(0))
-    wrapped = wrap(module, 3)
+@pytest.mark.parametrize("size", [2, 2**18], ids=["small", "1 MiB"])
+@pytest.mark.parametrize("slots", [(0, 1, 2), (0, 0, 0)], ids="slots={}".format)
+def test_gradients_of_several_calls_add_up(topology, wrap, slots, size):
+    module = AddsParameters(size).to(topology.device(0))
+    wrapped = wrap(module, slots)
     for rows in (1, 4, 2):
-        wrapped(torch.ones(rows, 2, device=topology.device(0))).sum().backward()
-    checks.same(module.weight.grad, torch.full((1, 2), 7.0))
+        wrapped(torch.ones(rows, device=topology.device(0))).sum().backward()
+    found = torch.stack([parameter.grad for parameter in module.parameters()])
+    checks.same(found, torch.full((2, size), 7.0))
 
 
 # PyTorch scripts the decompositions of forward-mode AD when it first needs them.
