@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import forward_ad
@@ -16,7 +16,7 @@ from spec_tests.harness.compare.numerical_gradients import (
 )
 from spec_tests.harness.conformance.clauses import cases, clause
 from spec_tests.harness.environment import capabilities
-from spec_tests.strategies.calls import build, device_lists
+from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots
 
@@ -164,15 +164,30 @@ def test_an_input_with_a_tangent_is_refused(
         forward(forward_ad.make_dual(x, torch.ones_like(x)))
 
 
+class PartlySparse(nn.Module):
+    """An embedding whose gradient is sparse if the first index of a chunk is even, else dense."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(5, 2))
+
+    def forward(self, indices):
+        is_even = indices[0].item() % 2 == 0
+        return nn.functional.embedding(indices, self.weight, sparse=is_even)
+
+
 @clause("data_parallel.sparse-gradients")
 @given(
     devices=device_lists(min_size=2), indices=st.lists(st.integers(0, 4), min_size=2, max_size=8)
 )
+@example(devices=[DeviceAt(0), DeviceAt(1)], indices=[2, 1, 0, 1])
+@example(devices=[DeviceAt(0), DeviceAt(1)], indices=[2, 1, 1, 0])
 def test_sparse_gradients_are_summed(target, topology, devices, indices):
-    embedding = nn.Embedding(5, 2, sparse=True).to(topology.device(devices[0].slot))
+    embedding = PartlySparse().to(topology.device(devices[0].slot))
     wrapped = target.data_parallel.DataParallel(embedding, build(devices, topology))
     wrapped(torch.tensor(indices)).sum().backward()
-    assert embedding.weight.grad.is_sparse
+    chunks = torch.tensor(indices).chunk(len(devices))
+    assert embedding.weight.grad.is_sparse == all(chunk[0] % 2 == 0 for chunk in chunks)
     counts = torch.bincount(torch.tensor(indices), minlength=5).float()
     checks.same(embedding.weight.grad.to_dense(), counts[:, None].expand(5, 2))
 
