@@ -112,7 +112,7 @@ def _is_in_chapter(path: Path) -> bool:
 
 def _is_whole_suite(config: pytest.Config) -> bool:
     # Options that select tests may leave out tests of a clause.
-    selections = ("keyword", "markexpr", "lf", "deselect")
+    selections = ("keyword", "markexpr", "lf", "deselect", "own_tests")
     narrowed = any(config.getoption(selection, default=None) for selection in selections)
     roots = {Path(arg).resolve() for arg in config.args}
     return not narrowed and (HERE in roots or HERE.parent in roots)
