@@ -94,8 +94,12 @@ def _least(call: Callable[[], object]) -> Counts:
 def _count_operators(function: Callable[[], object]) -> Counts:
     """Count the operators that all threads dispatch."""
     config = _ExperimentalConfig(profile_all_threads=True)
+    # Without acc_events PyTorch 2.12 warns that a second cycle would discard the events.
     with profile(
-        activities=[ProfilerActivity.CPU], record_shapes=True, experimental_config=config
+        activities=[ProfilerActivity.CPU],
+        record_shapes=True,
+        experimental_config=config,
+        acc_events=True,
     ) as profiled:
         function()
     results: Any = profiled.profiler
