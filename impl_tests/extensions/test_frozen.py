@@ -224,7 +224,7 @@ def switch_off(wrapper, x):
 #: Functions that end the life of copies, given a list of one wrapper, and a batch.
 ENDS = {
     "wrapper": lambda wrappers, x: wrappers.clear(),
-    "to": lambda wrappers, x: wrappers[0].to(torch.float16),
+    "cpu": lambda wrappers, x: wrappers[0].cpu(),
     "option": lambda wrappers, x: switch_off(wrappers[0], x),
 }
 
