@@ -252,7 +252,8 @@ def has_accumulate_hooks(leaf: Tensor) -> bool:
 
 def have_hooks_or_history(tensors: Sequence[Tensor]) -> list[bool]:
     """Return for each tensor whether hooks, or operators that made it, receive its gradient."""
-    # Without it: hooks of unused parameters would be called with None.
+    # Without it: hooks of unused parameters would be called with None, and Functions before unused
+    # tensors with zeros.
     return [
         bool(each._backward_hooks or each._post_accumulate_grad_hooks or not each.is_leaf)
         for each in tensors

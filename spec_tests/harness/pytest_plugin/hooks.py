@@ -50,7 +50,7 @@ _COMMON = settings(
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-# Each run draws the same examples, so its verdicts repeat. "fuzz" and "new" draw others.
+# Each run draws the same examples, so its verdicts repeat, except with "fuzz" and "new".
 settings.register_profile("quick", _COMMON, max_examples=25, derandomize=True)
 settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
 # The examples of the gate.
@@ -58,7 +58,7 @@ settings.register_profile("gate", _COMMON, max_examples=10, derandomize=True)
 # Few examples for a first overview, and for devices on which tests are slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
-# `tox -e weekly -- suite`
+# Other examples in each run, for `tox -e weekly -- suite`.
 settings.register_profile("new", _COMMON, max_examples=25)
 # A run on a target with a deliberate bug only has to fail: it needs no smallest failing call.
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
