@@ -3,9 +3,9 @@
 from pathlib import Path
 
 pytest_plugins = [
-    "spec_tests.harness.pytest_plugin.options",
-    "spec_tests.harness.pytest_plugin.hooks",
-    "spec_tests.harness.tests.fixtures",
+    "spec_tests.machine.options",
+    "spec_tests.machine.hooks",
+    "spec_tests.machine.tests.fixtures",
 ]
 
 #: Folders of tests that are neither tests of clauses nor benchmarks.

@@ -12,7 +12,7 @@ from functools import partial
 
 import pytest
 
-from spec_tests.harness.environment.rank_pool import Pool
+from spec_tests.machine.rank_pool import Pool
 
 from . import ranks
 

@@ -17,7 +17,7 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import impl
-from spec_tests.harness.environment.rank_pool import Pool
+from spec_tests.machine.rank_pool import Pool
 
 from . import ranks
 from .models import MODELS, ROWS

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness import input_files
+from spec_tests.machine import input_files
 from spec_tests.reporting import documents
 
 #: Fields of ``machine_info`` that must be equal in all runs of a report.

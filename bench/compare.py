@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness import input_files
-from spec_tests.harness.pytest_plugin.options import DEFAULT_TARGET
+from spec_tests.machine import input_files
+from spec_tests.machine.options import DEFAULT_TARGET
 
 from . import benchmark_files, floors
 from .ratios import Ratio, ratios

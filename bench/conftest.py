@@ -6,15 +6,15 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
-from spec_tests.harness.environment import interpreter, target_map
-from spec_tests.harness.environment.target import PARTS, REFERENCE, Target
-from spec_tests.harness.environment.topology import Topology, not_run
-from spec_tests.harness.pytest_plugin.hooks import topology_of
-from spec_tests.harness.pytest_plugin.options import (
+from spec_tests.machine import interpreter, target_map
+from spec_tests.machine.hooks import topology_of
+from spec_tests.machine.options import (
     DEFAULT_TARGET,
     mapping_of,
     target_of,
 )
+from spec_tests.machine.target import PARTS, REFERENCE, Target
+from spec_tests.machine.topology import Topology, not_run
 
 from . import alternation
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness.input_files import read_toml
+from spec_tests.machine.input_files import read_toml
 
 FLOORS = Path(__file__).with_name("floors.toml")
 _SHAPE = {"processor": str, "python": str, "threads": int, "floors": {...: float}}

@@ -13,7 +13,7 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
 from impl import distributed
-from spec_tests.harness.environment.rank_pool import RankContext
+from spec_tests.machine.rank_pool import RankContext
 
 from .models import MODELS, ROWS
 

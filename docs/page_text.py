@@ -22,7 +22,7 @@ from itertools import groupby
 from pathlib import Path
 
 import impl
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 from spec_tests.reporting import runs
 
 __all__ = ["FENCE", "expand"]

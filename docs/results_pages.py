@@ -8,8 +8,8 @@ from typing import Any
 from markupsafe import escape
 from sphinx.application import Sphinx
 
-from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.clauses import Clause
+from spec_tests.machine import clauses
+from spec_tests.machine.clauses import Clause
 from spec_tests.reporting import runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.pages import Pages

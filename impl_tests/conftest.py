@@ -5,9 +5,9 @@ from collections.abc import Generator
 
 import pytest
 
-from spec_tests.harness.conformance import missing_features
-from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
-from spec_tests.harness.pytest_plugin.selection import pytest_collection as pytest_collection
+from spec_tests.machine import missing_features
+from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_call
+from spec_tests.machine.selection import pytest_collection as pytest_collection
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.

@@ -13,7 +13,7 @@ from torch import nn
 import impl
 from impl._arguments import argument, as_int, as_tensors
 from impl_tests.helpers.cases import CASES
-from spec_tests.harness.compare import process_state
+from spec_tests.machine import process_state
 
 
 def _closed_generator():

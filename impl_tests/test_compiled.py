@@ -9,7 +9,7 @@ from torch import nn
 
 import impl
 from impl._compiled import has_compiled_code
-from spec_tests.harness.compare.compile_backends import CountingBackend
+from spec_tests.checks.compile_backends import CountingBackend
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 
 

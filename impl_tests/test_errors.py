@@ -6,7 +6,7 @@ import weakref
 import pytest
 
 from impl._errors import CapturedError, capture, format_error, raise_rebuilt, reraise
-from spec_tests.harness.concurrency.leaks import disable_gc
+from spec_tests.checks.leaks import disable_gc
 
 LOCATION = "in replica 2 on device 3"
 #: The beginning of the text of a reraised exception.

@@ -7,9 +7,9 @@ import sys
 import pytest
 
 from impl_tests.free_threaded import prepare_environment
-from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.subprocesses import run_program
-from spec_tests.harness.environment.topology import not_run
+from spec_tests.machine import interpreter
+from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.topology import not_run
 
 
 def test_a_python_with_the_gil_is_refused(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from impl import scatter
-from spec_tests.harness.concurrency.stream_log import CopyLog
+from spec_tests.checks.stream_log import CopyLog
 
 
 class Unsplit(torch.Tensor):

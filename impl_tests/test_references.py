@@ -11,8 +11,8 @@ from torch import nn
 
 import impl
 from impl import replicate
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.wrapper_laws import results_of
+from spec_tests import checks
+from spec_tests.checks.wrapper_laws import results_of
 from spec_tests.strategies.references import referring_specs
 
 CPUS = ["cpu", "cpu"]

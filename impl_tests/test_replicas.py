@@ -12,8 +12,8 @@ from torch.nn.modules import module as torch_module
 
 import impl
 from impl.replicate import replicate
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.wrapper_laws import with_gradients
+from spec_tests import checks
+from spec_tests.checks.wrapper_laws import with_gradients
 from spec_tests.strategies.changed_members import changes_members_specs
 
 CPUS = ["cpu", "cpu"]

@@ -7,7 +7,7 @@ import torch
 
 from impl import DataParallel, _streams, comm, scatter
 from impl.functions import Broadcast, Scatter, _get_stream
-from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_arange
+from spec_tests.checks.side_streams import on_side_streams, queued_arange
 
 
 def test_set_current_streams_does_not_set_streams_that_are_current(topology, monkeypatch):

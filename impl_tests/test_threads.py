@@ -14,9 +14,9 @@ from impl._devices import CPU
 from impl._thread_locals import SINGLE_USE_THREADS
 from impl._thread_state import call_in, thread_states
 from impl_tests.helpers.modes import FunctionMode
-from spec_tests.harness.concurrency.leaks import wait_until
-from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.subprocesses import run_program
+from spec_tests.checks.leaks import wait_until
+from spec_tests.machine import interpreter
+from spec_tests.machine.subprocesses import run_program
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20

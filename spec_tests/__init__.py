@@ -1,3 +1,3 @@
 """The conformance suite of torch.nn.parallel. ``pytest -p spec_tests`` has its options."""
 
-pytest_plugins = ["spec_tests.harness.pytest_plugin.options"]
+pytest_plugins = ["spec_tests.machine.options"]

@@ -6,30 +6,29 @@ from typing import Any
 
 import pytest
 
-from spec_tests.harness import input_files
-from spec_tests.harness.conformance import (
+from spec_tests.machine import (
     clauses,
+    import_check,
+    input_files,
     known_failures,
     not_offered,
+    probes,
     register,
-)
-from spec_tests.harness.environment import probes, target_map
-from spec_tests.harness.environment.target import PARTS, Target
-from spec_tests.harness.environment.topology import Topology
-from spec_tests.harness.pytest_plugin import (
-    import_check,
     selection,
+    target_map,
     time_limit,
     worker_errors,
 )
-from spec_tests.harness.pytest_plugin.hooks import capabilities_of, register_of, topology_of
-from spec_tests.harness.pytest_plugin.judgement import (
+from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
+from spec_tests.machine.judgement import (
     pytest_runtest_makereport as pytest_runtest_makereport,
 )
-from spec_tests.harness.pytest_plugin.options import PLUGIN, mapping_of, target_of
-from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call as pytest_runtest_call
-from spec_tests.harness.pytest_plugin.selection import pytest_collection as pytest_collection
-from spec_tests.harness.pytest_plugin.state_check import pytest_pyfunc_call as pytest_pyfunc_call
+from spec_tests.machine.options import PLUGIN, mapping_of, target_of
+from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_call
+from spec_tests.machine.selection import pytest_collection as pytest_collection
+from spec_tests.machine.state_check import pytest_pyfunc_call as pytest_pyfunc_call
+from spec_tests.machine.target import PARTS, Target
+from spec_tests.machine.topology import Topology
 from spec_tests.strategies import supported_layers
 from spec_tests.strategies.supported_layers import pytest_report_header as pytest_report_header
 

@@ -6,7 +6,7 @@ import pytest
 
 from bench import benchmark_files, floors
 from bench.tests import samples
-from spec_tests.harness.input_files import RefusedError
+from spec_tests.machine.input_files import RefusedError
 
 FLOORS = 'processor = "P"\npython = "3.11"\nthreads = 1\nfloors = {row = 1.5}'
 READERS = {

@@ -9,7 +9,7 @@ from torch import nn
 from impl import distributed
 from impl_tests.distributed.modules import make_linear, make_rank_rows
 from impl_tests.distributed.results import check_close, check_same_error, copy_to_cpu
-from spec_tests.harness.environment.rank_pool import Raised
+from spec_tests.machine.rank_pool import Raised
 
 
 class ActOnRanks(nn.Module):

@@ -11,10 +11,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from impl import DataParallel, SyncBatchNorm
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.environment import capabilities
+from spec_tests import checks
+from spec_tests.checks.numerical_gradients import pass_gradcheck, pass_gradgradcheck
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine import capabilities
 from spec_tests.strategies.supported_layers import computed
 
 KINDS = {2: nn.BatchNorm1d, 3: nn.BatchNorm1d, 4: nn.BatchNorm2d, 5: nn.BatchNorm3d}

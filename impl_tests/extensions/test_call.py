@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from spec_tests.harness.compare import checks
+from spec_tests import checks
 
 
 def check_same(found, expected):

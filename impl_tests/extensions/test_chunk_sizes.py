@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence
 
 import impl
-from spec_tests.harness.compare import checks
-from spec_tests.harness.environment.subprocesses import run_without_accelerator
-from spec_tests.harness.environment.target import Target
+from spec_tests import checks
+from spec_tests.machine.subprocesses import run_without_accelerator
+from spec_tests.machine.target import Target
 
 SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 

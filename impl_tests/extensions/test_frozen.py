@@ -25,10 +25,10 @@ from impl_tests.extensions.kept_modules import (
     on_cpu_replicas,
     replica_weights,
 )
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import disable_gc
-from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.subprocesses import run_program
+from spec_tests import checks
+from spec_tests.checks.leaks import disable_gc
+from spec_tests.machine import capabilities
+from spec_tests.machine.subprocesses import run_program
 
 
 def wrapped(topology, module=None, option=True, size=2):

@@ -16,11 +16,11 @@ from impl_tests.extensions.kept_modules import (
     recording_data_parallel,
     wrapped,
 )
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.casts import CastingLinear, casts_of_the_current_parameters
-from spec_tests.harness.compare.compile_backends import CountingBackend
-from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
-from spec_tests.harness.environment import capabilities
+from spec_tests import checks
+from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.checks.compile_backends import CountingBackend
+from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.machine import capabilities
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 
 

@@ -11,8 +11,8 @@ from torch.optim import SGD, Adagrad, Adam, AdamW
 import impl
 from impl import _replica_cache
 from impl_tests.extensions.kept_modules import UnversionedSGD, wrapped
-from spec_tests.harness.compare import checks
-from spec_tests.harness.environment.subprocesses import run_program
+from spec_tests import checks
+from spec_tests.machine.subprocesses import run_program
 
 
 class Subclass(SGD):

@@ -22,8 +22,8 @@ from torch.utils import swap_tensors
 from torch.utils.dlpack import from_dlpack
 
 import impl
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.strategies.changed_members import changes_members_specs
 from spec_tests.strategies.references import referring_specs
 

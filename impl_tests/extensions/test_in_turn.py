@@ -14,9 +14,9 @@ from torch import nn
 
 import impl
 from impl_tests.helpers.modes import FunctionMode
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.casts import CastingLinear, casts_of_the_current_parameters
-from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
+from spec_tests import checks
+from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
+from spec_tests.checks.leaks import disable_gc, find_alive
 
 
 def in_turn(topology, modules, inputs=None):

@@ -17,8 +17,8 @@ from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
 import impl
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
 
 CLASSES = 5
 IGNORED = -100

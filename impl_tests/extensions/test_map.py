@@ -13,8 +13,8 @@ from torch import nn
 
 import impl
 from impl_tests.extensions.kept_modules import recording_data_parallel
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import wait_until
+from spec_tests import checks
+from spec_tests.checks.leaks import wait_until
 
 TIMEOUT = 20
 

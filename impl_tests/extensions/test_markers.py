@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.nested_values import tensors
-from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
-from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.environment import capabilities, example_count
+from spec_tests import checks
+from spec_tests.checks.nested_values import tensors
+from spec_tests.checks.numerical_gradients import pass_gradcheck, pass_gradgradcheck
+from spec_tests.checks.outcome import cotangent
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine import capabilities, example_count
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build

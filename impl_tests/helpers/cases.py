@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 import impl
 from impl._settings import without_grad
-from spec_tests.harness.compare import nested_values
+from spec_tests.checks import nested_values
 
 __all__ = ["CASES", "ORDINALS", "Case", "Net", "RepeatedCall", "are_equal", "create_tensor"]
 

@@ -4,7 +4,7 @@ import pytest
 
 from impl_tests.helpers.aligned_copies import align_copies
 from spec_tests.cuda_stand_ins import stub_libraries
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine.topology import Topology
 
 stub_libraries.load_stubs()
 

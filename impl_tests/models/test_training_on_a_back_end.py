@@ -17,8 +17,8 @@ from impl_tests.models.model import ROWS
 from impl_tests.models.results import try_run
 from impl_tests.models.tensors import collect_tensors
 from impl_tests.models.training import PLAIN_CPU
-from spec_tests.harness.compare.outcome import seed_generators
-from spec_tests.harness.environment.topology import not_run
+from spec_tests.checks.outcome import seed_generators
+from spec_tests.machine.topology import not_run
 
 #: Models whose outputs in evaluation mode contain caches, or a list with an entry for each image.
 #: ``gather`` does not concatenate caches, and it merges the entries of the lists.

@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.utils._pytree import tree_map_only
 
 import impl
-from spec_tests.harness.compare.outcome import seed_generators
+from spec_tests.checks.outcome import seed_generators
 
 from .model import ROWS, Model
 from .tensors import collect_tensors

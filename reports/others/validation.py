@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from reports.others.catalogue import ROOT, Implementation
-from spec_tests.harness.conformance import verdicts
+from spec_tests.machine import verdicts
 
 
 def run(implementation: Implementation, python: Path, verdicts_file: Path) -> int:

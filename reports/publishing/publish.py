@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bench import benchmark_files
 from reports.publishing import benchmarks, charts
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 from spec_tests.reporting import evidence, matrix, runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import slug

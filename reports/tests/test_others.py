@@ -7,9 +7,8 @@ import sys
 import pytest
 
 from reports.others import catalogue, environments, validation
-from spec_tests.harness.conformance import register
-from spec_tests.harness.environment import target_map
-from spec_tests.harness.environment.target import PARTS
+from spec_tests.machine import register, target_map
+from spec_tests.machine.target import PARTS
 
 KNOWN = catalogue.load()
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from spec_tests.harness.conformance.clauses import Clause
-    from spec_tests.harness.environment.probes import Finding
+    from spec_tests.machine.clauses import Clause
+    from spec_tests.machine.probes import Finding
 
 #: Length in characters to which the text of an error is cut.
 _MAX_TEXT = 120
@@ -23,10 +23,10 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
         modules: Modules to import first, because they register the back end.
     """
     from spec_tests.devices import chapter
-    from spec_tests.harness.environment import capabilities, probes
-    from spec_tests.harness.environment.dtypes import dtype_name
-    from spec_tests.harness.environment.topology import MODULES, make_topology
-    from spec_tests.harness.input_files import shorten
+    from spec_tests.machine import capabilities, probes
+    from spec_tests.machine.dtypes import dtype_name
+    from spec_tests.machine.input_files import shorten
+    from spec_tests.machine.topology import MODULES, make_topology
     from spec_tests.strategies.supported_layers import find_errors
 
     try:

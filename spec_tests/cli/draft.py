@@ -17,15 +17,8 @@ import torch
 from packaging.version import Version
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.harness import input_files
-from spec_tests.harness.conformance import (
-    causes,
-    clauses,
-    known_failures,
-    register,
-    verdicts,
-)
-from spec_tests.harness.environment.target import name_in
+from spec_tests.machine import causes, clauses, input_files, known_failures, register, verdicts
+from spec_tests.machine.target import name_in
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."

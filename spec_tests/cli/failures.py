@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.harness.conformance import causes, clauses, verdicts
-from spec_tests.harness.programs.failed_test import PROGRAM
+from spec_tests.machine import causes, clauses, verdicts
+from spec_tests.machine.failed_test import PROGRAM
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import NoReturn
 
 from spec_tests.cli import doctor
-from spec_tests.harness.pytest_plugin.shared_options import SHARED
+from spec_tests.machine.shared_options import SHARED
 
 #: The exit status after Ctrl-C, and if a file is not valid.
 INTERRUPTED, REFUSED = 2, 4
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     if options.command == "doctor":
         return _COMMANDS[options.command](options)
-    from spec_tests.harness.input_files import RefusedError  # imports pytest
+    from spec_tests.machine.input_files import RefusedError  # imports pytest
 
     try:
         return _COMMANDS[options.command](options)
@@ -198,7 +198,7 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_suite(options: argparse.Namespace) -> int:
-    from spec_tests.harness.conformance import clause_names, clauses
+    from spec_tests.machine import clause_names, clauses
 
     # pytest refuses an unknown clause, too, but only after the import of PyTorch.
     unknown = clause_names.describe_unknown(options.clause, clauses.load())
@@ -207,7 +207,7 @@ def _run_suite(options: argparse.Namespace) -> int:
         return REFUSED
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
-    from spec_tests.harness.pytest_plugin import time_limit
+    from spec_tests.machine import time_limit
 
     status = run.run(options)
     if options.ends_process:
@@ -217,7 +217,7 @@ def _run_suite(options: argparse.Namespace) -> int:
 
 
 def _print_clauses(options: argparse.Namespace) -> int:
-    from spec_tests.harness.conformance import clause_names, clauses
+    from spec_tests.machine import clause_names, clauses
 
     known = clauses.load()
     unknown = clause_names.describe_unknown(options.name, known)

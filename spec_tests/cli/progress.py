@@ -17,10 +17,9 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures
-from spec_tests.harness.conformance import verdicts
-from spec_tests.harness.pytest_plugin import run_metadata
-from spec_tests.harness.pytest_plugin.hooks import pytest_report_header
-from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
+from spec_tests.machine import run_metadata, verdicts
+from spec_tests.machine.hooks import pytest_report_header
+from spec_tests.machine.verdict_log import VerdictLog
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30

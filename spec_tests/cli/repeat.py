@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.run import SETTINGS
-from spec_tests.harness.pytest_plugin import time_limit
+from spec_tests.machine import time_limit
 
 
 def run(test: str, *options: str) -> None:

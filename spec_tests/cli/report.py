@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.harness.conformance import verdict_table, verdicts
+from spec_tests.machine import verdict_table, verdicts
 
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)

@@ -3,10 +3,10 @@
 import json
 from pathlib import Path
 
-from spec_tests.harness.conformance import verdict_table
-from spec_tests.harness.conformance.causes import group_by_cause
-from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.harness.input_files import RefusedError
+from spec_tests.machine import verdict_table
+from spec_tests.machine.causes import group_by_cause
+from spec_tests.machine.input_files import RefusedError
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting.markdown import escape, format_table
 from spec_tests.reporting.runs import Run
 

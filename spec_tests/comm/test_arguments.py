@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.topology import not_run
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.topology import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensor_subclasses import Named

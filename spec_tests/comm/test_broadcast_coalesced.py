@@ -7,10 +7,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.tensors import (
     address_ranges,
     count_version_bumps,

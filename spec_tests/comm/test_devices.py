@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.nested_values import tensors
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.nested_values import tensors
+from spec_tests.checks.refusals import refused
+from spec_tests.checks.stream_log import current_device_and_streams, streams_of
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import failure_of
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.outcome import failure_of
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
 from spec_tests.strategies.refused_calls import OTHER_DIMENSIONS, OTHER_SHAPES, RANGE_TEXT

@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.comm import REAL
 from spec_tests.strategies.tensors import COMPLEX, counting, tensor_specs
 

@@ -6,9 +6,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.tensors import (
     count_version_bumps,
     dense_sum,

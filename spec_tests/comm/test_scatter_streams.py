@@ -5,10 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import current_device_and_streams, streams_of
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.checks.stream_log import current_device_and_streams, streams_of
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt, StreamedCall
 from spec_tests.strategies.comm import dense, scatter_calls, scatter_out_calls
 from spec_tests.strategies.tensors import counting

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.side_streams import (
+from spec_tests import checks
+from spec_tests.checks.side_streams import (
     late_copies,
     on_side_streams,
     queued_arange,
     queued_copies,
 )
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import StreamAt
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from torch import nn
 
-from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import Topology
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.environment import capabilities
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine import capabilities
 from spec_tests.strategies.layers import seeded
 
 #: A module, or a function that calls it on several devices.

@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.training_step import flatten, train_step
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.training_step import flatten, train_step
+from spec_tests.machine.clauses import clause
 
 #: Changes of an input in place. The second argument is a parameter of the module.
 CHANGES = {

@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.outcome import cotangent
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.layers import WIDTH, seeded
 from spec_tests.strategies.module_kinds import MODULE_KINDS
 from spec_tests.strategies.supported_layers import computed

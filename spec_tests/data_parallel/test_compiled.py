@@ -7,16 +7,16 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.cuda_stand_ins import STAND_INS
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.compile_backends import (
+from spec_tests import checks
+from spec_tests.checks.compile_backends import (
     CountingBackend,
     count_frames,
     list_compiled_files,
     reset_metrics,
 )
-from spec_tests.harness.compare.training_step import flatten, train_step
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.training_step import flatten, train_step
+from spec_tests.cuda_stand_ins import STAND_INS
+from spec_tests.machine.clauses import clause
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor that is not a leaf",  # Dynamo reads .grad of inputs.

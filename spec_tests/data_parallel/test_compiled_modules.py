@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.compile_backends import (
+from spec_tests import checks
+from spec_tests.checks.compile_backends import (
     SETTING,
     BarrierBackend,
     CountingBackend,
     GraphBreaking,
 )
-from spec_tests.harness.compare.training_step import flatten, train_step
-from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.checks.training_step import flatten, train_step
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.compiled_modules import COMPILATIONS
 from spec_tests.strategies.supported_layers import computed
 

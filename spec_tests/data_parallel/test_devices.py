@@ -6,10 +6,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.topology import not_run
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.topology import not_run
 from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.autograd import forward_ad
 
-from spec_tests.data_parallel import gradient_penalty
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.numerical_gradients import (
+from spec_tests import checks
+from spec_tests.checks.numerical_gradients import (
     call_with_tensors,
     pass_gradcheck,
     pass_gradgradcheck,
 )
-from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import capabilities
+from spec_tests.data_parallel import gradient_penalty
+from spec_tests.machine import capabilities
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import device_slots

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 from torch.fx import symbolic_trace
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 
 
 class ClassToken(nn.Module):

@@ -5,8 +5,8 @@ import weakref
 import torch
 from torch import nn
 
-from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.machine.clauses import clause
 
 
 def forward_and_backward(target, topology):

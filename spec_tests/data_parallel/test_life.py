@@ -15,18 +15,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 from torch import nn
 
+from spec_tests import checks
+from spec_tests.checks.leaks import wait_until
+from spec_tests.checks.outcome import seed_generators
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.machine import TOLERANCES, Life, step
 from spec_tests.data_parallel.life.root import STRUCTURES
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import seed_generators
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.concurrency.leaks import wait_until
-from spec_tests.harness.conformance import register
-from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import capabilities, example_count
-from spec_tests.harness.environment.dtypes import dtype_name
-from spec_tests.harness.pytest_plugin.options import target_of
+from spec_tests.machine import capabilities, example_count, register
+from spec_tests.machine.clauses import cases, clause
+from spec_tests.machine.dtypes import dtype_name
+from spec_tests.machine.options import target_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import device_slots
 

@@ -4,9 +4,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare import wrapper_laws as laws
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks import wrapper_laws as laws
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, distinct_devices
 from spec_tests.strategies.changed_members import (
     REGISTRATIONS,

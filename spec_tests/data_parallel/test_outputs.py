@@ -5,10 +5,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare import wrapper_laws as laws
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests import checks
+from spec_tests.checks import wrapper_laws as laws
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,

@@ -1,7 +1,7 @@
 """data_parallel: private names that other packages import."""
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 
 
 @clause("data_parallel.get-available-device-type")

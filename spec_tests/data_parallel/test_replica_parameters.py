@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.modules import SEPARATE, module_specs, move
 
 

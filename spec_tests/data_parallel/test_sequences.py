@@ -8,10 +8,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.packed_sequences import Packed, packed_specs, unpack
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensor_subclasses import (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spec_tests.harness.compare.signatures import accepts_calls_of, public_functions
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.signatures import accepts_calls_of, public_functions
+from spec_tests.machine.clauses import clause
 
 
 def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, module_kwargs=None):

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import any_device, device_lists, distinct_devices
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.async_training import (
+from spec_tests import checks
+from spec_tests.checks.async_training import (
     BATCH,
     SOURCES,
     STEPS,
@@ -12,8 +12,8 @@ from spec_tests.harness.concurrency.async_training import (
     batches,
     train,
 )
-from spec_tests.harness.concurrency.side_streams import on_side_streams, queued_copies
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.side_streams import on_side_streams, queued_copies
+from spec_tests.machine.clauses import clause
 
 
 @clause("data_parallel.queue-order")

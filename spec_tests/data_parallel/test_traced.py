@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:.torch.jit.trace",  # torch.jit.trace is deprecated.

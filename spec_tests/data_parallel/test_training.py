@@ -21,9 +21,9 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import clause
 from spec_tests.oracle import naive
 from spec_tests.strategies.layers import seeded
 from spec_tests.strategies.supported_layers import computed

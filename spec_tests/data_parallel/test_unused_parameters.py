@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.tensors import counting
 
 #: The replicas that use a layer: all, none, or only the second replica.

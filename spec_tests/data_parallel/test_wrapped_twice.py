@@ -5,10 +5,10 @@ import signal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.subprocesses import run_script
-from spec_tests.harness.environment.topology import not_run
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.subprocesses import run_script
+from spec_tests.machine.topology import not_run
 from spec_tests.strategies.modules import row_wise_specs
 
 #: A program that calls a layer that is wrapped twice, each time for the same two devices.

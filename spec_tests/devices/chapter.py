@@ -13,9 +13,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, settings
 
-from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine import clauses
+from spec_tests.machine.clauses import Clause
+from spec_tests.machine.topology import Topology
 
 NAME = "devices"
 #: The settings of a probe: few examples, and no time to find a smaller one that fails.

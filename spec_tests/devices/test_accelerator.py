@@ -3,8 +3,8 @@
 import torch
 from torch import accelerator
 
-from spec_tests.harness.concurrency.side_streams import late_copies, queued_arange
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.side_streams import late_copies, queued_arange
+from spec_tests.machine.clauses import clause
 
 
 def _module(topology):

@@ -5,9 +5,9 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 from torch import accelerator, nn
 
-from spec_tests.harness.concurrency.side_streams import DELAY, late_copies
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.queued_work import queue_work
+from spec_tests.checks.side_streams import DELAY, late_copies
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.queued_work import queue_work
 
 
 @clause("devices.backward.values")

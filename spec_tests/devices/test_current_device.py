@@ -7,7 +7,7 @@ from contextlib import suppress
 import torch
 from torch import accelerator
 
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 
 #: Operators and copies on a tensor, by name. The second argument is another device.
 OPERATORS = {

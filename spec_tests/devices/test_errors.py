@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import accelerator
 
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 
 #: Seconds after which a forked child counts as hanging.
 TIME_LIMIT = 60

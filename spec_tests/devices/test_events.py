@@ -5,9 +5,9 @@ import time
 import torch
 from torch import accelerator
 
-from spec_tests.harness.concurrency.side_streams import late_copies, write_late
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.capabilities import require
+from spec_tests.checks.side_streams import late_copies, write_late
+from spec_tests.machine.capabilities import require
+from spec_tests.machine.clauses import clause
 
 
 @clause("devices.events.done")

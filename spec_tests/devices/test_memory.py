@@ -3,10 +3,10 @@
 import torch
 from torch import accelerator
 
-from spec_tests.harness.concurrency.side_streams import DELAY, late_copies
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.capabilities import require
-from spec_tests.harness.environment.queued_work import queue_work
+from spec_tests.checks.side_streams import DELAY, late_copies
+from spec_tests.machine.capabilities import require
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.queued_work import queue_work
 
 
 @clause("devices.memory.record-stream")

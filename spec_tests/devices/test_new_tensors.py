@@ -5,8 +5,8 @@ import itertools
 import torch
 from torch import accelerator
 
-from spec_tests.harness.compare.nested_values import storage_id
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.nested_values import storage_id
+from spec_tests.machine.clauses import clause
 
 #: Functions that create a tensor of ones on a device.
 FACTORIES = {

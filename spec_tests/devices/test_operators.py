@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 
 
 @clause("devices.operators.autocast")

@@ -2,7 +2,7 @@
 
 import torch
 
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 
 
 def _draw(topology, generator=None):

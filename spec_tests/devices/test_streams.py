@@ -8,14 +8,14 @@ import torch
 from torch import accelerator
 
 from spec_tests import simulator
-from spec_tests.harness.concurrency.side_streams import (
+from spec_tests.checks.side_streams import (
     DELAY,
     late_copies,
     require_order,
     write_late,
 )
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.queued_work import SYNCHRONOUS, queue_work
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.queued_work import SYNCHRONOUS, queue_work
 
 
 @clause("devices.streams.current")

@@ -2,8 +2,8 @@
 
 import torch
 
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.capabilities import require
+from spec_tests.machine.capabilities import require
+from spec_tests.machine.clauses import clause
 
 #: Writes to a part of a matrix of zeros with 3 rows and 4 columns.
 WRITES = {

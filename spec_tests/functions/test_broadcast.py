@@ -4,9 +4,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import ApplyCall, DistinctDevices, build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import broadcast_applies

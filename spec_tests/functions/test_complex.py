@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.oracle.tensors import concatenate_on_cpu, stack_on_cpu
 from spec_tests.strategies.tensors import TensorSpec, counting
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.functions import SCALARS_WARNING
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense

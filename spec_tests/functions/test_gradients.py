@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.nested_values import tensors
-from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.nested_values import tensors
+from spec_tests.checks.numerical_gradients import pass_gradcheck, pass_gradgradcheck
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, DistinctDevices
 from spec_tests.strategies.tensors import TensorSpec, counting
 

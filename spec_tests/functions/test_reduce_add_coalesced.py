@@ -3,9 +3,9 @@
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.tensors import dense_sum
 from spec_tests.oracle.tensors import to_numpy as as_array
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, build

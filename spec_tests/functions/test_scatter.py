@@ -7,12 +7,12 @@ import pytest
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.stream_log import CopyPause, current_device_and_streams
-from spec_tests.harness.concurrency.thread_order import TIMEOUT
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.checks.stream_log import CopyPause, current_device_and_streams
+from spec_tests.checks.thread_order import TIMEOUT
+from spec_tests.machine import capabilities
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.functions import scatter_applies, scatter_apply

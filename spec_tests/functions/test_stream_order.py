@@ -6,8 +6,8 @@ The reference reads some gradients on default streams: FN-6.
 import pytest
 import torch
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.async_training import (
+from spec_tests import checks
+from spec_tests.checks.async_training import (
     BATCH,
     SOURCES,
     STEPS,
@@ -15,7 +15,7 @@ from spec_tests.harness.concurrency.async_training import (
     batches,
     train,
 )
-from spec_tests.harness.concurrency.side_streams import (
+from spec_tests.checks.side_streams import (
     DELAY,
     fail_on_races,
     on_side_streams,
@@ -23,10 +23,10 @@ from spec_tests.harness.concurrency.side_streams import (
     queued_copies,
     require_order,
 )
-from spec_tests.harness.concurrency.stream_log import streams_of
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.queued_work import queue_work
+from spec_tests.checks.stream_log import streams_of
+from spec_tests.machine import capabilities
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.queued_work import queue_work
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.thread_order import TIMEOUT
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment.subprocesses import run_script
+from spec_tests import checks
+from spec_tests.checks.thread_order import TIMEOUT
+from spec_tests.machine.clauses import clause
+from spec_tests.machine.subprocesses import run_script
 from spec_tests.parallel_apply.run_modules import Lambda, run
 
 

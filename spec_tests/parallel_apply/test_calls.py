@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.concurrency.thread_order import TIMEOUT
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.checks.thread_order import TIMEOUT
+from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.calls import PublicCall, device_lists
 from spec_tests.strategies.parallel_apply import (

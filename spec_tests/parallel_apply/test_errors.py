@@ -9,11 +9,11 @@ import torch
 from hypothesis import example, given
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import silence_thread_errors
-from spec_tests.harness.concurrency.stream_log import current_device_and_streams
-from spec_tests.harness.concurrency.thread_order import ThreadOrder
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.checks.leaks import silence_thread_errors
+from spec_tests.checks.stream_log import current_device_and_streams
+from spec_tests.checks.thread_order import ThreadOrder
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import (
     ANY_EXCEPTIONS,

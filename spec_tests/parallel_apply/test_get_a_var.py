@@ -4,8 +4,8 @@ import pytest
 import torch
 from hypothesis import example, given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.deep_nesting import call_on_empty_stack, nest

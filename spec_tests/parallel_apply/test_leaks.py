@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.concurrency.leaks import (
+from spec_tests.checks.leaks import (
     disable_gc,
     find_alive,
     silence_thread_errors,
     wait_for_thread_count,
 )
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.exceptions import ANY_EXCEPTIONS, BASE_EXCEPTIONS, ExceptionSpec
 from spec_tests.strategies.parallel_apply import error_and_module, failing_calls, ordinals

@@ -12,10 +12,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.leaks import disable_gc, find_alive
-from spec_tests.harness.concurrency.thread_order import TIMEOUT
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.leaks import disable_gc, find_alive
+from spec_tests.checks.thread_order import TIMEOUT
+from spec_tests.machine.clauses import clause
 from spec_tests.parallel_apply.run_modules import Lambda, run
 
 #: Numbers of modules in a call that uses several threads.

@@ -8,10 +8,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare import replica_laws as laws
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests import checks
+from spec_tests.checks import replica_laws as laws
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.compiled_modules import COMPILATIONS, CompiledNetwork
 from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists

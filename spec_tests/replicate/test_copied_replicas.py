@@ -11,14 +11,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.replica_laws import (
+from spec_tests import checks
+from spec_tests.checks.replica_laws import (
     named_tensors,
     replica_tensors,
 )
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.modules import PICKLABLE, SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import slot_lists
 from spec_tests.strategies.tensors import device_slots

@@ -5,15 +5,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare import replica_laws as laws
-from spec_tests.harness.compare.numerical_gradients import (
+from spec_tests import checks
+from spec_tests.checks import replica_laws as laws
+from spec_tests.checks.numerical_gradients import (
     call_with_tensors,
     pass_gradcheck,
     pass_gradgradcheck,
 )
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import example_count
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.modules import Layer, module_specs

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import leaked_objects
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.lifetimes import leaked_objects
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DistinctDevices, PublicCall
 from spec_tests.strategies.modules import PICKLABLE, module_specs
 from spec_tests.strategies.replicate import slot_lists

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import cases
+from spec_tests import checks
+from spec_tests.machine.clauses import cases
 from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.replicate import module_kind_calls
 from spec_tests.strategies.supported_layers import computed

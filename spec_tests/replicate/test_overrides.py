@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests import checks
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import AssignmentLogger
 from spec_tests.strategies.tensors import device_slots

@@ -5,9 +5,9 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.replica_laws import former_parameters, replica_tensors
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.replica_laws import former_parameters, replica_tensors
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.modules import SEPARATE, Layer, ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, replicate_calls
 from spec_tests.strategies.tensors import device_slots

@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.refusals import refused
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import REAL, dense
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript

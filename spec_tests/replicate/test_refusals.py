@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities
+from spec_tests.checks.refusals import refused
+from spec_tests.machine import capabilities
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.modules import Placed, module_specs
 from spec_tests.strategies.refused_calls import (

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import example_count
+from spec_tests import checks
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript, script_calls
 
 #: Decorator that runs a third of the usual number of examples, because each is slow.
@@ -21,8 +21,8 @@ PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children 
 #: A program that prints the number of replicas of a `PartlyBuiltScript`. Without TorchScript, this
 #: is a plain module.
 WITHOUT_JIT = """
-from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import make_topology
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import make_topology
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript
 
 topology, target = make_topology({!r}, None), Target({!r}, {!r})

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spec_tests.harness.compare.signatures import accepts_calls_of, public_functions
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.checks.signatures import accepts_calls_of, public_functions
+from spec_tests.machine.clauses import clause
 
 #: Name of a function -> a function with the documented parameters.
 DOCUMENTED = {

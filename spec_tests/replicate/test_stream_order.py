@@ -3,9 +3,9 @@
 import torch
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.concurrency.side_streams import on_side_streams
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.side_streams import on_side_streams
+from spec_tests.machine.clauses import clause
 
 
 class Module(nn.Module):

@@ -6,8 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.replica_laws import (
+from spec_tests import checks
+from spec_tests.checks.replica_laws import (
     attribute_ids,
     first_names,
     flat_weights_are_shared,
@@ -16,8 +16,8 @@ from spec_tests.harness.compare.replica_laws import (
     named_tensors,
     replica_tensors,
 )
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import cases, clause
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import ModuleOfKind

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.testing._internal.two_tensor import TwoTensor
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import capabilities
+from spec_tests import checks
+from spec_tests.machine import capabilities
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.tensor_subclasses import Named
 from spec_tests.strategies.tensors import TensorSpec, device_slots

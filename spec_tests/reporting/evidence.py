@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness import input_files
-from spec_tests.harness.conformance import clauses, verdicts
+from spec_tests.machine import clauses, input_files, verdicts
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spec_tests.harness.conformance import verdict_table
-from spec_tests.harness.conformance.causes import group_by_cause
-from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.conformance.verdicts import VERDICTS
+from spec_tests.machine import verdict_table
+from spec_tests.machine.causes import group_by_cause
+from spec_tests.machine.clauses import Clause
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting.markdown import format_table
 from spec_tests.reporting.runs import REFERENCE, Run
 

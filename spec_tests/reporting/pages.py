@@ -13,10 +13,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from spec_tests.harness.conformance import clauses
-from spec_tests.harness.conformance.clauses import Clause
-from spec_tests.harness.conformance.verdicts import VERDICTS
-from spec_tests.harness.input_files import RefusedError
+from spec_tests.machine import clauses
+from spec_tests.machine.clauses import Clause
+from spec_tests.machine.input_files import RefusedError
+from spec_tests.machine.verdicts import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import Run

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.harness.conformance import verdicts
+from spec_tests.machine import verdicts
 from spec_tests.reporting.evidence import Evidence, find_evidence, read_published
 
 #: The pattern of the published runs, relative to the folder of reports.

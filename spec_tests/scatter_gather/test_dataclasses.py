@@ -6,10 +6,10 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.nested_values import walk
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.nested_values import walk
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.stateful_containers import Batch, Frozen, batches
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 

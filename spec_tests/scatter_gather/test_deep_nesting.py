@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.deep_nesting import (
     GATHERED,
     SCATTERED,

@@ -4,11 +4,11 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import cases, clause
-from spec_tests.harness.environment import example_count
+from spec_tests import checks
+from spec_tests.checks.lifetimes import leaked_objects, objects_leaked_by_error
+from spec_tests.checks.refusals import refused
+from spec_tests.machine import example_count
+from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.containers import Container
 from spec_tests.strategies.scatter_gather import (

@@ -4,13 +4,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.nested_values import tensors
-from spec_tests.harness.compare.numerical_gradients import pass_gradcheck, pass_gradgradcheck
-from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities, example_count
+from spec_tests import checks
+from spec_tests.checks.nested_values import tensors
+from spec_tests.checks.numerical_gradients import pass_gradcheck, pass_gradgradcheck
+from spec_tests.checks.outcome import cotangent
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine import capabilities, example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
 from spec_tests.strategies.containers import EMPTY, NewObject

@@ -3,9 +3,9 @@
 import torch
 from hypothesis import example, given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.packed_sequences import Packed, is_valid, packed_specs, unpack
 from spec_tests.strategies.tensors import device_slots

@@ -5,13 +5,13 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.lifetimes import leaked_objects, objects_leaked_by_error
-from spec_tests.harness.compare.nested_values import storage_id
-from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.refusals import refused
-from spec_tests.harness.conformance.clauses import clause
-from spec_tests.harness.environment import capabilities, example_count
+from spec_tests import checks
+from spec_tests.checks.lifetimes import leaked_objects, objects_leaked_by_error
+from spec_tests.checks.nested_values import storage_id
+from spec_tests.checks.outcome import cotangent
+from spec_tests.checks.refusals import refused
+from spec_tests.machine import capabilities, example_count
+from spec_tests.machine.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.strategies.calls import PublicCall, device_lists
 from spec_tests.strategies.scatter_gather import one_sided_calls, scatter_kwargs_calls
 

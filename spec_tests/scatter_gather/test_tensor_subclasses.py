@@ -8,8 +8,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.conformance.clauses import clause
+from spec_tests import checks
+from spec_tests.machine.clauses import clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.tensor_subclasses import (
     WARNINGS,

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.environment.capabilities import empty_sizes, offered, offers
+from spec_tests.machine.capabilities import empty_sizes, offered, offers
 from spec_tests.strategies.calls import (
     SAME_SHAPE,
     SPELLINGS,

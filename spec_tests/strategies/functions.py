@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.environment.capabilities import offered, offered_groups
+from spec_tests.machine.capabilities import offered, offered_groups
 from spec_tests.strategies.calls import (
     SAME_SHAPE,
     SPELLINGS,

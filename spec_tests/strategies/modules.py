@@ -8,8 +8,8 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.environment.capabilities import offered
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine.capabilities import offered
+from spec_tests.machine.topology import Topology
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual, seeded
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec

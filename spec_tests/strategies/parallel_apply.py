@@ -8,10 +8,10 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.harness.compare.outcome import failure_of, normalise
-from spec_tests.harness.concurrency.thread_order import ThreadOrder
-from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.checks.outcome import failure_of, normalise
+from spec_tests.checks.thread_order import ThreadOrder
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import Topology
 from spec_tests.strategies.calls import Again, DeviceAt, PublicCall, on_any_device
 from spec_tests.strategies.containers import CONSTANTS, OPAQUE, NewObject
 from spec_tests.strategies.exceptions import ExceptionSpec

@@ -21,7 +21,7 @@ from dataclasses import replace
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.environment.capabilities import empty_sizes, offered
+from spec_tests.machine.capabilities import empty_sizes, offered
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import (
     Again,

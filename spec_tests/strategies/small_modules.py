@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.environment import capabilities
+from spec_tests.machine import capabilities
 
 
 class OrdinalColumn(nn.Module):

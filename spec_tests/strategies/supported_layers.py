@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from spec_tests.harness.environment import capabilities, probes
-from spec_tests.harness.environment.dtypes import dtype_name
-from spec_tests.harness.environment.topology import Topology, not_run
-from spec_tests.harness.pytest_plugin.hooks import topology_of
+from spec_tests.machine import capabilities, probes
+from spec_tests.machine.dtypes import dtype_name
+from spec_tests.machine.hooks import topology_of
+from spec_tests.machine.topology import Topology, not_run
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import MODULE_KINDS, build_module
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.masked import masked_tensor
 
-from spec_tests.harness.environment.capabilities import empty_sizes
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine.capabilities import empty_sizes
+from spec_tests.machine.topology import Topology
 
 #: Filters for PyTorch's warnings about these subclasses. No target causes these warnings.
 WARNINGS = (

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.harness.environment.capabilities import offers
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine.capabilities import offers
+from spec_tests.machine.topology import Topology
 
 #: The context variable that `ThreadState` sets.
 CONTEXT_VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")

@@ -13,7 +13,7 @@ import torch
 
 from impl_tests.helpers import forks
 from impl_tests.helpers.cases import CASES, RepeatedCall, Result, are_equal
-from spec_tests.harness.concurrency.leaks import disable_gc
+from spec_tests.checks.leaks import disable_gc
 
 from .faults import KINDS, Fault
 from .findings import GOOD, Finding

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spec_tests.harness.compare import process_state
-from spec_tests.harness.environment.topology import SIMULATED_DEVICES, Topology
+from spec_tests.machine import process_state
+from spec_tests.machine.topology import SIMULATED_DEVICES, Topology
 
 __all__ = ["StateBefore", "set_values"]
 

@@ -14,7 +14,7 @@ from impl_tests.weekly.perturbations import DEVICES, TABLE, load, replacement
 from impl_tests.weekly.perturbations.collected import CollectedTests, call_with_tests
 from impl_tests.weekly.perturbations.kinds import undo
 from spec_tests import simulator
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 
 #: The beginnings of the lines that a process prints before and after the tests of a clause.
 _BEGIN, _PASSED = "tests of clause ", "passed: tests of clause "

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from spec_tests.harness.compare import nested_values
+from spec_tests.checks import nested_values
 
 __all__ = ["BoundCall", "map_tensors", "members", "modules_in", "tensors_in"]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _pytest.runner import runtestprotocol
 
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 
 __all__ = ["CollectedTests", "call_with_tests"]
 
@@ -34,7 +34,7 @@ class CollectedTests:
     def find_capabilities(self) -> None:
         """Find the features that the devices lack. A run looks for them once, in this process."""
         # pytest imports the hooks first, so that it rewrites their assertions.
-        from spec_tests.harness.pytest_plugin.hooks import capabilities_of
+        from spec_tests.machine.hooks import capabilities_of
 
         capabilities_of(self._session.config)
 
@@ -91,6 +91,6 @@ def call_with_tests(function: Callable[[CollectedTests], None], *options: str) -
     os.chdir(_ROOT)
     arguments = ["-qq", "-s", "--tb=line", "--accelerator=sim"]
     # Each fork enables the accelerator and imports its own target.
-    absent = ("cacheprovider", "benchmark", "spec_tests.harness.pytest_plugin.import_check")
+    absent = ("cacheprovider", "benchmark", "spec_tests.machine.import_check")
     arguments += [word for name in absent for word in ("-p", f"no:{name}")]
     return int(pytest.main([*arguments, *options], plugins=[_Plugin(function)]))

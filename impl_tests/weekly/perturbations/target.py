@@ -8,7 +8,7 @@ import importlib
 import sys
 
 from impl_tests.weekly.perturbations import replacement
-from spec_tests.harness.environment.target import PARTS
+from spec_tests.machine.target import PARTS
 
 replacement.replace_function()
 _package = importlib.import_module(replacement.TARGET)

@@ -7,7 +7,7 @@ import pytest
 from impl_tests.weekly.perturbations import DEVICES, load, replacement
 from impl_tests.weekly.perturbations.kinds import KINDS
 from spec_tests import simulator
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 
 TABLE = load()
 #: The clauses whose perturbations each test run tries. ``tox -e weekly -- perturbations`` tries

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import torch
 
 from spec_tests import simulator
-from spec_tests.harness.environment import interpreter
-from spec_tests.harness.environment.topology import SIMULATED_DEVICES
+from spec_tests.machine import interpreter
+from spec_tests.machine.topology import SIMULATED_DEVICES
 
 from .checked_calls import CheckedCalls
 

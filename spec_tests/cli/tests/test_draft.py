@@ -6,7 +6,7 @@ import pytest
 
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import clauses, known_failures
+from spec_tests.machine import clauses, known_failures
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
-from spec_tests.harness.environment.target import PARTS
-from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.machine.target import PARTS
+from spec_tests.machine.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.slow
 

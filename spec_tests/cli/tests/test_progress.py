@@ -13,10 +13,10 @@ import pytest
 from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import clauses, verdicts
-from spec_tests.harness.programs.failed_test import PROGRAM
-from spec_tests.harness.pytest_plugin.verdict_log import VerdictLog
-from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.machine import clauses, verdicts
+from spec_tests.machine.failed_test import PROGRAM
+from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.verdict_log import VerdictLog
 
 pytestmark = pytest.mark.slow
 

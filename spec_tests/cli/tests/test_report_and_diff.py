@@ -7,7 +7,7 @@ import pytest
 
 from spec_tests.cli import report
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import verdicts
+from spec_tests.machine import verdicts
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ import tomllib
 import pytest
 
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import clauses, register, verdict_table, verdicts
-from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.machine import clauses, register, verdict_table, verdicts
+from spec_tests.machine.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.slow
 

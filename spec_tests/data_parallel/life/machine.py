@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from torch import Tensor
 
+from spec_tests import checks
+from spec_tests.checks.outcome import seed_generators
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.program import LifeError, traceback_end
 from spec_tests.data_parallel.life.root import STRUCTURES, Root, take_called
 from spec_tests.data_parallel.life.side import Side
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import seed_generators
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.environment import capabilities
-from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import Topology
+from spec_tests.machine import capabilities
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import Topology
 from spec_tests.oracle import naive
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.modules import Layer, ModuleSpec, flatten, module_specs

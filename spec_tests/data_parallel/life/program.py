@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from spec_tests.harness.environment.target import Target
-from spec_tests.harness.environment.topology import Topology, make_topology
-from spec_tests.harness.programs.expressions import Expressions
+from spec_tests.machine.expressions import Expressions
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import Topology, make_topology
 
 
 class LifeError(AssertionError):

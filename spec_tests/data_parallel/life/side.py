@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spec_tests.checks.nested_values import tensors
+from spec_tests.checks.outcome import cotangent
+from spec_tests.checks.replica_laws import first_names
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log
 from spec_tests.data_parallel.life.program import traceback_end
 from spec_tests.data_parallel.life.root import take_called
-from spec_tests.harness.compare.nested_values import tensors
-from spec_tests.harness.compare.outcome import cotangent
-from spec_tests.harness.compare.replica_laws import first_names
-from spec_tests.harness.compare.snapshot import snapshot
 
 
 @dataclass

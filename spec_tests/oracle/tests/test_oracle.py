@@ -3,8 +3,8 @@
 import pytest
 from torch import nn
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.environment.target import Part, Target
+from spec_tests import checks
+from spec_tests.machine.target import Part, Target
 from spec_tests.oracle.tests.without_reference import ERROR_TEXT
 from spec_tests.strategies.calls import ApplyCall, DeviceAt, PublicCall
 from spec_tests.strategies.comm import dense

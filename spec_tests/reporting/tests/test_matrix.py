@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 from spec_tests.reporting import matrix, runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.tests import samples

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from spec_tests.cli.main import main
-from spec_tests.harness.conformance import clauses
+from spec_tests.machine import clauses
 from spec_tests.reporting.tests import samples
 from spec_tests.reporting.tests.page_reader import read_page
 

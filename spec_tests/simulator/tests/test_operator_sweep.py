@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.simulator.tests.operator_sweep.trial import DEVICE, Comparison, compare
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.machine.tests.fixtures import ROOT
 from spec_tests.simulator import build
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.slow]

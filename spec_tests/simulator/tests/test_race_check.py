@@ -6,15 +6,15 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.harness.tests.fixtures import ROOT
+from spec_tests.machine.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
 
 CONFTEST = """
 from spec_tests import simulator
-from spec_tests.harness.pytest_plugin.race_check import pytest_runtest_call
-pytest_plugins = ["spec_tests.harness.pytest_plugin.options"]
+from spec_tests.machine.race_check import pytest_runtest_call
+pytest_plugins = ["spec_tests.machine.options"]
 simulator.enable(4)
 """
 TEST = """

@@ -10,11 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spec_tests import strategies
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.outcome import failure_of
-from spec_tests.harness.compare.snapshot import snapshot
-from spec_tests.harness.programs.expressions import Expressions, NoExpressionError
+from spec_tests import checks, strategies
+from spec_tests.checks.outcome import failure_of
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.expressions import Expressions, NoExpressionError
 from spec_tests.strategies import (
     comm,
     containers,

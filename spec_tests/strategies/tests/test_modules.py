@@ -3,9 +3,9 @@
 import torch
 from hypothesis import given
 
-from spec_tests.harness.compare import checks
-from spec_tests.harness.compare.replica_laws import named_tensors
-from spec_tests.harness.compare.snapshot import snapshot
+from spec_tests import checks
+from spec_tests.checks.replica_laws import named_tensors
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.strategies.modules import (
     Layer,
     ModuleSpec,

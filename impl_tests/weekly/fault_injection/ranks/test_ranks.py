@@ -3,7 +3,7 @@
 import pytest
 
 from impl_tests.weekly.fault_injection.ranks.lost_ranks import LostRanks
-from spec_tests.harness.environment.subprocesses import run_program
+from spec_tests.machine.subprocesses import run_program
 
 #: A program that prints the verdicts on the ranks of each case. Before the last case it changes
 #: impl so that errors name no rank.

@@ -1,0 +1,71 @@
+"""Find objects that stay alive after a call.
+
+The garbage collector is off, so that objects in reference cycles are found, too.
+"""
+
+import weakref
+from typing import Any
+
+import pytest
+from torch import Tensor, nn
+
+from spec_tests.checks.leaks import disable_gc
+from spec_tests.checks.nested_values import tensors, walk
+from spec_tests.checks.outcome import Call
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import Topology
+
+_References = dict[str, weakref.ref[Any]]
+
+
+def leaked_objects(call: Call, target: Target, topology: Topology) -> list[str]:
+    """Return the paths of arguments and results that are alive after the call.
+
+    Raises:
+        Exception: the error of the call.
+    """
+    with disable_gc():
+        return _paths_alive(_references_of_call(call, target, topology), topology)
+
+
+def objects_leaked_by_error(call: Call, target: Target, topology: Topology) -> list[str]:
+    """Return the paths of arguments that are alive after a call that raises."""
+    with disable_gc():
+        return _paths_alive(_references_of_error(call, target, topology), topology)
+
+
+def _references_of_call(call: Call, target: Target, topology: Topology) -> _References:
+    inputs = call.inputs(topology)
+    return references(inputs, "inputs") | references(call.run(target, inputs), "result")
+
+
+def _references_of_error(call: Call, target: Target, topology: Topology) -> _References:
+    inputs = call.inputs(topology)
+    watched = references(inputs, "inputs")
+    try:
+        call.run(target, inputs)
+    except Exception:
+        return watched
+    pytest.fail(f"{call!r} raised no exception")
+
+
+def _paths_alive(watched: _References, topology: Topology) -> list[str]:
+    topology.synchronize()  # A queued copy may keep its source alive.
+    return [path for path, reference in watched.items() if reference() is not None]
+
+
+def references(value: object, path: str) -> _References:
+    """Return weak references to members of ``value``, by path.
+
+    The members are tensors, modules, and objects whose classes the suite defines.
+    """
+    found = {where: member for where, member in walk(value, path) if _is_tracked(member)}
+    found |= dict(tensors(value, path))
+    return {where: weakref.ref(member) for where, member in found.items()}
+
+
+def _is_tracked(value: object) -> bool:
+    cls = type(value)
+    is_of_suite = cls.__module__.startswith("spec_tests")
+    has_weak_references = cls.__weakrefoffset__ != 0
+    return has_weak_references and (is_of_suite or isinstance(value, (Tensor, nn.Module)))

@@ -1,0 +1,50 @@
+"""Checks that a refused call raises an error with a given text and changes no input."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spec_tests import checks
+from spec_tests.checks.outcome import Call, Failure, observe
+from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.target import Target
+from spec_tests.machine.topology import Topology
+
+
+def refused(
+    call: Call,
+    target: Target,
+    topology: Topology,
+    error: type[Exception],
+    text: str | Sequence[str],
+) -> None:
+    """Fail unless ``call`` raises ``error`` with ``text`` and does not change its inputs.
+
+    Args:
+        call: The call.
+        target: The implementation under test.
+        topology: The devices.
+        error: The class of the error.
+        text: The text of the error, or a sequence of its parts. ``{KIND}`` is replaced by the
+            device type in capital letters, ``{ordinals[0]}`` by the ordinal of the first device.
+    """
+    __tracebackhide__ = True
+    result = _observe_with_unchanged_inputs(call, target, topology)
+    kind = f"builtins.{error.__name__}"
+    if isinstance(text, str):
+        checks.same(result, Failure(kind, _fill_in(text, topology)), call)
+    else:
+        checks.same(getattr(result, "kind", None), kind, call)
+        checks.contains(result.text, [_fill_in(part, topology) for part in text], call)
+
+
+def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topology) -> Any:
+    """Return the result or `Failure` of ``call``. Fail if the call has changed an input."""
+    __tracebackhide__ = True
+    outcome = observe(call, target, topology, gradients=False)
+    unchanged = call.inputs(topology)
+    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call)
+    return outcome.result
+
+
+def _fill_in(text: str, topology: Topology) -> str:
+    return text.format(KIND=topology.accelerator.upper(), ordinals=topology.ordinals)

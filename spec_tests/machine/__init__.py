@@ -1,0 +1,5 @@
+"""The machine of a run: options, devices, target, collection, guards, verdicts, records.
+
+Its modules import the simulator and ``cuda_stand_ins``. ``options`` does not import torch, so that
+``pytest --help`` needs no accelerator. ``shared_options`` does not import pytest either.
+"""

@@ -1,0 +1,191 @@
+"""The features and dtypes that the devices under test offer.
+
+The suite tries each clause about devices (`spec_tests.devices`), and each dtype. Strategies draw
+only dtypes that the devices offer. A test that needs a missing feature or dtype is not-run.
+"""
+
+import importlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+
+from spec_tests.machine import probes
+from spec_tests.machine.dtypes import DTYPES, dtype_name, try_dtype
+from spec_tests.machine.probes import Finding
+from spec_tests.machine.topology import Topology, not_run
+
+#: The feature that tests of other features need.
+NEW_STREAMS = "new-streams"
+
+
+def _chapter() -> Any:
+    """Return the chapter about devices. Its tests import this module."""
+    return importlib.import_module("spec_tests.devices.chapter")
+
+
+def names() -> tuple[str, ...]:
+    """Return the names of all features and dtypes that a test may need."""
+    return *_chapter().features(), *map(dtype_name, DTYPES)
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """The features and dtypes that the devices of a run offer.
+
+    Args:
+        topology: The devices.
+        features: Features of which no clause is missing or wrong.
+        dtypes: The dtypes in which the devices compute.
+        findings: The findings about clauses and dtypes.
+        errors: The names of the missing features and dtypes, by the text of their errors.
+        broken: The findings about clauses without a feature that are missing or wrong.
+        warnings: The first lines of the warnings that the back end shows.
+    """
+
+    topology: Topology
+    features: frozenset[str]
+    dtypes: tuple[torch.dtype, ...]
+    findings: tuple[Finding, ...]
+    errors: Mapping[str, str]
+    broken: tuple[Finding, ...]
+    warnings: frozenset[str]
+
+    def offers(self, name: str) -> bool:
+        """Return whether ``name``, a feature or the name of a dtype, is offered."""
+        return name in self.features or name in map(dtype_name, self.dtypes)
+
+    def summary(self) -> str:
+        """Return one line that names the missing features and dtypes."""
+        missing = [name for name in names() if not self.offers(name)]
+        return f"all except {', '.join(missing)}" if missing else "all"
+
+
+@cache
+def find(topology: Topology, without: Collection[str] = ()) -> Capabilities:
+    """Try all features and dtypes on the devices of ``topology``; return those that work.
+
+    Args:
+        topology: The devices.
+        without: The names of features and dtypes that are neither tried nor used.
+    """
+    dtypes = {dtype_name(dtype): dtype for dtype in DTYPES}
+    feature_of = {
+        name: each.feature
+        for name, each in _chapter().known_clauses().items()
+        if each.feature not in without
+    }
+    tried = [each for each in (*dtypes, NEW_STREAMS) if each not in without]
+    basis = probes.find_all(try_basis, tried, topology)
+    of_dtypes = [each for each in basis if each.name != NEW_STREAMS]
+    offered = tuple(each.name for each in basis if each.state == "there")
+    findings = probes.find_all(ClauseProbe(offered), [*feature_of], topology)
+    failed = [each for each in findings if each.state in ("missing", "wrong")]
+    lacking = [each for each in failed if feature_of[each.name]]
+    broken = [each for each in failed if not feature_of[each.name]]
+    # If several dtypes have the same error, the first of them counts: float64, not complex128.
+    errors = {each.text: feature_of[each.name] for each in lacking if each.state == "missing"}
+    errors |= {each.text: each.name for each in reversed(of_dtypes) if each.text}
+    for each in broken:  # A test that fails with this error is not excused.
+        errors.pop(each.text, None)
+    return Capabilities(
+        topology,
+        frozenset(feature_of.values()) - {"", *(feature_of[each.name] for each in lacking)},
+        tuple(
+            dtype
+            for name, dtype in dtypes.items()
+            if name in offered and _is_declared(dtype, topology)
+        ),
+        (*findings, *of_dtypes),
+        errors,
+        tuple(broken),
+        frozenset(text for each in (*findings, *of_dtypes) for text in each.warnings),
+    )
+
+
+def _is_declared(dtype: torch.dtype, topology: Topology) -> bool:
+    """Return False if the back end declares its dtypes, and ``dtype`` is not among them."""
+    try:
+        declared = torch.accelerator.get_device_capability(topology.device(0))["supported_dtypes"]
+    except (AttributeError, KeyError, RuntimeError):  # not implemented by the back end
+        return True
+    return not declared or dtype in declared
+
+
+def try_basis(name: str, topology: Topology) -> None:
+    """Try a dtype, or create a stream: tests of other features need both."""
+    if name == NEW_STREAMS:
+        torch.Stream(topology.device(0))
+    else:
+        try_dtype(name, topology)
+
+
+@dataclass(frozen=True)
+class ClauseProbe:
+    """Runs the tests of a clause about devices.
+
+    Args:
+        basis: The names of the dtypes that the tests may use, and `NEW_STREAMS` if the devices
+            have them.
+    """
+
+    basis: tuple[str, ...]
+
+    def __call__(self, name: str, topology: Topology) -> None:
+        """Run the tests of the clause ``name`` with few examples."""
+        features = {*_chapter().features()} - ({NEW_STREAMS} - {*self.basis})
+        dtypes = tuple(dtype for dtype in DTYPES if dtype_name(dtype) in self.basis)
+        before = [*_used]
+        use(Capabilities(topology, frozenset(features), dtypes, (), {}, (), frozenset()))
+        try:
+            _chapter().run(name, topology)
+        finally:
+            _used[:] = before
+
+
+_used: list[Capabilities] = []
+
+
+def use(capabilities: Capabilities) -> None:
+    """Make strategies draw from ``capabilities``."""
+    _used[:] = [capabilities]
+
+
+def in_use() -> Capabilities | None:
+    """Return the capabilities that strategies draw from; None outside a run of the suite."""
+    return _used[0] if _used else None
+
+
+def offered(dtypes: Sequence[torch.dtype]) -> list[torch.dtype]:
+    """Return those of ``dtypes`` that the devices offer. If there are none, the test is not-run.
+
+    Outside a run of the suite, all dtypes count as offered.
+    """
+    found = [dtype for dtype in dtypes if not _used or dtype in _used[0].dtypes]
+    if not found:
+        not_run(f"the devices offer none of {', '.join(map(dtype_name, dtypes))}")
+    return found
+
+
+def offered_groups(groups: Sequence[Sequence[torch.dtype]]) -> list[Sequence[torch.dtype]]:
+    """Return those of ``groups`` with a dtype that the devices offer."""
+    known = set(offered([dtype for group in groups for dtype in group]))
+    return [group for group in groups if known.intersection(group)]
+
+
+def offers(name: str) -> bool:
+    """Return whether the devices offer ``name``, a feature or the name of a dtype."""
+    return not _used or _used[0].offers(name)
+
+
+def empty_sizes() -> tuple[int, ...]:
+    """Return ``(0,)``, or an empty tuple if the devices compute empty batches wrong."""
+    return (0,) if offers("empty-batches") else ()
+
+
+def require(name: str) -> None:
+    """End the test as not-run if the devices do not offer ``name``."""
+    if not offers(name):
+        not_run(f"the devices lack {name}")

@@ -1,0 +1,212 @@
+"""Reads the clauses of the specification, and formats them as text."""
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from spec_tests.machine import input_files
+
+#: The folder of the suite. Each chapter is a folder with tests and with their clauses.
+SOURCE = Path(__file__).parents[1]
+#: The version of the suite. Its second number changes in a release with a new or reworded clause,
+#: its first number in a release that lacks a clause of the one before.
+VERSION = "1.0"
+#: The chapters in the order of the specification.
+CHAPTERS = (
+    "comm",
+    "functions",
+    "scatter_gather",
+    "replicate",
+    "parallel_apply",
+    "data_parallel",
+    "devices",
+)
+#: For each basis: the evidence that it names.
+BASES: Mapping[str, str] = {
+    "documented": "the documentation of PyTorch states it; *source* links the page",
+    "law": "every implementation must satisfy it; example: the outputs of a wrapped module equal "
+    "those of the module alone",
+    "observed (real)": "the installed PyTorch behaves like this, on simulated devices or the CPU; "
+    "a stand-in, if one runs, only copies tensors",
+    "observed (binary)": "the primitives in PyTorch's CUDA build behave like this: "
+    "`tox -e cuda-build` compares all facts but values with those of the stand-ins, without a GPU",
+    "observed (stand-in)": "the stand-ins of the suite behave like this, and nothing else has "
+    "shown it: values, streams and memory of the primitives",
+    "relied on": "programs over several devices rely on it; *source* names back ends that violate "
+    "it, or links public threads about them",
+}
+#: Matches the id of a clause: two or more words, separated by dots.
+_ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
+_FIELDS = {
+    "says": str,
+    "basis": str,
+    "source?": str,
+    "feature?": str,
+    "users?": str,
+    "seen?": [str],
+}
+_Test = TypeVar("_Test", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Clause:
+    """A statement of the specification.
+
+    Args:
+        id: The name: ``comm.scatter.slices``.
+        says: The statement: one sentence in the present tense.
+        basis: The evidence: a key of `BASES`.
+        source: The link to a page or public thread, if any.
+        feature: The optional feature of devices that the clause belongs to, if any.
+        users: For a clause about devices: the software that needs it, and why.
+        seen: Links to public threads about back ends that violate the clause, or names of such
+            back ends.
+        folder: The folder with the clause, if it is a chapter of the suite.
+    """
+
+    id: str
+    says: str
+    basis: str
+    source: str = ""
+    feature: str = ""
+    users: str = ""
+    seen: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def chapter(self) -> str:
+        """The folder with the clause; without one, the first word of the id."""
+        return self.folder or self.id.partition(".")[0]
+
+    @property
+    def is_about_target(self) -> bool:
+        """Whether another target may have another verdict."""
+        return not self.has_prefix("devices")
+
+    @property
+    def statement(self) -> str:
+        """The statement with feature and users, as the pages show it."""
+        notes = [f"feature `{self.feature}`"] if self.feature else []
+        notes += [f"used by {self.users}"] if self.users else []
+        return f"{self.says} ({'; '.join(notes)})" if notes else self.says
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Return whether the id is ``prefix`` or begins with ``prefix`` and a dot."""
+        return f"{self.id}.".startswith(f"{prefix}.")
+
+    def is_named_by(self, name: str) -> bool:
+        """Return whether ``name`` is the chapter, the id or a beginning of the id."""
+        return name == self.chapter or self.has_prefix(name)
+
+    def __post_init__(self) -> None:
+        if self.basis not in BASES:
+            raise ValueError(f"clause {self.id}: basis {self.basis!r} is none of {[*BASES]}")
+        if not is_id(self.id):
+            raise ValueError(f"clause {self.id}: the id has another form than 'chapter.name'")
+
+
+def clause(clause_id: str) -> Callable[[_Test], _Test]:
+    """Return a decorator that marks a test with the id of the clause that it checks."""
+    return pytest.mark.clause(clause_id)
+
+
+def cases(names: str, cases_of: Mapping[str, Sequence[Any]]) -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for each case, with the clause of the case.
+
+    Args:
+        names: The parameters of the test, such as ``call, error, text``.
+        cases_of: Id of a clause -> its cases: values, or tuples for several parameters.
+    """
+    return pytest.mark.parametrize(
+        names,
+        [
+            pytest.param(
+                *(case if "," in names else [case]),
+                marks=pytest.mark.clause(clause_id),
+                id=f"{clause_id}-{number}",
+            )
+            for clause_id, values in cases_of.items()
+            for number, case in enumerate(values, 1)
+        ],
+    )
+
+
+def is_id(text: str) -> bool:
+    """Return whether ``text`` has the form of the id of a clause."""
+    return _ID.fullmatch(text) is not None
+
+
+def clauses_of_test(item: pytest.Item) -> list[str]:
+    """Return the ids of the clauses that a test checks, in the order of its decorators."""
+    markers = reversed([*item.iter_markers("clause")])
+    return [name for marker in markers for name in marker.args]
+
+
+def load(source: Path = SOURCE) -> dict[str, Clause]:
+    """Return the clauses by id, in the order of the specification.
+
+    Args:
+        source: The folder of the chapters, or a TOML file with clauses.
+
+    Raises:
+        input_files.RefusedError: A file cannot be read, or a clause is not valid.
+    """
+    folders = CHAPTERS if source.is_dir() else ("",)
+    found: dict[str, Clause] = {}
+    for folder in folders:
+        file = source / folder / "clauses.toml" if folder else source
+        for each in _parse(input_files.read_text(file), str(file), folder):
+            if each.id in found:
+                raise input_files.refuse(
+                    file, f"clause {each.id} stands in {found[each.id].chapter}, too"
+                )
+            found[each.id] = each
+    return found
+
+
+def suite_version(clauses: Mapping[str, Clause]) -> str:
+    """Return the version with a hash that changes if a clause does: ``1.0+1f3a9c2``."""
+    lines = sorted(f"{each.id}: {each.says}\n" for each in clauses.values())
+    return f"{VERSION}+{hashlib.sha256(''.join(lines).encode()).hexdigest()[:7]}"
+
+
+@cache
+def _parse(text: str, source: str, folder: str) -> tuple[Clause, ...]:
+    """Return the clauses in a TOML text. Cached: a run parses the same text repeatedly."""
+    tables = input_files.parse_toml(text, source)
+    try:
+        return tuple(_flatten_tables(tables, folder, prefix=""))
+    except (TypeError, ValueError) as error:
+        raise input_files.refuse(source, error) from None
+
+
+def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterator[Clause]:
+    """Yield the clauses in nested tables. Their ids begin with ``prefix``."""
+    for name, table in tables.items():
+        if not isinstance(table, dict):
+            raise ValueError(f"{prefix}{name}: expected a table of clauses")
+        if "says" in table:
+            input_files.check(table, _FIELDS, f"clause {prefix}{name}")
+            fields: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
+            }
+            yield Clause(id=prefix + name, folder=folder, **fields)
+        else:
+            yield from _flatten_tables(table, folder, prefix=f"{prefix}{name}.")
+
+
+def as_text(clauses: dict[str, Clause]) -> str:
+    """Return ids and statements of ``clauses`` by chapter, as plain text."""
+    lines = []
+    for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
+        lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
+        lines += [f"{each.id}\n    {each.statement}  [{each.basis}]" for each in members]
+    noun = "clause" if len(clauses) == 1 else "clauses"
+    return "\n".join([*lines, f"\n{len(clauses)} {noun}"])

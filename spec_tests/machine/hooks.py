@@ -1,0 +1,238 @@
+"""Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
+
+import os
+import re
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.internal.conjecture import engine
+
+from spec_tests import cuda_stand_ins
+from spec_tests.machine import (
+    capabilities,
+    clauses,
+    device_options,
+    input_files,
+    interpreter,
+    probes,
+    register,
+)
+from spec_tests.machine.options import (
+    has_reference,
+    imported_plugins,
+    target_of,
+)
+from spec_tests.machine.queued_work import SYNCHRONOUS
+from spec_tests.machine.run_metadata import run_metadata
+from spec_tests.machine.shared_options import NO_REFERENCE
+from spec_tests.machine.target import REFERENCE, Target
+from spec_tests.machine.topology import MODULES, Topology, make_topology, not_run
+from spec_tests.machine.verdict_log import VerdictLog
+
+_TOPOLOGY = pytest.StashKey[Topology]()
+_GIL_WAS_OFF = not interpreter.is_gil_enabled()
+
+# The seconds in which Hypothesis looks for a smaller failing call. Its comments allow to set this.
+# On a busy machine less time would end with a larger call, which may differ in more facts than a
+# register records.
+engine.MAX_SHRINKING_SECONDS = 5
+# Without the phase `explain`, which traces every line of further calls: inside torch.compile that
+# takes minutes.
+_PHASES = [phase for phase in Phase if phase is not Phase.explain]
+# Report only one failure of a test. For several failures Hypothesis raises an exception group,
+# whose class no record of a register expects.
+_COMMON = settings(
+    deadline=None,
+    phases=_PHASES,
+    report_multiple_bugs=False,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+# Each run draws the same examples, so its verdicts repeat, except with "fuzz" and "new".
+settings.register_profile("quick", _COMMON, max_examples=25, derandomize=True)
+settings.register_profile("report", _COMMON, max_examples=200, derandomize=True)
+# The examples of the gate.
+settings.register_profile("gate", _COMMON, max_examples=10, derandomize=True)
+# Few examples for a first overview, and for devices on which tests are slow.
+settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
+settings.register_profile("fuzz", _COMMON, max_examples=5000)
+# Other examples in each run, for `tox -e weekly -- suite`.
+settings.register_profile("new", _COMMON, max_examples=25)
+# A run on a target with a deliberate bug only has to fail: it needs no smallest failing call.
+_WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)
+settings.register_profile(
+    "perturbations", _COMMON, max_examples=10, derandomize=True, phases=_WITHOUT_SHRINKING
+)
+settings.load_profile("quick")
+
+
+#: Filters of warnings. A warning that no filter ignores is an error.
+WARNINGS = (
+    "error",
+    # pytest-benchmark up to 5.2 warns before the first test if pytest-xdist is used.
+    "ignore:Benchmarks are automatically disabled",
+    # At the first failure Hypothesis imports libcst, if installed, and libcst warns.
+    "ignore:mypy_extensions.TypedDict is deprecated",
+    # A back end runs an operator on the CPU: slow, but right.
+    r"ignore:.*(will fall|is falling|falls) back to",
+    "ignore:.*is not currently supported on the",
+    # cuDNN copies the weights of a replica's recurrent layer in each call:
+    # https://github.com/allenai/allennlp/issues/2793.
+    "ignore:RNN module weights are not part of single contiguous chunk",
+    *cuda_stand_ins.IGNORED_WARNINGS,
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Configure warnings, the marker ``clause`` and the `VerdictLog`."""
+    # The filters of the user come later in the list and override these.
+    config.getini("filterwarnings")[:0] = WARNINGS
+    config.addinivalue_line(
+        "markers", "clause(id): the clause of clauses.toml that the test checks"
+    )
+    # pytest-timeout reads the option later; see `time_limit`.
+    config.option.timeout_method = config.option.timeout_method or "thread"
+    if hasattr(config, "workerinput"):
+        # Ctrl-C ends a worker of pytest-xdist at once. The test may catch KeyboardInterrupt.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    else:
+        with input_files.usage_errors():
+            verdicts = VerdictLog(
+                config.getoption("--verdicts"),
+                resume=config.getoption("--resume"),
+                metadata=lambda: run_metadata(config, topology_of(config)),
+            )
+        config.pluginmanager.register(verdicts, "verdicts")
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Return lines with target, reference, devices, PyTorch and Python."""
+    topology = topology_of(config)
+    return [
+        f"target: {target_of(config)}",
+        f"reference: {_reference_name(config)}",
+        f"devices: {', '.join(map(str, topology.devices))} (--accelerator {topology.accelerator})",
+        f"features: {capabilities_of(config).summary()}",
+        *_device_faults(config),
+        f"suite: {clauses.suite_version(clauses.load())}",
+        f"torch: {torch.__version__}",
+        f"python: {interpreter.python_version()}",
+    ]
+
+
+def _device_faults(config: pytest.Config) -> list[str]:
+    """Return a line for each fault of the devices that makes verdicts wrong or missing."""
+    found = capabilities_of(config)
+    order = [] if found.offers("asynchronous-operators") else [f"order: {SYNCHRONOUS}"]
+    text = "devices: {0.name}: {0.state}: {0.text}; a failure may be a fault of the devices"
+    return [*map(text.format, found.broken), *order]
+
+
+def _reference_name(config: pytest.Config) -> str:
+    if not has_reference(config):
+        return NO_REFERENCE
+    if _can_run_reference(config):
+        return REFERENCE
+    return f"{NO_REFERENCE}, because {REFERENCE} needs new streams, record_stream and autocast"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """Fail the test during which the GIL of a free-threaded Python was enabled."""
+    interpreter.check_gil(was_off=_GIL_WAS_OFF)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Enable the accelerator now: the first backward starts threads only for known devices.
+
+    Warnings that the checks of real devices have shown are no errors of a test. Simulated devices
+    are not used here, so that the process may still fork.
+    """
+    topology = topology_of(session.config)
+    shown = () if topology.accelerator == "sim" else capabilities_of(session.config).warnings
+    for text in shown:
+        pattern = re.escape(text).replace(":", ".")  # A colon would end the text of the filter.
+        session.config.addinivalue_line("filterwarnings", f"ignore:{pattern}")
+
+
+def topology_of(config: pytest.Config) -> Topology:
+    """Return the devices of the run. The first call enables the accelerator."""
+    if _TOPOLOGY not in config.stash:
+        device_options.switch_off(config)
+        os.environ[MODULES] = ",".join(imported_plugins(config))
+        options = config.getoption("--accelerator"), config.getoption("--device-ids")
+        terminal = config.pluginmanager.get_plugin("terminalreporter")
+        probes.say = terminal.write_line if terminal is not None else str
+        config.stash[_TOPOLOGY] = make_topology(*options, probes.say)
+        device_options.inject(config, config.stash[_TOPOLOGY])
+    return config.stash[_TOPOLOGY]
+
+
+def register_of(config: pytest.Config) -> Path | None:
+    """Return the register of the target, if it has one."""
+    return register.path_of(target_of(config), config.getoption("--divergences"))
+
+
+def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
+    """Return what the devices of the run offer."""
+    topology = topology_of(config)
+    without = device_options.switched_off(config) if topology.accelerator != "sim" else ()
+    return capabilities.find(topology, frozenset(without))
+
+
+@pytest.fixture(scope="session")
+def topology(request: pytest.FixtureRequest) -> Topology:
+    """The devices of the run. Strategies draw the features that they offer."""
+    capabilities.use(capabilities_of(request.config))
+    return topology_of(request.config)
+
+
+@pytest.fixture(scope="session")
+def sim(topology: Topology) -> None:
+    """Ends a test as not-run if the accelerator is not the simulator."""
+    if topology.accelerator != "sim":
+        not_run("tests the simulated accelerator")
+
+
+@pytest.fixture(scope="session")
+def reference(request: pytest.FixtureRequest, topology: Topology) -> Target:
+    """torch.nn.parallel.
+
+    The test is not-run with ``--reference none``, or if the devices lack features of
+    `_can_run_reference`.
+    """
+    if not has_reference(request.config):
+        not_run("compares with torch.nn.parallel, and --reference is none")
+    if not _can_run_reference(request.config):
+        not_run(
+            "compares with torch.nn.parallel, which needs new streams, record_stream and autocast"
+        )
+    return Target(REFERENCE)
+
+
+def _can_run_reference(config: pytest.Config) -> bool:
+    """Return whether torch.nn.parallel can scatter CPU tensors and run replicas on the devices."""
+    offered = capabilities_of(config)
+    return all(map(offered.offers, ("new-streams", "record-stream", "autocast")))
+
+
+@pytest.fixture(scope="session")
+def oracle(topology: Topology) -> Target:
+    """The oracle: a simple implementation of torch.nn.parallel in this suite."""
+    return Target("spec_tests.oracle")
+
+
+@pytest.fixture(scope="session")
+def baselines(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, ...]:
+    """The implementations that the target is compared with.
+
+    They are the oracle, and the reference if it can run.
+    """
+    if not has_reference(request.config) or not _can_run_reference(request.config):
+        return (oracle,)
+    return request.getfixturevalue("reference"), oracle

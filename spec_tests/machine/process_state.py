@@ -1,0 +1,59 @@
+"""The state of process and thread that a call must leave as it was."""
+
+import gc
+import os
+import sys
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from spec_tests.machine.topology import Topology
+
+
+def read(topology: Topology) -> dict[str, Any]:
+    """Return the settings that a call must leave unchanged, by name."""
+    found: dict[str, Any] = {
+        "grad mode": torch.is_grad_enabled(),
+        "inference mode": torch.is_inference_mode_enabled(),
+        "default dtype": torch.get_default_dtype(),
+        "default device": torch.get_default_device(),
+        "number of threads": torch.get_num_threads(),
+        "autocast's cache": torch.is_autocast_cache_enabled(),
+        "warning filters": list(warnings.filters),
+        "garbage collector": (gc.isenabled(), gc.get_threshold()),
+        "current folder": os.getcwd(),
+        "recursion limit": sys.getrecursionlimit(),
+        "hooks of sys": (sys.excepthook, sys.unraisablehook, sys.gettrace(), sys.getprofile()),
+        "hooks of threading": (threading.excepthook, threading.gettrace(), threading.getprofile()),
+    }
+    for kind in {"cpu", topology.accelerator}:
+        found[f"autocast of {kind}"] = _read_autocast(kind)
+    if torch.accelerator.is_available():
+        found["current device"] = torch.accelerator.current_device_index()
+        for device in topology.devices:
+            found[f"stream of {device}"] = torch.accelerator.current_stream(device)
+    return found
+
+
+def _read_autocast(kind: str) -> Any:
+    if not torch.amp.is_autocast_available(kind):
+        return None
+    return torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)
+
+
+def read_random_states(topology: Topology) -> dict[str, Any]:
+    """Return the states of the generators of the CPU and of all devices, by name."""
+    states = {"random state of the CPU": torch.get_rng_state().numpy().tobytes()}
+    module = torch.get_device_module(topology.accelerator)
+    if hasattr(module, "get_rng_state"):
+        for device in set(topology.devices):
+            states[f"random state of {device}"] = module.get_rng_state(device).numpy().tobytes()
+    return states
+
+
+def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the sorted names of the values that differ."""
+    return tuple(sorted(name for name, value in before.items() if after[name] != value))

@@ -1,0 +1,266 @@
+"""Registers: TOML files with the known divergences of a target.
+
+A record turns the failure of its tests into the verdict *known*. If one of the tests passes, the
+run fails, so that records of repaired divergences are removed.
+
+spec_tests/registers/README.md describes the keys. ``versions`` before the records is for all
+records that have no ``versions`` of their own.
+"""
+
+import functools
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.requirements import InvalidRequirement, Requirement
+from packaging.version import Version
+
+from spec_tests.machine import clause_names, input_files
+from spec_tests.machine.clauses import Clause
+from spec_tests.machine.target import PARTS
+
+FOLDER = Path(__file__).parents[1] / "registers"
+_LISTS = ("tests", "failures", "differences", "threads")
+#: Keys that stand before the first record.
+_FIRST_KEYS = ("inherits", "lacks", "repaired")
+#: In a text of ``failures``, the mark for any text without a line break.
+ANY = "…"
+KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
+_RECORD = {
+    **dict.fromkeys(("id", "kind", "observed"), str),
+    "clause": (str, [str]),
+    "reason?": str,
+    "tests": [str],
+    **{f"{key}?": [str] for key in ("failures", "differences", "threads")},
+    "versions?": str,
+}
+_SHAPE = {
+    "inherits?": str,
+    "repaired?": [str],
+    "lacks?": [str],
+    "versions?": str,
+    "titles?": {...: str},
+    "divergence?": [_RECORD],
+}
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """A record of a known divergence.
+
+    Args:
+        id: Its name, such as ``SG-1``.
+        kind: ``fix`` (the target is wrong), ``extends`` (the target refuses a call that the
+            specification supports), ``defined`` (the behaviour of the target is undefined),
+            ``target-bug``, ``back-end-bug`` (PyTorch itself is wrong on this accelerator) or
+            ``suite-bug``.
+        clauses: The clauses that the target violates. ``clause`` of the table is one or a list.
+        tests: Node ids of the failing tests, relative to ``spec_tests/``. Without parameters an id
+            stands for all of them.
+        failures: The expected failures. Each is the exception's class and a part of its text:
+            ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
+            fail the run.
+        differences: The expected texts of `causes.fingerprint`. ``draft`` writes them.
+        observed: The behaviour of the target.
+        threads: Links of public threads.
+        versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.
+        reason: Why the target is left as it is, or an empty text.
+        file: The register.
+    """
+
+    id: str
+    kind: str
+    clauses: tuple[str, ...]
+    tests: tuple[str, ...]
+    failures: tuple[str, ...]
+    observed: str
+    threads: tuple[str, ...]
+    versions: str
+    differences: tuple[str, ...] = ()
+    reason: str = ""
+    file: str = ""
+
+    @property
+    def name(self) -> str:
+        """The register and the id, for the text of an error."""
+        return f"{self.file}: divergence {self.id}"
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind {self.kind!r} is none of {KINDS}")
+        if not self.clauses:
+            raise ValueError("there are no clauses")
+        if not self.tests:
+            raise ValueError("there are no tests")
+        if not self.failures and not self.differences:
+            raise ValueError("there are no failures")
+        for failure in self.failures:
+            if re.fullmatch(r"\w+(: *(assert)?)?", failure):
+                raise ValueError(f"the failure {failure!r} does not say what differs")
+        if self.versions:
+            _parse_versions(self.versions)
+
+    @functools.cached_property
+    def applies(self) -> bool:
+        """Whether the record applies to the installed version."""
+        return not self.versions or is_satisfied(self.versions)
+
+    def explains(self, error: BaseException, difference: str) -> bool:
+        """Return whether ``error``, with what differs in its test, is an expected failure."""
+        name = type(error).__name__
+        return difference in self.differences or self.explains_text(name, str(error))
+
+    def explains_text(self, name: str, text: str) -> bool:
+        """Return whether an error with this class name and text is an expected failure."""
+        expected = [failure.partition(": ") for failure in self.failures]
+        return f"{name}: {text}" in self.differences or any(
+            name == kind and _contains(text, part) for kind, _, part in expected
+        )
+
+
+def _contains(text: str, part: str) -> bool:
+    """Return whether ``text`` contains ``part``, in which `ANY` stands for any part of a line."""
+    return re.search(".*".join(map(re.escape, part.split(ANY))), text) is not None
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """Return the tables of a register.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or has another shape.
+    """
+    return input_files.read_toml(path, _SHAPE)
+
+
+@input_files.usage_errors()
+def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[Divergence]:
+    """Return the records of a register, inherited ones first.
+
+    Args:
+        path: The register.
+        known_clauses: All clauses by id; None to accept records of any clause.
+
+    Raises:
+        pytest.UsageError: the file cannot be read, a record lacks a field or has an unknown one,
+            or its clause is unknown.
+    """
+    tables = read_tables(path)
+    default = {"versions": tables.get("versions", "")}
+    own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
+    if known_clauses is not None:
+        _require_clauses(own, known_clauses)
+    return [*_inherited_records(tables, path), *own]
+
+
+def _inherited_records(tables: Mapping[str, Any], path: Path) -> list[Divergence]:
+    """Return the records of the register that ``tables`` inherits, without repaired tests."""
+    if "inherits" not in tables:
+        return []
+    repaired = set(tables.get("repaired", ()))
+    name = f"{tables['inherits']}.toml"
+    if name not in os.listdir(FOLDER) or (FOLDER / name).resolve() == path.resolve():
+        text = f"the suite has no other register {tables['inherits']!r}, which it inherits"
+        raise input_files.refuse(path, text)
+    records = load(FOLDER / name)
+    stale = repaired - {test for record in records for test in record.tests}
+    if stale:
+        raise input_files.refuse(path, f"no inherited record names {min(stale)}")
+    left = [tuple(test for test in record.tests if test not in repaired) for record in records]
+    return [replace(each, tests=tests) for each, tests in zip(records, left, strict=True) if tests]
+
+
+def titles(path: Path) -> Mapping[str, str]:
+    """Return the titles of the divergences by id; empty if the register has none."""
+    found: dict[str, str] = read_tables(path).get("titles", {})
+    return found
+
+
+def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
+    for key in _FIRST_KEYS:
+        if key in table:
+            problem = f"{key!r} stands after the record; it belongs before the first record"
+            raise input_files.refuse(path, f"divergence {table['id']}: {problem}")
+    try:
+        changed: dict[str, Any] = {key: tuple(table.get(key, ())) for key in _LISTS}
+        fields = {**table, **changed, "file": str(path)}
+        clause = fields.pop("clause")
+        return Divergence(
+            **fields, clauses=(clause,) if isinstance(clause, str) else tuple(clause)
+        )
+    except (TypeError, ValueError) as error:
+        raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
+
+
+def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:
+    for record in records:
+        for name in record.clauses:
+            if name not in known_clauses:
+                hint = clause_names.hint(name, known_clauses)
+                raise input_files.refuse(record.name, f"no clause has the name {name}{hint}")
+
+
+@input_files.usage_errors()
+def load_lacks(path: Path) -> list[str]:
+    """Return the names that ``lacks`` declares: parts of the target, or names in parts.
+
+    Raises:
+        pytest.UsageError: The file cannot be read, or an entry has another form.
+    """
+    names: list[str] = read_tables(path).get("lacks", [])
+    for name in names:
+        if name.partition(".")[0] not in PARTS:
+            problem = f"a name begins with one of {', '.join(PARTS)}"
+            raise input_files.refuse(path, f'lacks "{name}": {problem}')
+    return names
+
+
+def path_of(target: str, divergences_option: str | None) -> Path | None:
+    """Return the file of ``--divergences``, else the suite's register of the target, if any.
+
+    Raises:
+        pytest.UsageError: the file of ``--divergences`` does not exist.
+    """
+    path = Path(divergences_option) if divergences_option else FOLDER / f"{target}.toml"
+    if os.path.exists(path):  # Path.exists raises an error for a long name
+        return path
+    if divergences_option:
+        raise pytest.UsageError(f"--divergences {divergences_option}: no such file")
+    return None
+
+
+def _parse_versions(text: str) -> Requirement:
+    """Return the requirement.
+
+    Raises:
+        ValueError: ``text`` is not the name of a distribution with a specifier.
+    """
+    try:
+        requirement = Requirement(text)
+    except InvalidRequirement:
+        requirement = None
+    if requirement is None or not requirement.specifier:
+        raise ValueError(f"versions {text!r} is not like 'torch>=2.11'")
+    return requirement
+
+
+def is_satisfied(text: str) -> bool:
+    """Return whether the installed version of the distribution satisfies the requirement.
+
+    A pre-release counts as its release, and a local version as its public version:
+    ``2.16.0.dev20261120+cpu`` satisfies the same requirements as ``2.16.0``.
+
+    Raises:
+        input_files.RefusedError: The distribution is not installed.
+    """
+    requirement = _parse_versions(text)
+    try:
+        version = Version(metadata.version(requirement.name))
+    except metadata.PackageNotFoundError:
+        problem = f"{requirement.name} is not installed"
+        raise input_files.refuse(f"versions {text!r}", problem) from None
+    return requirement.specifier.contains(version.base_version)

@@ -1,0 +1,152 @@
+"""Collects and selects tests, and finds tests that only compare with torch.nn.parallel.
+
+A test file contains the full ids of its clauses. A run of one clause therefore imports only the
+files that contain the id of the clause.
+"""
+
+import gc
+from collections.abc import Generator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spec_tests.machine import clause_names, clauses, register
+
+#: The files whose tests compile modules or start processes, which takes seconds.
+_SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
+_SELECTED = pytest.StashKey[frozenset[str]]()
+
+
+def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
+    """Store the clauses that ``--clause`` and ``--recorded`` select.
+
+    Raises:
+        pytest.UsageError: a value of ``--clause`` is no chapter, and no beginning of an id; or the
+            target has no register for ``--recorded``.
+    """
+    names, known_clauses = config.getoption("--clause"), clauses.load()
+    if config.getoption("--recorded"):
+        if register_path is None:
+            raise pytest.UsageError("--recorded: the target has no register")
+        recorded = (each for record in register.load(register_path) for each in record.clauses)
+        # The metadata of the run have the values of this option.
+        config.option.clause = names = [*names, *dict.fromkeys(recorded)]
+    unknown = clause_names.describe_unknown(names, known_clauses)
+    if unknown is not None:
+        raise pytest.UsageError(f"--clause {unknown}")
+    config.stash[_SELECTED] = frozenset(clause_names.matching(names, known_clauses))
+
+
+def selected_clauses(config: pytest.Config) -> frozenset[str]:
+    """Return the ids of the selected clauses; empty if all are."""
+    return config.stash[_SELECTED]
+
+
+def ids_in(path: Path, ids: frozenset[str]) -> frozenset[str]:
+    """Return those clause ids of ``ids`` that the text of a file contains."""
+    text = _read_text(path)
+    return frozenset(clause_id for clause_id in ids if clause_id in text)
+
+
+@cache
+def _read_text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without the garbage collector, which then ignores what was imported.
+
+    Otherwise the start and the end of each process take a second more.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def clauses_judged_without_reference(items: list[pytest.Item]) -> set[str]:
+    """Return the clauses with a test that does not need torch.nn.parallel."""
+    return {
+        name
+        for item in items
+        if not needs_reference(item)
+        for name in clauses.clauses_of_test(item)
+    }
+
+
+def resumed_tests(config: pytest.Config) -> list[str]:
+    """Return the tests whose verdicts ``--resume`` keeps.
+
+    A worker of pytest-xdist that replaces another one gets the same tests, although the file of
+    verdicts has become longer.
+
+    Raises:
+        pytest.UsageError: ``--verdicts`` is not given.
+    """
+    if not config.getoption("--resume"):
+        return []
+    if config.getoption("--verdicts") is None:
+        raise pytest.UsageError("--resume needs the file of --verdicts")
+    if hasattr(config, "workerinput"):
+        tests: list[str] = config.workerinput["resumed"]
+        return tests
+    log: Any = config.pluginmanager.get_plugin("verdicts")
+    return [test["test"] for test in log.resumed_tests]
+
+
+def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:
+    """Remove the ``unwanted`` tests from ``items`` and report them to pytest."""
+    config.hook.pytest_deselected(items=unwanted)
+    without = set(unwanted)
+    items[:] = [item for item in items if item not in without]
+
+
+def interleave(items: list[pytest.Item]) -> None:
+    """Order tests: the first file of each folder, then the second one of each, and so on.
+
+    So the first minute of a run shows failures of every chapter. Files of `_SLOW` come last.
+    """
+    ranks: dict[Path, dict[Path, int]] = {}
+    for item in items:
+        files = ranks.setdefault(item.path.parent, {})
+        files.setdefault(item.path, len(files))
+
+    def key(item: pytest.Item) -> tuple[bool, int]:
+        return item.path.stem in _SLOW, ranks[item.path.parent][item.path]
+
+    items.sort(key=key)
+
+
+def needs_reference(item: pytest.Item) -> bool:
+    """Return whether a test compares only with torch.nn.parallel (fixture ``reference``).
+
+    A test with the fixture ``baselines`` also compares with the oracle.
+    """
+    return "reference" in getattr(item, "fixturenames", ())
+
+
+def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clause]) -> set[str]:
+    """Return the clauses of a test, and store the selected ones for its report.
+
+    Other tests of a clause that is not selected are not run, so it gets no verdict.
+
+    Raises:
+        pytest.UsageError: A clause is unknown.
+    """
+    names = clauses.clauses_of_test(item)
+    if not names:
+        raise pytest.UsageError(f"{item.nodeid} names no clause")
+    unknown = [name for name in names if name not in known_clauses]
+    if unknown:
+        raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
+    absent = set(names) - ids_in(item.path, frozenset(names))
+    if absent:
+        raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")
+    selected = selected_clauses(item.config) or names
+    item.user_properties.extend(("clause", name) for name in names if name in selected)
+    return set(names)

@@ -1,0 +1,50 @@
+"""Fails a test of a target that changes the state of the process or of its thread.
+
+Most tests call the target directly. `outcome.observe` checks calls that are compared.
+"""
+
+import signal
+import sys
+import unittest
+from collections.abc import Generator
+
+import pytest
+
+from spec_tests.machine import clauses, process_state
+from spec_tests.machine.hooks import topology_of
+from spec_tests.machine.target import NotOffered
+from spec_tests.machine.topology import NOT_RUN
+
+#: Errors that end a run or decide a verdict. The target must not raise them.
+_SKIPS = (pytest.skip.Exception, unittest.SkipTest)
+_ENDS_RUN = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Fail a test of a clause that changes the process_state, or whose target ends the run."""
+    if not clauses.clauses_of_test(pyfuncitem):
+        return (yield)
+    topology = topology_of(pyfuncitem.config)
+    before, modules = process_state.read(topology), len(sys.modules)
+    try:
+        result = yield
+    except (*_SKIPS, *_ENDS_RUN) as error:
+        if _is_of_suite(error):
+            raise
+        pytest.fail(f"the target raises {type(error).__name__}: {error}")
+    changed = process_state.changes(before, process_state.read(topology))
+    if len(sys.modules) > modules:  # An import may add filters.
+        changed = tuple(name for name in changed if name != "warning filters")
+    if changed:
+        pytest.fail(f"changed: {', '.join(changed)}", pytrace=False)
+    return result
+
+
+def _is_of_suite(error: BaseException) -> bool:
+    """Return whether the suite has skipped the test, or the user has pressed Ctrl-C."""
+    if isinstance(error, _SKIPS):
+        return type(error) is NotOffered or str(error).startswith(NOT_RUN)
+    # With another handler than Python's own, Ctrl-C does not raise it.
+    is_users = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return type(error) is KeyboardInterrupt and is_users

@@ -1,0 +1,174 @@
+"""The implementation under test, imported by name.
+
+A target is an importable package with the submodules of torch.nn.parallel, called its *parts*.
+``--target-map`` can name other modules for the parts. If the target lacks a name, only the tests
+that use this name get the verdict *not-offered*.
+"""
+
+import re
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from spec_tests.machine import target_map
+
+#: The name of the implementation that the specification describes.
+REFERENCE = "torch.nn.parallel"
+#: For each part: the names that the submodule may have in a target, preferred names first.
+PARTS = {
+    "comm": ("comm",),
+    "functions": ("functions", "_functions"),
+    "scatter_gather": ("scatter_gather",),
+    "replicate": ("replicate",),
+    "parallel_apply": ("parallel_apply",),
+    "data_parallel": ("data_parallel",),
+}
+
+
+class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # typed as Any
+    """The error of a test that uses a name that the target lacks.
+
+    The class derives from pytest's skip because Hypothesis re-raises a skip at once. After other
+    exceptions, Hypothesis searches for a smaller failing call.
+    `not_offered.skip_declared` turns the skip into a failure.
+    """
+
+
+#: The last line of the printed traceback of a `NotOffered` in another process. pytest may indent
+#: the line.
+_LAST_LINE = re.compile(rf"^ *{__name__}\.NotOffered: (.+)$", re.MULTILINE)
+
+
+def missing_name(error: BaseException) -> str | None:
+    """Return the text of `NotOffered` if a test failed because of a missing name, else None."""
+    if isinstance(error, NotOffered):
+        return str(error)
+    match = _LAST_LINE.search(str(error))
+    return match[1] if match else None
+
+
+def name_in(text: str) -> str:
+    """Return the missing name in a text of `NotOffered`: ``comm.scatter``, or ``comm``."""
+    return text.rpartition(" ")[2]
+
+
+class Part:
+    """A submodule of a target. Access to a missing public name raises `NotOffered`.
+
+    Args:
+        name: The name of the submodule.
+        module: The module; None if the target has none.
+        named: Objects that ``--target-map`` takes from other modules, by name.
+    """
+
+    def __init__(
+        self, name: str, module: ModuleType | None, named: Mapping[str, Any] | None = None
+    ) -> None:
+        self._name = name
+        self._module = module
+        self._named = named or {}
+        self.exists = bool(module is not None or named)
+
+    def __getattr__(self, name: str) -> Any:
+        # pytest and Hypothesis look up private names while they report a failure. NotOffered would
+        # replace that failure.
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self.private(name)
+
+    def offers(self, name: str) -> bool:
+        """Return whether the target has an object with this name."""
+        try:
+            self.private(name)
+        except NotOffered:
+            return False
+        return True
+
+    def private(self, name: str) -> Any:
+        """Return the object with this name, which may begin with an underscore.
+
+        Raises:
+            NotOffered: The target lacks the name.
+        """
+        if name in self._named:
+            return self._named[name]
+        if not self.exists:
+            raise NotOffered(f"the target has no submodule {self._name}")
+        try:
+            return getattr(self._module, name)
+        except AttributeError:
+            text = f"the target does not define {self._name}.{name}"
+            raise NotOffered(text) from None
+
+    def __repr__(self) -> str:
+        return self._name
+
+
+class Target:
+    """A package laid out like torch.nn.parallel.
+
+    Args:
+        name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
+        mapping: For each part or name that the target defines under another name than
+            torch.nn.parallel: its place; see `target_map`.
+
+    Raises:
+        ImportError: there is no such package.
+    """
+
+    comm: Part
+    functions: Part
+    scatter_gather: Part
+    replicate: Part
+    parallel_apply: Part
+    data_parallel: Part
+
+    def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
+        self.name = name
+        self.mapping = dict(mapping or {})
+        target_map.import_module(name)
+        for part, candidates in PARTS.items():
+            module = self._mapped_module(part) or _import_first(name, candidates)
+            setattr(self, part, Part(part, module, self._mapped_names(part)))
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether the target has at least one part."""
+        return any(getattr(self, part).exists for part in PARTS)
+
+    def offers(self, name: str) -> bool:
+        """Return whether the target has a part, or a name in a part: ``comm.scatter``."""
+        part_name, _, inner = name.partition(".")
+        part: Part = getattr(self, part_name)
+        return part.offers(inner) if inner else part.exists
+
+    def submodule(self, name: str) -> ModuleType:
+        """Return a submodule of the package. Its name need not be in `PARTS`."""
+        found = _import_first(self.name, (name,))
+        if found is None:
+            raise NotOffered(f"the target has no submodule {name}")
+        return found
+
+    def _mapped_module(self, part: str) -> Any:
+        return target_map.resolve(self.mapping[part]) if part in self.mapping else None
+
+    def _mapped_names(self, part: str) -> dict[str, Any]:
+        names = [key.split(".", 1) for key in self.mapping if key.startswith(f"{part}.")]
+        return {name: target_map.resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
+
+    def __repr__(self) -> str:
+        return f"<target {self.name}>"
+
+
+def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | None:
+    for candidate in candidates:
+        name = f"{package}.{candidate}"
+        try:
+            return target_map.import_module(name)
+        except ModuleNotFoundError as error:
+            # The submodule exists, but a module that it imports is missing: the target is broken.
+            if error.name != name:
+                raise
+    return None

@@ -1,0 +1,88 @@
+"""Fixtures that write packages, and run commands, pytest or a small suite in a new process."""
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spec_tests.machine.fork_server import ForkServer
+from spec_tests.machine.tests.small_suite import CLAUSES, CONFTEST, HEADER
+
+ROOT = Path(__file__).resolve().parents[3]
+HOME = Path.home()
+#: Runs a command with the given arguments, and returns its exit status and output.
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """Yield a server that runs ``python -m MODULE`` in forked processes with torch imported."""
+    server = ForkServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def run_module(fork_server: ForkServer, tmp_path: Path) -> Command:
+    """Return a function that runs ``python -m MODULE ...`` in the folder ``tmp_path``."""
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(ROOT)}
+        return fork_server.run(*command, cwd=tmp_path, env=env)
+
+    return run
+
+
+@pytest.fixture
+def run_command(run_module: Command) -> Command:
+    """Return a function that runs ``parallel-conformance`` in the folder ``tmp_path``."""
+    return lambda *arguments: run_module("spec_tests.cli.main", *arguments)
+
+
+@pytest.fixture
+def write_package(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a package to ``tmp_path``, given its name and modules."""
+
+    def write(name: str, **modules: str) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        for module, text in {"__init__": "", **modules}.items():
+            (folder / f"{module}.py").write_text(text)
+        return folder
+
+    return write
+
+
+@pytest.fixture
+def run_pytest(
+    pytester: pytest.Pytester, fork_server: ForkServer
+) -> Callable[..., pytest.RunResult]:
+    """Return a function that runs pytest in pytester's folder, and returns what pytester does."""
+
+    def run(*options: str) -> pytest.RunResult:
+        # pytester changes HOME. The compiled simulator is in a cache below the real home folder.
+        env = {**os.environ, "PYTHONPATH": str(ROOT), "HOME": str(HOME)}
+        command = ["pytest", "-p", "no:cacheprovider", *options]
+        done = fork_server.run(*command, cwd=pytester.path, env=env)
+        lines = done.stdout.splitlines(), done.stderr.splitlines()
+        return pytest.RunResult(done.returncode, *lines, duration=0)
+
+    return run
+
+
+@pytest.fixture
+def run_suite(
+    pytester: pytest.Pytester, run_pytest: Callable[..., pytest.RunResult]
+) -> Callable[..., pytest.RunResult]:
+    """Return a function that runs the text of a test file as a suite with two clauses."""
+    pytester.makeconftest(CONFTEST)
+    pytester.path.joinpath("clauses.toml").write_text(CLAUSES)
+
+    def run(body: str, *options: str, target: str = "impl") -> pytest.RunResult:
+        pytester.path.joinpath("test_it.py").write_text(HEADER + body)
+        arguments = ["--accelerator=sim", f"--target={target}", str(pytester.path)]
+        return run_pytest(*arguments, *options)
+
+    return run

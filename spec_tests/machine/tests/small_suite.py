@@ -1,0 +1,36 @@
+"""The text of the files of a small suite with two clauses."""
+
+CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
+CONFTEST = """
+from pathlib import Path
+from spec_tests.machine import clauses, register
+from spec_tests import conftest as suite
+from spec_tests.conftest import *
+pytest_plugins = [
+    "spec_tests.machine.options",
+    "spec_tests.machine.hooks",
+]
+HERE = Path(__file__).parent
+suite.HERE = HERE
+clauses.load.__defaults__ = (HERE / "clauses.toml",)
+register.FOLDER = HERE
+"""
+HEADER = "import pytest\nfrom spec_tests.machine.clauses import clause\n"
+#: One test of each clause. ``{one}`` is the asserted expression, ``{two}`` is a statement.
+TWO_TESTS = """
+@clause("a.one")
+def test_one(target): assert {one}
+@clause("a.two")
+def test_two(target): {two}
+"""
+#: A register with one record: a divergence from clause ``a.one`` that one test shows.
+RECORD = """
+[[divergence]]
+id = "X-1"
+kind = "target-bug"
+clause = "a.one"
+tests = ["test_it.py::{test}"]
+failures = ["{failure}"]
+observed = "o"
+versions = "torch>=2.11"
+"""

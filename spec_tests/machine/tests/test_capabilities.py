@@ -1,0 +1,241 @@
+"""Features that the simulator can lack, the clauses that find them, and tests that need them."""
+
+import os
+
+import pytest
+import torch
+
+from spec_tests import simulator
+from spec_tests.cli import device_clauses as command
+from spec_tests.devices import chapter
+from spec_tests.machine import capabilities
+from spec_tests.machine.missing_features import find_missing
+from spec_tests.machine.topology import MODULES
+from spec_tests.simulator import native
+from spec_tests.strategies import supported_layers
+
+pytestmark = pytest.mark.usefixtures("sim")
+pytest_plugins = ["pytester"]
+
+#: For each feature of the simulator: the features and dtypes that are missing if this feature is
+#: switched off.
+MISSING = {
+    "new-streams": {"new-streams", "distinct-streams"},
+    "events": {"events"},
+    "record-stream": {"record-stream"},
+    "half-precision": {"float16", "bfloat16", "autocast"},
+    "double-precision": {"float64", "complex128"},
+    "complex-numbers": {"complex64", "complex128"},
+    "sparse": {"sparse"},
+    "pinned-memory": {"pinned-memory"},
+    "kept-parameters": {"kept-parameters"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _keep_modules(monkeypatch):
+    """Restore the modules that child processes import; ``doctor`` sets them."""
+    monkeypatch.setenv(MODULES, os.environ.get(MODULES, ""))
+
+
+@pytest.fixture
+def switch_off():
+    """Return a function that switches features of the simulator off until the test ends."""
+    yield lambda *names: native.extension().set_missing_features(list(names))
+    native.extension().set_missing_features([])
+
+
+def find(topology):
+    return capabilities.find.__wrapped__(topology)
+
+
+def missing_names(topology):
+    offered = find(topology)
+    return {name for name in capabilities.names() if not offered.offers(name)}
+
+
+def test_full_simulator_has_every_feature(topology):
+    assert find(topology).summary() == "all"
+
+
+def test_simulator_computes_every_layer(topology):
+    assert supported_layers.find_errors(topology) == {}
+
+
+def test_layers_that_the_devices_compute_wrong_are_not_drawn(topology, monkeypatch):
+    forward = torch.nn.GRU.forward
+    monkeypatch.setattr(
+        torch.nn.GRU, "forward", lambda self, x: _zeros_on_devices(forward, self, x)
+    )
+    supported_layers._find_error.cache_clear()
+    try:
+        assert supported_layers.computed(["linear", "gru"]) == ["linear"]
+        with pytest.raises(pytest.skip.Exception, match="do not compute the layer gru as the CPU"):
+            supported_layers.computed(["gru"])
+    finally:
+        supported_layers._find_error.cache_clear()
+
+
+def _zeros_on_devices(forward, module, x):
+    """Return the outputs of a recurrent layer; on an accelerator they are zero."""
+    outputs, state = forward(module, x)
+    return (outputs if x.device.type == "cpu" else outputs * 0), state
+
+
+@pytest.mark.parametrize("feature", MISSING)
+def test_clauses_find_the_feature_that_is_switched_off(topology, switch_off, feature):
+    switch_off(feature)
+    assert missing_names(topology) == MISSING[feature]
+
+
+def test_a_feature_that_is_wrong_is_not_offered_but_its_clause_fails(topology):
+    with simulator.fault("seconds"):
+        offered = find(topology)
+    assert not offered.offers("events")
+    assert "events" not in offered.errors.values()
+
+
+def test_functions_that_are_left_out_are_neither_tried_nor_offered(topology, monkeypatch):
+    monkeypatch.setattr(torch, "Event", None)  # A test of events would raise an error.
+    offered = capabilities.find.__wrapped__(topology, without=frozenset({"events", "float64"}))
+    assert not offered.offers("events")
+    assert not offered.offers("float64")
+    assert not offered.errors
+
+
+def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no streams")
+
+    monkeypatch.setattr(torch.accelerator, "current_stream", fail)
+    offered = find(topology)
+    assert {"devices.streams.current", "devices.streams.waits"} <= {
+        each.name for each in offered.broken
+    }
+    scope = {"__name__": "spec_tests.chapter", "torch": torch}
+    exec("def call(): torch.accelerator.current_stream()", scope)
+    with pytest.raises(RuntimeError) as caught:
+        scope["call"]()
+    monkeypatch.undo()
+    assert find_missing(caught.value, offered, "impl") is None
+
+
+def test_strategies_draw_offered_dtypes_only(topology, switch_off):
+    used = capabilities._used.copy()
+    switch_off("double-precision")
+    capabilities.use(find(topology))
+    try:
+        assert capabilities.offered([torch.float64, torch.float32]) == [torch.float32]
+        with pytest.raises(pytest.skip.Exception, match="the devices offer none of float64"):
+            capabilities.offered([torch.float64])
+    finally:
+        capabilities._used[:] = used
+
+
+def test_layers_with_sparse_buffers_are_drawn_only_if_the_devices_offer_sparse_tensors(topology):
+    used = capabilities._used.copy()
+    without = frozenset({"sparse"})
+    capabilities.use(capabilities.find.__wrapped__(topology, without=without))
+    try:
+        assert supported_layers.computed(["linear", "sparse_buffer"]) == ["linear"]
+    finally:
+        capabilities._used[:] = used
+
+
+#: Makes a float64 tensor in a module whose name is the value of ``__name__``.
+SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=device)"
+
+
+@pytest.mark.parametrize(
+    ("module", "target", "expected"),
+    [
+        ("spec_tests.chapter", "impl", "float64"),
+        ("impl.comm", "impl", None),
+        ("torch.nn.modules.linear", "torch.nn.parallel", "float64"),
+        ("package_of_target_map.comm", "impl", None),
+        ("back_end.kernels", "impl", "float64"),
+        ("impl_tests.test_comm", "impl", "float64"),
+    ],
+)
+def test_only_the_suite_may_use_missing_features(
+    topology, switch_off, monkeypatch, module, target, expected
+):
+    switch_off("double-precision")
+    monkeypatch.setenv(MODULES, "back_end.load")
+    offered = find(topology)
+    scope = {"__name__": module, "torch": torch}
+    exec(SOURCE, scope)
+    with pytest.raises(TypeError) as caught:
+        scope["make"](topology.device(0))
+    assert find_missing(caught.value, offered, target, "impl_tests") == expected
+
+
+@pytest.mark.parametrize(
+    ("back_end_name", "expected"),
+    [("sim", "aten::add"), ("Sparsesim", "aten::add"), ("Meta", None)],
+)
+def test_operator_is_missing_only_if_the_error_names_the_back_end(
+    topology, back_end_name, expected
+):
+    text = f"Could not run 'aten::add' with arguments from the '{back_end_name}' backend."
+    scope = {"__name__": "spec_tests.chapter", "error": NotImplementedError(text)}
+    exec("def fail(): raise error", scope)
+    with pytest.raises(NotImplementedError) as caught:
+        scope["fail"]()
+    assert find_missing(caught.value, find(topology), "impl") == expected
+
+
+def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
+    switch_off("new-streams")
+    capabilities.find.cache_clear()
+    assert command.main("sim", ["json"]) == 0
+    capabilities.find.cache_clear()
+    printed = capfd.readouterr().out
+    assert f"{'devices.copies.values':<42}there" in printed
+    assert "Backend doesn't support create a new Stream" in printed
+    assert "optional, feature new-streams; used by impl; without it, impl copies on" in printed
+    assert all(name in printed for name in chapter.known_clauses())
+
+
+TESTS = """
+import torch
+from spec_tests.strategies.tensors import TensorSpec
+@clause("a.one")
+def test_suite(topology): TensorSpec((1,), torch.float64).build(topology)
+@clause("a.two")
+def test_offered(topology): torch.ones(1, device=topology.device(0))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("option", ["--without=double-precision", "--without=all"])
+def test_test_that_needs_a_missing_dtype_is_not_run(run_suite, option):
+    result = run_suite(TESTS, option, "-rs")
+    result.assert_outcomes(passed=1, skipped=1)
+    result.stdout.fnmatch_lines(["*features: all except *float64*", "*the devices lack float64"])
+
+
+@pytest.mark.slow
+def test_an_unknown_feature_is_refused(run_suite):
+    result = run_suite(TESTS, "--without=wings")
+    result.stderr.fnmatch_lines(["*sim has no feature 'wings'*"])
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+
+
+CHILD = """
+import sys
+from spec_tests.machine.subprocesses import run_script
+@clause("a.one")
+def test_child(target, topology):
+    done = run_script("import sys; print('my_back_end' in sys.modules)", target, topology)
+    assert done.stdout == "True\\n", done.stderr
+@clause("a.two")
+def test_two(): pass
+"""
+
+
+@pytest.mark.slow
+def test_child_processes_import_the_modules_of_the_option_p(run_suite, pytester):
+    pytester.path.joinpath("my_back_end.py").write_text("")
+    result = run_suite(CHILD, "-p", "my_back_end", "-p", "pytester")
+    result.assert_outcomes(passed=2)

@@ -1,0 +1,128 @@
+"""Runs of a small suite: errors of collection, selection, and what a run prints."""
+
+import tomllib
+
+import pytest
+
+from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.tests.small_suite import TWO_TESTS
+from spec_tests.machine.verdicts import read
+
+pytestmark = pytest.mark.slow
+pytest_plugins = ["pytester"]
+
+#: Two tests that do nothing. The parameters of the second test are inserted.
+FIXTURES_OF_TWO = """
+@clause("a.one")
+def test_one(target): pass
+@clause("a.two")
+def test_two({fixtures}): pass
+"""
+ONE_TEST = "@clause('a.one')\ndef test_one(): pass"
+BOTH = TWO_TESTS.format(one="True", two="pass")
+#: For each case: a suite, options, and the error that refuses it.
+REFUSED = {
+    "no-clause": ("def test_x(): pass", [], "test_x names no clause"),
+    "unknown-clause": (
+        "@clause('a.three')\ndef test_x(): pass",
+        [],
+        "names the unknown clause a.three",
+    ),
+    "clause-without-a-test": (ONE_TEST, [], "clauses without a test: a.two"),
+    "only-compared": (
+        FIXTURES_OF_TWO.format(fixtures="target, reference"),
+        [],
+        "clauses tested only by comparison with torch.nn.parallel: a.two",
+    ),
+    "only-the-reference": (
+        FIXTURES_OF_TWO.format(fixtures="reference"),
+        [],
+        "clauses tested only by comparison with torch.nn.parallel: a.two",
+    ),
+    "id-not-a-literal": (
+        BOTH.replace('"a.two"', '"a." + "two"'),
+        [],
+        "test_two: its file does not contain the id a.two",
+    ),
+    "unknown-selected-clause": (
+        BOTH,
+        ["--clause=a.tx"],
+        "--clause a.tx: no clause has this name",
+    ),
+    "resume-without-a-file": (BOTH, ["--resume"], "--resume needs the file of --verdicts"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_suite_or_option_is_refused(run_suite, case):
+    body, options, error = REFUSED[case]
+    result = run_suite(body, *options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert error in result.stderr.str()
+
+
+def test_a_run_with_workers_is_refused_without_an_internal_error(run_suite):
+    result = run_suite(ONE_TEST, "-n", "2")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines("ERROR: clauses without a test: a.two")
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_a_run_of_own_tests_needs_no_tests_of_clauses(run_module):
+    options = ("--own-tests", "--collect-only", "-q", "-p", "no:cacheprovider")
+    done = run_module("pytest", f"{ROOT}/spec_tests", "--accelerator=sim", *options)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_clause_option_deselects_tests_of_other_clauses(run_suite):
+    result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--clause", "a.t")
+    result.assert_outcomes(passed=1, deselected=1)
+
+
+def test_tests_that_need_the_reference_are_skipped_without_it(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    body = TWO_TESTS.format(one="True", two="pass").replace(
+        "two(target)", "two(target, reference)"
+    )
+    body += "@clause('a.two')\ndef test_three(target, baselines): assert len(baselines) == 1\n"
+    result = run_suite(body, "--reference=none", "--verdicts", str(path))
+    result.assert_outcomes(passed=2, skipped=1)
+    result.stdout.fnmatch_lines("reference: none")
+    assert read(path)[1]["reason"] == "compares with torch.nn.parallel, and --reference is none"
+
+
+def test_verdicts_are_counted_and_listed_by_clause(run_suite):
+    result = run_suite(TWO_TESTS.format(one="False", two="pytest.skip('not-run: no reason')"))
+    result.stdout.re_match_lines([r"all +1 +0 +0 +0 +1", r" +fail  a.one", r" +not-run  a.two"])
+
+
+def test_a_missing_name_in_a_subprocess_is_not_offered(run_suite):
+    target = "from spec_tests.machine.target import Target"
+    program = f"{target}; Target('impl').comm.no_such_name"
+    run = f"subprocess.run([sys.executable, '-c', {program!r}], stderr=-1, text=True)"
+    one = f"not (stderr := {run}.stderr), stderr"
+    result = run_suite("import subprocess, sys\n" + TWO_TESTS.format(one=one, two="pass"))
+    result.stdout.re_match_lines([r"all +0 +1 +0 +1 +0", r" +not-offered  a.one"])
+
+
+def test_options_plugin_without_a_target_imports_no_torch(pytester, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.makepyfile("import warnings\ndef test_it(): warnings.warn('not an error here')")
+    program = "import sys\ndef pytest_unconfigure():\n    print('torch' in sys.modules)"
+    pytester.makeconftest(program)
+    result = pytester.runpytest_subprocess("-p", "spec_tests.machine.options", "-s")
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines("False")
+
+
+def test_files_without_a_selected_clause_are_not_imported(run_suite, pytester):
+    pytester.makepyfile(test_other="raise RuntimeError('imported')")
+    body = "@clause('a.two')\ndef test_two(target): pass"
+    run_suite(body, "--clause", "a.two").assert_outcomes(passed=1)
+    run_suite(body).assert_outcomes(errors=1)
+
+
+def test_extras_have_the_packages_of_the_test_environment():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    extras = project["project"]["optional-dependencies"]
+    assert project["dependency-groups"]["test"] == [*extras["suite"], *extras["bench"]]

@@ -1,0 +1,139 @@
+"""Files that users supply: the error for an invalid one is one line with the file and the key."""
+
+import json
+
+import pytest
+
+from spec_tests.machine import clauses, register, target_map, verdicts
+from spec_tests.machine.input_files import RefusedError
+from spec_tests.machine.target import PARTS
+from spec_tests.reporting import evidence
+
+REGISTER = """
+lacks = ["comm"]
+titles = {X = "t"}
+[[divergence]]
+id = "X"
+kind = "fix"
+clause = "comm.scatter.slices"
+observed = "o"
+tests = ["a.py::test"]
+failures = ["E: text"]
+"""
+PUBLISHED_RUN = {
+    "run": {
+        **{"format": 1, "target": "t", "torch": "2", "accelerator": "sim", "command": "c"},
+        **{"date": "2026-01-01", "hardware": "sim"},
+    },
+    "pass": {"comm": ["comm.a"]},
+    "not-offered": {},
+    "not-run": {"reason": ["comm.b"]},
+    "tests": [{"clause": "comm.c", "test": "t", "verdict": "fail", "difference": "d"}],
+}
+HEADER = {key: PUBLISHED_RUN["run"][key] for key in PUBLISHED_RUN["run"] if key != "hardware"}
+HEADER_LINE = json.dumps({"run": HEADER})
+VERDICT_LINE = '{"test": "t", "verdict": "fail", "clause": "a.b"}'
+
+
+def load_register(path):
+    """Read a register with each function that reads registers; return the records."""
+    register.titles(path)
+    register.load_lacks(path)
+    return register.load(path)
+
+
+def load_map(path):
+    return target_map.load([str(path)], PARTS)
+
+
+#: For each kind of file: the function that reads it, and a valid text.
+READERS = {
+    "register": (load_register, REGISTER),
+    "target-map": (load_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
+    "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
+    "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
+    "verdicts": (verdicts.read, VERDICT_LINE),
+    "run": (verdicts.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
+}
+
+
+def find_refusal(read, path):
+    """Return the text of the error that a reader raises. It is one line that names the file."""
+    with pytest.raises((RefusedError, pytest.UsageError)) as caught:
+        read(path)
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_valid_file_is_accepted(tmp_path, reader):
+    read, text = READERS[reader]
+    (tmp_path / "file").write_text(text)
+    assert read(tmp_path / "file")
+
+
+@pytest.mark.parametrize("content", [b"<html>", b"\xff\xfe"], ids=["html", "no UTF-8"])
+@pytest.mark.parametrize("reader", READERS)
+def test_file_of_another_format_is_refused(tmp_path, reader, content):
+    (tmp_path / "file").write_bytes(content)
+    find_refusal(READERS[reader][0], tmp_path / "file")
+
+
+@pytest.mark.parametrize("reader", [each for each in READERS if each != "target-map"])
+def test_folder_in_place_of_a_file_is_refused(tmp_path, reader):
+    (tmp_path / "file").mkdir()
+    assert "cannot be read: " in find_refusal(READERS[reader][0], tmp_path / "file")
+
+
+@pytest.mark.parametrize(
+    ("reader", "old", "new", "problem"),
+    [
+        ("register", '["comm"]', "1", "lacks: a list was expected"),
+        ("register", '"t"', "1", "titles.X: a text was expected"),
+        ("register", '"o"', "1", "divergence.0.observed: a text was expected"),
+        ("register", 'tests = ["a.py::test"]', "", "divergence.0: the key 'tests' is missing"),
+        ("target-map", '"json"', "1", "comm: a text or a table was expected"),
+        ("clauses", '"s"', "1", "clause comm.one: says: a text was expected"),
+        ("published-run", '"format": 1', '"format": 2', "run.format: 1 was expected"),
+        ("published-run", '"fail"', '"failed"', "tests.0.verdict: fail or not-offered or "),
+        ("published-run", '"comm.a"', '"a"', "'a' is not the id of a clause"),
+        ("verdicts", '"t"', "[]", "line 1: test: a text was expected"),
+        ("verdicts", "a.b", "<script>", "line 1: '<script>' is not the id of a clause"),
+        ("run", VERDICT_LINE, "", "contains no verdicts"),
+        ("run", HEADER_LINE, "", "contains 0 headers of runs, not one"),
+        ("run", HEADER_LINE, f"{HEADER_LINE}\n" * 2, "contains 2 headers of runs, not one"),
+    ],
+)
+def test_refusal_names_the_key_of_a_wrong_value(tmp_path, reader, old, new, problem):
+    read, text = READERS[reader]
+    (tmp_path / "file").write_text(text.replace(old, new))
+    assert problem in find_refusal(read, tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["../base", "own"])
+def test_register_inherits_only_another_register_of_the_suite(tmp_path, monkeypatch, name):
+    monkeypatch.setattr(register, "FOLDER", tmp_path / "registers")
+    register.FOLDER.mkdir()
+    (tmp_path / "base.toml").touch()
+    path = register.FOLDER / "own.toml"
+    path.write_text(f"inherits = {json.dumps(name)}")
+    assert "the suite has no other register" in find_refusal(register.load, path)
+
+
+OPTIONS = ["--divergences=page.html", "--target-map=page.html", "--verdicts=page.html"]
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_run_with_a_file_of_html_prints_one_line_and_exits_with_status_4(
+    tmp_path, run_command, option
+):
+    (tmp_path / "page.html").write_text("<html><script>alert(1)</script></html>")
+    resume = ["--", "--resume"] if "verdicts" in option else []
+    arguments = ["run", "torch.nn.parallel", "--accelerator=sim", "--clause=comm.scatter.slices"]
+    done = run_command(*arguments, option, *resume)
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = filter(None, done.stderr.splitlines())
+    assert line.startswith("ERROR: page.html")
+    assert "Traceback" not in done.stdout
+    assert [each.name for each in tmp_path.glob("*.html")] == ["page.html"]

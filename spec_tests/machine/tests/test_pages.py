@@ -1,0 +1,34 @@
+"""The code in the README runs, generated pages are up to date, and links lead to files."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from spec_tests.machine import pages, register
+from spec_tests.machine.tests.fixtures import ROOT
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CODE = "\n".join(re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL))
+PAGES = [path for path in ROOT.rglob("*.md") if not {".tox", ".venv"} & set(path.parts)]
+
+
+def test_examples_of_the_readme_run():
+    # In a new interpreter, because an example may replace torch.nn.DataParallel.
+    subprocess.run([sys.executable, "-W", "error", "-c", CODE], cwd=ROOT, check=True)
+
+
+def test_generated_pages_are_up_to_date():
+    assert not list(pages.stale()), "run python -m spec_tests.machine.pages --write"
+
+
+def test_every_divergence_has_a_title():
+    records = register.load(pages.REGISTER)
+    assert {each.id for each in records} == set(register.titles(pages.REGISTER))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_leads_to_an_existing_file(page):
+    links = re.findall(r"\]\(([^)#:\s]+)(?: [^)]*)?\)", page.read_text(encoding="utf-8"))
+    assert not [link for link in links if not (page.parent / link).exists()]

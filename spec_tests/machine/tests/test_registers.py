@@ -1,0 +1,283 @@
+"""Registers: verdicts of tests with a record, declared missing names, and refused registers."""
+
+import json
+from importlib import metadata
+
+import pytest
+
+from spec_tests.machine import clauses, known_failures, register
+from spec_tests.machine.tests.fixtures import ROOT
+from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
+
+pytestmark = pytest.mark.slow
+pytest_plugins = ["pytester"]
+REGISTERS = sorted(register.FOLDER.rglob("*.toml"))
+
+
+def record(failure="AssertionError: assert False", versions="torch>=2.11", test="test_one"):
+    """Return a register with one record."""
+    return RECORD.format(test=test, failure=failure).replace("torch>=2.11", versions)
+
+
+NAME = "comm.no_such_name"
+MISSING_NAME = f"target.{NAME}"
+PASSING = TWO_TESTS.format(one="True", two="pass")
+ONE_MISSING = TWO_TESTS.format(one=MISSING_NAME, two="pass")
+TWO_MISSING = TWO_TESTS.format(one=MISSING_NAME, two=MISSING_NAME)
+#: A suite of three tests. One of the two tests of ``a.one`` uses a missing name.
+ONE_OF_THREE_MISSING = """
+@clause("a.one")
+@pytest.mark.parametrize("name", ["scatter", "no_such_name"])
+def test_one(target, name): getattr(target.comm, name)
+@clause("a.two")
+def test_two(target): pass
+"""
+DECLARED = "not offered, as the register declares: "
+OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
+#: For each case: a suite, the declared names, options, the exit status, and a printed text.
+LACKING = {
+    "with-workers": (TWO_MISSING, [NAME], ["-n2"], OK, f"{DECLARED}2 clauses ({NAME})"),
+    "not-declared": (TWO_MISSING, ["comm.other"], [], FAILED, "not-offered  a.two"),
+    "some-tests-pass": (ONE_OF_THREE_MISSING, [NAME], [], OK, DECLARED),
+    "a-test-fails": (
+        ONE_OF_THREE_MISSING.replace("getattr", "assert not getattr"),
+        [NAME],
+        [],
+        FAILED,
+        "fail  a.one",
+    ),
+}
+WITHOUT_VERSIONS = record().replace('versions = "torch>=2.11"\n', "")
+INHERITS = 'inherits = "base"\n'
+REPAIRED = f'{INHERITS}repaired = ["test_it.py::test_one"]'
+#: For each case: what the test of the clause asserts, the register, the verdict, and a line of the
+#: output. The register `base` has the default record.
+JUDGED = {
+    "fails-as-recorded": ("False", record(), "known", ""),
+    "passes": ("True", record(), "fail", "X-1 names this test, but the test passes"),
+    "other-class": ("False", record("KeyError: x"), "fail", "X-1 expects 'KeyError: x', but the "),
+    "other-text": ("False", record("AssertionError: assert True"), "fail", "but the failure is"),
+    "other-version-passes": ("True", record(versions="torch<2"), "pass", ""),
+    "other-version-fails": ("False", record(versions="torch<2"), "fail", ""),
+    "other-versions-of-all-records": (
+        "True",
+        f'versions = "torch<2"\n{WITHOUT_VERSIONS}',
+        "pass",
+        "",
+    ),
+    "without-versions": ("False", WITHOUT_VERSIONS, "known", ""),
+    "versions-of-its-own": ("False", f'versions = "torch<2"\n{record()}', "known", ""),
+    "inherited-fails": ("False", INHERITS, "known", ""),
+    "repaired-passes": ("True", REPAIRED, "pass", ""),
+    "replaces-the-inherited": (
+        "1 == 2",
+        INHERITS + record("AssertionError: assert 1 == 2"),
+        "known",
+        "",
+    ),
+    "missing-name": (MISSING_NAME, record("KeyError: x"), "not-offered", ""),
+    "missing-name-as-recorded": (MISSING_NAME, record("NotOffered: the target"), "known", ""),
+}
+#: For each case: a register, and the error that refuses it.
+REFUSED = {
+    "unknown-clause": (
+        record().replace("a.one", "a.onne"),
+        "divergence X-1: no clause has the name a.onne; did you mean a.one?",
+    ),
+    "unknown-parameter": (
+        record(test="test_one[2]"),
+        "divergence X-1 names a test that does not exist: test_it.py::test_one[2]; remove it ",
+    ),
+    "no-tests": (
+        record().replace('"test_it.py::test_one"', ""),
+        "divergence X-1: there are no tests",
+    ),
+    "lacks-after-the-record": (
+        record().replace("versions =", "lacks = []\nversions ="),
+        "divergence X-1: 'lacks' stands after the record; ",
+    ),
+    "versions-a-number": (
+        record(versions="2.13.0"),
+        "divergence X-1: versions '2.13.0' is not like 'torch>=2.11'",
+    ),
+    "repaired-without-a-record": (
+        f'{INHERITS}repaired = ["test_it.py::test_x"]',
+        "no inherited record names test_it.py::test_x",
+    ),
+    "lacks-an-unknown-part": (
+        'lacks = ["a.one"]',
+        'lacks "a.one": a name begins with one of comm, ',
+    ),
+    "lacks-a-part-that-exists": ('lacks = ["comm"]', 'lacks "comm": the target has this name; '),
+    "lacks-a-name-that-exists": (
+        'lacks = ["comm.no_such_name", "comm.scatter"]',
+        'lacks "comm.scatter": the target has this name; remove it from the list',
+    ),
+}
+
+
+@pytest.fixture
+def run_with_register(run_suite, pytester):
+    """Return a function that runs tests with a register, and reads the verdicts by clause."""
+
+    def run(body, text, *options):
+        pytester.path.joinpath("base.toml").write_text(record())
+        pytester.path.joinpath("own.toml").write_text(text)
+        path = pytester.path / "verdicts.jsonl"
+        options = ("--divergences=own.toml", f"--verdicts={path}", *options)
+        result = run_suite(body, *options)
+        lines = path.read_text().splitlines() if path.exists() else [""]
+        verdicts = [json.loads(line) for line in lines[1:]]
+        return result, {each["clause"]: each["verdict"] for each in verdicts if "clause" in each}
+
+    return run
+
+
+@pytest.mark.parametrize("case", JUDGED)
+def test_a_test_with_a_record_has_the_verdict(run_with_register, case):
+    one, text, verdict, printed = JUDGED[case]
+    result, found = run_with_register(TWO_TESTS.format(one=one, two="pass"), text)
+    assert found == {"a.one": verdict, "a.two": "pass"}
+    assert (result.ret == pytest.ExitCode.OK) == (verdict in ("pass", "known"))
+    assert printed in result.stdout.str()
+
+
+@pytest.mark.parametrize("workers", [[], ["-n1"]], ids=["one-process", "worker"])
+def test_recorded_selects_the_clauses_of_the_register(run_with_register, workers):
+    body = TWO_TESTS.format(one="False", two="pass")
+    result, found = run_with_register(body, record(), "--recorded", *workers)
+    assert found == {"a.one": "known"}
+    assert result.ret == OK
+
+
+def test_recorded_needs_a_register(run_suite):
+    result = run_suite(PASSING, "--recorded")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines("*--recorded: the target has no register*")
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_wrong_register_is_refused_with_its_name(run_with_register, case):
+    text, error = REFUSED[case]
+    result, _ = run_with_register(PASSING, text)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"own.toml: {error}" in result.stderr.str()
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        (
+            record(test="test_three"),
+            "X-1 names a test that does not exist*test_three; `parallel-conformance draft --div",
+        ),
+        (
+            record(versions="no-such-package>=1"),
+            "versions 'no-such-package>=1': no-such-package is not installed",
+        ),
+    ],
+    ids=["no-such-test", "no-such-package"],
+)
+@pytest.mark.parametrize("options", [[], ["--clause=a.one"]], ids=["all", "one-clause"])
+def test_a_record_of_a_missing_test_or_package_is_refused(run_with_register, text, error, options):
+    result, found = run_with_register(PASSING, text, *options)
+    assert not found
+    result.stderr.fnmatch_lines(f"*{error}*")
+
+
+@pytest.mark.parametrize(
+    ("failure", "verdict"),
+    [("ProcessEnded: the test ends the process", "known"), ("RuntimeError: other", "fail")],
+)
+def test_a_record_may_expect_that_a_test_ends_its_process(run_with_register, failure, verdict):
+    body = TWO_TESTS.format(one="__import__('os').abort()", two="pass")
+    _, found = run_with_register(body, record(failure), "-n1")
+    assert found == {"a.one": verdict, "a.two": "pass"}
+
+
+@pytest.mark.parametrize("case", LACKING)
+def test_a_run_judges_tests_of_the_declared_names(run_with_register, case):
+    body, names, options, status, printed = LACKING[case]
+    result, _ = run_with_register(body, f"lacks = {json.dumps(names)}", *options)
+    assert result.ret == status
+    assert printed in result.stdout.str()
+
+
+def test_declarations_are_not_inherited_from_another_register(run_with_register, pytester):
+    pytester.path.joinpath("other.toml").write_text(f'lacks = ["{NAME}"]')
+    result, _ = run_with_register(ONE_MISSING, 'inherits = "other"')
+    assert result.ret == FAILED
+
+
+def test_a_resumed_run_lists_clauses_declared_in_the_former_run(run_with_register):
+    lacks = f'lacks = ["{NAME}"]'
+    assert run_with_register(ONE_MISSING, lacks)[0].ret == OK
+    result, _ = run_with_register(ONE_MISSING, lacks, "--resume")
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert f"{DECLARED}1 clause ({NAME})" in result.stdout.str()
+
+
+#: A test of several values. A register knows that the first ones are in another order.
+SEVERAL_VALUES = """
+import torch
+from spec_tests import checks
+@clause("a.one")
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [([5, 4], [4, 5]), ([0, 0], [4, 5]), ([4, 6], [4, 5]), ([5.0, 4.0], [4, 5]), ([4], [4, 5])],
+    ids=["alike", "zero", "others", "dtype", "shape"],
+)
+def test_one(target, found, expected):
+    checks.same(snapshot(found), snapshot(expected))
+@clause("a.one")
+def test_error(target): checks.same(1 / 0, 1)
+@clause("a.two")
+def test_two(target): pass
+def snapshot(value):
+    from spec_tests.checks.snapshot import snapshot
+    return snapshot(torch.tensor(value), {})
+"""
+
+
+def test_a_drafted_failure_is_known_only_if_the_same_differs(run_suite, pytester):
+    text = record("AssertionError: result has values in another")
+    order = " order in: checks.same(snapshot(found), snapshot(expected))"
+    text = text.replace("failures", "differences").replace("another", f"another{order}")
+    pytester.path.joinpath("known.toml").write_text(text)
+    path = pytester.path / "verdicts.jsonl"
+    run_suite(SEVERAL_VALUES, "--divergences=known.toml", f"--verdicts={path}")
+    verdicts = [json.loads(line) for line in path.read_text().splitlines()[1:]]
+    found = {each["test"].partition("::")[2]: each["verdict"] for each in verdicts}
+    assert found == {
+        "test_one[alike]": "known",
+        **{f"test_one[{name}]": "fail" for name in ("zero", "others", "dtype", "shape")},
+        "test_error": "fail",
+        "test_two": "pass",
+    }
+
+
+@pytest.mark.parametrize("path", REGISTERS, ids=lambda path: path.stem)
+def test_every_register_names_tests_and_clauses_that_exist(path):
+    # A run with one of these registers would refuse it, too, but such runs are rare.
+    known = clauses.load()
+    known_failures.mark([], register.load(path, known), ROOT / "spec_tests", whole=False)
+    register.load_lacks(path)
+
+
+@pytest.mark.parametrize(
+    ("installed", "requirement", "expected"),
+    [
+        ("2.13.0", "torch>=2.11", True),
+        ("2.13.0", "torch>=2.11,<2.13", False),
+        ("2.13.0+cpu", "torch==2.13.0", True),
+        ("2.16.0.dev20261120+cpu", "torch>=2.16", True),
+        ("2.16.0.dev20261120+cpu", "torch>=2.11,<2.16", False),
+        ("2.16.0rc1", "torch>=2.16", True),
+        ("2.11.0a0+git0123456", "torch>=2.11", True),
+    ],
+)
+def test_pre_releases_and_local_versions_count_as_their_release(
+    monkeypatch, installed, requirement, expected
+):
+    monkeypatch.setattr(metadata, "version", {"torch": installed}.__getitem__)
+    assert register.is_satisfied(requirement) is expected

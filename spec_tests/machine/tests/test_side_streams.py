@@ -1,0 +1,46 @@
+"""Tests of the order of work: not-run on synchronous devices, delayed on asynchronous ones."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from spec_tests.checks import side_streams, stream_log
+from spec_tests.machine import capabilities
+
+
+@pytest.fixture
+def synchronous(topology, monkeypatch):
+    """Make the suite believe that the operators of the devices are synchronous."""
+    (used,) = capabilities._used
+    features = used.features - {"asynchronous-operators"}
+    monkeypatch.setattr(capabilities, "_used", [dataclasses.replace(used, features=features)])
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        lambda topology: side_streams.on_side_streams(topology).__enter__(),
+        lambda topology: side_streams.late_copies(topology).__enter__(),
+        lambda topology: side_streams.queued_arange(topology, 0, 3),
+        lambda topology: side_streams.queued_copies(torch.ones(1)),
+    ],
+    ids=["on_side_streams", "late_copies", "queued_arange", "queued_copies"],
+)
+def test_on_synchronous_devices_a_test_of_order_is_not_run(synchronous, topology, start):
+    with pytest.raises(pytest.skip.Exception, match="no test shows the order of work"):
+        start(topology)
+
+
+def test_each_copy_is_delayed_on_both_devices(topology, monkeypatch):
+    worked = []
+    monkeypatch.setattr(stream_log, "queue_work", lambda *args: worked.append(args))
+    first, second = topology.take(2)
+    tensor = torch.ones(3, device=first)
+    with stream_log.CopyDelay(5):
+        tensor * 2
+        assert not worked
+        tensor.to(second)
+    assert set(worked) == {(first, 5), (second, 5)}
+    tensor.to(second)
+    assert len(worked) == len({first, second})

@@ -1,0 +1,167 @@
+"""Targets with other or missing names (``--target-map``), or that cannot be imported."""
+
+from fnmatch import fnmatch
+
+import pytest
+
+from spec_tests.machine import target_map
+from spec_tests.machine.target import PARTS, NotOffered, Target
+
+pytestmark = pytest.mark.slow
+
+#: Functions with other names than in torch.nn.parallel. Two have a bug: they reverse the chunks.
+VENDOR = """
+from torch.nn.parallel import comm
+copies = comm.broadcast
+def split(*args, **kwargs):
+    return tuple(comm.scatter(*args, **kwargs))[::-1]
+def concatenate(tensors, dim=0, destination=None, *, out=None):
+    return comm.gather(tensors[::-1], dim, destination, out=out)
+"""
+MAP = """
+[comm]
+broadcast = "vendor.functions:copies"
+scatter = "vendor.functions:split"
+gather = "vendor.functions:concatenate"
+"""
+VERDICTS = {
+    "comm.scatter.slices": "fail",
+    "comm.gather.joined": "fail",
+    "comm.broadcast.copies": "pass",
+    "comm.reduce-add.sum": "not-offered",
+}
+
+
+@pytest.fixture
+def vendor(tmp_path, write_package, monkeypatch):
+    """Write a package with the module ``VENDOR``, and ``map.toml``; return their folder."""
+    write_package("vendor", functions=VENDOR)
+    (tmp_path / "map.toml").write_text(MAP)
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run(run_command, vendor):
+    """Return a function that runs clauses on the package with ``map.toml``."""
+    command = ["run", "vendor", "--accelerator=sim", "--target-map=map.toml"]
+    return lambda *clauses: run_command(*command, *(f"--clause={name}" for name in clauses))
+
+
+def test_verdicts_describe_the_mapped_functions(run):
+    done = run(*VERDICTS)
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = [line.split() for line in done.stdout.splitlines()]
+    printed = {name: verdict for verdict, name in (line for line in lines if len(line) == 2)}
+    assert {name: printed.get(name, "pass") for name in VERDICTS} == VERDICTS
+    assert "--target-map=map.toml --clause=" in done.stdout
+
+
+def test_a_run_with_missing_names_but_no_failures_has_exit_status_6(run):
+    done = run("comm.broadcast.copies", "comm.reduce-add.sum")
+    assert done.returncode == 6, done.stdout + done.stderr
+
+
+def test_warnings_during_the_import_of_the_target_fail_no_test(run, vendor):
+    module = vendor / "vendor" / "functions.py"
+    module.write_text(f"import warnings\nwarnings.warn('an old package', UserWarning)\n{VENDOR}")
+    done = run("comm.broadcast.copies")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_target_map_replaces_submodules_and_single_names(vendor):
+    options = ["comm=torch.nn.parallel.comm", "functions.Gather=vendor.functions:concatenate"]
+    target = Target("vendor", target_map.load(options, PARTS))
+    assert callable(target.comm.scatter)
+    assert target.functions.Gather.__name__ == "concatenate"
+    with pytest.raises(NotOffered, match=r"does not define comm\.no_such_name"):
+        _ = target.comm.no_such_name
+    with pytest.raises(NotOffered, match=r"does not define functions\.Scatter"):
+        _ = target.functions.Scatter
+    with pytest.raises(NotOffered, match="has no submodule replicate"):
+        _ = target.replicate.replicate
+    with pytest.raises(NotOffered, match="has no submodule _functions"):
+        target.submodule("_functions")
+
+
+def test_a_later_target_map_option_overrides_the_map_file(vendor):
+    options = [str(vendor / "map.toml"), "comm.scatter=torch.nn.parallel.comm:scatter"]
+    mapping = target_map.load(options, PARTS)
+    assert mapping["comm.scatter"] == "torch.nn.parallel.comm:scatter"
+    assert mapping["comm.gather"] == "vendor.functions:concatenate"
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ("comm", "neither NAME=PLACE nor a file"),
+        ("com.scatter=vendor.functions:split", "unknown part; the parts are comm, "),
+        ("comm.scatter=vendor.functions:no_such_name", "has no attribute"),
+        ("comm=.comm", "--target-map comm=.comm: "),
+        ("comm=", "--target-map comm=: "),
+        ("comm=no_such_module", "No module named 'no_such_module'"),
+    ],
+)
+def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):
+    with pytest.raises(pytest.UsageError, match=text):
+        target_map.load([option], PARTS)
+
+
+@pytest.fixture
+def run_package(write_package, run_command):
+    """Return a function that writes the modules of a package ``mine`` and runs a clause on it."""
+
+    def call(files, *options, target="mine"):
+        write_package("mine", **files)
+        clause = "--clause=comm.scatter.slices"
+        return run_command("run", target, "--accelerator=sim", clause, *options)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        ({"other": ""}, "has none of the submodules comm, functions, *"),
+        (
+            {"replicate": "a = 1\nb = = 2"},
+            "cannot be imported: SyntaxError: invalid syntax (*replicate.py, line 2)",
+        ),
+        (
+            {"comm": "\nimport no_such_name"},
+            "cannot be imported: ModuleNotFoundError: "
+            "No module named 'no_such_name' (*comm.py, line 2)",
+        ),
+    ],
+)
+def test_a_target_that_cannot_be_imported_ends_the_run(run_package, files, text):
+    done = run_package(files)
+    assert done.returncode == 4, done.stdout + done.stderr
+    (line,) = done.stderr.strip().splitlines()
+    assert fnmatch(line, f"ERROR: the target mine {text}")
+    assert done.stdout == "importing PyTorch ...\n"
+
+
+def test_a_mapped_name_is_a_part(run_package):
+    place = "--target-map=comm.scatter=torch.nn.parallel.comm:scatter"
+    done = run_package({"other": ""}, place)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_mapped_module_with_an_error_ends_the_run(run_package):
+    done = run_package({"other": "b = = 2"}, "--target-map=comm=mine.other")
+    assert done.returncode == 4, done.stdout + done.stderr
+    assert "SyntaxError: invalid syntax" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("./mine", "is no module name"),
+        ("other.part", "cannot be imported: no module named 'other'"),
+    ],
+)
+def test_a_path_or_a_missing_package_is_no_target(run_package, target, text):
+    done = run_package({"comm": ""}, target=target)
+    assert done.returncode == 4
+    assert f"the target {target} {text}" in done.stderr
