@@ -52,6 +52,8 @@ html_css_files = ["site.css", "results.css"]
 html_copy_source = False
 html_show_sourcelink = False
 
+page_text.write_pages()  # Sphinx then finds them.
+
 
 def _expand_includes(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = page_text.expand(Path(app.env.doc2path(docname)))

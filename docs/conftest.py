@@ -6,6 +6,8 @@ from sybil.parsers.myst import CodeBlockParser
 
 from docs import code_blocks, page_text
 
+page_text.write_pages()  # Before the pages are collected.
+
 
 class Page(Document):
     """A page with the text that it includes."""

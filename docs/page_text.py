@@ -8,6 +8,8 @@ a reader of the repository finds it:
     [comm](../../spec_tests/SPECIFICATION.md#comm "clauses: comm")  the clauses of a chapter, each
                                                                     with an anchor
 
+`write_pages` writes the pages that consist of one such link. Git ignores them.
+
 Pages and included text link to files of the repository. On the site these links lead to pages. A
 link to a file that is on no page becomes the path of the file, and a link to a published run leads
 to its page. The code `impl.hold` links the API reference.
@@ -25,7 +27,7 @@ import impl
 from spec_tests.machine import clauses
 from spec_tests.reporting import runs
 
-__all__ = ["FENCE", "expand"]
+__all__ = ["FENCE", "expand", "write_pages"]
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -36,6 +38,38 @@ _LINK = re.compile(r"!?\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#:]*)(#[^)\s]*)?\)")
 _CLAUSE = re.compile(r"`(divergences\.[\w.-]+)`")
 #: A public name of impl, without arguments.
 _NAME = re.compile(rf"(?<![`\[])`(impl\.(?:{'|'.join(impl.__all__)})(?:\.\w+)?)`(?!`)")
+
+#: The pages that only include a file: the title and the file of each page.
+_WHOLE_FILES = {
+    "changelog": ("Changelog", "CHANGELOG.md"),
+    "differences": ("Differences from torch.nn.parallel", "DIVERGENCES.md"),
+    "validate/back_ends": ("Check a new accelerator back end", "spec_tests/BACK_ENDS.md"),
+    "validate/commands": ("The command parallel-conformance", "spec_tests/cli/README.md"),
+    "validate/others": ("Other implementations", "reports/others/README.md"),
+    "validate/registers": (
+        "Registers: known divergences and missing names",
+        "spec_tests/registers/README.md",
+    ),
+    "validate/simulator": ("The simulated accelerator", "spec_tests/simulator/README.md"),
+    "validate/suite": ("The conformance suite", "spec_tests/README.md"),
+}
+
+
+def write_pages() -> None:
+    """Write the pages that only include a file, or the clauses of a chapter."""
+    for page, (title, source) in _WHOLE_FILES.items():
+        _write_page(page, title, f'[{source}]({{root}}{source} "include")')
+    for chapter in clauses.CHAPTERS:
+        link = f'[{chapter}]({{root}}spec_tests/SPECIFICATION.md#{chapter} "clauses: {chapter}")'
+        _write_page(f"specification/{chapter}", chapter, link)
+
+
+def _write_page(page: str, title: str, link: str) -> None:
+    root = "../" * len(Path(page).parts)
+    text = f"# {title}\n\n{link.format(root=root)}\n"
+    path = DOCS / f"{page}.md"
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
 
 
 def expand(page: Path) -> str:
