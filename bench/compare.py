@@ -6,7 +6,8 @@ exit status is 1 if a row is below its floor. A row without a floor is not judge
 row whose quartiles lie on both sides of its floor: measure again on an idle machine. If no row is
 judged, the exit status is 3.
 
-With ``--before OLD`` the floors are 85 % of the ratios in another saved run, for any target.
+With ``--before OLD`` the table has the ratios of another saved run beside the new ones, and their
+change. The floors are then 85 % of the old ratios. This works for any target.
 """
 
 import argparse
@@ -30,8 +31,18 @@ NOTHING_JUDGED = 3
 OK, BELOW, UNSURE, FREE = "ok", "BELOW", "unsure", "-"
 
 
-def print_table(run: Mapping[str, Any], floor_of: Mapping[str, float]) -> dict[str, str]:
+def print_table(
+    run: Mapping[str, Any],
+    floor_of: Mapping[str, float],
+    before: Mapping[str, float] | None = None,
+) -> dict[str, str]:
     """Print the table of a run saved by pytest-benchmark; return the verdict on each row.
+
+    Args:
+        run: The data that pytest-benchmark saved.
+        floor_of: The floor of each row.
+        before: The ratio of each row in an older run. The table then has columns for the old ratio
+            and the change in place of the floor.
 
     Raises:
         ValueError: No benchmark in ``run`` was run for both libraries.
@@ -40,12 +51,24 @@ def print_table(run: Mapping[str, Any], floor_of: Mapping[str, float]) -> dict[s
     if not table:
         raise ValueError("no benchmark was run for both libraries: there is nothing to compare")
     title = f"reference / {_target_of(run)}"
-    print(f"{title:<52}{'median':>8}  {'quartiles':<18}{'floor':>6}")
+    columns = f"{'floor':>6}" if before is None else f"{'before':>6}{'change':>8}"
+    print(f"{title:<52}{'median':>8}  {'quartiles':<18}{columns}")
     for ratio in table:
-        floor = "-" if ratio.floor is None else f"{ratio.floor:.2f}"
         spread = f"{ratio.low:.2f} to {ratio.high:.2f}"
-        print(f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{floor:>6}  {_judge(ratio)}")
+        columns = _floor_column(ratio) if before is None else _change_columns(ratio, before)
+        print(f"{ratio.group:<52}{ratio.value:>8.2f}  {spread:<18}{columns}  {_judge(ratio)}")
     return {ratio.group: _judge(ratio) for ratio in table}
+
+
+def _floor_column(ratio: Ratio) -> str:
+    return f"{'-' if ratio.floor is None else f'{ratio.floor:.2f}':>6}"
+
+
+def _change_columns(ratio: Ratio, before: Mapping[str, float]) -> str:
+    old = before.get(ratio.group)
+    if old is None:
+        return f"{'-':>6}{'-':>8}"
+    return f"{old:>6.2f}{ratio.value / old - 1:>+8.0%}"
 
 
 def _judge(ratio: Ratio) -> str:
@@ -56,13 +79,11 @@ def _judge(ratio: Ratio) -> str:
     return UNSURE if ratio.high >= ratio.floor else BELOW
 
 
-def _find_floors(run: Mapping[str, Any], before: Path | None) -> Mapping[str, float]:
+def _find_floors(run: Mapping[str, Any]) -> Mapping[str, float]:
     """Return the floor of each row.
 
     On another machine than that of ``floors.toml``, a floor is at most 1.
     """
-    if before is not None:
-        return {each.group: KEPT * each.value for each in ratios(benchmark_files.load(before), {})}
     if _target_of(run) != DEFAULT_TARGET:
         return {}
     info = run["machine_info"]
@@ -89,12 +110,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--before",
         type=Path,
         metavar="OLD",
-        help=f"another such file: a floor is {KEPT:.0%}% of the ratio in it",
+        help="another such file: print its ratios, and the change of each ratio; a floor is "
+        f"{KEPT:.0%}% of the old ratio",
     )
     options = parser.parse_args(arguments)
     try:
         run = benchmark_files.load(options.file)
-        verdicts = print_table(run, _find_floors(run, options.before))
+        if options.before is None:
+            verdicts = print_table(run, _find_floors(run))
+        else:
+            old = {
+                each.group: each.value for each in ratios(benchmark_files.load(options.before), {})
+            }
+            floor_of = {group: KEPT * value for group, value in old.items()}
+            verdicts = print_table(run, floor_of, old)
     except input_files.RefusedError as error:
         parser.exit(2, f"{error}\n")
     except (OSError, ValueError) as error:

@@ -43,7 +43,7 @@ def test_the_status_tells_whether_a_row_is_below_its_floor(
     path = tmp_path / "run.json"
     path.write_text(json.dumps(make_benchmark_run()))
     monkeypatch.setattr(
-        compare, "_find_floors", lambda *_: {} if floor is None else {"work": floor}
+        compare, "_find_floors", lambda _: {} if floor is None else {"work": floor}
     )
     assert compare.main([str(path)]) == status
     assert printed in capsys.readouterr().out
@@ -54,17 +54,23 @@ def test_a_floor_is_at_most_1_on_a_machine_that_was_not_measured(monkeypatch, ca
     table = {"processor": "P", "python": "3.11", "threads": 1, "floors": rows}
     monkeypatch.setattr(compare.floors, "load", lambda: table)
     info = {"cpu": {"brand_raw": "P"}, "python_version": "3.11.7", "threads": 1}
-    assert compare._find_floors({"machine_info": info}, None) == rows
+    assert compare._find_floors({"machine_info": info}) == rows
     other = {"machine_info": {**info, "threads": 2}}
-    assert compare._find_floors(other, None) == {"fast": 1.0, "slower": 0.8}
+    assert compare._find_floors(other) == {"fast": 1.0, "slower": 0.8}
     assert "no floors were measured on P, Python 3.11.7" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("median", "status"), [(1.1, 0), (1.3, 1)], ids="median={}".format)
-def test_ratio_may_fall_to_85_percent_of_the_ratio_in_the_run_before(tmp_path, median, status):
+@pytest.mark.parametrize(
+    ("median", "change", "status"), [(1.1, "-9%", 0), (1.3, "-23%", 1)], ids="median={}".format
+)
+def test_ratio_may_fall_to_85_percent_of_the_ratio_in_the_run_before(
+    tmp_path, capsys, median, change, status
+):
     before = make_benchmark_run(target="mine")  # Its ratio is 2.
     after = make_benchmark_run({"work": {"reference": 2.0, "impl": median}}, target="mine")
     files = [tmp_path / "new.json", tmp_path / "old.json"]
     for file, run in zip(files, (after, before), strict=True):
         file.write_text(json.dumps(run))
     assert compare.main([str(files[0]), "--before", str(files[1])]) == status
+    row = capsys.readouterr().out.splitlines()[1].split()
+    assert (row[0], row[-3:-1]) == ("work", ["2.00", change])
