@@ -331,6 +331,15 @@ def compiled_module(module: nn.Module) -> nn.Module | None:
     return module.get_submodule("_orig_mod")
 
 
+def compiled_function(function: Any) -> Any:
+    """Return the original function if ``function`` is one from ``torch.compile``, else None."""
+    # Without it: means of a compiled `functional.cross_entropy` would be weighted by rows.
+    #
+    # A function of another module with this attribute may do more than the wrapped one.
+    module: str = getattr(function, "__globals__", {}).get("__name__", "")
+    return function.__dict__.get("__wrapped__") if module.startswith("torch._dynamo.") else None
+
+
 def compiler_of_wrapper(module: nn.Module) -> Callable[..., Any] | None:
     """Return a function that compiles with the options that ``torch.compile`` got for ``module``.
 

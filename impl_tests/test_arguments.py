@@ -120,6 +120,7 @@ NAMED_ERRORS = [
     (ValueError, r"output is None in replicas \[0\], but not in replicas \[1\]"),
     (ValueError, r"range\(\) arg 3 must not be zero"),
     (ValueError, "reduction must be 'mean', 'sum' or 'none', not .*"),
+    (ValueError, "mean_over must be 'rows' or a function, not .*"),
     (ValueError, r"source -?\d+ is not .*"),
 ]
 #: The arguments that name devices.

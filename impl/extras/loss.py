@@ -1,28 +1,27 @@
 """DataParallel whose replicas compute the loss, so that no device has the outputs of the batch."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from inspect import unwrap
+from numbers import Real
 from operator import is_
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional
 
 from .._arguments import argument, as_int
 from .._containers import format_path
 from .._devices import DeviceLike
 from .._inputs import InputLeaves, SplitAlong, find_tensors
 from .._scatter_leaves import has_one_row_per_device
-from .._torch_private import compiled_module, exclude_from_compilation, module_has_hooks
+from .._torch_private import exclude_from_compilation
 from ..data_parallel import DataParallel
 from ..scatter_gather import gather
+from ._criteria import Criterion, check_mean, counts_targets, losses_and_weights, reduction_of
 
 __all__ = ["DataParallelWithLoss"]
 
-_Criterion = Callable[[Any, Any], Tensor]
+#: A function of output and target that returns the number by which a mean divides.
+_Divisor = Callable[[Any, Any], Tensor | float]
 
 
 class DataParallelWithLoss(DataParallel[nn.Module]):
@@ -34,10 +33,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
 
     The attribute ``reduction`` of the criterion, or the keyword of a ``functools.partial``, says
     how the losses are reduced: ``"none"`` concatenates them, ``"sum"`` adds them, and any other
-    value averages them. It is read in each forward. Means are weighted by the rows of the chunks;
-    those of ``nn.CrossEntropyLoss``, ``nn.NLLLoss`` and their functions by the class weights of
-    the targets that are not ``ignore_index``. If another criterion divides by such a number, let
-    it return sums, and divide the result.
+    value averages them. The old ``size_average`` and ``reduce`` are read, too. All are read in
+    each forward. Means are weighted by the rows of the chunks; those of ``nn.CrossEntropyLoss``,
+    ``nn.NLLLoss`` and their functions by the class weights of the targets that are not
+    ``ignore_index``. ``mean_over`` says how those of another criterion are weighted. A forward
+    raises an error if it is needed, as far as the attributes, submodules and variables of the
+    criterion show this. A function that hides what it divides by is trusted.
 
     Args:
         module: The module.
@@ -48,6 +49,9 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         output_device: The device of the loss.
         dim: The dimension along which inputs and target are split.
         reduction: The reduction of a criterion that has none.
+        mean_over: The number by which the mean of a criterion divides: ``"rows"`` for the rows of
+            the chunk, or a function of output and target that returns it for the chunk, such as
+            ``lambda output, target: (target != 255).sum()``. None for the rules above.
         options: The other arguments of :class:`DataParallel`.
 
     Attributes:
@@ -55,22 +59,25 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
             the wrapper, and the keys of its state begin with ``criterion.``.
 
     Raises:
-        TypeError: ``module`` is no module, or ``criterion`` is a class or cannot be called.
-        ValueError: ``reduction`` is another text.
+        TypeError: ``module`` is no module, ``criterion`` is a class or cannot be called, or
+            ``mean_over`` is another object.
+        ValueError: ``reduction`` or ``mean_over`` is another text.
     """
 
-    criterion: _Criterion
+    criterion: Criterion
     _with_loss: "_ModuleWithLoss | None" = None
+    _mean_over: str | _Divisor | None = None  # For wrappers pickled without it.
 
     def __init__(
         self,
         module: nn.Module,
-        criterion: _Criterion,
+        criterion: Criterion,
         device_ids: Sequence[DeviceLike] | None = None,
         output_device: DeviceLike | None = None,
         dim: int = 0,
         *,
         reduction: str = "mean",
+        mean_over: str | _Divisor | None = None,
         **options: Any,
     ) -> None:
         if not isinstance(module, nn.Module):
@@ -85,10 +92,12 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         if not isinstance(reduction, str) or reduction not in ("mean", "sum", "none"):
             with argument("reduction"):  # The object may have no repr.
                 raise ValueError(f"reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+        _check_mean_over(mean_over)
         options = {"scalar_warning": False, **options}
         super().__init__(module, device_ids, output_device, dim, **options)
         self.criterion = criterion
         self._default_reduction = reduction
+        self._mean_over = mean_over
         if len(self.device_ids) == 1 and isinstance(criterion, nn.Module):
             criterion.to(self.src_device_obj)
         # Make it here, so that a failed forward leaves the wrapper as it was.
@@ -110,9 +119,10 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         Raises:
             ValueError: Tensors that are split have different numbers of rows. The criterion has
                 not returned one number, and the reduction is not ``"none"``. Or a mean cannot be
-                weighted: the criterion has an ``ignore_index`` and a forward of its own, the
-                replicas have different numbers of elements for each row, as for packed sequences,
-                or a subclass overrides :meth:`scatter` and no argument has a tensor.
+                weighted: the criterion holds another one that ignores targets, weights classes or
+                returns sums, or is scripted or traced; the replicas have different numbers of
+                elements for each row, as for packed sequences; or a subclass overrides
+                :meth:`scatter` and no argument has a tensor.
             TypeError: The criterion has not returned a tensor.
             Exception: See :meth:`DataParallel.forward`.
         """
@@ -133,7 +143,7 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
         network = self._with_loss
         members = self.module, self.criterion
         if network is None or not all(map(is_, (network.module, network.criterion), members)):
-            network = _ModuleWithLoss(*members, self._default_reduction)
+            network = _ModuleWithLoss(*members, self._default_reduction, self._mean_over)
             # It is no submodule, so it has no keys in the state.
             vars(self)["_with_loss"] = network
         return network
@@ -147,8 +157,8 @@ class DataParallelWithLoss(DataParallel[nn.Module]):
     ) -> Any:
         kwargs = kwargs or {}
         is_mean = self._replicated_module().reduction() not in ("sum", "none")
-        if is_mean and not _counts_targets(self.criterion):
-            _check_ignored_targets(self.criterion)
+        if is_mean and self._mean_over is None and not counts_targets(self.criterion):
+            check_mean(self.criterion)
         count = _count_rows(inputs, kwargs, self.dim, len(self.device_ids))
         if count is not None:
             # `scatter` splits this tensor without elements as it splits the arguments.
@@ -179,14 +189,20 @@ class _Part(NamedTuple):
 class _ModuleWithLoss(nn.Module):
     """A module and its criterion. It returns the loss; for a mean of a chunk, a :class:`_Part`."""
 
-    def __init__(self, module: nn.Module, criterion: _Criterion, default: str) -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        criterion: Criterion,
+        default: str,
+        mean_over: str | _Divisor | None,
+    ) -> None:
         super().__init__()
-        self.module, self.criterion, self.default = module, criterion, default
+        self.module, self.criterion = module, criterion
+        self.default, self.mean_over = default, mean_over
 
     def reduction(self) -> str:
         """Return the current reduction of the criterion."""
-        found: str = _option(self.criterion, "reduction", self.default)
-        return found
+        return reduction_of(self.criterion, self.default)
 
     def forward(
         self, *inputs: Any, target: Any, _rows: Tensor | None = None, **kwargs: Any
@@ -198,15 +214,44 @@ class _ModuleWithLoss(nn.Module):
             return self.criterion(output, target)
         is_mean = reduction != "sum" and _rows is not None
         is_index = isinstance(target, Tensor) and not target.is_floating_point()
-        if is_mean and is_index and _counts_targets(self.criterion):
+        if is_mean and is_index and self.mean_over is None and counts_targets(self.criterion):
             return _sum_over_targets(self.criterion, output, target)
         loss = _as_number(self.criterion(output, target), reduction)
         if _rows is None or not is_mean:
             return loss
-        mean, rows = loss.to(_wide(loss.dtype)), len(_rows)
-        mean = mean if rows else mean.nan_to_num()  # The mean of an empty chunk is NaN.
+        return self._part(loss, len(_rows), output, target)
+
+    def _part(self, loss: Tensor, rows: int, output: Any, target: Any) -> _Part:
+        """Return the mean ``loss`` of a chunk with its weight."""
+        mean = loss.to(_wide(loss.dtype))
+        if callable(self.mean_over):
+            with argument("mean_over"):
+                weight = _as_weight(self.mean_over(output, target), mean)
+            mean = mean.where(weight != 0, 0)  # The mean of an empty chunk is NaN.
+            return _Part(mean * weight, weight, loss.dtype)
+        mean = mean if rows else mean.nan_to_num()
+        weight = torch.full_like(mean, rows)
+        if self.mean_over is not None:
+            return _Part(mean * weight, weight, loss.dtype)
         sizes = tuple(each.numel() for each in find_tensors((output, target), "value"))
-        return _Part(mean * rows, torch.full_like(mean, rows), loss.dtype, rows, sizes)
+        return _Part(mean * weight, weight, loss.dtype, rows, sizes)
+
+
+def _check_mean_over(value: Any) -> None:
+    if value is None or callable(value):
+        return
+    if not isinstance(value, str):
+        raise TypeError(f"mean_over must be 'rows' or a function, not {type(value).__name__}")
+    if value != "rows":
+        with argument("mean_over"):  # The object may have no repr.
+            raise ValueError(f"mean_over must be 'rows' or a function, not {value!r}")
+
+
+def _as_weight(value: Any, mean: Tensor) -> Tensor:
+    """Return the result of ``mean_over`` as a tensor like ``mean``."""
+    if not isinstance(value, (Tensor, Real)):
+        raise TypeError(f"the function must return a number, not {type(value).__name__}")
+    return torch.as_tensor(value, dtype=mean.dtype, device=mean.device).view(())
 
 
 def _as_number(loss: Any, reduction: str) -> Tensor:
@@ -219,61 +264,6 @@ def _as_number(loss: Any, reduction: str) -> Tensor:
             f"{reduction!r} needs one number"
         )
     return loss.view(())
-
-
-def _original(criterion: Any) -> Any:
-    """Return the module or function that ``torch.compile`` has compiled, or ``criterion``."""
-    if not isinstance(criterion, nn.Module):
-        return unwrap(criterion)
-    compiled = compiled_module(criterion)
-    return criterion if compiled is None else compiled
-
-
-def _option(criterion: Any, name: str, default: Any) -> Any:
-    """Return an attribute of a module, or a keyword of a ``functools.partial``."""
-    original = _original(criterion)
-    if isinstance(original, partial):
-        return original.keywords.get(name, default)
-    return getattr(original, name, default)
-
-
-def _with_reduction(criterion: Any, reduction: str) -> Any:
-    """Return a criterion like ``criterion`` with another reduction. It is not compiled."""
-    original: Any = _original(criterion)
-    if not isinstance(original, nn.Module):
-        return partial(original, reduction=reduction)
-    copied: Any = copy.copy(original)
-    copied.reduction = reduction
-    return copied
-
-
-def _counts_targets(criterion: Any) -> bool:
-    """Return whether means of ``criterion`` are those of cross entropy.
-
-    That is, the mean over the targets that are not ignored, weighted by their classes. A forward
-    of its own could count other targets, and hooks would see the losses of all targets.
-    """
-    original = _original(criterion)
-    if not isinstance(original, nn.Module):
-        original = original.func if isinstance(original, partial) else original
-        return original is functional.cross_entropy or original is functional.nll_loss
-    kinds = [kind for kind in (nn.CrossEntropyLoss, nn.NLLLoss) if isinstance(original, kind)]
-    return (
-        any(type(original).forward is kind.forward for kind in kinds)
-        and "forward" not in vars(original)
-        and not any(map(module_has_hooks, criterion.modules()))
-    )
-
-
-def _check_ignored_targets(criterion: Any) -> None:
-    """Raise ValueError if ``criterion``, whose means are not known, may ignore targets."""
-    options = [_option(criterion, name, None) for name in ("ignore_index", "weight")]
-    if hasattr(_original(criterion), "ignore_index") and any(each is not None for each in options):
-        raise ValueError(
-            f"the mean of {type(_original(criterion)).__name__} cannot be weighted: it has an "
-            "ignore_index, and a forward or hooks of its own. Use the reduction 'sum', and "
-            "divide the loss by the number of targets that count"
-        )
 
 
 def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: int) -> int | None:
@@ -302,12 +292,9 @@ def _count_rows(inputs: Any, kwargs: Mapping[str, Any], dim: int, device_count: 
     return split[0].extent if split else None
 
 
-def _sum_over_targets(criterion: Any, output: Any, target: Tensor) -> _Part:
+def _sum_over_targets(criterion: Criterion, output: Any, target: Tensor) -> _Part:
     """Return the sum of cross entropy, and of the class weights of targets that count."""
-    losses = _with_reduction(criterion, "none")(output, target)
-    counted = target != _option(criterion, "ignore_index", -100)
-    weight = _option(criterion, "weight", None)
-    weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
+    losses, weights = losses_and_weights(criterion, output, target)
     dtype = _wide(losses.dtype)
     return _Part(losses.sum(dtype=dtype), weights.sum(dtype=dtype), losses.dtype)
 
@@ -333,8 +320,8 @@ def _check_sizes(all_sizes: Sequence[tuple[int, ...]], rows: Sequence[int]) -> N
         if len({*sizes}) > 1 and [size * sum(rows) for size in sizes] != expected:
             raise ValueError(
                 f"a mean cannot be weighted by rows: an output or target has {[*sizes]} elements "
-                f"for {[*rows]} rows in the replicas. Let the criterion return sums, and divide "
-                "the loss by the number of elements"
+                f"for {[*rows]} rows in the replicas. Pass mean_over, or let the criterion return "
+                "sums, and divide the loss by the number of elements"
             )
 
 

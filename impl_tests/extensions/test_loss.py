@@ -1,10 +1,11 @@
 """impl.extras.loss: loss and gradients are those of the module and the criterion alone."""
 
 import copy
+import warnings
 from collections import UserDict, namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, wraps
 from typing import Any, NamedTuple
 
 import pytest
@@ -173,13 +174,23 @@ class Negative(nn.NLLLoss):
         return "negative"
 
 
-def as_function(function):
-    """Return a function of the arguments of ``nn.NLLLoss`` that returns a criterion."""
+class Holder(nn.Module):
+    """A criterion that calls another one."""
 
-    def build(weight=None, ignore_index=IGNORED):
-        return partial(function, weight=weight, ignore_index=ignore_index)
+    def __init__(self, **options):
+        super().__init__()
+        self.held = nn.CrossEntropyLoss(**options)
 
-    return build
+    def forward(self, output, target):
+        return self.held(output, target)
+
+
+#: The old options that mean the same as a reduction.
+OLD = {"mean": {"reduce": True}, "sum": {"size_average": False}, "none": {"reduce": False}}
+
+
+def with_old_options(reduction, **options):
+    return partial(functional.cross_entropy, **options, **OLD[reduction])
 
 
 #: Criteria that divide by the class weights of the targets that are not ignored.
@@ -189,11 +200,18 @@ CROSS_ENTROPIES = {
     "subclass": Subclass,
     "negative log likelihood": nn.NLLLoss,
     "subclass of NLLLoss": Negative,
-    "function": as_function(functional.cross_entropy),
-    "function nll_loss": as_function(functional.nll_loss),
+    "held": Holder,
+    "function": partial(partial, functional.cross_entropy),
+    "function nll_loss": partial(partial, functional.nll_loss),
+    "function with old options": with_old_options,
+    "method": lambda **options: nn.CrossEntropyLoss(**options).forward,
+    "partial of a module": lambda **options: partial(nn.CrossEntropyLoss(**options)),
 }
+#: Criteria whose weights are not copied to the devices of replicas.
+UNWEIGHTED = [name for name in CROSS_ENTROPIES if name[:5] in ("funct", "metho", "parti")]
 
 
+@pytest.mark.filterwarnings("ignore:size_average and reduce args will be deprecated")
 @given(
     labels=st.lists(st.sampled_from([*range(CLASSES), IGNORED]), min_size=1, max_size=9),
     devices=DEVICES,
@@ -208,22 +226,33 @@ CROSS_ENTROPIES = {
 @example([IGNORED], 1, "cross entropy", False, IGNORED, "mean")
 @example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "subclass", False, IGNORED, "mean")
 @example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "function", False, IGNORED, "mean")
+@example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "method", False, IGNORED, "mean")
+@example([1, IGNORED, IGNORED, IGNORED, 2, 3, 4], ["cpu"] * 3, "held", True, IGNORED, "mean")
+@example([1, 2, 3, 3], 2, "partial of a module", False, IGNORED, "sum")
+@example([1, 2, 3, 3], 2, "function with old options", False, IGNORED, "sum")
+@example([1, 2, 3, 3], 2, "function with old options", False, IGNORED, "none")
 def test_means_of_cross_entropy_count_targets(
     topology, labels, devices, kind, weighted, ignored, reduction
 ):
     labels = torch.tensor(labels)
     if ignored != IGNORED:
         labels = labels.where(labels != IGNORED, ignored)
-    is_module = not kind.startswith("function")
-    weight = torch.arange(CLASSES, dtype=torch.float) if weighted and is_module else None
+    is_weighted = weighted and kind not in UNWEIGHTED
+    weight = torch.arange(CLASSES, dtype=torch.float) if is_weighted else None
+
+    def count(_, target):
+        # The weight of a class is its index.
+        return ((target if is_weighted else 1) * (target != ignored)).sum()
+
     compare(
         topology,
         devices,
         nn.Sequential(nn.Linear(3, CLASSES), nn.LogSoftmax(1)),
-        CROSS_ENTROPIES[kind](weight=weight, ignore_index=ignored),
+        CROSS_ENTROPIES[kind](weight=weight, ignore_index=ignored, reduction=reduction),
         torch.rand(len(labels), 3),
         labels,
-        set_reduction(reduction) if is_module else lambda _: None,
+        mean_over=count if kind == "held" else None,
+        reduction=reduction,
     )
 
 
@@ -418,17 +447,103 @@ def mean_of(output, _):
     return output.mean()
 
 
+def user_loss(output, target, ignore_index=IGNORED, weight=None):
+    return functional.cross_entropy(output, target, weight, ignore_index=ignore_index)
+
+
+def with_variable(ignore_index):
+    return lambda *values: functional.cross_entropy(*values, ignore_index=ignore_index)
+
+
+def with_criterion(criterion):
+    return lambda *values: criterion(*values)
+
+
+@wraps(functional.cross_entropy)
+def doubled(*values):
+    return 2 * functional.cross_entropy(*values)
+
+
+def scripted(module):
+    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+        return torch.jit.script(module)
+
+
+class Weighted(nn.Module):
+    """A criterion with weights of classes."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("weight", torch.ones(CLASSES))
+
+    def forward(self, output, target):
+        return functional.cross_entropy(output, target, self.weight)
+
+
+class Caller:
+    """A criterion that is no module, and has others in a list."""
+
+    def __init__(self, criterion):
+        self.criteria = [criterion]
+
+    def __call__(self, *values):
+        return self.criteria[0](*values)
+
+    def loss(self, *values):
+        return self(*values)
+
+
 X = torch.rand(4, 5)
 LABELS = torch.arange(4)
-NOT_KNOWN = "an ignore_index, and a forward or hooks of its own"
+CROSS_ENTROPY = nn.CrossEntropyLoss()
+#: Criteria whose means may divide by another number than rows, and the part of the error.
+OPAQUE = {
+    "own forward": (Focal(), "the ignore_index of Focal"),
+    "replaced forward": (with_forward(nn.CrossEntropyLoss()), "ignore_index of CrossEntropyLoss"),
+    "hooks": (with_hook(nn.NLLLoss()), "the ignore_index of NLLLoss"),
+    "hooks of a partial": (partial(with_hook(nn.NLLLoss())), "the ignore_index of NLLLoss"),
+    "held": (Holder(), "the mean of Holder .* the ignore_index of CrossEntropyLoss"),
+    "method of a holder": (Holder().forward, "the ignore_index of CrossEntropyLoss"),
+    "object": (
+        Caller(CROSS_ENTROPY),
+        "the mean of Caller .* the ignore_index of CrossEntropyLoss",
+    ),
+    "method of an object": (Caller(CROSS_ENTROPY).loss, "the ignore_index of CrossEntropyLoss"),
+    "default argument": (user_loss, "the ignore_index of user_loss"),
+    "keyword": (partial(user_loss, weight=torch.ones(CLASSES)), "user_loss"),
+    "variable": (with_variable(3), "the ignore_index of <lambda>"),
+    "module in a variable": (with_criterion(CROSS_ENTROPY), "ignore_index of CrossEntropyLoss"),
+    "global variable": (
+        lambda *values: CROSS_ENTROPY(*values),
+        "ignore_index of CrossEntropyLoss",
+    ),
+    "wrapped function": (doubled, "the ignore_index of cross_entropy"),
+    "weight": (Weighted(), "the weight of Weighted"),
+    "sum": (Caller(nn.MSELoss(reduction="sum")), "MSELoss with the reduction 'sum'"),
+    "traced": (torch.fx.symbolic_trace(nn.CrossEntropyLoss()), "scripted or traced"),
+    "scripted": (scripted(nn.MSELoss()), "RecursiveScriptModule, which is scripted"),
+}
+
+
+@pytest.mark.parametrize(("criterion", "text"), OPAQUE.values(), ids=OPAQUE)
+def test_a_mean_that_may_not_be_one_over_rows_is_refused(criterion, text):
+    wrapper = impl.DataParallelWithLoss(nn.Identity(), criterion, ["cpu"] * 2)
+    with pytest.raises(ValueError, match=f"{text}.* Pass mean_over='rows'"):
+        wrapper(X, target=LABELS)
+
+
+def test_mean_over_rows_weights_by_rows():
+    wrapper = impl.DataParallelWithLoss(
+        nn.Identity(), Holder(), ["cpu"] * 2, chunk_sizes=[1, 3], mean_over="rows"
+    )
+    checks.same(wrapper(X, target=LABELS), CROSS_ENTROPY(X, LABELS), tolerance=checks.LAYER)
+
+
 UNEVEN = r"an output or target has \[20, 10\] elements for \[2, 2\] rows in the replicas"
 #: The module, the criterion, the input, the target and the error.
 REFUSALS = {
     "several numbers": (None, lambda output, _: output, X, X, r"shape \(2, 5\).*'mean' needs one"),
     "no tensor": (None, lambda *_: 0.5, X, X, "must return a tensor, not float"),
-    "own forward": (None, Focal(), X, LABELS, NOT_KNOWN),
-    "replaced forward": (None, with_forward(nn.CrossEntropyLoss()), X, LABELS, NOT_KNOWN),
-    "hooks": (None, with_hook(nn.NLLLoss()), X, LABELS, NOT_KNOWN),
     "rows": (None, mean_of, X, X[:3], r"args\[0\] has 4 rows, and target has 3"),
     "rows in fields": (None, mean_of, X, Fields(X[:2]), r"4 rows, and target.value has 2"),
     "steps": (
@@ -467,13 +582,15 @@ def test_an_override_of_scatter_needs_rows_for_a_mean():
 
 
 @pytest.mark.parametrize(
-    ("criterion", "reduction", "error", "text"),
+    ("criterion", "options", "error", "text"),
     [
-        ("mse", "mean", TypeError, "criterion must be callable, not str"),
-        (nn.L1Loss, "mean", TypeError, r"not the class L1Loss: L1Loss\(\)"),
-        (nn.L1Loss(), "average", ValueError, "'average'"),
+        ("mse", {}, TypeError, "criterion must be callable, not str"),
+        (nn.L1Loss, {}, TypeError, r"not the class L1Loss: L1Loss\(\)"),
+        (nn.L1Loss(), {"reduction": "average"}, ValueError, "'average'"),
+        (nn.L1Loss(), {"mean_over": "targets"}, ValueError, "mean_over must be .* not 'targets'"),
+        (nn.L1Loss(), {"mean_over": 4}, TypeError, "mean_over must be .* not int"),
     ],
 )
-def test_wrong_arguments_are_refused(criterion, reduction, error, text):
+def test_wrong_arguments_are_refused(criterion, options, error, text):
     with pytest.raises(error, match=text):
-        impl.DataParallelWithLoss(nn.Identity(), criterion, reduction=reduction)
+        impl.DataParallelWithLoss(nn.Identity(), criterion, **options)

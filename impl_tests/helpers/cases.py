@@ -274,6 +274,7 @@ CASES: dict[str, Case] = {
             "output_device": 0,
             "dim": 0,
             "reduction": "mean",
+            "mean_over": "rows",
         },
         has_faults=False,
     ),

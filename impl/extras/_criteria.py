@@ -1,0 +1,197 @@
+"""What a criterion says about its reduction, and about the number by which its mean divides."""
+
+import copy
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import chain
+from types import FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn import functional
+
+from .._torch_private import compiled_function, compiled_module, module_has_hooks
+
+Criterion = Callable[[Any, Any], Tensor]
+
+#: The largest number of objects of a criterion that are searched.
+_MOST_OBJECTS = 10_000
+#: Objects that hold no options of a loss. The parameters of a module are not searched.
+_NOT_SEARCHED = (type, ModuleType, Tensor, str, bytes, int, float)
+_TRACED = (torch.jit.ScriptModule, torch.jit.ScriptFunction, fx.GraphModule)
+
+
+class _Source(NamedTuple):
+    """The module or function that computes a loss, without the objects that only call it."""
+
+    function: Any
+    #: The keywords of the partials around it.
+    keywords: dict[str, Any]
+    #: The modules on the way to it, such as those of ``torch.compile``, and itself if it is one.
+    modules: list[nn.Module]
+
+    def option(self, name: str, default: Any = None) -> Any:
+        """Return the keyword of a partial, or the attribute of the module."""
+        if name in self.keywords:
+            return self.keywords[name]
+        return getattr(self.function, name, default)
+
+
+def _find_source(criterion: Any) -> _Source:
+    """Follow partials, compiled code, and the methods ``forward`` and ``__call__``."""
+    keywords: dict[str, Any] = {}
+    modules = []
+    while True:
+        following: Any = None
+        if isinstance(criterion, nn.Module):
+            modules.append(criterion)
+            following = compiled_module(criterion)
+        elif isinstance(criterion, MethodType) and isinstance(criterion.__self__, nn.Module):
+            kind = type(criterion.__self__)
+            if criterion.__func__ in (kind.forward, kind.__call__):
+                following = criterion.__self__
+        elif isinstance(criterion, partial) and not criterion.args:
+            keywords = {**criterion.keywords, **keywords}
+            following = criterion.func
+        else:
+            following = compiled_function(criterion)
+        if following is None:
+            return _Source(criterion, keywords, modules)
+        criterion = following
+
+
+def reduction_of(criterion: Criterion, default: str) -> str:
+    """Return the reduction that ``criterion`` names, or ``default``."""
+    source = _find_source(criterion)
+    # The old options of PyTorch's losses. As keywords they overrule the reduction.
+    averages, reduces = source.option("size_average"), source.option("reduce")
+    is_used = source.keywords.keys() & {"size_average", "reduce"} or not source.option("reduction")
+    if is_used and bool in (type(averages), type(reduces)):
+        return "none" if reduces is False else "sum" if averages is False else "mean"
+    found: str = source.option("reduction", default)
+    return found
+
+
+def counts_targets(criterion: Criterion) -> bool:
+    """Return whether means of ``criterion`` are those of cross entropy.
+
+    That is, the mean over the targets that are not ignored, weighted by their classes. A forward
+    of its own could count other targets, and hooks would see the losses of all targets.
+    """
+    function, keywords, modules = _find_source(criterion)
+    if not isinstance(function, nn.Module):
+        return function is functional.cross_entropy or function is functional.nll_loss
+    kinds = [kind for kind in (nn.CrossEntropyLoss, nn.NLLLoss) if isinstance(function, kind)]
+    return (
+        any(type(function).forward is kind.forward for kind in kinds)
+        and "forward" not in vars(function)
+        and not keywords
+        and not any(map(module_has_hooks, chain(*(each.modules() for each in modules))))
+    )
+
+
+def losses_and_weights(criterion: Criterion, output: Any, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the losses of cross entropy, and the weights by whose sum its mean divides.
+
+    :func:`counts_targets` is true for ``criterion``. It is not compiled here.
+    """
+    source = _find_source(criterion)
+    function: Any = source.function
+    if isinstance(function, nn.Module):
+        function = copy.copy(function)
+        function.reduction = "none"
+    else:
+        options = {**source.keywords, "size_average": None, "reduce": None, "reduction": "none"}
+        function = partial(function, **options)
+    counted = target != source.option("ignore_index", -100)
+    weight = source.option("weight")
+    weights: Any = counted if weight is None else weight[target.where(counted, 0)] * counted
+    return function(output, target), weights
+
+
+def check_mean(criterion: Criterion) -> None:
+    """Raise ValueError if the mean of ``criterion`` may divide by another number than rows.
+
+    :func:`counts_targets` is false for ``criterion``. Its attributes, submodules, arguments of
+    partials, default arguments, and variables of closures are searched.
+    """
+    for each in _search(criterion):
+        found = _dependence(each)
+        if found is not None:
+            source = _find_source(criterion).function
+            name = getattr(source, "__name__", type(source).__name__)
+            raise ValueError(
+                f"the mean of {name} may not be one over rows: it uses {found}. Pass "
+                "mean_over='rows', or as mean_over a function of output and target that returns "
+                "the number by which the criterion divides; or let the criterion return sums, "
+                "with reduction='sum'"
+            )
+
+
+def _dependence(value: Any) -> str | None:
+    """Return the part of ``value`` on which a mean may depend, if there is one."""
+    is_torch = getattr(value, "__module__", "").startswith("torch.nn")
+    owner = getattr(value, "__name__", type(value).__name__)
+    if isinstance(value, _TRACED):
+        return f"{owner}, which is scripted or traced"
+    if isinstance(value, partial):
+        is_torch = getattr(value.func, "__module__", "") == "torch.nn.functional"
+    options = dict(_options(value))
+    if options.get("ignore_index", getattr(type(value), "ignore_index", None)) is not None:
+        return f"the ignore_index of {owner}"
+    weight = options.get("weight")
+    if isinstance(weight, Tensor) and weight.numel() > 1 and not is_torch:
+        return f"the weight of {owner}"
+    if options.get("reduction") == "sum" or options.get("size_average") is False:
+        return f"{owner} with the reduction 'sum'"
+    return None
+
+
+def _search(root: Any) -> Iterator[Any]:
+    """Yield ``root`` and the objects to which it refers directly or indirectly."""
+    seen: dict[int, Any] = {}
+    pending = [root]
+    while pending and len(seen) < _MOST_OBJECTS:
+        value = pending.pop()
+        if value is None or id(value) in seen or isinstance(value, _NOT_SEARCHED):
+            continue
+        seen[id(value)] = value
+        yield value
+        pending += _members(value)
+
+
+def _members(value: Any) -> Iterator[Any]:
+    """Yield the objects to which ``value`` refers."""
+    if isinstance(value, (list, tuple, set, frozenset)):
+        yield from value
+    elif isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, MethodType):
+        yield from (value.__self__, value.__func__)
+    else:
+        yield from (each for _, each in _options(value))
+    if isinstance(value, partial):
+        yield from (value.func, *value.args)
+    elif isinstance(value, FunctionType):
+        found = map(value.__globals__.get, value.__code__.co_names)
+        yield from (each for each in found if isinstance(each, (nn.Module, MethodType, partial)))
+
+
+def _options(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the named values of a function, of a partial, or of an object with attributes."""
+    if isinstance(value, FunctionType):
+        code, defaults = value.__code__, value.__defaults__ or ()
+        names = code.co_varnames[: code.co_argcount]
+        yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)
+        yield from (value.__kwdefaults__ or {}).items()
+        for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
+            try:
+                yield name, cell.cell_contents
+            except ValueError:  # The variable has no value yet.
+                continue
+    elif isinstance(value, partial):
+        yield from value.keywords.items()
+    yield from getattr(value, "__dict__", {}).items()
+    if isinstance(value, nn.Module):
+        yield from value._buffers.items()
