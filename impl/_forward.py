@@ -22,6 +22,7 @@ from ._inputs import find_tensors, remove_markers
 from ._module_tree import check_source
 from ._one_device import call_on_one_device, first_replica_arguments, move_output
 from ._placement import DeviceId
+from ._scatter_leaves import check_no_zero
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_dual_level
 from ._tracing import ProfilerSpan, break_graph, check_not_traced, is_compiling_or_tracing
 from ._unshared_chunks import UnsharedChunks
@@ -127,6 +128,8 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         device_ids: Sequence[DeviceLike],
     ) -> Any:
         """Split the arguments with ``scatter_kwargs``. A subclass may override this step."""
+        if self.chunk_sizes is not None:
+            check_no_zero(self.chunk_sizes)
         return scatter_kwargs(
             inputs, kwargs, device_ids, dim=self.dim, chunk_sizes=self.chunk_sizes
         )

@@ -63,6 +63,17 @@ def check_chunk_sizes(chunk_sizes: Sequence[float], count: int | None) -> None:
             raise ValueError(f"every chunk size is 0 in {list(chunk_sizes)}")
 
 
+def check_no_zero(chunk_sizes: Sequence[float]) -> None:
+    """Raise ValueError if a replica would always compute without rows."""
+    if 0 in (sizes := list(chunk_sizes)):
+        with argument("chunk_sizes"):
+            raise ValueError(
+                f"chunk size 0 in {sizes}: the replica on this device would compute without rows. "
+                "Leave the device out of device_ids and chunk_sizes: device_ids=[1, 2] and "
+                "output_device=0 keep device 0 free"
+            )
+
+
 def _proportional_lengths(extent: int, chunk_sizes: Sequence[float]) -> list[int]:
     lengths: list[int] = []
     rows = extent

@@ -32,7 +32,7 @@ from ._placement import (
 from ._placement import check_balance as _check_balance
 from ._replica_cache import ReplicaCache, keep_replicas
 from ._replica_pool import ReplicaPool, map_batches
-from ._scatter_leaves import check_chunk_sizes
+from ._scatter_leaves import check_chunk_sizes, check_no_zero
 from ._torch_private import exclude_from_compilation, has_modes_or_transforms
 from .replicate import replicate_with
 
@@ -61,8 +61,10 @@ class DataParallel(Wrapper[T]):
             most one thread per core.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
-        chunk_sizes: ``k`` sizes or weights, one per device. If they sum to ``N``, they are the
-            sizes of the chunks; otherwise ``N`` is divided in proportion to them.
+        chunk_sizes: ``k`` positive sizes or weights, one per device. If they sum to ``N``, they
+            are the sizes of the chunks. Otherwise ``N`` is divided in proportion to them, and each
+            size is rounded up in the order of the devices, until no rows are left. To keep a
+            device free, leave it out: ``device_ids=[1, 2], output_device=0``.
         in_turn: Whether the replicas run one after the other; see :func:`parallel_apply`.
         scalar_warning: Whether a forward warns if the replicas return scalars, such as losses, of
             which it makes a vector with one entry per replica.
@@ -102,7 +104,7 @@ class DataParallel(Wrapper[T]):
     Raises:
         IndexError: ``device_ids`` is empty.
         ValueError: ``device_ids`` mixes the CPU with other devices; ``chunk_sizes`` does not have
-            ``k`` entries, has a negative or infinite one, or only zeros.
+            ``k`` entries, or has one that is negative, infinite or 0.
         TypeError: ``device_ids`` is not a sequence, an object names no device, or there are
             several devices and ``module`` has no ``parameters``. None is accepted: ``module`` may
             be assigned later.
@@ -155,6 +157,7 @@ class DataParallel(Wrapper[T]):
         if chunk_sizes is not None:
             # Without devices any number of sizes is accepted.
             check_chunk_sizes(chunk_sizes, len(self.device_ids) or None)
+            check_no_zero(chunk_sizes)
             self.chunk_sizes = chunk_sizes
         options = {
             "in_turn": in_turn,

@@ -79,10 +79,21 @@ def test_constructor_refuses_invalid_chunk_sizes(topology, sizes, text):
         impl.DataParallel(RowCount(), topology.take(2), chunk_sizes=sizes)
 
 
+@given(sizes=st.permutations([0, 0.0, 1, 2]).map(lambda sizes: sizes[:3]))
+def test_data_parallel_refuses_zeros(topology, sizes):
+    refused = pytest.raises(ValueError, match=r"chunk size 0 in .* Leave the device out")
+    with refused:
+        impl.DataParallel(RowCount(), topology.take(3), chunk_sizes=sizes)
+    wrapped = impl.DataParallel(RowCount().to(topology.device(0)), topology.take(3))
+    wrapped.chunk_sizes = sizes
+    with refused:
+        wrapped(torch.ones(6, 2))
+
+
 def test_constructor_refuses_invalid_chunk_sizes_without_an_accelerator():
     done = run_without_accelerator(
         """
-        for sizes in ([-1, 2], [0, 0], [1, 2, 3]):
+        for sizes in ([-1, 2], [0, 0], [1, 2, 3], [0, 1]):
             try:
                 net = target.data_parallel.DataParallel(nn.ReLU(), [0, 1], chunk_sizes=sizes)
                 print(net.chunk_sizes)
@@ -91,11 +102,13 @@ def test_constructor_refuses_invalid_chunk_sizes_without_an_accelerator():
         """,
         Target("impl"),
     )
-    assert done.stdout.splitlines() == [
+    lines = done.stdout.splitlines()
+    assert lines[:3] == [
         "negative or infinite chunk size in [-1, 2]",
         "every chunk size is 0 in [0, 0]",
         "[1, 2, 3]",
     ], done.stderr
+    assert lines[3].startswith("chunk size 0 in [0, 1]")
 
 
 @given(sizes=st.lists(st.integers(1, 4), min_size=2, max_size=4))
