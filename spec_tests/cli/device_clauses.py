@@ -3,11 +3,13 @@
 import functools
 import os
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spec_tests.machine.clauses import Clause
     from spec_tests.machine.probes import Finding
+    from spec_tests.machine.topology import Topology
 
 #: Length in characters to which the text of an error is cut.
 _MAX_TEXT = 120
@@ -15,19 +17,33 @@ _MAX_TEXT = 120
 _WIDTH = 42
 
 
-def main(accelerator: str, modules: Sequence[str]) -> int:
+def main(
+    accelerator: str,
+    modules: Sequence[str],
+    *,
+    without: Sequence[str] = (),
+    fault: str | None = None,
+) -> int:
     """Print a line for each clause about devices; return 1 if a required one is violated.
 
     Args:
         accelerator: The device type, such as ``sim``.
         modules: Modules to import first, because they register the back end.
+        without: Features of the simulator that are switched off first.
+        fault: A fault of the simulator that is active meanwhile.
     """
-    from spec_tests.devices import chapter
-    from spec_tests.machine import capabilities, probes
-    from spec_tests.machine.dtypes import dtype_name
+    from spec_tests import simulator
     from spec_tests.machine.input_files import shorten
     from spec_tests.machine.topology import MODULES, make_topology
-    from spec_tests.strategies.supported_layers import find_errors
+
+    try:
+        if without:
+            simulator.switch_off(without)
+        if fault is not None:
+            simulator.check_fault(fault)
+    except ValueError as error:
+        print(error)
+        return 1
 
     try:
         if "" in modules:
@@ -40,6 +56,16 @@ def main(accelerator: str, modules: Sequence[str]) -> int:
             print("import the back end with -p MODULE, if PyTorch does not load it")
         return 1
     print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}", flush=True)
+    with nullcontext() if fault is None else simulator.fault(fault):
+        return _print_clauses(topology)
+
+
+def _print_clauses(topology: "Topology") -> int:
+    from spec_tests.devices import chapter
+    from spec_tests.machine import capabilities, probes
+    from spec_tests.machine.dtypes import dtype_name
+    from spec_tests.strategies.supported_layers import find_errors
+
     probes.say = functools.partial(print, flush=True)
     offered = capabilities.find(topology)
     failed = 0

@@ -25,13 +25,24 @@ def missing(names: Iterable[str]) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
-def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
+def main(
+    accelerator: str | None = None,
+    modules: Sequence[str] = (),
+    *,
+    without: Sequence[str] = (),
+    fault: str | None = None,
+) -> int:
     """Print a line for each requirement; return 1 if one is not met, else 0.
 
     Args:
         accelerator: The type of a back end whose functions are tried, too.
         modules: Modules to import first, because they register the back end.
+        without: Features of the simulator that are switched off first.
+        fault: A fault of the simulator that stays active.
     """
+    if (without or fault) and accelerator != "sim":
+        print("--without and --fault change the simulator: add --accelerator sim")
+        return 1
     # A back end is loaded later, so whether there is an accelerator is not known yet.
     failed = False
     for name, is_met, text in _requirements():
@@ -42,7 +53,7 @@ def main(accelerator: str | None = None, modules: Sequence[str] = ()) -> int:
         return int(failed)
     from spec_tests.cli import device_clauses
 
-    return device_clauses.main(accelerator, modules)
+    return device_clauses.main(accelerator, modules, without=without, fault=fault)
 
 
 def _requirements() -> Iterator[Requirement]:

@@ -20,7 +20,7 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, features, native
-from .faults import FAULTS, PRIMITIVES, fault
+from .faults import FAULTS, PRIMITIVES, check_fault, fault
 from .features import FEATURES, missing, switch_off
 from .race_detector import Access, Race, races
 from .wait_at_exit import wait_for_autograd_threads
@@ -31,6 +31,7 @@ __all__ = [
     "PRIMITIVES",
     "Access",
     "Race",
+    "check_fault",
     "enable",
     "fault",
     "missing",

@@ -98,6 +98,12 @@ _REFERENCE_MODULES = ("torch.nn.parallel.", "spec_tests.cuda_stand_ins")
 _active: list[tuple[str, int]] = [("", -1)]
 
 
+def check_fault(name: str) -> None:
+    """Raise ValueError, with all names, if ``name`` is not one of ``FAULTS``."""
+    if name not in FAULTS:
+        raise ValueError(f"sim has no fault {name!r}; it has {', '.join(FAULTS)}")
+
+
 @contextmanager
 def fault(name: str, *, device: int = 0) -> Iterator[None]:
     """Enable a fault of the devices inside the block, in all threads.
@@ -112,8 +118,7 @@ def fault(name: str, *, device: int = 0) -> Iterator[None]:
     Raises:
         ValueError: ``name`` is not one of ``FAULTS``.
     """
-    if name not in FAULTS:
-        raise ValueError(f"sim has no fault {name!r}")
+    check_fault(name)
     if name in _IN_PYTHON:
         with _IN_PYTHON[name]():
             yield
