@@ -8,7 +8,8 @@
 | bash | The block runs in a temporary folder of the page, with ``parallel-conformance``. |
 | console | The help of the programs has the options; not of ``pip``, ``tox`` and ``torchrun``. |
 | text | Each line, except ``...``, is in the output of the block before it. |
-| toml, yaml, json | The block is parsed. |
+| yaml | The commands of a workflow run like bash, for one clause and one benchmark. |
+| toml, json | The block is parsed. |
 
 A Python block whose last line is ``# raises ValueError: text`` must raise this error.
 If the first line is ``# file: mylib/comm.py``, the block is written to this file of the folder.
@@ -43,6 +44,13 @@ _FILE = re.compile(r"# file: (\S+)\n")
 #: The key of the output of the last block in the names of a page, and that of its folder.
 _OUTPUT, _FOLDER = "__output__", "__folder__"
 _TIME_LIMIT = 280
+#: What a test replaces in the commands of a workflow, which would take many minutes.
+_IN_TESTS = {
+    "run yourpackage": "run yourpackage --clause comm.scatter.slices",
+    "--pyargs spec_bench": "--pyargs bench.bench_parallel_apply --benchmark-max-time=0.1",
+    "spec_bench": "bench",
+    "yourpackage": "impl",
+}
 #: The environment of a program that ``torchrun`` starts as the only process.
 _SINGLE_RANK = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}
 #: Warnings of torch.compile and torch.jit.trace. Any other warning is an error.
@@ -120,15 +128,20 @@ def run_part_of_program(example: Example) -> None:
 
 def run_shell(example: Example) -> None:
     """Run a block with bash in the folder of the page."""
-    names = example.namespace
+    _run_shell(str(example.parsed), example.namespace)
+
+
+def _run_shell(text: str, names: dict[str, Any]) -> None:
     folder = _folder(names)
     environment = {
         **os.environ,
+        "GITHUB_REF": "refs/heads/main",
+        "GITHUB_STEP_SUMMARY": "summary.md",
         "PATH": f"{_programs(folder)}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
-        ["bash", "-eu", "-c", str(example.parsed)],
+        ["bash", "-eu", "-c", text],
         cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
@@ -210,10 +223,17 @@ def check_output(example: Example) -> None:
         position = found + len(line.strip())
 
 
-def _parse_yaml(text: str) -> None:
+def run_workflow(example: Example) -> None:
+    """Run the commands of a workflow on impl, for one clause and one file of benchmarks."""
     import yaml  # installed with myst-parser
 
-    yaml.safe_load(text)
+    jobs = yaml.safe_load(str(example.parsed))["jobs"].values()
+    commands = [step.get("run", "") for job in jobs for step in job["steps"]]
+    for command in commands:
+        if not command.startswith(("pip ", "git ")):
+            for text, replacement in _IN_TESTS.items():
+                command = command.replace(text, replacement)
+            _run_shell(command, example.namespace)
 
 
 def compile_only(text: str) -> None:
@@ -251,6 +271,6 @@ _FUNCTIONS: Mapping[str, Callable[[Example], None]] = {
     "text": check_output,
     "toml": _parser(tomllib.loads),
     "json": _parser(json.loads),
-    "yaml": _parser(_parse_yaml),
+    "yaml": run_workflow,
 }
 EVALUATORS = {language: _reported(function) for language, function in _FUNCTIONS.items()}
