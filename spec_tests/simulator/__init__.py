@@ -20,6 +20,7 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, features, native
+from .cuda_names import use_cuda_names
 from .faults import FAULTS, PRIMITIVES, check_fault, fault
 from .features import FEATURES, missing, switch_off
 from .race_detector import Access, Race, races
@@ -42,7 +43,7 @@ __all__ = [
 _MAX_DEVICES = 64
 
 
-def enable(device_count: int = 4) -> None:
+def enable(device_count: int = 4, *, as_cuda: bool = False) -> None:
     """Register the device type ``sim`` with ``device_count`` devices in this process.
 
     The first call on a machine compiles an extension, in about half a minute, and caches it.
@@ -51,6 +52,8 @@ def enable(device_count: int = 4) -> None:
 
     Args:
         device_count: The number of devices, 1 to 64.
+        as_cuda: Whether functions of PyTorch that name CUDA mean these devices, for the rest of
+            the process; see `cuda_names`.
 
     Raises:
         RuntimeError: ``sim`` was enabled before with another number of devices, or the
@@ -68,6 +71,8 @@ def enable(device_count: int = 4) -> None:
         extension.start(device_count)
         features.remove(missing())
         _register()
+    if as_cuda:
+        use_cuda_names()
 
 
 def _register() -> None:
