@@ -38,7 +38,7 @@ PLAIN_CLASSES = frozenset((Tensor, nn.Parameter))
 
 
 def with_class_and_attributes(copy: Tensor, source: Tensor) -> Tensor:
-    """Return ``copy`` with the class of ``source``, and with the attributes that it lacks.
+    """Return ``copy`` with the class and the attributes of ``source``.
 
     The attributes are the same objects as those of ``source``, except those that
     :func:`_copied_state` copies. The copy of a Parameter is a plain tensor, because it is not a
@@ -99,11 +99,11 @@ def detached(tensor: Tensor, source: Tensor) -> Tensor:
 
 
 def copy_attributes(source: Tensor, copy: Tensor) -> None:
-    """Copy the attributes of ``source`` to ``copy``, except those that ``copy`` already has."""
+    """Copy the attributes of ``source`` to ``copy``, also those that its class has set anew."""
     attributes: dict[str, Any] = copy.__dict__
     for name, value in source.__dict__.items():
         if name != PARAMETER_MARK:
-            attributes.setdefault(name, value)
+            attributes[name] = value
 
 
 # Copies of tensors between devices.

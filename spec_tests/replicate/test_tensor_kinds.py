@@ -14,7 +14,7 @@ from spec_tests import checks
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.module_kinds import ModuleOfKind
-from spec_tests.strategies.tensor_subclasses import Named
+from spec_tests.strategies.tensor_subclasses import WithDefault
 from spec_tests.strategies.tensors import TensorSpec, device_slots
 
 pytestmark = pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state")
@@ -100,7 +100,7 @@ class Net(nn.Module):
         self.plain = nn.Parameter(torch.ones(3, device=device))
         self.quantized = Quantized(torch.ones(3, device=device), ["state"])
         self.register_buffer("before", torch.ones(3, device=device))
-        self.register_buffer("named", torch.ones(3, device=device).as_subclass(Named))
+        self.register_buffer("named", torch.ones(3, device=device).as_subclass(WithDefault))
         self.register_buffer("after", torch.ones(3, device=device))
         self.plain.axis = self.named.axis = self.after.axis = {"name": "axis"}
 

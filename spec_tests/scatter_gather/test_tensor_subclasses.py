@@ -16,6 +16,7 @@ from spec_tests.strategies.tensor_subclasses import (
     Jagged,
     Masked,
     Named,
+    WithDefault,
     entries,
     jagged_specs,
     masked_specs,
@@ -215,14 +216,17 @@ def test_subclass_without_split_with_sizes_is_split(
 
 @clause("divergences.SG-14.chunks-keep-class-and-attributes")
 @pytest.mark.parametrize("slot", [0, None], ids=["accelerator", "cpu"])
-@given(slots=device_slots(), requires_grad=st.booleans())
+@given(
+    slots=device_slots(), requires_grad=st.booleans(), kind=st.sampled_from([Named, WithDefault])
+)
+@example(slots=(0, 1), requires_grad=False, kind=WithDefault)
 def test_chunks_have_the_class_and_the_attributes_of_their_tensor(
-    target, topology, slot, slots, requires_grad
+    target, topology, slot, slots, requires_grad, kind
 ):
-    rows = torch.arange(float(len(slots))).to(topology.device(slot)).as_subclass(Named)
+    rows = torch.arange(float(len(slots))).to(topology.device(slot)).as_subclass(kind)
     rows.axis = {"name": "axis"}
     chunks = target.scatter_gather.scatter(
         rows.requires_grad_(requires_grad), topology.take(slots)
     )
-    checks.same([type(chunk) for chunk in chunks], [Named] * len(slots))
+    checks.same([type(chunk) for chunk in chunks], [kind] * len(slots))
     checks.same([chunk.axis is rows.axis for chunk in chunks], [True] * len(slots))

@@ -136,3 +136,15 @@ def masked_specs(
 
 class Named(torch.Tensor):
     """A subclass of Tensor whose tensors have a name."""
+
+
+class WithDefault(Named):
+    """A subclass whose operators set the attribute ``axis`` of results that lack it."""
+
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Call ``func``."""
+        found = super().__torch_function__(func, types, args, kwargs)
+        if isinstance(found, cls) and not hasattr(found, "axis"):
+            found.axis = None
+        return found
