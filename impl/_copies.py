@@ -1,6 +1,6 @@
 """Copies of tensors between devices, with their class and attributes, and gradients of copies."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from copy import copy as copy_object
 from typing import Any
 
@@ -66,8 +66,7 @@ def _copied_state(
     ``to`` changes the object, so it is not called. On the same device the copy shares the tensors:
     a kernel that packs the weight of a replica notes that in the state of this replica alone.
     """
-    is_object = hasattr(type(value), "to") and hasattr(value, "__dict__")
-    if not is_object or isinstance(value, (Tensor, nn.Module)):
+    if not _may_be_state(value):
         return value
     members = {
         name: to_device(each, device)
@@ -84,6 +83,18 @@ def _copied_state(
     copied = copy_object(value)
     vars(copied).update(members)
     return copied
+
+
+def find_states(tensor: Tensor) -> Iterator[Any]:
+    """Yield the objects in attributes of ``tensor`` that copies of it may not share."""
+    for value in filter(_may_be_state, vars(tensor).values()):
+        yield value
+        yield from filter(_may_be_state, vars(value).values())
+
+
+def _may_be_state(value: Any) -> bool:
+    is_object = hasattr(type(value), "to") and hasattr(value, "__dict__")
+    return is_object and not isinstance(value, (Tensor, nn.Module))
 
 
 def detached(tensor: Tensor, source: Tensor) -> Tensor:

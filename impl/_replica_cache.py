@@ -8,6 +8,7 @@ samples, or when the block ends, and is an error then.
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, Self
@@ -15,12 +16,13 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from ._copies import find_states
 from ._copy_cache import CopyCache, CopyEntry, find_comparable, find_device_streams
 from ._devices import as_device_or_current
 from ._module_tree import Tree, collect_tree, is_script_module
 from ._placement import DeviceId
 from ._references import CONTAINERS
-from ._torch_private import call_with_inference_mode, has_modes_or_transforms
+from ._torch_private import call_with_inference_mode, has_modes_or_transforms, version_counters
 
 
 class ReplicaEntry(CopyEntry):
@@ -86,7 +88,15 @@ class _Attributes:
         replicas: Sequence[Any],
     ) -> None:
         self._modules = [module for _, module in named_modules]
-        found: dict[int, Collection[Any]] = {id(vars(each)): vars(each) for each in tensors}
+        # The state beside a tensor, such as `quant_state`, is copied with it.
+        states = list(chain.from_iterable(map(find_states, tensors)))
+        found: dict[int, Collection[Any]] = {
+            id(vars(each)): vars(each) for each in (*tensors, *states)
+        }
+        in_states = chain.from_iterable(vars(each).values() for each in states)
+        self._versioned = [
+            each for each in in_states if isinstance(each, Tensor) and not each.is_inference()
+        ]
         for name, module in named_modules:
             states = [getattr(_find(each, name), "__dict__", {}) for each in replicas]
             for key, value in vars(module).items():
@@ -119,6 +129,7 @@ class _Attributes:
                 *map(len, dicts),
                 *map(len, self._others),
                 *chain.from_iterable(map(vars, self._modules)),
+                *version_counters(self._versioned),
             ],
             [
                 *map(type, self._modules),
@@ -130,8 +141,15 @@ class _Attributes:
 
 
 def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:
-    """Add ``value`` to ``found`` if it is a plain container, and the plain containers in it."""
-    if type(value) in CONTAINERS and id(value) not in found:
+    """Add ``value`` to ``found`` if it is a plain container, and the plain containers in it.
+
+    Those of a partial are its arguments, its keywords and its attributes.
+    """
+    if type(value) is partial:
+        value = (value.func, value.args, value.keywords, vars(value))
+        for member in value:
+            _add_containers(member, found)
+    elif type(value) in CONTAINERS and id(value) not in found:
         found[id(value)] = value
         for member in value.values() if isinstance(value, dict) else value:
             _add_containers(member, found)

@@ -473,3 +473,35 @@ def test_kept_replicas_of_compiled_modules_run_compiled_code(topology, compilati
             expected = torch.stack([parallel.module(x)] * 3)
     checks.same(found, expected, tolerance=checks.LAYER)
     assert len(backend.devices) == len(set(placed))
+
+
+class Scale:
+    """State beside a parameter."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def to(self, _):
+        raise NotImplementedError
+
+
+class ReadsState(nn.Module):
+    """A module that multiplies by the state of its parameter."""
+
+    def __init__(self, device):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1, device=device))
+        self.weight.scale = Scale(torch.ones(1, device=device))
+
+    def forward(self, x):
+        return x * self.weight * self.weight.scale.tensor
+
+
+@torch.no_grad()
+def test_a_tensor_beside_a_parameter_may_change_in_place(topology):
+    net, x = ReadsState(topology.device(0)), torch.ones(4, 1, device=topology.device(0))
+    wrapper = impl.DataParallel(net, topology.take(2))
+    with wrapper.hold():
+        wrapper(x)
+        net.weight.scale.tensor.mul_(2)
+        checks.same(wrapper(x), x * 2)

@@ -8,6 +8,7 @@ import pickle
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -30,6 +31,20 @@ from spec_tests.strategies.references import referring_specs
 SIZE = 6
 
 
+def scaled(layer, x, factor):
+    return layer(x) * factor
+
+
+class Scale:
+    """State beside a tensor, which is copied with the tensor."""
+
+    def __init__(self):
+        self.factor, self.tensor = 1.0, torch.ones(())
+
+    def to(self, _):
+        raise NotImplementedError
+
+
 class Net(nn.Module):
     """Layers with an adapter, buffers, attributes and a hook. Its rows are independent.
 
@@ -49,6 +64,9 @@ class Net(nn.Module):
             self.register_buffer(name, torch.ones(SIZE))
         self.register_buffer("alias", self.total)  # One buffer with two names.
         self.register_buffer("offset", None)
+        self.total.scale = Scale()
+        self.scaled = partial(scaled, self.last, factor=1.0)
+        self.scaled.shift = 0.0
         self.merged, self.adapts, self.scale = False, False, 1.0
         self.settings = {"shift": 0.0, "parts": [1.0], "writes": 0}
         self.handles = []
@@ -59,8 +77,11 @@ class Net(nn.Module):
             y = y + self.gradient(x)
         if not self.merged:
             y = y + x @ self.delta().mT
-        y = self.last(self.norm(y)) * self.scale + self.settings["shift"] + self.mean
-        y = y + self.variance + sum(self.settings["parts"])
+        y = self.scaled(self.norm(y)) * self.scale + self.settings["shift"] + self.mean
+        y = y + self.variance + sum(self.settings["parts"]) + self.scaled.shift
+        scale = getattr(self.total, "scale", None)  # A new buffer has none.
+        if scale is not None:
+            y = y * scale.factor * scale.tensor
         y = y + self.total + 2 * self.alias + 3 * self.last_total
         if self.offset is not None:
             y = y + self.offset
@@ -213,6 +234,19 @@ def _change_settings(state):
     state.net.settings["parts"].append(2.0)
 
 
+def _change_partial(state):
+    state.net.scaled.keywords["factor"] *= 2
+
+
+def _change_attribute_of_partial(state):
+    state.net.scaled.shift += 1.0
+
+
+def _change_scale(state):
+    if hasattr(state.net.total, "scale"):
+        state.net.total.scale.factor += 1.0
+
+
 def _next_write(state):
     state.net.settings["writes"] = (state.net.settings["writes"] + 1) % 4
 
@@ -296,6 +330,9 @@ CHANGES = {
     "forward": _toggle_forward,
     "scale": _set("scale", lambda scale: scale * 2),
     "settings": _change_settings,
+    "partial": _change_partial,
+    "attribute of a partial": _change_attribute_of_partial,
+    "state of a tensor": _change_scale,
     "writes": _next_write,
     "train": lambda state: state.net.train(not state.net.training),
     "new settings": _set("settings", lambda each: {**copy.deepcopy(each), "shift": 3.0}),
