@@ -6,7 +6,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from ._compiled import has_compiled_code
-from ._devices import as_device_or_current
+from ._devices import as_device_or_current, is_cpu
 from ._errors import CapturedError, reraise
 from ._one_device import call_on_one_device
 from ._placement import DeviceId
@@ -61,7 +61,8 @@ class ReplicaPool:
         index = self._free.popleft()
         # PyTorch compiles in one thread at a time.
         self._in_turn = self._in_turn or has_compiled_code(replicas[index])
-        (state,) = thread_states([self._devices[index]])
+        on_cpu = 1 if self._in_turn else sum(map(is_cpu, self._devices))
+        (state,) = thread_states([self._devices[index]], on_cpu)
         clear_old_casts()
         group = ReplicaGroup([replicas[index]], "in DataParallel.map: call eval() before")
 

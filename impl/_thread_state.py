@@ -21,6 +21,7 @@ from ._devices import (
     runtime,
     type_to_use,
 )
+from ._intra_op_threads import can_set_for_one_thread, set_num_threads
 from ._streams import set_current_streams
 from ._torch_private import has_changed_operators, unnumbered_default_device
 
@@ -62,14 +63,15 @@ class ThreadState(NamedTuple):
       or without an index, as the caller wrote it;
     * context variables, as a copy for each replica;
     * the current stream of every device;
-    * the number of threads that one operation may use on the CPU;
+    * the number of threads that one operation may use on the CPU. Replicas on the CPU that run
+      at the same time share the caller's threads;
     * whether the CPU rounds denormal numbers to zero (``torch.set_flush_denormal``).
 
     The replica's device becomes the current one. A replica on the CPU keeps the caller's current
     device. If all replicas are on the CPU and this process does not use the accelerator, because
     it has not initialized it or is a forked child, nothing of the accelerator is read or
     transferred. When the replica ends, its changes to this state are undone, both in a worker
-    thread and in the caller's thread. Only the number of CPU threads is not restored.
+    thread and in the caller's thread. Only its ``torch.set_num_threads`` is not undone.
 
     Not transferred:
 
@@ -98,17 +100,29 @@ class ThreadState(NamedTuple):
     is_on_cpu: bool
 
 
-def thread_states(devices: Sequence[torch.device]) -> list[ThreadState]:
-    """For each of ``devices``, return the state that a replica there inherits from this thread."""
+def thread_states(devices: Sequence[torch.device], on_cpu: int = 1) -> list[ThreadState]:
+    """For each of ``devices``, return the state that a replica there inherits from this thread.
+
+    Args:
+        devices: The devices.
+        on_cpu: The number of replicas that run on the CPU at the same time. They share this
+            thread's intra-op threads.
+    """
     scope = _find_scope(devices)
-    # All replicas share these values. Below, each replica gets its own copy of the context,
-    # because two threads cannot enter one context at the same time.
-    shared = (_read_flags(scope), scope, torch.get_num_threads(), get_ident())
+    num_threads = share = torch.get_num_threads()
+    if on_cpu > 1 and can_set_for_one_thread():
+        share = max(1, num_threads // on_cpu)
+    flags, thread = _read_flags(scope), get_ident()
     current = current_device(scope.device_type) if scope.ordinals else CPU
-    return [
-        ThreadState(*shared, copy_context(), current if is_cpu(device) else device, is_cpu(device))
-        for device in devices
-    ]
+
+    def state(device: torch.device) -> ThreadState:
+        # Each replica gets its own copy of the context, because two threads cannot enter one
+        # context at the same time.
+        if is_cpu(device):
+            return ThreadState(flags, scope, share, thread, copy_context(), current, True)
+        return ThreadState(flags, scope, num_threads, thread, copy_context(), device, False)
+
+    return [*map(state, devices)]
 
 
 def call_in(
@@ -121,7 +135,7 @@ def call_in(
 
     Call this through ``state.context.run``, which sets the context variables.
     """
-    _set_num_threads(state.num_threads)
+    set_num_threads(state.num_threads)
     if state.is_on_cpu and state.num_threads > 1:
         _facts_of_thread().has_openmp_pool = True
     wanted, scope = state.flags, state.scope
@@ -208,13 +222,6 @@ def _write_flags(flags: _Flags, scope: _Scope) -> None:
         torch.set_autocast_enabled(device_type, enabled)
         torch.set_autocast_dtype(device_type, dtype)
     set_current_streams(flags.streams)
-
-
-def _set_num_threads(count: int) -> None:
-    # The number is not restored afterwards, because `torch.set_num_threads` also sets it for all
-    # threads that start later.
-    if torch.get_num_threads() != count:
-        torch.set_num_threads(count)
 
 
 @dataclass(slots=True)

@@ -55,10 +55,8 @@ class DataParallel(Wrapper[T]):
             called. With one device it is moved there by the constructor.
         device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
             ``k`` threads. By default, all devices of the accelerator. If two accelerators can be
-            used, all devices of the accelerator that has the module's first parameter. On the CPU
-            each replica uses ``torch.get_num_threads()`` threads for an operator, by default one
-            per core: call ``torch.set_num_threads`` so that all ``k`` replicas together use at
-            most one thread per core.
+            used, all devices of the accelerator that has the module's first parameter. Replicas
+            on the CPU divide the caller's intra-op threads, as in :func:`parallel_apply`.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
         chunk_sizes: ``k`` positive sizes or weights, one per device. If they sum to ``N``, they

@@ -73,6 +73,11 @@ def parallel_apply(
     mode, the call clears autocast's cache, so that all modules cast the current values of their
     parameters.
 
+    Modules on the CPU divide the caller's intra-op threads: with ``m`` of them, an operator uses
+    ``torch.get_num_threads() // m`` threads, at least one. With ``in_turn``, and without the
+    functions ``omp_set_num_threads`` of OpenMP and ``MKL_Set_Num_Threads_Local`` of MKL, it uses
+    all of them.
+
     Replicas that run compiled code (see ``replicate``) run one after the other, because PyTorch
     compiles in one thread at a time.
 
@@ -136,10 +141,11 @@ def parallel_apply(
     # Run compiled modules one after the other: PyTorch can compile in only one thread at a time.
     in_turn = in_turn or any(map(has_compiled_code, modules))
     group = ReplicaGroup(modules, _IN_TURN if in_turn else "")
+    states = thread_states(targets, 1 if in_turn else sum(map(is_cpu, targets)))
     calls = [
         partial(state.context.run, group.run, index, call_in, state, module, args, kwargs)
         for index, (state, module, args, kwargs) in enumerate(
-            zip(thread_states(targets), modules, map(_as_args, inputs), all_kwargs, strict=True)
+            zip(states, modules, map(_as_args, inputs), all_kwargs, strict=True)
         )
     ]
     clear_old_casts()

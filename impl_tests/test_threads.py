@@ -255,7 +255,7 @@ def count_openmp_threads():
     # Python's threads are not counted: an idle worker has no OpenMP threads.
     return len(os.listdir("/proc/self/task")) - threading.active_count()
 
-torch.set_num_threads(2)
+torch.set_num_threads(8)  # Two for each replica.
 module, x = torch.nn.Softmax(dim=1), torch.rand(2048, 2048)
 module(x)  # Creates the OpenMP pool of the calling thread.
 before = count_openmp_threads()
