@@ -5,6 +5,7 @@ The output of the first replica determines the structure.
 
 import enum
 import traceback
+from collections import UserString
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +38,7 @@ from ._warnings import warn_caller
 
 #: Iterable types that are not treated as containers.
 _SINGLE_VALUES = (
-    *(str, bytes, bytearray, memoryview, range, torch.Size),
+    *(str, UserString, bytes, bytearray, memoryview, range, torch.Size),
     *(enum.Enum, nn.Module, type, Iterator),
 )
 

@@ -1,6 +1,7 @@
 """Outputs that the reference loses or refuses: SG-6, SG-7 and SG-9."""
 
 import warnings
+from collections import UserString
 from collections.abc import Sequence
 
 import pytest
@@ -57,7 +58,11 @@ numbers = st.lists(
     max_size=4,
 )
 others = st.lists(
-    st.builds(Opaque) | st.binary(max_size=2) | st.just(torch.float16) | st.just(range(2)),
+    st.builds(Opaque)
+    | st.binary(max_size=2)
+    | st.just(torch.float16)
+    | st.just(range(2))
+    | st.builds(UserString, st.text(max_size=2)),
     min_size=1,
     max_size=4,
 )
@@ -102,6 +107,7 @@ def test_numbers_beside_tensors_are_gathered_into_a_list(target, topology, value
 @clause("divergences.SG-7.other-values-are-listed")
 @given(values=others)
 @example(values=[Opaque(), Opaque()])
+@example(values=[UserString("a"), UserString("b")])
 def test_objects_bytes_dtypes_and_ranges_are_gathered_into_a_list(target, topology, values):
     found = target.scatter_gather.gather([(value,) for value in values], topology.device(0))
     checks.same([*map(id, found[0])], [*map(id, values)], values)
