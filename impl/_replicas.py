@@ -11,8 +11,10 @@ Each call of ``replicate`` builds replicas anew, because modules may change.
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from copy import deepcopy
-from types import MethodType
+from functools import partial
+from types import MemberDescriptorType, MethodType
 from typing import Any
 
 import torch
@@ -91,8 +93,7 @@ def build_replicas(
     # 1. Create all replicas. `__init__` is not called, because its arguments are unknown.
     for module in modules:
         if module in written:
-            kind = type(module)
-            replica_map.modules[module] = [kind.__new__(kind) for _ in indices]
+            replica_map.modules[module] = [_create(type(module)) for _ in indices]
         else:
             replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
@@ -102,6 +103,8 @@ def build_replicas(
     for module in modules:
         set_members = _write_state if module in written else _assign_members
         set_members(module, replica_map, references, with_parameters=with_parameters)
+        if type(module).__basicsize__ > nn.Module.__basicsize__:
+            _copy_slots_and_items(module, replica_map.modules[module], references)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
     if with_parameters and len(devices) > 1 and references.not_rebound:
@@ -132,6 +135,35 @@ def _needs_assignment(module: nn.Module) -> bool:
     return "_replicate_for_data_parallel" in module.__dict__ or (
         nn.Parameter in map(type, module._buffers.values())
     )
+
+
+def _create(kind: type[nn.Module]) -> nn.Module:
+    try:
+        # `__new__` of the class may need arguments, or return the module itself.
+        return object.__new__(kind)
+    except TypeError:  # The class derives from `list`, for example.
+        return kind.__new__(kind)
+
+
+def _copy_slots_and_items(
+    module: nn.Module, replicas: Sequence[Any], references: References
+) -> None:
+    """Copy the members of ``module`` that are not in its ``__dict__``."""
+    slots = [
+        each
+        for base in type(module).__mro__
+        for each in vars(base).values()
+        if isinstance(each, MemberDescriptorType)
+    ]
+    for index, replica in enumerate(replicas):
+        find = partial(references.in_replica, index=index)
+        for slot in slots:
+            with suppress(AttributeError):  # The slot has no value.
+                slot.__set__(replica, find(slot.__get__(module)))
+        if isinstance(module, list):
+            list.extend(replica, map(find, list.__iter__(module)))
+        elif isinstance(module, dict):
+            dict.update(replica, {key: find(each) for key, each in dict.items(module)})
 
 
 def _write_state(

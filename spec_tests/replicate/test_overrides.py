@@ -1,6 +1,7 @@
 """replicate: classes that override methods of Module, and classes that cannot be copied."""
 
 import pytest
+import torch
 from hypothesis import given
 from torch import nn
 
@@ -9,16 +10,6 @@ from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import AssignmentLogger
 from spec_tests.strategies.tensors import device_slots
-
-
-class SlotsLinear(nn.Linear):
-    """A linear layer with one attribute in ``__slots__``."""
-
-    __slots__ = ("slot_attribute",)
-
-    def __init__(self) -> None:
-        super().__init__(WIDTH, WIDTH)
-        self.slot_attribute = 7
 
 
 class UnhashableLinear(nn.Linear):
@@ -38,6 +29,49 @@ class RequiresArguments(nn.Linear):
 
     def __init__(self, width):
         super().__init__(width, width)
+
+
+class Slots(nn.Linear):
+    """A linear layer with slots, of which one has no value."""
+
+    __slots__ = ("empty", "factor")
+
+    def __init__(self, width):
+        super().__init__(width, width)
+        self.factor = 3
+
+    def forward(self, x):
+        return super().forward(x) * self.factor * (1 + hasattr(self, "empty"))
+
+
+class Listed(nn.Module, list):
+    """A list of functions."""
+
+    __hash__ = nn.Module.__hash__
+
+    def __init__(self, width):
+        nn.Module.__init__(self)
+        self.layer = nn.Linear(width, width)
+        list.__init__(self, [self.layer, torch.tanh])
+
+    def forward(self, x):
+        for function in self:
+            x = function(x)
+        return x
+
+
+class Mapped(nn.Module, dict):
+    """A dictionary with a layer and a number."""
+
+    __hash__ = nn.Module.__hash__
+
+    def __init__(self, width):
+        nn.Module.__init__(self)
+        self.layer = nn.Linear(width, width)
+        dict.__init__(self, layer=self.layer, factor=2)
+
+    def forward(self, x):
+        return self["layer"](x) * self["factor"]
 
 
 @clause("replicate.overrides.replica-hook")
@@ -68,9 +102,6 @@ REFUSED = {
     "replicate.overrides.unhashable": [
         (UnhashableLinear, (WIDTH, WIDTH), "unhashable type: 'UnhashableLinear'")
     ],
-    "replicate.overrides.new": [
-        (RequiresArguments, (WIDTH,), "missing 1 required positional argument: 'width'")
-    ],
 }
 
 
@@ -84,11 +115,13 @@ def test_a_class_that_replicate_cannot_copy_is_refused(
         target.replicate.replicate(module, topology.take(slots))
 
 
-@clause("replicate.overrides.slots")
+@clause("divergences.RE-15.members-outside-of-the-dictionary-are-copied")
+@pytest.mark.parametrize("kind", [RequiresArguments, Slots, Listed, Mapped])
 @given(slots=device_slots())
-def test_attributes_in_slots_are_not_copied(target, topology, slots):
-    module = SlotsLinear().to(topology.device(slots[0]))
+def test_replicas_have_members_outside_of_the_dictionary(target, topology, kind, slots):
+    module, rows = kind(WIDTH).to(topology.device(slots[0])), torch.rand(2, WIDTH)
+    expected = module(rows.to(topology.device(slots[0])))
     replicas = target.replicate.replicate(module, topology.take(slots))
-    checks.same(
-        [hasattr(replica, "slot_attribute") for replica in replicas], [False] * len(slots), slots
-    )
+    for replica, device in zip(replicas, topology.take(slots), strict=True):
+        output = replica(rows.to(device)).to(expected.device)
+        checks.same(output, expected, slots, tolerance=checks.LAYER)
