@@ -2,11 +2,12 @@
 
 Each model runs on simulated (or real) devices and as two CPU replicas, `["cpu", "cpu"]`. Variants
 are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
-impl with `hold` or `map` (evaluation only) and, on the CPU, the plain module with two intra-op
-threads, and impl.distributed and DistributedDataParallel with two ranks, which have one intra-op
-thread each. torch.nn.parallel does not run on the CPU. Another target takes the place of impl,
-without the variants and without the CPU. A training step is zero_grad, forward, loss and backward.
-Peak memory is that of the accelerator's devices, not that of the CPU.
+impl with `hold` or `map` (evaluation only), DistributedDataParallel with one rank for each device,
+and, on the CPU, the plain module with two intra-op threads, and impl.distributed. A rank on the
+CPU has one intra-op thread. It also stands for a simulated device, which has other operators. torch.nn.parallel does not run on
+the CPU. Another target takes the place of impl, without the variants and without the CPU. A
+training step is zero_grad, forward, loss and backward. Peak memory is that of the accelerator's
+devices, not that of the CPU.
 """
 
 from contextlib import ExitStack
@@ -30,9 +31,9 @@ MODES = ["training", "evaluation"]
 
 
 @pytest.fixture(scope="module")
-def pool():
-    """Yield the processes of the two ranks."""
-    processes = Pool(RANKS)
+def pool(topology):
+    """Yield the processes of the ranks."""
+    processes = Pool(max(RANKS, topology.distinct))
     yield processes
     processes.close()
 
@@ -45,9 +46,10 @@ def mode(request):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def bench_devices(time_alternately, libraries, benchmark, topology, name, mode):
+def bench_devices(time_alternately, libraries, benchmark, topology, pool, name, mode):
     benchmark.group = f"{name} {mode}"
     devices = replica_devices(topology)
+    benchmark.extra_info["devices"] = [*map(str, devices)]
     wrappers = {
         "one device": lambda module: module,
         **{
@@ -62,6 +64,11 @@ def bench_devices(time_alternately, libraries, benchmark, topology, name, mode):
         calls = _build_calls(MODELS[name], devices[0], mode, wrappers, stack)
         peaks = {variant: measure_peak_bytes(topology, call) for variant, call in calls.items()}
         known = {variant: {"peak_bytes": peak} for variant, peak in peaks.items() if peak}
+        if "impl" in libraries and topology.distinct == len(devices):
+            of_ranks = (
+                [torch.device("cpu")] * len(devices) if topology.accelerator == "sim" else devices
+            )
+            calls |= _start_ranks(pool, ["DistributedDataParallel"], name, mode, of_ranks)
         time_alternately(calls, **known)
 
 
@@ -69,14 +76,14 @@ def bench_devices(time_alternately, libraries, benchmark, topology, name, mode):
 @pytest.mark.parametrize("name", MODELS)
 def bench_cpu(time_alternately, benchmark, pool, name, mode):
     benchmark.group = f"{name} {mode} cpu"
+    benchmark.extra_info["devices"] = ["cpu"] * RANKS
     wrappers = {"one device": lambda module: module, **_wrap_by_impl(["cpu"] * RANKS, mode)}
     with ExitStack() as stack:
         calls = _build_calls(MODELS[name], "cpu", mode, wrappers, stack)
         # It comes first: its second thread spins for a moment, beside a call that has one thread.
         calls = {"one device two threads": partial(_use_two_threads, calls["one device"]), **calls}
-        for variant in ("impl.distributed", "DistributedDataParallel"):
-            pool.run(RANKS, ranks.build_model_and_batch, variant, name, mode)
-            calls[variant] = partial(_run_ranks, pool, variant)
+        variants = ["impl.distributed", "DistributedDataParallel"]
+        calls |= _start_ranks(pool, variants, name, mode, [torch.device("cpu")] * RANKS)
         time_alternately(calls)
 
 
@@ -130,7 +137,16 @@ def _use_two_threads(call):
         torch.set_num_threads(before)
 
 
-def _run_ranks(pool, variant):
-    results = pool.run(RANKS, ranks.run_model_step, variant)
+def _start_ranks(pool, variants, name, mode, devices):
+    """Return, for each variant, the call of a step of the model on one rank for each device."""
+    size = len(devices)
+    for variant in variants:
+        built = pool.run(size, ranks.build_model_and_batch, variant, name, mode, devices)
+        assert built == [None] * size, built
+    return {variant: partial(_run_ranks, pool, size, variant) for variant in variants}
+
+
+def _run_ranks(pool, size, variant):
+    results = pool.run(size, ranks.run_model_step, variant)
     assert all(isinstance(each, float) for each in results), results
     return results

@@ -1,7 +1,7 @@
 """Functions that ``bench_distributed`` and ``bench_models`` run in each rank's process."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -65,28 +65,38 @@ def run_step(context: RankContext, library: str) -> float:
     return float(first.sum())
 
 
-def build_model_and_batch(context: RankContext, variant: str, name: str, mode: str) -> None:
+def build_model_and_batch(
+    context: RankContext, variant: str, name: str, mode: str, devices: Sequence[torch.device]
+) -> None:
     """Build a wrapped model and its batch.
 
     Args:
         context: This rank.
-        variant: ``impl.distributed`` or ``DistributedDataParallel``.
+        variant: ``impl.distributed``, on the CPU only, or ``DistributedDataParallel``.
         name: The model's key in ``bench.models.MODELS``.
         mode: ``training`` or ``evaluation``.
+        devices: The device of each rank.
     """
     torch.manual_seed(0)
-    model = MODELS[name]
-    module = model.build().train(mode == "training")
+    model, device = MODELS[name], devices[context.rank]
+    module = model.build().to(device).train(mode == "training")
     batch: Any = model.inputs(ROWS)
     net: nn.Module
     if variant == "impl.distributed":
         net = distributed.DataParallel(module, context.group)
     else:
-        net = DistributedDataParallel(module, process_group=context.group)
+        group = context.group if device.type == "cpu" else _group_on(device)
+        net = DistributedDataParallel(module, process_group=group)
         rows = ROWS // context.size
-        batch = tree_map_only(Tensor, lambda x: x[context.rank * rows :][:rows], batch)
+        batch = tree_map_only(Tensor, lambda x: x[context.rank * rows :][:rows].to(device), batch)
     step = partial(run_model, net, batch, model.loss)
     _MODEL_STEPS[variant] = step if mode == "training" else torch.no_grad()(step)
+
+
+def _group_on(device: torch.device) -> Any:
+    """Return a group of all ranks that sends tensors from device to device, as by NCCL."""
+    torch.accelerator.set_device_index(device)
+    return dist.new_group(backend=dist.get_default_backend_for_device(device))
 
 
 def run_model_step(context: RankContext, variant: str) -> float:
