@@ -35,8 +35,8 @@ def _find_setters() -> list[Callable[[int], object]] | None:
     """Return the functions that set the number of this thread, or None if they are not found."""
     try:
         # PyTorch also uses the first OpenMP of the process, such as one in LD_PRELOAD.
-        setters = [ctypes.CDLL(None).omp_set_num_threads]
-        if torch.backends.mkl.is_available():
+        setters: list[Callable[[int], object]] = [ctypes.CDLL(None).omp_set_num_threads]
+        if torch.backends.mkl.is_available():  # type: ignore[no-untyped-call] # of PyTorch
             # MKL stops to follow OpenMP in a thread in which PyTorch has set its number.
             setters.append(ctypes.CDLL(library_path()).MKL_Set_Num_Threads_Local)
     except (AttributeError, OSError, TypeError):  # On Windows, CDLL raises TypeError for None.
