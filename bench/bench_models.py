@@ -4,10 +4,10 @@ Each model runs on simulated (or real) devices and as two CPU replicas, `["cpu",
 are called in turn: the plain module on one device, torch.nn.parallel, impl, impl with `in_turn`,
 impl with `hold` or `map` (evaluation only), DistributedDataParallel with one rank for each device,
 and, on the CPU, the plain module with two intra-op threads, and impl.distributed. A rank on the
-CPU has one intra-op thread. It also stands for a simulated device, which has other operators. torch.nn.parallel does not run on
-the CPU. Another target takes the place of impl, without the variants and without the CPU. A
-training step is zero_grad, forward, loss and backward. Peak memory is that of the accelerator's
-devices, not that of the CPU.
+CPU has one intra-op thread. It also stands for a simulated device, whose operators differ.
+torch.nn.parallel does not run on the CPU. Another target takes the place of impl, without the
+variants and without the CPU. A training step is zero_grad, forward, loss and backward. Peak memory
+is that of the accelerator's devices, not that of the CPU.
 """
 
 from contextlib import ExitStack

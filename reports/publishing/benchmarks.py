@@ -22,7 +22,7 @@ number for each run: the median time in ms, or the peak memory in MiB.
 | one device | the module alone, on the first device |
 | impl in turn | `in_turn=True` |
 | impl held, impl map | in a block of `hold()`; in `map()` |
-| DistributedDataParallel | one rank for each device or CPU replica; for a simulated device, a rank on the CPU |
+| DistributedDataParallel | one rank for each device; simulated devices: on the CPU |
 | impl cached | `cache_frozen_parameters=True` |
 
 `python -m reports build` generates this page.
