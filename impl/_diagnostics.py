@@ -27,6 +27,8 @@ _REMEDY = (
     "make the function a method of the module, or bind it with types.MethodType(function, module);"
     " replace the object by a list, a dictionary or an attribute of the module"
 )
+#: The classes of errors that may get a note.
+EXPLAINED = (ValueError, RuntimeError, TypeError, AttributeError)
 #: The number of steps from an attribute to a module, at most.
 _DEPTH = 4
 #: The number of objects that are searched for a module, at most.
@@ -50,7 +52,7 @@ def explain(
     ``tensor`` is the first one in ``arguments``.
     """
     with suppress(Exception):  # A class of exceptions may refuse notes, or a text.
-        if type(error) not in (ValueError, RuntimeError, TypeError):
+        if type(error) not in EXPLAINED:
             return  # `__str__` of a subclass may end the program.
         text, note = str(error), None
         if "more than 1 value per channel" in text and tensor is not None:
@@ -71,6 +73,14 @@ def explain(
                 f"Replica {index} and its tensors are on {device}. In its forward, wrappers and "
                 "replicate() must list this device first. Wrap a module only once."
             )
+        elif "is not an nn.Parameter" in text:
+            note = f"{_COPIES} Read them as attributes: get_parameter refuses plain tensors."
+        elif "offsets[0] has to be 0" in text:
+            note = (
+                "The offsets of EmbeddingBag are positions in the whole batch, and only the first "
+                "chunk begins at 0: pass a matrix with one bag in each row, padded with "
+                "padding_idx, and no offsets."
+            )
         elif "same device" in text:
             note = _device_note(module, device, arguments)
         if note is not None:
@@ -86,10 +96,16 @@ def warn_of_closures(values: Iterable[Any], modules: Sequence[nn.Module]) -> Non
     The first of ``modules`` is the root. A function refers to a module by a variable of its
     closure, a global variable, a default argument or an attribute.
     """
-    unchecked = [each for each in values if not _mark_checked(each, modules[0])]
+    unchecked = [
+        each
+        for each in values
+        # A `qconfig` refers to its module, and is not called in a forward.
+        if not type(each).__module__.startswith("torch.ao.quantization")
+        and not _mark_checked(each, modules[0])
+    ]
     tree = set(map(id, modules if unchecked else ()))
     for each in unchecked:
-        found = _find_module(each, lambda module: id(module) in tree)
+        found = _find(each, lambda value: id(value) in tree)
         if found is not None:
             is_function = isinstance(each, FunctionType)
             # The code has the function's own name, which a decorator may have replaced.
@@ -122,11 +138,15 @@ def _device_note(replica: object, device: torch.device, arguments: object) -> st
         return None
     tree = set(map(id, replica.modules()))
 
-    def is_elsewhere(module: nn.Module) -> bool:
-        tensors = chain(module.parameters(), module.buffers())
-        return id(module) not in tree and any(tensor.device != device for tensor in tensors)
+    def is_elsewhere(value: Any) -> bool:
+        if not isinstance(value, nn.Module) or id(value) in tree:
+            return False
+        return any(each.device != device for each in chain(value.parameters(), value.buffers()))
 
-    found = _find_module(arguments, is_elsewhere)
+    def is_tensor_elsewhere(value: Any) -> bool:
+        return isinstance(value, Tensor) and value.device != device and value.dim() > 0
+
+    found = _find(arguments, is_elsewhere)
     if found is not None:
         return (
             f"An argument holds {_describe(found)}, which is not copied to {device}: call it "
@@ -134,18 +154,25 @@ def _device_note(replica: object, device: torch.device, arguments: object) -> st
         )
     for path, module in replica.named_modules():
         for name, value in _attributes(module):
-            found = _find_module(value, is_elsewhere)
+            owner = f"module {path!r}" if path else "the module"
+            found = _find(value, is_elsewhere)
             if found is not None:
-                owner = f"module {path!r}" if path else "the module"
                 return (
                     f"{name} of {owner} holds {_describe(found)}, which is not the copy on "
                     f"{device}. {_REMEDY}."
                 )
+            found = _find(value, is_tensor_elsewhere)
+            if found is not None:
+                return (
+                    f"{name} of {owner} holds a tensor on {found.device}, and the replica is on "
+                    f"{device}. Replicas copy parameters and buffers only: register each tensor "
+                    "with register_buffer, and make other objects of it in the forward."
+                )
     return None
 
 
-def _find_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Module | None:
-    """Return the first wanted module to which ``value`` refers in a few steps, or None.
+def _find(value: Any, is_wanted: Callable[[Any], bool]) -> Any:
+    """Return the first wanted object to which ``value`` refers in a few steps, or None.
 
     Closures, global variables, default arguments, partials, methods, containers and attributes are
     searched.
@@ -156,7 +183,7 @@ def _find_module(value: Any, is_wanted: Callable[[nn.Module], bool]) -> nn.Modul
         if len(seen) + len(level) > _MOST_OBJECTS:
             return None
         for each in level:
-            if isinstance(each, nn.Module) and is_wanted(each):
+            if is_wanted(each):
                 return each
         seen.update(map(id, level))
         level = [part for each in level for part in _parts(each) if id(part) not in seen]

@@ -170,10 +170,18 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         check_not_traced()
         if has_dual_level():
             _check_no_tangents(self.module, (inputs, kwargs))
-        with record_function(self._profiler_name):
-            # The end of this call frees replicas and chunks before the outputs are gathered.
-            outputs = self._compute_outputs(method, inputs, kwargs)
-            return self.gather(outputs, self.output_device)
+        try:
+            with record_function(self._profiler_name):
+                # The end of this call frees replicas and chunks before the outputs are gathered.
+                outputs = self._compute_outputs(method, inputs, kwargs)
+                return self.gather(outputs, self.output_device)
+        except RuntimeError as error:
+            if "the setup_context staticmethod" in str(error):
+                error.add_note(
+                    "transforms of torch.func do not pass through replicas: use `wrapper.module`, "
+                    "or one device"
+                )
+            raise
 
     def _compute_outputs(
         self, method: str | None, inputs: tuple[Any, ...], kwargs: Mapping[str, Any] | None

@@ -11,7 +11,7 @@ from ._copies import to_device
 from ._devices import as_target
 from ._inputs import InputLeaves
 from ._placement import DeviceId
-from ._torch_private import compile_only_inlined, exclude_from_compilation
+from ._torch_private import compile_only_inlined, exclude_from_compilation, has_transforms
 from ._tracing import is_compiling_or_tracing, is_movable, move_tensors
 from .scatter_gather import scatter_kwargs
 
@@ -29,7 +29,8 @@ def call_on_one_device(
 
     The arguments are moved to ``source``. Their tensors must have the dimension ``dim``.
     """
-    if is_compiling_or_tracing() and is_movable((inputs, kwargs), dim):
+    is_plain = is_compiling_or_tracing() or has_transforms()
+    if is_plain and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), source)
     else:
         args, kwargs = first_replica_arguments(*scatter_kwargs(inputs, kwargs, [source], dim))

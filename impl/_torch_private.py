@@ -189,10 +189,13 @@ def has_changed_operators() -> bool:
 def has_modes_or_transforms() -> bool:
     """Return whether this thread has dispatch modes or torch.func transforms."""
     # Without it: copies that a mode or transform has made could be kept after its end.
-    return (
-        torch._C._len_torch_dispatch_stack() > 0
-        or torch._C._functorch.peek_interpreter_stack() is not None
-    )
+    return torch._C._len_torch_dispatch_stack() > 0 or has_transforms()
+
+
+def has_transforms() -> bool:
+    """Return whether this thread has torch.func transforms."""
+    # Without it: transforms refuse a wrapper with one device.
+    return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def has_dual_level() -> bool:

@@ -87,18 +87,25 @@ def _write(view: Tensor, values: Tensor) -> None:
 def _find_views(tensors: Sequence[Sequence[Tensor]]) -> set[int]:
     """Return the ids of the tensors to copy; ``tensors`` has a list for each replica."""
     users: dict[int, list[tuple[int, Tensor]]] = defaultdict(list)
+    empty: list[Tensor] = []  # Views without elements have no address, but share the version.
     for replica, members in enumerate(tensors):
         for tensor in members:
             # A tensor of a torch.func transform has no storage.
             with suppress(NotImplementedError, RuntimeError):
                 if tensor.numel():
                     users[tensor.untyped_storage().data_ptr()].append((replica, tensor))
-    return {
-        id(tensor)
+                elif base_of_view(tensor) is not None:
+                    empty.append(tensor)
+    shared = (
+        tensor
         for found in users.values()
         if 1 < len(found) == len({replica for replica, _ in found})
         # A tensor that all replicas share is not split.
         and len({tensor.data_ptr() for _, tensor in found}) == len(found)
         for _, tensor in found
+    )
+    return {
+        id(tensor)
+        for tensor in (*shared, *empty)
         if not (tensor.requires_grad or tensor.is_inference() or has_own_operators(tensor))
     }

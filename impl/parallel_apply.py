@@ -12,7 +12,7 @@ from ._arguments import argument, as_bool
 from ._compiled import has_compiled_code
 from ._devices import DeviceLike, as_device_or_current, is_cpu
 from ._devices import device_index as _get_device_index  # noqa: F401 - for copies of this file
-from ._diagnostics import explain
+from ._diagnostics import EXPLAINED, explain
 from ._errors import CapturedError, capture, reraise
 from ._replica_group import ReplicaGroup
 from ._thread_state import call_in, clear_old_casts, thread_states
@@ -174,7 +174,7 @@ def _reraise(
     """Raise the error of the replica ``index``, with a note if its cause is known."""
     try:
         reraise(outcome.pop(), f"in replica {index} on device {format_device(device)}")
-    except (ValueError, RuntimeError, TypeError) as error:
+    except EXPLAINED as error:
         explain(error, index, module, device, arguments, get_a_var(arguments))
         raise
 

@@ -30,7 +30,7 @@ from ._copies import (
     tensor_dict_to_device,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
-from ._inputs import CopiedLeaf, InputLeaves
+from ._inputs import SPARSE_LAYOUTS, CopiedLeaf, InputLeaves
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
 from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths
@@ -261,6 +261,13 @@ def _copy_leaves(
 
 def _cat_replicas(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:
     """Concatenate the tensors of all replicas. A note names their shapes if they do not fit."""
+    first = leaf.tensors[0]
+    is_nested = isinstance(first, Tensor) and first.is_nested and first.layout is torch.strided
+    if is_nested or (isinstance(first, Tensor) and first.layout in SPARSE_LAYOUTS):
+        raise NotImplementedError(
+            f"{'nested' if is_nested else 'sparse'} outputs with the layout {first.layout} cannot "
+            "be concatenated: return them dense or jagged, or use map()"
+        )
     try:
         return _cat_leaf(leaf, device, dim, scalar_warning)
     except (IndexError, RuntimeError) as error:

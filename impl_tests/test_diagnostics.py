@@ -11,6 +11,7 @@ from weakref import WeakSet
 import pytest
 import torch
 from torch import nn
+from torch.distributions import Normal
 
 import impl
 from impl import DataParallel
@@ -72,6 +73,25 @@ def test_a_tensor_that_is_loaded_as_a_parameter_is_refused_with_a_note():
     assert "pass nn.Parameter values" in caught.value.__notes__[-1]
 
 
+def read_by_name(module, x):
+    return module.get_parameter("weight") * x
+
+
+def sum_bags(module, x):
+    return nn.functional.embedding_bag(x.flatten().long(), module.weight, x[:, 0].long())
+
+
+@pytest.mark.parametrize(
+    ("forward", "text"),
+    [(read_by_name, "Read them as attributes"), (sum_bags, "pass a matrix with one bag")],
+)
+def test_other_frequent_errors_have_a_note(forward, text):
+    wrapper = DataParallel(type("Module", (nn.Linear,), {"forward": forward})(2, 2), CPUS)
+    with pytest.raises((AttributeError, RuntimeError, ValueError)) as caught:
+        wrapper(torch.ones(4, 2))
+    assert text in caught.value.__notes__[-1]
+
+
 class CallsAttribute(nn.Module):
     """A module that calls its attribute ``function``, which ``make`` makes of a layer."""
 
@@ -125,6 +145,40 @@ def test_a_device_error_names_the_attribute_that_holds_the_original(topology, ma
         f"Attribute 'function' of the module holds Linear, which is not the copy on {devices[1]}"
     )
     assert "types.MethodType" in note
+
+
+#: Functions that make an object that holds a tensor, and that read the tensor.
+HOLDERS = {
+    "tensor": (lambda t: t, lambda held: held),
+    "list": (lambda t: [1, t], lambda held: held[1]),
+    "dictionary": (lambda t: {"key": [t]}, lambda held: held["key"][0]),
+    "tuple": (lambda t: (t,), lambda held: held[0]),
+    "distribution": (lambda t: Normal(t, t), lambda held: held.mean),
+}
+
+
+class AddsTensor(nn.Module):
+    """A module with an attribute that holds a tensor."""
+
+    def __init__(self, holder, tensor):
+        super().__init__()
+        make, self.read = HOLDERS[holder]
+        self.held = make(tensor)
+
+    def forward(self, x):
+        return x + self.read(self.held)
+
+
+@pytest.mark.parametrize("holder", HOLDERS)
+def test_a_device_error_names_the_attribute_that_holds_a_tensor(topology, holder):
+    topology.require(distinct=2)
+    devices = topology.take(2)
+    module = AddsTensor(holder, torch.ones(2, device=devices[0]))
+    with pytest.raises(RuntimeError) as caught:
+        impl.DataParallel(module, devices)(torch.ones(4, 2, device=devices[0]))
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"Attribute 'held' of the module holds a tensor on {devices[0]}")
+    assert "register_buffer" in note
 
 
 def test_a_device_error_names_an_argument_that_is_a_module(topology):

@@ -62,3 +62,12 @@ def test_forward_mode_tangents_are_scattered_and_gathered_without_requires_grad(
         whole = gather(chunks, topology.device(0))
         tangents = [forward_ad.unpack_dual(dual).tangent.tolist() for dual in (*chunks, whole)]
     assert tangents == [[2.0] * 2, [2.0] * 2, [2.0] * 4]
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("kind", ["sparse", "nested"])
+def test_sparse_and_strided_nested_outputs_are_refused_by_layout(kind):
+    outputs = [torch.ones(2, 2), torch.ones(2, 2)]
+    convert = torch.Tensor.to_sparse if kind == "sparse" else torch.nested.as_nested_tensor
+    with pytest.raises(NotImplementedError, match=f"^{kind} outputs with the layout"):
+        gather([convert(each) for each in outputs], "cpu")

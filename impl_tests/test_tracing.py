@@ -7,6 +7,7 @@ from torch import nn
 import impl
 from impl._inputs import Whole
 from impl._tracing import is_movable, move_tensors
+from spec_tests import checks
 
 
 def test_moved_arguments_equal_arguments_scattered_to_one_device(topology):
@@ -67,3 +68,17 @@ def test_a_subclass_can_be_scripted(topology):
     scripted = torch.jit.script(Scriptable(net, topology.take(1)))
     x = torch.ones(3, 2, device=topology.device(0))
     assert torch.equal(scripted(x), net(x))
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_transforms_need_one_device(topology, count):
+    net = nn.Linear(3, 2).to(topology.device(0))
+    wrapper = impl.DataParallel(net, topology.take(count))
+    x = torch.rand(4, 3, device=topology.device(0))
+    if count == 1:
+        found, expected = (torch.func.jacrev(each)(x) for each in (wrapper, net))
+        checks.same(found, expected)
+    else:
+        with pytest.raises(RuntimeError, match="setup_context") as caught:
+            torch.func.grad(lambda each: wrapper(each).sum())(x)
+        assert "do not pass through replicas" in caught.value.__notes__[-1]

@@ -71,6 +71,13 @@ def test_a_change_after_the_forward_does_not_reach_the_callers_tensor():
         output.sum().backward()
 
 
+@pytest.mark.parametrize("rows", [0, 1, 4])
+def test_in_place_changes_of_short_batches_train(rows):
+    model = on_cpu_replicas(lambda weight, x: x.relu_() * weight)
+    model(torch.ones(rows, 2)).sum().backward()
+    assert model.module.weight.grad.item() == 2 * rows
+
+
 def test_in_place_changes_of_packed_sequences_train():
     def scale(weight, packed: PackedSequence):
         return packed._replace(data=packed.data.mul_(2) * weight)

@@ -137,6 +137,8 @@ def masked_specs(
 class Named(torch.Tensor):
     """A subclass of Tensor whose tensors have a name."""
 
+    axis: Any
+
 
 class WithDefault(Named):
     """A subclass whose operators set the attribute ``axis`` of results that lack it."""
@@ -144,7 +146,7 @@ class WithDefault(Named):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Call ``func``."""
-        found = super().__torch_function__(func, types, args, kwargs)
+        found = super().__torch_function__(func, types, args, kwargs)  # type: ignore[no-untyped-call] # in torch
         if isinstance(found, cls) and not hasattr(found, "axis"):
             found.axis = None
         return found
