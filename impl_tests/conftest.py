@@ -5,7 +5,7 @@ from collections.abc import Generator
 
 import pytest
 
-from spec_tests.machine import missing_features
+from spec_tests.machine import capabilities
 from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_call
 from spec_tests.machine.selection import pytest_collection as pytest_collection
 
@@ -33,5 +33,5 @@ def pytest_runtest_makereport(
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Skip a failed test that itself uses a feature which the devices lack."""
     report = yield
-    missing_features.skip_missing(call, report, "impl", "impl_tests")
+    capabilities.skip_missing(call, report, "impl", "impl_tests")
     return report

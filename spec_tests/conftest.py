@@ -10,8 +10,7 @@ from spec_tests.machine import (
     clauses,
     import_check,
     input_files,
-    known_failures,
-    not_offered,
+    judge,
     probes,
     register,
     selection,
@@ -20,9 +19,6 @@ from spec_tests.machine import (
     worker_errors,
 )
 from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
-from spec_tests.machine.judgement import (
-    pytest_runtest_makereport as pytest_runtest_makereport,
-)
 from spec_tests.machine.options import PLUGIN, mapping_of, target_of
 from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_call
 from spec_tests.machine.selection import pytest_collection as pytest_collection
@@ -39,6 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Load the plugins of the suite, and select clauses."""
     config.pluginmanager.import_plugin(PLUGIN)
     config.pluginmanager.register(import_check, import_check.__name__)
+    config.pluginmanager.register(judge, judge.__name__)
     config.pluginmanager.register(time_limit, time_limit.__name__)
     config.pluginmanager.register(worker_errors, worker_errors.__name__)
     # With --pyargs the main process may not load this file, and then sends nothing.
@@ -48,7 +45,7 @@ def pytest_configure(config: pytest.Config) -> None:
     path = register_of(config)
     selection.select_clauses(config, path)
     if path is not None:  # Refuse a wrong file before workers start.
-        not_offered.declare(config, register.load_lacks(path))
+        judge.declare(config, register.load_lacks(path))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -90,7 +87,7 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
             named - selection.clauses_judged_without_reference(conformance),
         )
     if (path := register_of(config)) is not None:
-        known_failures.mark(conformance, register.load(path, known_clauses), HERE, whole=whole)
+        judge.expect(conformance, register.load(path, known_clauses), HERE, whole=whole)
     if selected := selection.selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         selection.deselect(config, items, others)

@@ -33,10 +33,13 @@ def verdict_line(verdict, clause="comm.scatter.slices"):
     return {"clause": clause, "test": "t.py::test", "verdict": verdict}
 
 
+HEADER = {"format": 2, **dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "x")}
+
+
 def find_unexpected(tmp_path, lines, status=0):
     """Return the verdicts that differ from the records, for a file with these lines."""
     file = tmp_path / "verdicts.jsonl"
-    file.write_text("".join(f"{json.dumps(each)}\n" for each in [{"run": {}}, *lines]))
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in [{"run": HEADER}, *lines]))
     return list(validation.find_unexpected(file, status))
 
 

@@ -1,7 +1,7 @@
 """Assertions whose messages show the call, the first difference and the names of the others."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from spec_tests.checks.nested_values import tensors
-from spec_tests.checks.outcome import Call, Failure, Outcome, observe
+from spec_tests.checks.outcome import Call, Outcome, Raised, observe
 from spec_tests.checks.snapshot import Leaf, Structure, TensorSnapshot
+from spec_tests.failure import CheckError, Fact, Failure, error_fact, failed
 from spec_tests.machine import capabilities
 from spec_tests.machine.target import REFERENCE, Target
 from spec_tests.machine.topology import Topology
@@ -56,9 +57,13 @@ def agree(
         expected = observe(call, baseline, topology)
         if baseline.name == REFERENCE and _is_refused_by_nccl(expected):
             continue
-        difference_text = _outcome_difference(actual, expected, tolerance)
-        if difference_text is not None:
-            raise AssertionError(_disagreement_text(call, topology, baseline, difference_text))
+        found = list(_outcome_differences(actual, expected, tolerance))
+        if found:
+            devices = ", ".join(map(str, topology.devices))
+            head = (
+                f"target and {baseline.name} disagree on\n  {call!r}\nwith devices = [{devices}]:"
+            )
+            raise _error(found, actual.result, expected.result, call, baseline.name, head)
 
 
 def _may_be_read_early(call: Call, topology: Topology) -> bool:
@@ -85,19 +90,27 @@ def _reads_early(topology: Topology) -> bool:
 
 def _is_refused_by_nccl(outcome: Outcome) -> bool:
     result = outcome.result
-    return isinstance(result, Failure) and "Unconvertible NCCL type" in result.text
+    return isinstance(result, Raised) and "Unconvertible NCCL type" in result.text
 
 
-def same(actual: Any, expected: Any, call: object = "", *, tolerance: float = EXACT) -> None:
+def same(
+    actual: Any,
+    expected: Any,
+    call: object = "",
+    *,
+    tolerance: float = EXACT,
+    place: str = "output",
+) -> None:
     """Fail unless two snapshots, outcomes or tensors are equal.
 
-    The message shows ``call``, which is a `Call` or another value that was drawn.
+    The message shows ``call``, which is a `Call` or another value that was drawn. The facts of the
+    failure are about ``place``, such as ``gradient``.
     """
     __tracebackhide__ = True
-    text = difference(_to_snapshot(actual), _to_snapshot(expected), "result", tolerance)
-    if text is not None:
-        head = "of the call" if hasattr(call, "run") else "in the case"
-        raise AssertionError(f"{text}\n{head}\n  {call!r}" if call != "" else text)
+    actual, expected = _to_snapshot(actual), _to_snapshot(expected)
+    found = list(differences(actual, expected, place, tolerance))
+    if found:
+        raise _error(found, actual, expected, call)
 
 
 def contains(error: object, texts: Iterable[str], call: object = "") -> None:
@@ -106,7 +119,39 @@ def contains(error: object, texts: Iterable[str], call: object = "") -> None:
     missing = [text for text in texts if text not in str(error)]
     if missing:
         text = f"the error lacks {', '.join(map(repr, missing))}\n  its text is {str(error)!r}"
-        raise AssertionError(f"{text}\nin the case\n  {call!r}" if call != "" else text)
+        fact = error_fact("text", str(error))
+        raise _failed(Failure("differs", (fact,), text, call=_code(call)), call)
+
+
+def _error(
+    found: Sequence["Difference"],
+    actual: Any,
+    expected: Any,
+    call: object,
+    baseline: str = "",
+    head: str = "",
+) -> CheckError:
+    """Return the error of differences; ``actual`` and ``expected`` may be errors of a call."""
+    raised = isinstance(actual, Raised), isinstance(expected, Raised)
+    kind = {(True, False): "refused", (False, True): "accepted"}.get(raised, "differs")
+    failure = Failure(
+        kind,
+        tuple(dict.fromkeys(each.fact for each in found)),
+        as_text(found),
+        error=f"{actual.kind}: {actual.text}".partition("\n")[0] if raised[0] else "",
+        baseline=baseline,
+        call=_code(call),
+    )
+    return failed(failure, f"{head}\n  {failure.text}") if head else _failed(failure, call)
+
+
+def _failed(failure: Failure, call: object) -> CheckError:
+    head = "of the call" if hasattr(call, "run") else "in the case"
+    return failed(failure, f"{failure.text}\n{head}\n  {call!r}" if call != "" else "")
+
+
+def _code(call: object) -> str:
+    return "" if call == "" else repr(call)
 
 
 def _to_snapshot(value: Any) -> Any:
@@ -115,42 +160,44 @@ def _to_snapshot(value: Any) -> Any:
     return value
 
 
-def _disagreement_text(
-    call: Call, topology: Topology, baseline: Target, difference_text: str
-) -> str:
-    devices = ", ".join(f"{device}" for device in topology.devices)
-    return (
-        f"target and {baseline.name} disagree on\n  {call!r}\n"
-        f"with devices = [{devices}]:\n  {difference_text}"
-    )
+#: For each field of an outcome: the place that its facts name.
+_PLACES = {
+    "result": "output",
+    "warnings": "warnings",
+    "inputs": "input",
+    "gradients": "gradient",
+    "changes": "state",
+}
 
 
-def _outcome_difference(actual: Outcome, expected: Outcome, tolerance: float) -> str | None:
-    found: list[Difference] = []
-    for field in fields(Outcome):
-        pair = getattr(actual, field.name), getattr(expected, field.name)
-        found += _differences(*pair, path=field.name, tolerance=tolerance)
-    return _as_text(found)
+def _outcome_differences(
+    actual: Outcome, expected: Outcome, tolerance: float
+) -> Iterator["Difference"]:
+    for name, place in _PLACES.items():
+        pair = getattr(actual, name), getattr(expected, name)
+        if name in ("warnings", "changes"):
+            yield from _text_differences(*pair, place)
+        else:
+            yield from differences(*pair, place, tolerance)
 
 
-def difference(actual: Any, expected: Any, path: str, tolerance: float) -> str | None:
-    """Describe the first difference between two snapshots, and name the other ones in a line.
+def _text_differences(
+    actual: Sequence[str], expected: Sequence[str], place: str
+) -> Iterator["Difference"]:
+    """Yield a difference for each text that only one of two lists has."""
+    text = f"{place} is {actual!r}, expected {expected!r}"
+    for each in dict.fromkeys(actual):
+        if each not in expected:
+            kind, _, rest = each.partition(": ")  # A warning has a class and a text.
+            yield Difference(
+                place, error_fact(kind, rest, place) if rest else Fact(place, each), text
+            )
+    if not {*actual} - {*expected} and actual != expected:
+        yield Difference(place, Fact(place, "missing"), text)
 
-    Return None if the snapshots are equal.
 
-    Args:
-        actual: The snapshot of the target's value.
-        expected: The snapshot to compare with.
-        path: The path of the two values. The returned text begins with this path.
-        tolerance: The largest difference of numbers, relative and absolute.
-    """
-    return _as_text(list(_differences(actual, expected, path, tolerance)))
-
-
-def _as_text(found: Sequence["Difference"]) -> str | None:
+def as_text(found: Sequence["Difference"]) -> str:
     """Return the text of the first difference, and a second line with the names of others."""
-    if not found:
-        return None
     first, *others = found
     if not others:
         return first.text
@@ -166,33 +213,77 @@ class Difference:
 
     Args:
         path: The path of the two values.
-        fact: The name of the fact that differs, such as ``dtype``; empty for a value that has no
-            other facts.
+        fact: The fact that differs.
         text: The fact in both snapshots.
     """
 
     path: str
-    fact: str
+    fact: Fact
     text: str
 
     def name_after(self, first: "Difference") -> str:
         """Return path and fact, or only the fact if ``first`` has the same path."""
-        path = self.path if self.path != first.path or not self.fact else ""
-        return f"{path} {self.fact}".strip()
+        return f"{'' if self.path == first.path else self.path} {self.fact.name}".strip()
 
 
-def _differences(actual: Any, expected: Any, path: str, tolerance: float) -> Iterator[Difference]:
-    """Yield the differences between two snapshots. Values of unequal classes have only one."""
+def differences(
+    actual: Any, expected: Any, place: str, tolerance: float = EXACT
+) -> Iterator[Difference]:
+    """Yield the differences between two snapshots. Values of unequal classes have only one.
+
+    Args:
+        actual: The snapshot of the target's value.
+        expected: The snapshot to compare with.
+        place: The place of the values, such as ``output``. The texts begin with it.
+        tolerance: The largest difference of numbers, relative and absolute.
+    """
+    yield from _differences(actual, expected, place, place, tolerance)
+
+
+def _differences(
+    actual: Any, expected: Any, path: str, place: str, tolerance: float
+) -> Iterator[Difference]:
     if type(actual) is type(expected) and isinstance(expected, TensorSnapshot):
-        yield from _tensor_differences(actual, expected, path, tolerance)
+        yield from _tensor_differences(actual, expected, path, place, tolerance)
     elif type(actual) is type(expected) and isinstance(expected, Structure):
-        yield from _structure_differences(actual, expected, path, tolerance)
+        yield from _structure_differences(actual, expected, path, place, tolerance)
     elif _have_equal_keys(actual, expected):
         for key, found in _items(actual):
-            yield from _differences(found, expected[key], f"{path}[{key!r}]", tolerance)
+            named = _inner_place(place, key)
+            yield from _differences(found, expected[key], f"{path}[{key!r}]", named, tolerance)
     elif type(actual) is not type(expected) or actual != expected:
         text = f"{path} is {_describe(actual)}, expected {_describe(expected)}"
-        yield Difference(path, "", text)
+        yield Difference(path, _value_fact(actual, expected, place), text)
+
+
+def _inner_place(place: str, key: object) -> str:
+    """Return the place of a value that a test has named; numbers and paths are no names."""
+    if not isinstance(key, str) or not key.isidentifier():
+        return place
+    return key if place == "output" else f"{place}.{key}"
+
+
+def _value_fact(actual: Any, expected: Any, place: str) -> Fact:
+    """Return the fact about two values of which one has no other facts."""
+    error_place = "error" if place == "output" else f"error of {place}"
+    if isinstance(actual, Raised):
+        return error_fact(actual.kind, actual.text, error_place)
+    if isinstance(expected, Raised):
+        return Fact(error_place, "missing")
+    if _is_none(actual) != _is_none(expected):
+        return Fact(place, "missing" if _is_none(actual) else "not None")
+    if _kind(actual) != _kind(expected):
+        return Fact(place, "class")
+    is_other_object = isinstance(expected, Leaf) and actual.identity != expected.identity
+    return Fact(place, "identity" if is_other_object else "value")
+
+
+def _is_none(value: Any) -> bool:
+    return value is None or (isinstance(value, Leaf) and value.kind == "builtins.NoneType")
+
+
+def _kind(value: Any) -> object:
+    return value.kind if isinstance(value, Leaf | Structure) else type(value)
 
 
 def _have_equal_keys(actual: Any, expected: Any) -> bool:
@@ -209,15 +300,27 @@ def _items(value: Any) -> Iterable[tuple[Any, Any]]:
 
 
 def _tensor_differences(
-    actual: TensorSnapshot, expected: TensorSnapshot, path: str, tolerance: float
+    actual: TensorSnapshot, expected: TensorSnapshot, path: str, place: str, tolerance: float
 ) -> Iterator[Difference]:
     for name, fact in expected.facts.items():
         found = actual.facts.get(name)
         if found != fact:
-            yield Difference(path, name, f"{path} has {name} {found}, expected {fact}")
+            text = f"{path} has {name} {found}, expected {fact}"
+            yield Difference(path, Fact(place, name), text)
     if not _is_close(actual.values, expected.values, tolerance):
         found, other = _different_values(actual.values, expected.values, tolerance)
-        yield Difference(path, "values", f"{path} has values {found}, expected {other}")
+        fact = Fact(place, f"values{_relation(actual.values, expected.values)}")
+        yield Difference(path, fact, f"{path} has values {found}, expected {other}")
+
+
+def _relation(actual: Tensor, expected: Tensor) -> str:
+    """Return how different values of one shape are related, in parentheses."""
+    if not actual.any():
+        return " (zero)"
+    same_values = sorted(map(str, actual.flatten().tolist())) == sorted(
+        map(str, expected.flatten().tolist())
+    )
+    return " (order)" if same_values else ""
 
 
 def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[str, str]:
@@ -259,22 +362,24 @@ def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
 
 
 def _structure_differences(
-    actual: Structure, expected: Structure, path: str, tolerance: float
+    actual: Structure, expected: Structure, path: str, place: str, tolerance: float
 ) -> Iterator[Difference]:
     if actual.kind != expected.kind:
         text = f"{path} is a {actual.kind}, expected a {expected.kind}"
-        yield Difference(path, "class", text)
+        yield Difference(path, Fact(place, "class"), text)
     if list(actual.members) != list(expected.members):
         lists = list(actual.members), list(expected.members)
-        yield Difference(path, "members", f"{path} has members {lists[0]}, expected {lists[1]}")
+        text = f"{path} has members {lists[0]}, expected {lists[1]}"
+        yield Difference(path, Fact(place, "members"), text)
     else:
         for key, member in expected.members.items():
-            yield from _differences(actual.members[key], member, f"{path}[{key!r}]", tolerance)
+            found = actual.members[key]
+            yield from _differences(found, member, f"{path}[{key!r}]", place, tolerance)
 
 
 def _describe(value: Any) -> str:
     match value:
-        case Failure(kind, text):
+        case Raised(kind, text):
             return f"the error {kind}: {text}"
         case TensorSnapshot(values, facts):
             return f"a tensor {dict(facts)} {values.tolist()}"

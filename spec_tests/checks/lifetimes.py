@@ -6,12 +6,12 @@ The garbage collector is off, so that objects in reference cycles are found, too
 import weakref
 from typing import Any
 
-import pytest
 from torch import Tensor, nn
 
 from spec_tests.checks.leaks import disable_gc
 from spec_tests.checks.nested_values import tensors, walk
 from spec_tests.checks.outcome import Call
+from spec_tests.failure import Fact, Failure, failed
 from spec_tests.machine.target import Target
 from spec_tests.machine.topology import Topology
 
@@ -46,7 +46,8 @@ def _references_of_error(call: Call, target: Target, topology: Topology) -> _Ref
         call.run(target, inputs)
     except Exception:
         return watched
-    pytest.fail(f"{call!r} raised no exception")
+    fact = Fact("error", "missing")
+    raise failed(Failure("accepted", (fact,), "no error was raised", call=repr(call)))
 
 
 def _paths_alive(watched: _References, topology: Topology) -> list[str]:

@@ -45,7 +45,7 @@ class Call(Protocol):
 
 
 @dataclass(frozen=True)
-class Failure:
+class Raised:
     """The class name of an exception, and its text without the parts that `normalise` removes."""
 
     kind: str
@@ -57,10 +57,10 @@ class Outcome:
     """The facts about one run of a call that the suite compares with another run.
 
     Args:
-        result: The snapshot of the result, or the `Failure` of the call.
+        result: The snapshot of the result, or the `Raised` of the call.
         warnings: The classes and texts of the warnings.
         inputs: The snapshot of the arguments after the call.
-        gradients: The snapshot of the arguments' gradients, or the `Failure` of the backward pass;
+        gradients: The snapshot of the arguments' gradients, or the `Raised` of the backward pass;
             None if no gradients are computed.
         changes: The parts of the process state that the call changed, such as random states.
     """
@@ -86,7 +86,7 @@ def observe(call: Call, target: Target, topology: Topology, *, gradients: bool =
             value = call.run(target, inputs)
             result = snapshot(value, inputs)
         except Exception as error:
-            value, result = None, failure_of(error)
+            value, result = None, raised_by(error)
         changes = process_state.changes(before, _read_process_state(topology))
         found = _input_gradients(value, inputs) if gradients else None
     after = snapshot(inputs, inputs)
@@ -113,10 +113,11 @@ def seed_generators() -> None:
         seed(0)
 
 
-def failure_of(error: BaseException) -> Failure:
+def raised_by(error: BaseException) -> Raised:
     """Return the class name and the normalised text of an exception."""
     kind = type(error)
-    return Failure(f"{kind.__module__}.{kind.__qualname__}", normalise(str(error)))
+    module = "" if kind.__module__ == "builtins" else f"{kind.__module__}."
+    return Raised(f"{module}{kind.__qualname__}", normalise(str(error)))
 
 
 def normalise(text: str) -> str:
@@ -147,7 +148,7 @@ def _input_gradients(result: object, inputs: Mapping[str, Any]) -> Any:
     try:
         found = torch.autograd.grad(outputs, list(leaves.values()), cotangents, allow_unused=True)
     except RuntimeError as error:
-        return failure_of(error)
+        return raised_by(error)
     return snapshot(dict(zip(leaves, found, strict=True)), {}, strides=False)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from spec_tests import checks
-from spec_tests.checks.outcome import Call, Failure, observe
+from spec_tests.checks.outcome import Call, Raised, observe
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.target import Target
 from spec_tests.machine.topology import Topology
@@ -29,20 +29,19 @@ def refused(
     """
     __tracebackhide__ = True
     result = _observe_with_unchanged_inputs(call, target, topology)
-    kind = f"builtins.{error.__name__}"
-    if isinstance(text, str):
-        checks.same(result, Failure(kind, _fill_in(text, topology)), call)
-    else:
-        checks.same(getattr(result, "kind", None), kind, call)
-        checks.contains(result.text, [_fill_in(part, topology) for part in text], call)
+    parts = [_fill_in(part, topology) for part in ([text] if isinstance(text, str) else text)]
+    is_whole = isinstance(text, str) or not isinstance(result, Raised)
+    expected = " … ".join(parts) if is_whole else result.text
+    checks.same(result, Raised(error.__name__, expected), call)
+    checks.contains(expected, parts if not is_whole else (), call)
 
 
 def _observe_with_unchanged_inputs(call: Call, target: Target, topology: Topology) -> Any:
-    """Return the result or `Failure` of ``call``. Fail if the call has changed an input."""
+    """Return the result or `Raised` of ``call``. Fail if the call has changed an input."""
     __tracebackhide__ = True
     outcome = observe(call, target, topology, gradients=False)
     unchanged = call.inputs(topology)
-    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call)
+    checks.same(outcome.inputs, snapshot(unchanged, unchanged), call, place="input")
     return outcome.result
 
 

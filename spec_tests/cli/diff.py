@@ -4,13 +4,15 @@ import argparse
 from collections.abc import Mapping
 
 from spec_tests.cli import summary
-from spec_tests.machine.verdicts import VERDICTS
+from spec_tests.machine.record import VERDICTS
 from spec_tests.reporting import runs
+from spec_tests.reporting.evidence import Evidence
 from spec_tests.reporting.markdown import format_table
 
 #: The verdict of a clause that no test of a run decides.
 ABSENT = "not-run"
 REGRESSION, IMPROVEMENT, APPEARED, GONE = "regression", "improvement", "appeared", "disappeared"
+OTHERWISE = "fails otherwise"
 
 
 def main(options: argparse.Namespace) -> int:
@@ -21,14 +23,14 @@ def main(options: argparse.Namespace) -> int:
     """
     old = runs.load_file(options.old)
     new = runs.load_file(options.new, [old.name])
-    changed = changes(old.verdicts, new.verdicts)
+    changed = changes(old.evidence, new.evidence)
     for title, run in (("old", old), ("new", new)):
         print(f"{title}: {run.label}{' (interrupted)' if run.about.get('interrupted') else ''}")
     for kind, name, before, after in changed:
         if kind != GONE:
-            print(f"{kind:<12} {before:>11} -> {after:<11} {name}")
+            print(f"{kind:<15} {before:>11} -> {after:<11} {name}")
     if gone := sum(kind == GONE for kind, *_ in changed):
-        print(f"{GONE:<12} {gone} clauses that the new run does not decide (--to lists them)")
+        print(f"{GONE:<15} {gone} clauses that the new run does not decide (--to lists them)")
     count = sum(kind == REGRESSION for kind, *_ in changed)
     total = (
         f"{count} regressions, {len(changed) - count} other changes, {len(new.verdicts)} clauses"
@@ -41,14 +43,21 @@ def main(options: argparse.Namespace) -> int:
     return int(bool(count))
 
 
-def changes(old: Mapping[str, str], new: Mapping[str, str]) -> list[tuple[str, str, str, str]]:
+def changes(
+    old: Mapping[str, Evidence], new: Mapping[str, Evidence]
+) -> list[tuple[str, str, str, str]]:
     """Return kind, clause and both verdicts for each clause that differs, regressions first."""
     changed = []
     for name in {**old, **new}:
-        before, after = old.get(name, ABSENT), new.get(name, ABSENT)
-        if before != after:
-            changed.append((_kind(before, after), name, before, after))
-    order = (REGRESSION, IMPROVEMENT, APPEARED, GONE)
+        before, after = (each.get(name, Evidence(ABSENT)) for each in (old, new))
+        if before.verdict != after.verdict:
+            kind = _kind(before.verdict, after.verdict)
+        elif before.failure and after.failure and before.failure.key != after.failure.key:
+            kind = OTHERWISE
+        else:
+            continue
+        changed.append((kind, name, before.verdict, after.verdict))
+    order = (REGRESSION, OTHERWISE, IMPROVEMENT, APPEARED, GONE)
     return sorted(changed, key=lambda each: (order.index(each[0]), each[1]))
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 #: The modules that pip installs with ``[suite]``, and torch, which users install themselves.
-MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy")
+MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "msgspec")
 EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or newer)"
 
 #: The oldest supported release of PyTorch.

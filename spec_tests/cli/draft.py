@@ -1,7 +1,6 @@
 """The command ``draft``: print a register with the failures of runs.
 
-A record is for all tests that fail alike: with one error, or with one difference in equal
-statements.
+A record is for all tests in which the same facts fail.
 """
 
 import argparse
@@ -17,8 +16,9 @@ import torch
 from packaging.version import Version
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.machine import causes, clauses, input_files, known_failures, register, verdicts
-from spec_tests.machine.target import name_in
+from spec_tests.failure import Failure
+from spec_tests.machine import clauses, input_files, judge, record, register
+from spec_tests.machine.record import TestVerdict
 
 #: The beginning of the clauses whose tests leave out violations that a register records.
 _LIVES = "data_parallel.life."
@@ -28,17 +28,17 @@ _WITHOUT_LIVES = f"""\
 """
 #: The least number of examples a test with which no warning is printed.
 FEW_EXAMPLES = 10
-#: A part of the text of a failure that a register does not expect.
-_OTHERWISE = ", but the failure is "
+#: The length of a line of a register.
+_LINE = 99
 
 
 def main(options: argparse.Namespace) -> int:
     """Print the register."""
     if not options.file and options.divergences is None:
         raise input_files.RefusedError("draft needs a file of verdicts, or --divergences REGISTER")
-    tests: list[dict[str, str]] = []
+    tests: list[TestVerdict] = []
     for file in options.file:
-        run, found = verdicts.read_run(file)
+        run, found = record.read_run(file)
         _warn_of_draft(file, run, found, has_register=options.divergences is not None)
         tests += found
     sources = ", ".join(map(str, options.file))
@@ -47,10 +47,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _warn_of_draft(
-    file: Path, run: Mapping[str, Any], tests: list[dict[str, str]], *, has_register: bool
+    file: Path, run: Mapping[str, Any], tests: list[TestVerdict], *, has_register: bool
 ) -> None:
     """Print, also into the draft, which failures of a run the draft may lack."""
-    known = sum(test["verdict"] == "known" for test in tests)
+    known = sum(test.verdict == "known" for test in tests)
     examples = run.get("examples") or FEW_EXAMPLES
     warnings = []
     if run.get("interrupted"):
@@ -65,7 +65,7 @@ def _warn_of_draft(
 
 
 def draft(
-    tests: Iterable[Mapping[str, str]],
+    tests: Iterable[TestVerdict],
     source: object = "the runs",
     kind: str = "target-bug",
     register_file: Path | None = None,
@@ -75,29 +75,32 @@ def draft(
     The user then corrects the versions of each record and adds threads.
 
     Args:
-        tests: The tests and their verdicts. Of a test that occurs again, the last one counts.
+        tests: The tests and their verdicts. Of a test that occurs again, the last verdict counts,
+            with the facts of all its failures.
         source: The file of the verdicts, for the text of an error.
         kind: The kind of the records.
         register_file: The register of the runs. The text begins with the names that it declares
-            and its records, without the tests that pass and those that the suite lacks.
+            and its records, without the tests that pass and those that the suite lacks. A record
+            of an earlier suite gets the facts of its tests.
 
     Raises:
         input_files.RefusedError: The suite lacks the clause of a failed test, or the register is
             not valid.
     """
-    last = {(test["test"], test["clause"]): test for test in tests if "clause" in test}
+    last = {(test.test, test.clause): test for test in tests if test.clause}
     named = [*last.values()]
-    failed = [test for test in named if test["verdict"] == "fail" and not _passes(test)]
+    failed = [test for test in named if test.verdict == "fail" and not _passes(test)]
     known_clauses = clauses.load()
-    if unknown := {test["clause"] for test in failed} - known_clauses.keys():
+    if unknown := {test.clause for test in failed} - known_clauses.keys():
         raise input_files.refuse(source, f"no clause has the name {min(unknown)}")
-    lives = [test for test in failed if test["clause"].startswith(_LIVES)]
-    if not any(test["clause"] in violations.CLAUSES for test in failed):
-        lives = []
     tables = {} if register_file is None else register.read_tables(register_file)
-    missing = {name_in(test["reason"]) for test in named if test["verdict"] == "not-offered"}
+    missing = {fact.name for test in named if (fact := _missing_name(test)) is not None}
     lacks = sorted({*tables.pop("lacks", ()), *missing})
-    old = [*_without_absent(tables.pop("divergence", []))]
+    old = [_convert(each, failed) for each in _without_absent(tables.pop("divergence", []))]
+    failed = [test for test in failed if not any(_expects(each, test) for each in old)]
+    lives = [test for test in failed if test.clause.startswith(_LIVES)]
+    if not any(test.clause in violations.CLAUSES for test in failed):
+        lives = []
     groups = _group([test for test in failed if test not in lives])
     added = [
         _make_record(f"X-{number}", kind, group, named)
@@ -110,72 +113,103 @@ def draft(
     return f"{_WITHOUT_LIVES}\n{text}" if lives else text
 
 
-def _passes(test: Mapping[str, str]) -> bool:
+def _passes(test: TestVerdict) -> bool:
     """Return whether a test fails because it passes although a record expects its failure."""
-    return known_failures.PASSES in test.get("difference", "")
+    return test.failure is not None and test.failure.kind == "stale-record"
+
+
+def _missing_name(test: TestVerdict) -> Any:
+    """Return the fact about the name that a test lacks; None for another test."""
+    if test.verdict != "not-offered" or test.failure is None:
+        return None
+    return test.failure.facts[0]
+
+
+def _convert(entry: Mapping[str, Any], failed: Iterable[TestVerdict]) -> Mapping[str, Any]:
+    """Return a record of an earlier suite with the facts of its failed tests."""
+    if entry.get("expects"):
+        return entry
+    found = [test.failure for test in failed if _names(entry, test) and test.failure]
+    if not found:
+        print(f"{entry['id']}: no test of this record fails in the runs", file=sys.stderr)
+    kept = {key: each for key, each in entry.items() if key not in register.EARLIER_KEYS}
+    facts = _deduplicate(fact for each in found for fact in each.expected)
+    place = [*kept].index("tests") + 1
+    items = [*kept.items()]
+    return dict([*items[:place], *([("expects", facts)] if facts else []), *items[place:]])
+
+
+def _expects(entry: Mapping[str, Any], test: TestVerdict) -> bool:
+    """Return whether a record, which may have been converted, expects the failure of a test."""
+    found = test.failure
+    return (
+        found is not None
+        and _names(entry, test)
+        and {*found.expected} <= {*entry.get("expects", ())}
+    )
+
+
+def _names(entry: Mapping[str, Any], test: TestVerdict) -> bool:
+    return any(_is_of(_node_id(test), name) for name in entry["tests"])
+
+
+def _is_of(node_id: str, name: str) -> bool:
+    """Return whether an entry ``name`` of a record stands for a test."""
+    return name in (node_id, _without_parameters(node_id))
 
 
 def _without_absent(records: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the records without the tests that the suite no longer has, and print these tests."""
-    for record in records:
-        left = [
-            test for test in record["tests"] if known_failures.is_defined(test, clauses.SOURCE)
-        ]
-        for test in record["tests"]:
+    for each in records:
+        left = [test for test in each["tests"] if judge.is_defined(test, clauses.SOURCE)]
+        for test in each["tests"]:
             if test not in left:
-                print(f"{record['id']}: left out, no such test: {test}", file=sys.stderr)
+                print(f"{each['id']}: left out, no such test: {test}", file=sys.stderr)
         if left:
-            yield {**record, "tests": left}
+            yield {**each, "tests": left}
 
 
 def _without_passing(
-    records: Iterable[Mapping[str, Any]], tests: Iterable[Mapping[str, str]]
+    records: Iterable[Mapping[str, Any]], tests: Iterable[TestVerdict]
 ) -> Iterator[Mapping[str, Any]]:
     """Yield the records without the tests that pass, unless all tests of a record do.
 
     If a test passes with some of its parameters, the record names those with which it fails.
     """
-    judged = [test for test in tests if test["verdict"] in ("fail", "known")]
+    judged = [test for test in tests if test.verdict in ("fail", "known")]
     passing = {_node_id(test) for test in judged if _passes(test)}
     failing = {_node_id(test) for test in judged} - passing
-    for record in records:
-        left = [name for test in record["tests"] for name in _left(test, passing, failing)]
+    for each in records:
+        left = [name for test in each["tests"] for name in _left(test, passing, failing)]
         if left:
-            yield {**record, "tests": left}
+            yield {**each, "tests": left}
 
 
 def _left(test: str, passing: Collection[str], failing: Collection[str]) -> Collection[str]:
     """Return the entries that replace the entry ``test`` of a record."""
-
-    def is_of_test(name: str) -> bool:
-        return test in (name, name.partition("[")[0])
-
-    return sorted(filter(is_of_test, failing)) if any(map(is_of_test, passing)) else [test]
+    passes = any(_is_of(name, test) for name in passing)
+    return sorted(name for name in failing if _is_of(name, test)) if passes else [test]
 
 
 def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
-    numbers = [re.fullmatch(r"X-(\d+)", record["id"]) for record in records]
+    numbers = [re.fullmatch(r"X-(\d+)", each["id"]) for each in records]
     return 1 + max((int(each[1]) for each in numbers if each), default=0)
 
 
-def _group(failed: Iterable[Mapping[str, str]]) -> Collection[list[Mapping[str, str]]]:
+def _group(failed: Iterable[TestVerdict]) -> Collection[list[TestVerdict]]:
     """Return the tests of each record: those that fail alike."""
-    found: dict[str, list[Mapping[str, str]]] = defaultdict(list)
-    for test in sorted(failed, key=lambda each: each["clause"]):
-        found[_difference(test)].append(test)
+    found: dict[tuple[str, ...], list[TestVerdict]] = defaultdict(list)
+    for test in sorted(failed, key=lambda each: each.clause):
+        found[_failure(test).key].append(test)
     return found.values()
 
 
-def _difference(test: Mapping[str, str]) -> str:
-    reason = test.get("reason", "").partition("\n")[0]
-    return test.get("differs") or test.get("failure") or reason
+def _failure(test: TestVerdict) -> Failure:
+    return test.failure or Failure("error", (), "")
 
 
 def _make_record(
-    divergence_id: str,
-    kind: str,
-    failed_tests: list[Mapping[str, str]],
-    tests: Iterable[Mapping[str, str]],
+    divergence_id: str, kind: str, failed_tests: list[TestVerdict], tests: Iterable[TestVerdict]
 ) -> dict[str, Any]:
     """Return a record for failed tests.
 
@@ -185,36 +219,28 @@ def _make_record(
         failed_tests: The tests of the record.
         tests: All tests of the run.
     """
-    names = _deduplicate(test["clause"] for test in failed_tests)
-    differences = _deduplicate(map(_difference, failed_tests))
+    names = _deduplicate(test.clause for test in failed_tests)
+    found = _failure(failed_tests[0])
     others = {
         _without_parameters(_node_id(test))
         for test in tests
-        if test["verdict"] != "fail" or _difference(test) not in differences
+        if test.verdict != "fail" or _failure(test).key != found.key
     }
+    call = next(iter(found.call.splitlines()), "")
     return {
         "id": divergence_id,
         "kind": kind,
         "clause": names[0] if len(names) == 1 else names,
         "tests": _deduplicate(_recorded_test(_node_id(test), others) for test in failed_tests),
-        "differences": differences,
-        "observed": _observed(failed_tests[0]),
+        "expects": found.expected,
+        "observed": f"{found.title}{f' in {call}' if call else ''}",
         "reason": "drafted, not examined",
         "versions": f"torch>={Version(torch.__version__).base_version}",
     }
 
 
-def _observed(test: Mapping[str, str]) -> str:
-    """Return the difference of the first test, and its smallest failing call."""
-    text = test.get("difference", test.get("reason", ""))
-    if _OTHERWISE in text:  # a register expected another failure
-        text = _difference(test)
-    call = test.get("call", "").partition("\n")[0]
-    return f"{causes.find_cause(text)}{f' in {call}' if call else ''}"
-
-
-def _node_id(test: Mapping[str, str]) -> str:
-    return test["test"].removeprefix("spec_tests/")
+def _node_id(test: TestVerdict) -> str:
+    return test.test.removeprefix("spec_tests/")
 
 
 def _recorded_test(node_id: str, others: Collection[str]) -> str:
@@ -242,11 +268,15 @@ def _format_register(tables: Mapping[str, Any]) -> str:
 
 
 def _format_table(table: Mapping[str, Any]) -> str:
-    return "".join(f"{name} = {_format(value)}\n" for name, value in table.items())
+    return "".join(f"{name} = {_format(name, value)}\n" for name, value in table.items())
 
 
-def _format(value: str | Sequence[str]) -> str:
+def _format(name: str, value: str | Sequence[str]) -> str:
     """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return "".join(["[\n", *(f"    {_format(each)},\n" for each in value), "]"])
+    entries = [_format("", each) for each in value]
+    line = f"[{', '.join(entries)}]"
+    if len(f"{name} = {line}") <= _LINE:
+        return line
+    return "".join(["[\n", *(f"    {each},\n" for each in entries), "]"])

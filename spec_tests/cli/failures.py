@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
-from spec_tests.machine import causes, clauses, verdicts
-from spec_tests.machine.failed_test import PROGRAM
+from spec_tests.failure import Failure, shorten
+from spec_tests.machine import clauses, record
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
@@ -17,8 +17,8 @@ FOLDER = Path("repro")
 _NOTE = "# A run replaces this file: copy it before you change it."
 #: The largest number of lines of a call, and of a difference.
 MAX_LINES = 14
-#: The greatest number of characters of a line, and of a cause in the list at the end.
-MAX_LENGTH, SUMMARY_LENGTH = 400, 160
+#: The greatest number of characters of a line.
+MAX_LENGTH = 400
 #: Matches the address of a tensor, which each run changes.
 _ADDRESS = re.compile(r"\b\d{12,}\b")
 #: The greatest number of clauses that the list at the end has for a cause.
@@ -30,12 +30,12 @@ class Cause:
     """The tests that fail for one reason.
 
     Args:
-        text: The text of the first failure, see `causes.find_cause`.
+        failure: The first failure.
         count: The number of tests.
         commands: For each clause, the command that repeats its first failure.
     """
 
-    text: str
+    failure: Failure
     count: int = 0
     commands: dict[str, str] = field(default_factory=dict)
 
@@ -52,7 +52,7 @@ class Failures:
         self._format_command = format_command
         self._programs: Counter[str] = Counter()
         self._statements = {name: each.says for name, each in clauses.load().items()}
-        self._found: dict[str, Cause] = {}
+        self._found: dict[tuple[str, ...], Cause] = {}
 
     def add(self, report: pytest.TestReport) -> list[str]:
         """Store a failure and write its program.
@@ -60,27 +60,26 @@ class Failures:
         Returns:
             The lines that describe the failure; none if it is not the first one of its clauses.
         """
-        names = verdicts.clauses_of(report) or ["no clause"]  # A worker ended in a setup.
-        details = {"reason": verdicts.reason_of(report), **verdicts.failure_details(report)}
-        difference = details.get("difference", details["reason"])
+        tests = [test for test in record.tests_of(report) if test.verdict == "fail"]
+        names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
+        failure = tests[0].failure
+        assert failure is not None
         known = {name for each in self._found.values() for name in each.commands}
         function = report.nodeid.partition("[")[0]
-        key = causes.group_key(names[0], difference)
-        test = function.rpartition("::")[2]
-        cause = self._found.setdefault(key, Cause(causes.find_cause(difference)))
+        cause = self._found.setdefault(failure.group(names[0]), Cause(failure))
         cause.count += 1
         if cause.commands.keys() >= {*names}:
             return []
-        repeat = self._format_command(names[0], test)
-        program = next((str(text) for key, text in report.user_properties if key == PROGRAM), None)
-        run = self._write_program(names[0], program) if program is not None else None
+        repeat = self._format_command(names[0], function.rpartition("::")[2])
+        program = dict(report.user_properties).get(record.PROGRAM)
+        run = self._write_program(names[0], str(program)) if program is not None else None
         cause.commands = {**dict.fromkeys(names, run or repeat), **cause.commands}
         if known >= {*names}:
             return []
         return [
             f"FAIL {', '.join(names)}  {report.nodeid}",
             *(f"  {self._statements.get(name, '')}" for name in names),
-            *(f"  | {_shorten(line)}" for line in _lines(report)),
+            *(f"  | {shorten(line, MAX_LENGTH)}" for line in _lines(failure)),
             *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",
             "",
@@ -103,10 +102,9 @@ class Failures:
         by_size = sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
         for cause in by_size:
             counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
-            text = _shorten(_ADDRESS.sub("…", cause.text), SUMMARY_LENGTH)
-            lines.append(f"FAIL {', '.join(counts)}: {text}")
+            lines.append(f"FAIL {', '.join(counts)}: {_ADDRESS.sub('…', cause.failure.title)}")
             names = sorted(cause.commands)
-            if causes.says_nothing(cause.text):
+            if cause.failure.is_bare:
                 lines.append(f"  {self._statements.get(names[0], '')}")
             lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
             if more := len(names[MAX_CLAUSES:]):
@@ -118,24 +116,9 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _lines(report: pytest.TestReport) -> list[str]:
+def _lines(failure: Failure) -> list[str]:
     """Return the first lines of the call, and those of the difference; the last of a traceback."""
-    differences = [str(value) for key, value in report.user_properties if key == "difference"]
-    calls = [str(value) for key, value in report.user_properties if key == "call"]
-    calls = [call for call in calls if not any(call in text for text in differences)]
-    return [*_first_lines(calls), *_first_lines(differences)]
-
-
-def _first_lines(texts: Sequence[str]) -> list[str]:
-    lines = [line for text in texts for line in text.splitlines() if line.strip(" ~^")]
-    if lines and lines[0].startswith("Traceback"):  # The error is at its end.
-        return lines[:1] + lines[1:][-MAX_LINES:]
-    return lines[:MAX_LINES]
-
-
-def _shorten(line: str, length: int = MAX_LENGTH) -> str:
-    """Leave out the middle of a long line, because the expected value is at its end."""
-    if len(line) <= length:
-        return line
-    start, end = line[: length // 2], line[-length // 2 :]
-    return f"{start.rpartition(' ')[0] or start} … {end.partition(' ')[2] or end}"
+    found = [line for line in failure.text.splitlines() if line.strip(" ~^")]
+    is_long = failure.kind == "error" and len(found) > MAX_LINES
+    shown = [found[0], *found[-MAX_LINES:]] if is_long else found[:MAX_LINES]
+    return [*failure.call.splitlines()[:MAX_LINES], *shown]

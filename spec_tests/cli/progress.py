@@ -17,9 +17,9 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures
-from spec_tests.machine import run_metadata, verdicts
+from spec_tests.machine import record, run_metadata
 from spec_tests.machine.hooks import pytest_report_header
-from spec_tests.machine.verdict_log import VerdictLog
+from spec_tests.machine.record import Recorder
 
 #: If the output is not a terminal, a line of progress follows this number of tests, or seconds.
 TESTS_PER_LINE, SECONDS_PER_LINE = 100, 30
@@ -32,7 +32,7 @@ class RunMonitor:
 
     def __init__(self) -> None:
         self._errors: list[str] = []
-        self._log: VerdictLog | None = None
+        self._log: Recorder | None = None
         # While a test runs, pytest captures the standard output.
         self._stdout = os.dup(1)
 
@@ -126,7 +126,7 @@ class Progress(RunMonitor):
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Print progress, and the first failure of a clause."""
-        if verdicts.verdict_of(report) == "fail":
+        if record.verdict_of(report) == "fail":
             self._print_lines(self._failures.add(report))
         self._done.add(report.nodeid)
         self._print_progress(is_call_phase=report.when == "call")
@@ -148,7 +148,7 @@ class Progress(RunMonitor):
         counts = Counter(self._log.verdicts.values() if self._log is not None else ())
         done = len(self._done)
         line = f"{done} of {self._total} tests{self._remaining_time(done)}; clauses: "
-        line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in verdicts.VERDICTS)
+        line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in record.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
         elif is_call_phase and (

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
-from spec_tests.machine import verdict_table, verdicts
+from spec_tests.machine import record
 
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)
@@ -52,9 +52,9 @@ def _format_table(path: Path) -> list[str]:
 
     if path.suffix == ".json":
         _, found = evidence.read_published(path)
-        return verdict_table.table({clause: each.verdict for clause, each in found.items()})
-    run, tests = verdicts.read_run(path)
-    decided = verdicts.by_clause(tests)
+        return record.table({clause: each.verdict for clause, each in found.items()})
+    run, tests = record.read_run(path)
+    decided = record.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
-    lines += verdict_table.table(decided, verdicts.declared_by_clause(tests))
-    return [*lines, verdict_table.claim(decided, run.get("suite", ""))]
+    lines += record.table(decided, record.declared_by_clause(tests))
+    return [*lines, record.claim(decided, run.get("suite", ""))]

@@ -3,20 +3,20 @@
 import json
 from pathlib import Path
 
-from spec_tests.machine import verdict_table
-from spec_tests.machine.causes import group_by_cause
+from spec_tests.machine import record
 from spec_tests.machine.input_files import RefusedError
-from spec_tests.machine.verdicts import VERDICTS
+from spec_tests.machine.record import VERDICTS
+from spec_tests.reporting.evidence import group_by_cause
 from spec_tests.reporting.markdown import escape, format_table
 from spec_tests.reporting.runs import Run
 
 
 def as_markdown(run: Run) -> str:
     """Return a page with the conclusion, counts by chapter, and the causes of failures."""
-    counts = verdict_table.count_by_chapter(run.verdicts).items()
+    counts = record.count_by_chapter(run.verdicts).items()
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
     failed = {name: each for name, each in run.evidence.items() if each.verdict == "fail"}
-    groups = group_by_cause({name: each.difference for name, each in failed.items()})
+    groups = group_by_cause(failed)
     causes = [f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups]
     head = [f"# {escape(run.label)}", "", _claim(run), ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), "", *causes, ""])
@@ -32,7 +32,7 @@ def as_badge(run: Run) -> str:
 
 
 def _claim(run: Run) -> str:
-    return verdict_table.claim(run.verdicts, run.about.get("suite", ""))
+    return record.claim(run.verdicts, run.about.get("suite", ""))
 
 
 def write(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 
 from spec_tests import checks
-from spec_tests.checks.outcome import failure_of
+from spec_tests.checks.outcome import raised_by
 from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
@@ -204,7 +204,7 @@ def _cpu_chunk_error(target, topology, index, **options):
     call = PublicCall("comm.gather", {"tensors": chunks, **options})
     with pytest.raises(RuntimeError) as caught:
         call.run(target, call.inputs(topology))
-    return failure_of(caught.value)
+    return raised_by(caught.value)
 
 
 @clause("divergences.CO-5.one-text")

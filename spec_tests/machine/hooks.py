@@ -26,11 +26,11 @@ from spec_tests.machine.options import (
     target_of,
 )
 from spec_tests.machine.queued_work import SYNCHRONOUS
+from spec_tests.machine.record import Recorder
 from spec_tests.machine.run_metadata import run_metadata
 from spec_tests.machine.shared_options import NO_REFERENCE
 from spec_tests.machine.target import REFERENCE, Target
 from spec_tests.machine.topology import MODULES, Topology, make_topology, not_run
-from spec_tests.machine.verdict_log import VerdictLog
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()
@@ -88,7 +88,7 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Configure warnings, the marker ``clause`` and the `VerdictLog`."""
+    """Configure warnings, the marker ``clause`` and the `Recorder`."""
     # The filters of the user come later in the list and override these.
     config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
@@ -101,7 +101,7 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
         with input_files.usage_errors():
-            verdicts = VerdictLog(
+            verdicts = Recorder(
                 config.getoption("--verdicts"),
                 resume=config.getoption("--resume"),
                 metadata=lambda: run_metadata(config, topology_of(config)),

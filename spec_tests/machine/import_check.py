@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.machine import input_files, not_offered, register, target_map
+from spec_tests.machine import input_files, judge, register, target_map
 from spec_tests.machine.hooks import register_of, topology_of
 from spec_tests.machine.options import mapping_of, target_of
 from spec_tests.machine.target import PARTS, Target
@@ -26,7 +26,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         topology_of(config)  # The simulated accelerator may have to be built, which takes longer.
         target = require_target(name, mapping)
         if (path := register_of(config)) is not None:
-            not_offered.require_missing(register.load_lacks(path), target, path)
+            judge.require_missing(register.load_lacks(path), target, path)
 
 
 def _require_package(name: str) -> None:

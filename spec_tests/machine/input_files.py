@@ -18,9 +18,12 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
+
+_Kind = TypeVar("_Kind")
 
 _NAMES: dict[Any, str] = {
     str: "a text",
@@ -113,6 +116,18 @@ def parse_json(text: str, source: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise refuse(f"{source} is not JSON", error) from None
+
+
+def convert(value: Any, kind: type[_Kind], source: object) -> _Kind:
+    """Return a value of the file ``source`` as an object of a class with annotations.
+
+    Raises:
+        RefusedError: The value has another shape. The text names the key.
+    """
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise refuse(source, error) from None
 
 
 def check(value: Any, shape: Any, source: object) -> None:

@@ -9,7 +9,7 @@ import platform
 import sys
 import sysconfig
 
-import pytest
+from spec_tests.failure import Fact, Failure, failed
 
 
 def is_free_threaded() -> bool:
@@ -32,4 +32,5 @@ def python_version() -> str:
 def check_gil(*, was_off: bool) -> None:
     """Fail the test if the GIL ``was_off`` at the start of the run and is enabled now."""
     if was_off and is_gil_enabled():
-        pytest.fail("an import has enabled the GIL of this free-threaded Python")
+        text = "an import has enabled the GIL of this free-threaded Python"
+        raise failed(Failure("state", (Fact("state", "GIL"),), text))

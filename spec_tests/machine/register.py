@@ -11,7 +11,7 @@ import functools
 import os
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,33 +20,19 @@ import pytest
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
+from spec_tests.failure import Failure, matches
 from spec_tests.machine import clause_names, input_files
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import PARTS
 
 FOLDER = Path(__file__).parents[1] / "registers"
-_LISTS = ("tests", "failures", "differences", "threads")
 #: Keys that stand before the first record.
 _FIRST_KEYS = ("inherits", "lacks", "repaired")
-#: In a text of ``failures``, the mark for any text without a line break.
-ANY = "…"
+#: Keys of an earlier suite, which expected texts of failures.
+EARLIER_KEYS = ("failures", "differences")
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
-_RECORD = {
-    **dict.fromkeys(("id", "kind", "observed"), str),
-    "clause": (str, [str]),
-    "reason?": str,
-    "tests": [str],
-    **{f"{key}?": [str] for key in ("failures", "differences", "threads")},
-    "versions?": str,
-}
-_SHAPE = {
-    "inherits?": str,
-    "repaired?": [str],
-    "lacks?": [str],
-    "versions?": str,
-    "titles?": {...: str},
-    "divergence?": [_RECORD],
-}
+#: An entry of ``expects`` that says nothing about the error.
+_ONLY_A_CLASS = re.compile(r"error[\w ]*: *\w*:? *")
 
 
 @dataclass(frozen=True)
@@ -62,10 +48,9 @@ class Divergence:
         clauses: The clauses that the target violates. ``clause`` of the table is one or a list.
         tests: Node ids of the failing tests, relative to ``spec_tests/``. Without parameters an id
             stands for all of them.
-        failures: The expected failures. Each is the exception's class and a part of its text:
-            ``RuntimeError: chunk expects``. `ANY` stands for any part of a line. Other failures
-            fail the run.
-        differences: The expected texts of `causes.fingerprint`. ``draft`` writes them.
+        expects: The expected facts, as `Failure.expected` has them. All facts of a failure must be
+            among them. A text of an error may be a beginning. Empty in a register of an earlier
+            suite.
         observed: The behaviour of the target.
         threads: Links of public threads.
         versions: The versions to which the record applies, such as ``torch>=2.11``; empty for all.
@@ -77,11 +62,10 @@ class Divergence:
     kind: str
     clauses: tuple[str, ...]
     tests: tuple[str, ...]
-    failures: tuple[str, ...]
+    expects: tuple[str, ...]
     observed: str
     threads: tuple[str, ...]
     versions: str
-    differences: tuple[str, ...] = ()
     reason: str = ""
     file: str = ""
 
@@ -97,11 +81,9 @@ class Divergence:
             raise ValueError("there are no clauses")
         if not self.tests:
             raise ValueError("there are no tests")
-        if not self.failures and not self.differences:
-            raise ValueError("there are no failures")
-        for failure in self.failures:
-            if re.fullmatch(r"\w+(: *(assert)?)?", failure):
-                raise ValueError(f"the failure {failure!r} does not say what differs")
+        for fact in self.expects:
+            if _ONLY_A_CLASS.fullmatch(fact):
+                raise ValueError(f"{fact!r} does not say what the error is")
         if self.versions:
             _parse_versions(self.versions)
 
@@ -110,22 +92,39 @@ class Divergence:
         """Whether the record applies to the installed version."""
         return not self.versions or is_satisfied(self.versions)
 
-    def explains(self, error: BaseException, difference: str) -> bool:
-        """Return whether ``error``, with what differs in its test, is an expected failure."""
-        name = type(error).__name__
-        return difference in self.differences or self.explains_text(name, str(error))
-
-    def explains_text(self, name: str, text: str) -> bool:
-        """Return whether an error with this class name and text is an expected failure."""
-        expected = [failure.partition(": ") for failure in self.failures]
-        return f"{name}: {text}" in self.differences or any(
-            name == kind and _contains(text, part) for kind, _, part in expected
-        )
+    def explains(self, found: Failure) -> bool:
+        """Return whether the record expects all facts of a failure."""
+        return all(matches(fact, self.expects) for fact in found.expected)
 
 
-def _contains(text: str, part: str) -> bool:
-    """Return whether ``text`` contains ``part``, in which `ANY` stands for any part of a line."""
-    return re.search(".*".join(map(re.escape, part.split(ANY))), text) is not None
+@dataclass(frozen=True)
+class Tables:
+    """A register as its file has it: the keys before the first record, and the records.
+
+    README.md of the registers describes the keys.
+    """
+
+    inherits: str = ""
+    repaired: list[str] = field(default_factory=list)
+    lacks: list[str] = field(default_factory=list)
+    versions: str = ""
+    titles: dict[str, str] = field(default_factory=dict)
+    divergence: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Record:
+    """A table ``[[divergence]]``."""
+
+    id: str
+    kind: str
+    clause: str | list[str]
+    tests: list[str]
+    observed: str
+    expects: list[str] = field(default_factory=list)
+    threads: list[str] = field(default_factory=list)
+    versions: str = ""
+    reason: str = ""
 
 
 def read_tables(path: Path) -> dict[str, Any]:
@@ -134,7 +133,9 @@ def read_tables(path: Path) -> dict[str, Any]:
     Raises:
         input_files.RefusedError: The file cannot be read, or has another shape.
     """
-    return input_files.read_toml(path, _SHAPE)
+    tables = input_files.parse_toml(input_files.read_text(path), str(path))
+    input_files.convert(tables, Tables, path)
+    return tables
 
 
 @input_files.usage_errors()
@@ -181,19 +182,37 @@ def titles(path: Path) -> Mapping[str, str]:
 
 
 def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
+    source = f"{path}: divergence {table.get('id')}"
     for key in _FIRST_KEYS:
         if key in table:
             problem = f"{key!r} stands after the record; it belongs before the first record"
-            raise input_files.refuse(path, f"divergence {table['id']}: {problem}")
+            raise input_files.refuse(source, problem)
+    unknown = table.keys() - {*Record.__dataclass_fields__, *EARLIER_KEYS}
+    if unknown:
+        raise input_files.refuse(source, f"no record has the key {min(unknown)!r}")
+    record = input_files.convert(table, Record, source)
+    names = [record.clause] if isinstance(record.clause, str) else record.clause
+    lists = {key: tuple(getattr(record, key)) for key in ("tests", "expects", "threads")}
+    texts = {key: getattr(record, key) for key in ("id", "kind", "observed", "versions", "reason")}
     try:
-        changed: dict[str, Any] = {key: tuple(table.get(key, ())) for key in _LISTS}
-        fields = {**table, **changed, "file": str(path)}
-        clause = fields.pop("clause")
-        return Divergence(
-            **fields, clauses=(clause,) if isinstance(clause, str) else tuple(clause)
-        )
-    except (TypeError, ValueError) as error:
-        raise input_files.refuse(path, f"divergence {table['id']}: {error}") from None
+        return Divergence(clauses=tuple(names), file=str(path), **lists, **texts)
+    except ValueError as error:
+        raise input_files.refuse(source, error) from None
+
+
+def require_expects(records: Iterable[Divergence]) -> None:
+    """Check that each record says which facts it expects.
+
+    Raises:
+        pytest.UsageError: A record is of an earlier suite.
+    """
+    for record in records:
+        if not record.expects:
+            command = f"parallel-conformance draft VERDICTS --divergences {record.file}"
+            raise pytest.UsageError(
+                f"{record.name} is of an earlier suite: it lacks 'expects'. Run the suite "
+                f"with --verdicts and without this register; `{command}` converts it"
+            )
 
 
 def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, Clause]) -> None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from spec_tests.machine import clauses, interpreter
+from spec_tests.machine import clauses, interpreter, record
 from spec_tests.machine.options import (
     imported_plugins,
     mapping_of,
@@ -21,15 +21,12 @@ from spec_tests.machine.options import (
 from spec_tests.machine.target import REFERENCE
 from spec_tests.machine.topology import Topology
 
-#: Version of the format of a file of verdicts. Programs that read the file refuse other versions.
-FORMAT = 1
-
 
 def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
     """Return target, versions, devices, time, and the command that repeats the run."""
     target = target_of(config)
     return {
-        "format": FORMAT,
+        "format": record.FORMAT,
         "target": target,
         "version": _package_version(target.partition(".")[0]),
         "reference": config.getoption("--reference") or REFERENCE,

@@ -10,6 +10,7 @@ from collections.abc import Generator
 
 import pytest
 
+from spec_tests.failure import Fact, Failure, error_fact, failed
 from spec_tests.machine import clauses, process_state
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.target import NotOffered
@@ -32,12 +33,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     except (*_SKIPS, *_ENDS_RUN) as error:
         if _is_of_suite(error):
             raise
-        pytest.fail(f"the target raises {type(error).__name__}: {error}")
+        name = type(error).__name__
+        text = f"the target raises {name}: {error}"
+        found = Failure("error", (error_fact(name, str(error)),), text, f"{name}: {error}")
+        raise failed(found) from None
     changed = process_state.changes(before, process_state.read(topology))
     if len(sys.modules) > modules:  # An import may add filters.
         changed = tuple(name for name in changed if name != "warning filters")
     if changed:
-        pytest.fail(f"changed: {', '.join(changed)}", pytrace=False)
+        facts = tuple(Fact("state", name) for name in changed)
+        raise failed(Failure("state", facts, f"changed: {', '.join(changed)}"))
     return result
 
 

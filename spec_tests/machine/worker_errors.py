@@ -19,8 +19,9 @@ from typing import Any
 import pytest
 from pluggy import PluggyTeardownRaisedWarning
 
-from spec_tests.machine import time_limit
-from spec_tests.machine.known_failures import ENDS_PROCESS, PROCESS_ENDED
+from spec_tests.failure import Fact, Failure
+from spec_tests.machine import record, time_limit
+from spec_tests.machine.judge import ENDS_PROCESS, PROCESS_ENDED
 
 _KEY = "usage_error"
 _ERROR = pytest.StashKey[str]()
@@ -85,14 +86,12 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
     If a record of the register expects the failure, the report is that of an expected failure.
     """
     found = _properties.get(crashitem, [])
-    _, text = PROCESS_ENDED
-    stack = time_limit.pop_stack(_run[0], crashitem)
-    report.longrepr = f"{text}: {stack}" if stack else text
-    report.user_properties += [
-        *found,
-        ("difference", report.longrepr),
-        *((key, ": ".join(PROCESS_ENDED)) for key in ("failure", "differs")),
-    ]
+    ended = PROCESS_ENDED
+    if stack := time_limit.pop_stack(_run[0], crashitem):
+        ended = Failure("time", (Fact("process", "time limit"),), f"{ended.text}: {stack}")
+    report.longrepr = ended.text
+    report.user_properties += found
+    record.add_failure(report, ended)
     if known := [str(value) for key, value in found if key == ENDS_PROCESS]:
         report.outcome = "skipped"
         report.wasxfail = f"known: {known[0]}"

@@ -5,38 +5,53 @@ The published form is a JSON document:
 * ``run``: the metadata of the run,
 * ``pass``: the ids of the clauses that pass, by their first word,
 * ``not-offered`` and ``not-run``: for each reason the ids of the clauses,
-* ``tests``: for each clause that fails or is known, one test with the difference and the smallest
-  failing call, and in ``others`` the number of other tests with this verdict.
+* ``tests``: for each clause that fails or is known, one test with its `Failure`, and in ``others``
+  the number of other tests with this verdict. A document of an earlier suite (format 1) has no
+  failures.
 """
 
+import dataclasses
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from spec_tests.machine import clauses, input_files, verdicts
+import msgspec
+
+from spec_tests.failure import Failure
+from spec_tests.machine import clauses, input_files, record
+from spec_tests.machine.record import TestVerdict
 from spec_tests.reporting import documents
 
 _LISTED = ("not-offered", "not-run")
-_TEST = {
-    "clause": str,
-    "test": str,
-    "verdict": verdicts.VERDICTS,
-    "difference": str,
-    "call?": str,
-    "others?": int,
-}
-_IDS = {...: [str]}
-_SHAPE = {
-    "run": {**verdicts.HEADER, "hardware": str},
-    **dict.fromkeys(("pass", *_LISTED), _IDS),
-    "tests": [_TEST],
-}
+#: The cause of failures without a description.
+EARLIER = "an earlier suite"
 #: Matches the folders of an absolute path, which must not be published.
 _FOLDERS = re.compile(r"(?<![\w./:])/(?:[\w.+-]+/)+")
-#: Matches the line "[gw0] ..." that pytest-xdist adds to a failure in a worker process.
-_WORKER = re.compile(r"^\[gw\d+\] .*\n", re.MULTILINE)
+
+
+class _Test(msgspec.Struct):
+    """An entry of ``tests``."""
+
+    clause: str
+    test: str
+    verdict: Literal["fail", "not-offered", "known", "pass", "not-run"]
+    failure: Failure | None = None
+    others: int = 0
+
+
+class _Document(
+    msgspec.Struct,
+    rename={"passed": "pass", "not_offered": "not-offered", "not_run": "not-run"},
+):
+    """A published run."""
+
+    run: dict[str, Any]
+    passed: dict[str, list[str]]
+    not_offered: dict[str, list[str]]
+    not_run: dict[str, list[str]]
+    tests: list[_Test]
 
 
 @dataclass(frozen=True)
@@ -45,39 +60,62 @@ class Evidence:
 
     Args:
         verdict: The verdict of the clause.
-        difference: The difference, or the reason why the clause is not offered or was not run.
+        reason: Why the clause is not offered or was not run.
+        failure: The failure; None for a run of an earlier suite.
         test: A test with the verdict of the clause, if possible one with a smallest failing call.
-        call: The smallest failing call; empty if the run has none.
         others: The number of other tests with the same verdict.
     """
 
     verdict: str
-    difference: str = ""
+    reason: str = ""
+    failure: Failure | None = None
     test: str = ""
-    call: str = ""
     others: int = 0
 
 
-def find_evidence(tests: Iterable[dict[str, str]]) -> dict[str, Evidence]:
+def find_evidence(tests: Iterable[TestVerdict]) -> dict[str, Evidence]:
     """Return the verdict of each clause with its evidence, from the tests of a run."""
     tests = list(tests)
-    same: dict[str, list[dict[str, str]]] = {}
-    verdict_of = verdicts.by_clause(tests)
+    same: dict[str, list[TestVerdict]] = {}
+    verdict_of = record.by_clause(tests)
     for test in tests:
-        name = test.get("clause", "")
-        if verdict_of.get(name) == test["verdict"]:
-            same.setdefault(name, []).append(test)
+        if verdict_of.get(test.clause) == test.verdict:
+            same.setdefault(test.clause, []).append(test)
     return {name: _make_evidence(same[name]) for name in verdict_of}
 
 
-def _make_evidence(tests: Sequence[Mapping[str, str]]) -> Evidence:
-    if tests[0]["verdict"] == "pass":
+def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
+    if tests[0].verdict == "pass":
         return Evidence("pass")
-    first = min(tests, key=lambda test: "call" not in test)
-    text, call = first.get("difference", first.get("reason", "")), first.get("call", "")
-    # The call is shown above the difference, so the difference does not repeat it.
-    difference = text.replace(call, "the call above") if call else text
-    return Evidence(first["verdict"], difference, first["test"], call, len(tests) - 1)
+    first = min(tests, key=lambda test: not (test.failure and test.failure.call))
+    if first.verdict in _LISTED:
+        reason = first.failure.text if first.failure else first.reason
+        return Evidence(first.verdict, reason, None, first.test, len(tests) - 1)
+    return Evidence(first.verdict, "", first.failure, first.test, len(tests) - 1)
+
+
+def group_by_cause(found: Mapping[str, Evidence]) -> list[tuple[str, list[str]]]:
+    """Return causes with the ids of their clauses; the most frequent cause comes first.
+
+    The text of a cause is that of its first clause. If it does not say what is wrong, it begins
+    with the part of the specification.
+
+    Args:
+        found: The evidence for each clause.
+    """
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for clause, each in found.items():
+        key = each.failure.group(clause) if each.failure else (EARLIER,)
+        groups.setdefault(key, []).append(clause)
+    ordered = sorted(groups.values(), key=len, reverse=True)
+    return [(_title(names[0], found[names[0]].failure), names) for names in ordered]
+
+
+def _title(clause: str, failure: Failure | None) -> str:
+    if failure is None:
+        return EARLIER
+    part = ".".join(clause.split(".")[:2])
+    return f"{part}: {failure.title}" if failure.is_bare else failure.title
 
 
 def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
@@ -86,7 +124,7 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
     tests = []
     for name, each in sorted(evidence.items()):
         if each.verdict in document:
-            reason = _clean(each.difference.partition("\n")[0])
+            reason = _clean(each.reason.partition("\n")[0])
             key = reason if each.verdict in _LISTED else name.partition(".")[0]
             document[each.verdict].setdefault(key, []).append(name)
         else:
@@ -96,15 +134,15 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
 
 def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
     test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
-    test["difference"] = _clean(evidence.difference)
-    if evidence.call:
-        test["call"] = _clean(evidence.call)
+    if found := evidence.failure:
+        texts = {name: _clean(getattr(found, name)) for name in ("text", "error", "call")}
+        test["failure"] = dataclasses.replace(found, **texts).to_json()
     return {**test, "others": evidence.others} if evidence.others else test
 
 
 def _clean(text: str) -> str:
-    """Return a text without absolute folders and "[gw0]" lines."""
-    return _FOLDERS.sub("", _WORKER.sub("", text))
+    """Return a text without absolute folders."""
+    return _FOLDERS.sub("", text)
 
 
 def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
@@ -113,20 +151,18 @@ def read_published(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     Raises:
         input_files.RefusedError: The file cannot be read, or is not valid.
     """
-    document = input_files.read_json(path, _SHAPE)
-    found = {name: Evidence("pass") for ids in document["pass"].values() for name in ids}
-    for verdict in _LISTED:
-        for reason, ids in document[verdict].items():
+    value = input_files.parse_json(input_files.read_text(path), str(path))
+    document = input_files.convert(value, _Document, path)
+    header = input_files.convert(document.run, record.Header, f"{path}: run")
+    if header.format > record.FORMAT or "hardware" not in document.run:
+        raise input_files.refuse(path, "the run is of a later suite, or lacks the key 'hardware'")
+    found = {name: Evidence("pass") for ids in document.passed.values() for name in ids}
+    for verdict, listed in (("not-offered", document.not_offered), ("not-run", document.not_run)):
+        for reason, ids in listed.items():
             found |= dict.fromkeys(ids, Evidence(verdict, reason))
-    for test in document["tests"]:
-        found[test["clause"]] = Evidence(
-            test["verdict"],
-            test["difference"],
-            test["test"],
-            test.get("call", ""),
-            test.get("others", 0),
-        )
+    for test in document.tests:
+        found[test.clause] = Evidence(test.verdict, "", test.failure, test.test, test.others)
     for name in found:
         if not clauses.is_id(name):
             raise input_files.refuse(path, f"{name!r} is not the id of a clause")
-    return document["run"], dict(sorted(found.items()))
+    return document.run, dict(sorted(found.items()))

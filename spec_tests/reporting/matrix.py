@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spec_tests.machine import verdict_table
-from spec_tests.machine.causes import group_by_cause
+from spec_tests.machine import record
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.verdicts import VERDICTS
+from spec_tests.machine.record import VERDICTS
+from spec_tests.reporting.evidence import group_by_cause
 from spec_tests.reporting.markdown import format_table
 from spec_tests.reporting.runs import REFERENCE, Run
 
@@ -74,8 +74,8 @@ class Matrix:
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
     def claim(self, run: Run) -> str:
-        """Return whether a run conforms to the suite; see `verdict_table.claim`."""
-        return verdict_table.claim(run.verdicts, run.about.get("suite", ""))
+        """Return whether a run conforms to the suite; see `record.claim`."""
+        return record.claim(run.verdicts, run.about.get("suite", ""))
 
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""
@@ -85,7 +85,7 @@ class Matrix:
     def by_cause(self, run: Run, verdict: str) -> list[tuple[str, list[Clause]]]:
         """Return causes with their clauses of a verdict, the most frequent cause first."""
         ids = [clause.id for clause in self.clauses_with(run, verdict)]
-        groups = group_by_cause({each: run.evidence[each].difference for each in ids})
+        groups = group_by_cause({each: run.evidence[each] for each in ids})
         return [(cause, [self.clauses[each] for each in names]) for cause, names in groups]
 
     def is_violated_by_reference(self, clause: Clause) -> bool:
@@ -100,7 +100,7 @@ class Matrix:
         """Return the clauses with a verdict for each reason."""
         found: dict[str, list[Clause]] = {}
         for clause in self.clauses_with(run, verdict):
-            found.setdefault(run.evidence[clause.id].difference, []).append(clause)
+            found.setdefault(run.evidence[clause.id].reason, []).append(clause)
         return found
 
 

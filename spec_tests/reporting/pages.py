@@ -16,7 +16,7 @@ from markupsafe import Markup
 from spec_tests.machine import clauses
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.input_files import RefusedError
-from spec_tests.machine.verdicts import VERDICTS
+from spec_tests.machine.record import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.matrix import Matrix
 from spec_tests.reporting.runs import Run

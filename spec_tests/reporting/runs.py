@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.machine import verdicts
+from spec_tests.machine import record
 from spec_tests.reporting.evidence import Evidence, find_evidence, read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
@@ -122,7 +122,7 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Evidence]]:
     """
     if path.suffix == ".json":
         return read_published(path)
-    header, tests = verdicts.read_run(path)
+    header, tests = record.read_run(path)
     return {"hardware": header["accelerator"], **header, "tests": len(tests)}, find_evidence(tests)
 
 

@@ -8,8 +8,9 @@ import torch
 from hypothesis import strategies as st
 from torch import nn
 
-from spec_tests.checks.outcome import failure_of, normalise
+from spec_tests.checks.outcome import normalise, raised_by
 from spec_tests.checks.thread_order import ThreadOrder
+from spec_tests.failure import Fact, Failure, failed
 from spec_tests.machine.target import Target
 from spec_tests.machine.topology import Topology
 from spec_tests.strategies.calls import Again, DeviceAt, PublicCall, on_any_device
@@ -160,7 +161,7 @@ class FailingCall(PublicCall):
         except Exception as error:
             args = [normalise(str(argument)) for argument in error.args]
             errno = getattr(error, "errno", None)
-            return {"error": failure_of(error), "args": args, "errno": errno}
+            return {"error": raised_by(error), "args": args, "errno": errno}
 
 
 def failing_call(
@@ -190,7 +191,8 @@ def error_and_module(
         PublicCall.run(call, target, inputs)
     except BaseException as error:
         return error, next(each for each in inputs["modules"] if each.error is not None)
-    raise AssertionError(f"no exception was raised by the call\n  {call!r}")
+    text = f"no exception was raised by the call\n  {call!r}"
+    raise failed(Failure("accepted", (Fact("error", "missing"),), text, call=repr(call)))
 
 
 @st.composite

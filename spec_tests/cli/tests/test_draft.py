@@ -1,39 +1,40 @@
 """The command ``draft``: new registers, and registers that it updates."""
 
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 from spec_tests.cli.draft import draft
 from spec_tests.cli.main import main
-from spec_tests.machine import clauses, known_failures
+from spec_tests.failure import Fact, Failure
+from spec_tests.machine import clauses
+from spec_tests.machine.record import TestVerdict
 
 pytestmark = pytest.mark.slow
 
 
+def verdict(name, fact=None, *, clause="comm.scatter.slices", kind="differs"):
+    """Return the verdict of a test, which fails with a fact or passes."""
+    failure = fact and Failure(kind, (Fact("output", fact),), fact)
+    found = "fail" if fact else "pass"
+    return TestVerdict(f"spec_tests/a.py::{name}", found, clause, failure=failure)
+
+
 def test_a_draft_names_the_parameters_of_a_test_if_only_some_of_them_fail_alike():
-    found = {"one[1]": "E: x", "one[2]": None, "two[1]": 'E: "\x7f"', "three[1]": "E: x"}
-    found |= {"three[2]": "E: y"}
-    tests = [
-        {"clause": "comm.scatter.slices", "test": f"spec_tests/a.py::{test}"}
-        | ({"verdict": "fail", "differs": differs} if differs else {"verdict": "pass"})
-        for test, differs in found.items()
-    ]
-    records = tomllib.loads(draft(tests))["divergence"]
-    assert [(*each["differences"], *each["tests"]) for each in records] == [
-        ("E: x", "a.py::one[1]", "a.py::three[1]"),
-        ('E: "\x7f"', "a.py::two"),
-        ("E: y", "a.py::three[2]"),
+    found = {"one[1]": "x", "one[2]": None, "two[1]": '"\x7f"', "three[1]": "x", "three[2]": "y"}
+    records = tomllib.loads(draft([verdict(*each) for each in found.items()]))["divergence"]
+    assert [(*each["expects"], *each["tests"]) for each in records] == [
+        ("output: x", "a.py::one[1]", "a.py::three[1]"),
+        ('output: "\x7f"', "a.py::two"),
+        ("output: y", "a.py::three[2]"),
     ]
     assert all(each["reason"] for each in records)
 
 
 def test_a_draft_leaves_out_lives_that_leave_out_recorded_violations():
     known, life = "divergences.DP-1.cpu-devices", "data_parallel.life.backward"
-    tests = [
-        {"clause": name, "test": f"spec_tests/a.py::{name}", "verdict": "fail", "differs": "E: x"}
-        for name in (known, life)
-    ]
+    tests = [verdict(name, "x", clause=name) for name in (known, life)]
     (record,) = tomllib.loads(draft(tests))["divergence"]
     assert record["clause"] == known
     assert "--clause data_parallel.life --divergences FILE" in draft(tests)
@@ -49,7 +50,7 @@ id = "X-4"
 kind = "target-bug"
 clause = "comm.scatter.slices"
 tests = ["a.py::one", "a.py::two"]
-differences = ["E: x"]
+expects = ["output: x"]
 observed = "x"
 
 [[divergence]]
@@ -57,7 +58,7 @@ id = "X-5"
 kind = "target-bug"
 clause = "comm.scatter.slices"
 tests = ["a.py::three"]
-differences = ["E: x"]
+expects = ["output: x"]
 observed = "x"
 """
 
@@ -82,19 +83,31 @@ def test_a_draft_leaves_out_tests_that_the_suite_no_longer_has(old_register, cap
 
 
 def test_a_draft_keeps_the_records_of_a_register_without_the_tests_that_pass(old_register):
-    found = {"one[1]": "known", "one[2]": "passes", "two": "known", "three": "passes"}
-    found |= {"four": "fail"}
     tests = [
-        {"clause": "comm.scatter.slices", "test": f"spec_tests/a.py::{name}"}
-        | {"verdict": "known" if verdict == "known" else "fail", "differs": "E: y"}
-        | {"difference": known_failures.PASSES if verdict == "passes" else verdict}
-        for name, verdict in found.items()
+        replace(verdict("one[1]", "x"), verdict="known"),
+        verdict("one[2]", "stale", kind="stale-record"),
+        replace(verdict("two", "x"), verdict="known"),
+        verdict("three", "stale", kind="stale-record"),
+        verdict("four", "y"),
     ]
-    lacking = {"clause": "comm.gather.joined", "test": "a.py::five", "verdict": "not-offered"}
-    lacking["reason"] = "the target does not define comm.gather"
+    missing = Failure("not-offered", (Fact("not offered", "comm.gather"),), "no comm.gather")
+    lacking = TestVerdict("a.py::five", "not-offered", "comm.gather.joined", failure=missing)
     drafted = tomllib.loads(draft([*tests, lacking], register_file=old_register))
     assert drafted["lacks"] == ["comm.gather", "replicate"]
     kept, added = drafted["divergence"]
     assert (kept["id"], kept["tests"]) == ("X-4", ["a.py::one[1]", "a.py::two"])
     assert (added["id"], added["tests"]) == ("X-6", ["a.py::four"])
     assert len(tomllib.loads(draft(tests))["divergence"]) == 1
+
+
+def test_a_draft_gives_a_register_of_an_earlier_suite_the_facts_of_its_tests(old_register, capsys):
+    text = old_register.read_text().replace("expects", "failures")
+    old_register.write_text(text)
+    tests = [verdict("one", "x"), verdict("two[1]", "y"), verdict("four", "z")]
+    drafted = tomllib.loads(draft(tests, register_file=old_register))
+    first, second, added = drafted["divergence"]
+    assert first["expects"] == ["output: x", "output: y"]
+    assert "failures" not in first
+    assert "expects" not in second
+    assert added["tests"] == ["a.py::four"]
+    assert capsys.readouterr().err == "X-5: no test of this record fails in the runs\n"

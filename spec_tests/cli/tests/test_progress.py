@@ -13,10 +13,10 @@ import pytest
 from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
-from spec_tests.machine import clauses, verdicts
-from spec_tests.machine.failed_test import PROGRAM
+from spec_tests.failure import Fact, Failure
+from spec_tests.machine import clauses, record
+from spec_tests.machine.record import PROGRAM, Recorder
 from spec_tests.machine.tests.fixtures import ROOT
-from spec_tests.machine.verdict_log import VerdictLog
 
 pytestmark = pytest.mark.slow
 
@@ -66,7 +66,7 @@ def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal)
     monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
     plugin, terminal = progress.Progress(), RecordingTerminal()
     plugin._failures = Failures("{} {}".format)
-    plugin._terminal, plugin._log = terminal, VerdictLog(None, resume=False, metadata=dict)
+    plugin._terminal, plugin._log = terminal, Recorder(None, resume=False, metadata=dict)
     plugin.pytest_xdist_node_collection_finished(["t"] * 201)
     for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
         report = _test_report(outcome, f"t{number}")
@@ -86,30 +86,36 @@ def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal)
         assert "1 pass" in terminal.lines[0]
 
 
-def _failure(error, clause="comm.scatter.slices", **properties):
+def _failure(failure, clause="comm.scatter.slices", **properties):
     report = _test_report("failed", "a.py::test_it[1]")
-    properties = {"difference": error, "failure": f"AssertionError: {error}", **properties}
     report.user_properties = [("clause", clause), *properties.items()]
+    record.add_failure(report, failure)
     return report
+
+
+DTYPE = Failure("differs", (Fact("output", "dtype"),), "output has another dtype")
+MISSING = Failure("differs", (Fact("output", "missing"),), "output is None")
+
+
+def values(index):
+    return Failure("differs", (Fact("output", "values"),), f"output[{index}] has values [{index}]")
 
 
 def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is_first():
     failures = Failures("{} {}".format)
-    assert failures.add(_failure("result has another dtype", **{PROGRAM: "print(1)"}))
-    assert not any(failures.add(_failure(f"result[{i}] has values [{i}]")) for i in range(62))
+    assert failures.add(_failure(DTYPE, **{PROGRAM: "print(1)"}))
+    assert not any(failures.add(_failure(values(i))) for i in range(62))
     assert failures.summary() == [
-        "FAIL 1 clause, 62 tests: result[0] has values [0]",
+        "FAIL 1 clause, 62 tests: output[0] has values [0]",
         "  comm.scatter.slices  comm.scatter.slices test_it",
-        "FAIL 1 clause, 1 test: result has another dtype",
+        "FAIL 1 clause, 1 test: output has another dtype",
         "  comm.scatter.slices  python repro/comm_scatter_slices.py",
     ]
     for name in "abcdef":
-        printed = failures.add(
-            _failure("result has another dtype", f"comm.scatter.{name}", **{PROGRAM: "print(2)"})
-        )
+        printed = failures.add(_failure(DTYPE, f"comm.scatter.{name}", **{PROGRAM: "print(2)"}))
         assert printed[0] == f"FAIL comm.scatter.{name}  a.py::test_it[1]"
     assert failures.summary()[:7] == [
-        "FAIL 7 clauses, 7 tests: result has another dtype",
+        "FAIL 7 clauses, 7 tests: output has another dtype",
         *(f"  comm.scatter.{name}  python repro/comm_scatter_{name}.py" for name in "abcde"),
         "  and 2 more clauses",
     ]
@@ -119,27 +125,27 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
 def test_each_cause_of_a_clause_has_a_program_that_replaces_that_of_an_earlier_run():
     for text in ("earlier", "new"):
         failures = Failures("{} {}".format)
-        for error in ("result has another dtype", "result is None"):
-            failures.add(_failure(error, **{PROGRAM: f"{text}: {error}"}))
+        for failure in (DTYPE, MISSING):
+            failures.add(_failure(failure, **{PROGRAM: f"{text}: {failure.text}"}))
     found = {path.name: path.read_text() for path in Path("repro").iterdir()}
     assert found.keys() == {"comm_scatter_slices.py", "comm_scatter_slices_2.py"}
-    assert found["comm_scatter_slices_2.py"].endswith("\nnew: result is None")
+    assert found["comm_scatter_slices_2.py"].endswith("\nnew: output is None")
 
 
 def test_the_sentence_of_the_clause_explains_a_bare_assertion():
     failures = Failures("{} {}".format)
-    failures.add(_failure("assert 1 == 2", "comm.gather.joined"))
+    bare = Failure("assert", (Fact("assert", "x == 2"),), "assert 1 == 2")
+    failures.add(_failure(bare, "comm.gather.joined"))
     says = clauses.load()["comm.gather.joined"].says
     assert failures.summary()[:2] == ["FAIL 1 clause, 1 test: assert 1 == 2", f"  {says}"]
 
 
 def test_a_long_traceback_ends_with_its_error():
     frames = "".join(f'    File "{number}.py"\n' for number in range(40))
+    text = f"Traceback (most recent call last):\n{frames}  OSError: last"
     failures = Failures("{} {}".format)
-    printed = failures.add(
-        _failure(f"Traceback (most recent call last):\n{frames}  OSError: last")
-    )
-    assert "  |   OSError: last" in printed
+    failure = Failure("error", (Fact("error", "OSError: last"),), text, "OSError: last")
+    assert "  |   OSError: last" in failures.add(_failure(failure))
     assert failures.summary()[0] == "FAIL 1 clause, 1 test: OSError: last"
 
 
@@ -178,7 +184,7 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
     assert process.returncode == 1
     assert "it has not ended in 20 s" in output
     assert f"{tmp_path / 'comm.py'}" in output  # the stack shows the line that waits
-    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
+    assert record.by_clause(record.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
@@ -215,9 +221,9 @@ def test_a_signal_ends_a_hanging_run_with_the_verdicts_so_far(tmp_path, capsys, 
     assert "INTERNALERROR" not in output
     assert "to continue: repeat the command with --resume" in output
     *_, last = (tmp_path / "a.jsonl").read_text().splitlines()
-    assert json.loads(last) == verdicts.INTERRUPTED
+    assert json.loads(last) == record.INTERRUPTED
     assert main(["report", str(tmp_path / "a.jsonl"), "--to", str(tmp_path / "a.html")]) == 0
     assert "the run was interrupted" in capsys.readouterr().out
-    assert verdicts.by_clause(verdicts.read(tmp_path / "a.jsonl")) == {
+    assert record.by_clause(record.read(tmp_path / "a.jsonl")) == {
         "comm.gather.refuses-none": "pass"
     }

@@ -7,7 +7,7 @@ import pytest
 
 from spec_tests.cli import report
 from spec_tests.cli.main import main
-from spec_tests.machine import verdicts
+from spec_tests.machine import record
 
 pytestmark = pytest.mark.slow
 
@@ -26,11 +26,11 @@ def saved_runs(tmp_path, monkeypatch):
         "a.old": ("pass", None),
     }
     for place, name in enumerate(("old.jsonl", "new.jsonl")):
-        lines = [{"run": {"format": 1, **header}}]
+        lines = [{"run": {"format": 2, **header}}]
         for clause, found in verdicts_of.items():
             if found[place]:
                 lines.append({"test": "t", "clause": clause, "verdict": found[place]})
-        lines += [verdicts.INTERRUPTED] * place
+        lines += [record.INTERRUPTED] * place
         Path(name).write_text("\n".join(map(json.dumps, lines)))
     return "old.jsonl", "new.jsonl"
 
@@ -47,7 +47,7 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
         ["improvement", "fail", "->", "pass", "a.better"],
         ["appeared", "not-run", "->", "fail", "a.new"],
     ]
-    assert gone.startswith("disappeared  1 clauses that the new run does not decide")
+    assert gone.startswith("disappeared     1 clauses that the new run does not decide")
     assert total == "2 regressions, 3 other changes, 5 clauses"
     page = Path("page.md").read_text()
     assert "| regression | a.worse | pass | fail |" in page

@@ -11,7 +11,7 @@ import tomllib
 import pytest
 
 from spec_tests.cli.main import main
-from spec_tests.machine import clauses, register, verdict_table, verdicts
+from spec_tests.machine import clauses, record, register
 from spec_tests.machine.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.slow
@@ -98,9 +98,9 @@ def test_verbose_prints_the_output_of_pytest(command):
 def test_verdicts_are_saved_and_reported(command, tmp_path):
     done = command("run", "torch.nn.parallel", *ONE_CLAUSE, "--verdicts", "all.jsonl")
     assert done.returncode == 0, done.stdout + done.stderr
-    saved = verdicts.by_clause(verdicts.read(tmp_path / "all.jsonl"))
+    saved = record.by_clause(record.read(tmp_path / "all.jsonl"))
     assert saved == {"comm.scatter.slices": "pass"}
-    table = "\n".join(verdict_table.table(saved))
+    table = "\n".join(record.table(saved))
     assert table in done.stdout
     assert "to write a web page: parallel-conformance report all.jsonl" in done.stdout
     reported = command("report", "all.jsonl").stdout
@@ -113,16 +113,16 @@ def test_failures_listed_in_a_drafted_register_become_known(command, tmp_path):
     assert command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl").returncode == 1
     resumed = command("run", "wrong", *ONE_CLAUSE, "--verdicts", "all.jsonl", "--resume")
     assert resumed.returncode == 1, resumed.stdout + resumed.stderr
-    drafted = command("draft", "all.jsonl")
-    assert not drafted.stderr
-    (tmp_path / "known.toml").write_text(drafted.stdout)
+    printed = command("draft", "all.jsonl")
+    assert not printed.stderr
+    (tmp_path / "known.toml").write_text(printed.stdout)
     with (tmp_path / "all.jsonl").open("a") as file:
-        file.write(json.dumps(verdicts.INTERRUPTED))
+        file.write(json.dumps(record.INTERRUPTED))
     warned = command("draft", "all.jsonl")
     assert "the run was interrupted" in warned.stderr
-    assert tomllib.loads(warned.stdout) == tomllib.loads(drafted.stdout)
-    (record,) = register.load(tmp_path / "known.toml")
-    assert record.clauses == ("comm.scatter.slices",)
+    assert tomllib.loads(warned.stdout) == tomllib.loads(printed.stdout)
+    (drafted,) = register.load(tmp_path / "known.toml")
+    assert drafted.clauses == ("comm.scatter.slices",)
     done = command("run", "wrong", *ONE_CLAUSE, "--divergences", "known.toml")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "known  comm.scatter.slices" in done.stdout

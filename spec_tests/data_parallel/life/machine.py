@@ -14,9 +14,10 @@ from spec_tests import checks
 from spec_tests.checks.outcome import seed_generators
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.data_parallel.life import log, violations
-from spec_tests.data_parallel.life.program import LifeError, traceback_end
+from spec_tests.data_parallel.life.program import LifeError
 from spec_tests.data_parallel.life.root import STRUCTURES, Root, take_called
 from spec_tests.data_parallel.life.side import Side
+from spec_tests.failure import CheckError
 from spec_tests.machine import capabilities
 from spec_tests.machine.target import Target
 from spec_tests.machine.topology import Topology
@@ -62,11 +63,8 @@ def recorded(function: Callable[..., None]) -> Callable[..., None]:
             life.train(arguments.get("order", ""))
             life.compare()
         except Exception as error:
-            text = str(error)
-            if not isinstance(error, AssertionError):
-                text = f"{type(error).__name__}: {text}\n{traceback_end(error)}"
             fixtures = life.target, life.topology, life.known
-            raise LifeError(text, type(life), *fixtures, life.steps) from error
+            raise LifeError(error, type(life), *fixtures, life.steps) from error
 
     return compared
 
@@ -166,11 +164,11 @@ class Life(RuleBasedStateMachine):
         self.check(self.found.run(change), self.expected.run(change))
 
     def check(self, found: Any, expected: Any) -> None:
-        """Raise an AssertionError if results differ. Its text shows the error of the target."""
+        """Raise a CheckError if results differ. Its text shows the error of the target."""
         try:
             checks.same(found, expected, tolerance=self.tolerance)
-        except AssertionError as error:
-            raise AssertionError(f"{error}{self.found.error}") from None
+        except CheckError as error:
+            raise CheckError(f"{error}{self.found.error}", error.failure) from None
 
     def change(self, change: Callable[[Root], Any]) -> None:
         """Change both modules. The results of earlier forwards are dropped."""

@@ -1,20 +1,22 @@
 """The error of a life, with the rules of the life as a program."""
 
+import dataclasses
 import traceback
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from spec_tests.failure import CheckError, of_exception
 from spec_tests.machine.expressions import Expressions
 from spec_tests.machine.target import Target
 from spec_tests.machine.topology import Topology, make_topology
 
 
-class LifeError(AssertionError):
+class LifeError(CheckError):
     """The error of a life. Its note is a program, which can be pasted into a file.
 
     Args:
-        text: What is wrong.
+        error: The error of the last rule.
         machine: The class of the machine.
         target: Its first argument.
         topology: Its second argument.
@@ -23,25 +25,27 @@ class LifeError(AssertionError):
 
     Attributes:
         statements: Returns the statements of the program, for the collector of their imports.
-        call: The statements as a text.
     """
 
     def __init__(
         self,
-        text: str,
+        error: Exception,
         machine: type[Any],
         target: Target,
         topology: Topology,
         known: Collection[str],
         steps: Sequence[tuple[str, Mapping[str, Any]]],
     ) -> None:
-        super().__init__(text)
         self.statements: Callable[[Expressions], list[str]] = partial(
             _statements, machine, sorted(known), tuple(steps)
         )
         expressions = Expressions()
         lines = self.statements(expressions)
-        self.call = "\n".join(lines)
+        found = of_exception(error)
+        is_error = not isinstance(error, AssertionError)
+        text = f"{found.text}\n{traceback_end(error)}" if is_error else str(error)
+        call = "\n".join(lines)
+        super().__init__(text, dataclasses.replace(found, text=text, call=call))
         of_target, devices = map(expressions.of_named, (Target, make_topology))
         ordinals = ",".join(map(str, topology.ordinals))
         definitions = (

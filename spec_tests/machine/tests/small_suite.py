@@ -30,7 +30,7 @@ id = "X-1"
 kind = "target-bug"
 clause = "a.one"
 tests = ["test_it.py::{test}"]
-failures = ["{failure}"]
+expects = ["{fact}"]
 observed = "o"
 versions = "torch>=2.11"
 """

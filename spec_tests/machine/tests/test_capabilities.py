@@ -9,7 +9,7 @@ from spec_tests import simulator
 from spec_tests.cli import device_clauses as command
 from spec_tests.devices import chapter
 from spec_tests.machine import capabilities
-from spec_tests.machine.missing_features import find_missing
+from spec_tests.machine.capabilities import find_missing
 from spec_tests.machine.topology import MODULES
 from spec_tests.simulator import native
 from spec_tests.strategies import supported_layers

@@ -9,8 +9,9 @@ import torch
 
 from spec_tests import checks
 from spec_tests.checks import comparison
-from spec_tests.checks.outcome import normalise, observe
+from spec_tests.checks.outcome import Raised, normalise, observe
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.failure import CheckError
 from spec_tests.machine import capabilities
 from spec_tests.machine.target import Target
 
@@ -25,7 +26,8 @@ class Batch:
 
 def _difference(actual, expected, **inputs):
     snapshots = snapshot(actual, inputs), snapshot(expected, inputs)
-    return comparison.difference(*snapshots, path="result", tolerance=checks.EXACT)
+    found = list(comparison.differences(*snapshots, "output"))
+    return comparison.as_text(found) if found else None
 
 
 def _ones(*shape, **kwargs):
@@ -52,7 +54,7 @@ DIFFERENCES = {
     "order": ({"a": 1, "b": 2}, {"b": 2, "a": 1}, "members"),
     "mapping": (OrderedDict(a=1), {"a": 1}, "OrderedDict"),
     "namedtuple": (Pair(1, 2), (1, 2), "Pair"),
-    "dataclass": (Batch(_ones(2)), Batch(_ones(3)), "result['x']"),
+    "dataclass": (Batch(_ones(2)), Batch(_ones(3)), "output['x']"),
     "leaf": ("x", "y", "'x'"),
     "kind": (None, _ones(2), "NoneType"),
 }
@@ -65,6 +67,53 @@ def test_difference_names_the_property_that_differs(actual, expected, message):
     assert _difference(expected, expected) is None
 
 
+#: For each case: two values, and the facts that differ.
+FACTS = {
+    "strides": (_ones(2, 3), _ones(3, 2).t(), ["output: strides"]),
+    "zero": (torch.zeros(2), _ones(2), ["output: values (zero)"]),
+    "order": (torch.tensor([2, 1]), torch.tensor([1, 2]), ["output: values (order)"]),
+    "several": (
+        [_ones(2), _ones(2)],
+        (_ones(2) * 2, _ones(2) * 2),
+        ["output: class", "output: values"],
+    ),
+    "missing": ([None], [_ones(1)], ["output: missing"]),
+    "unexpected": ([_ones(1)], [None], ["output: not None"]),
+    "class": ([1], ["1"], ["output: class"]),
+    "value": ([1], [2], ["output: value"]),
+}
+
+
+@pytest.mark.parametrize(("actual", "expected", "facts"), FACTS.values(), ids=FACTS)
+def test_a_failure_has_the_facts_that_differ_without_indices(actual, expected, facts):
+    with pytest.raises(CheckError) as caught:
+        checks.same(snapshot(actual, {}), snapshot(expected, {}))
+    assert caught.value.failure.expected == facts
+    assert caught.value.failure.kind == "differs"
+
+
+#: For each case: what a call does, what it must do, and the kind and the facts of the failure.
+ERRORS = {
+    "refused": (Raised("KeyError", "row 3 of 4"), 1, "refused", ["error: KeyError: row"]),
+    "accepted": (1, Raised("KeyError", "x"), "accepted", ["error: missing"]),
+    "text": (
+        Raised("ValueError", "chunk expects at least 1 chunk"),
+        Raised("ValueError", "no chunk"),
+        "differs",
+        ["error: ValueError: chunk expects at least"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("actual", "expected", "kind", "facts"), ERRORS.values(), ids=ERRORS)
+def test_the_fact_about_an_error_is_its_class_and_its_text_without_numbers(
+    actual, expected, kind, facts
+):
+    with pytest.raises(CheckError) as caught:
+        checks.same(actual, expected)
+    assert (caught.value.failure.kind, caught.value.failure.expected) == (kind, facts)
+
+
 def test_tensors_with_other_shapes_are_not_the_same():
     with pytest.raises(AssertionError, match="shape"):
         checks.same(_ones(2, 1), _ones(2))
@@ -74,11 +123,11 @@ def test_the_other_differences_are_named_after_the_first_one():
     actual = [_ones(3, 2).t(), _ones(1)]
     expected = [torch.arange(6).reshape(2, 3), torch.zeros(1)]
     first, others = _difference(actual, expected).splitlines()
-    assert first == "result[0] has dtype torch.float32, expected torch.int64"
-    assert others == "  and 3 more differences: strides, values, result[1] values"
+    assert first == "output[0] has dtype torch.float32, expected torch.int64"
+    assert others == "  and 3 more differences: strides, values, output[1] values"
     first, others = _difference([_ones(2)], (_ones(2) * 1j,)).splitlines()
-    assert first == "result is a builtins.list, expected a builtins.tuple"
-    assert others == "  and 2 more differences: result[0] dtype, result[0] values"
+    assert first == "output is a builtins.list, expected a builtins.tuple"
+    assert others == "  and 2 more differences: output[0] dtype, output[0] values"
 
 
 def test_a_large_tensor_is_described_by_its_first_wrong_value():
@@ -86,17 +135,17 @@ def test_a_large_tensor_is_described_by_its_first_wrong_value():
     actual = expected.clone()
     actual[1, 0, 2] = -1
     assert (
-        _difference(actual, expected) == "result has values [-1.0 at [1, 0, 2]], expected [22.0]"
+        _difference(actual, expected) == "output has values [-1.0 at [1, 0, 2]], expected [22.0]"
     )
     actual[2] = 0
-    text = "result has values [-1.0 at [1, 0, 2] and 20 others that differ], expected [22.0]"
+    text = "output has values [-1.0 at [1, 0, 2] and 20 others that differ], expected [22.0]"
     assert _difference(actual, expected) == text
 
 
 def test_at_most_six_other_differences_are_named():
     text = _difference([_ones(1)] * 9, [torch.zeros(1)] * 9)
-    assert text.splitlines()[1].startswith("  and 8 more differences: result[1] values, ")
-    assert text.endswith("result[6] values, ...")
+    assert text.splitlines()[1].startswith("  and 8 more differences: output[1] values, ")
+    assert text.endswith("output[6] values, ...")
 
 
 def test_a_copy_differs_from_a_view_of_an_input():

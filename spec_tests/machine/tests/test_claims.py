@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_tests.machine import clauses, verdict_table
+from spec_tests.machine import clauses, record
 
 KNOWN = clauses.load()
 PASSED = dict.fromkeys(KNOWN, "pass")
@@ -22,4 +22,4 @@ TITLE = f"suite {clauses.VERSION}"
 )
 def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, suite, claim):
     found = {name: each for name, each in {**PASSED, **changed}.items() if each}
-    assert verdict_table.claim(found, suite).startswith(claim)
+    assert record.claim(found, suite).startswith(claim)

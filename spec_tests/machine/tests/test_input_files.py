@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from spec_tests.machine import clauses, register, target_map, verdicts
+from spec_tests.machine import clauses, record, register, target_map
 from spec_tests.machine.input_files import RefusedError
 from spec_tests.machine.target import PARTS
 from spec_tests.reporting import evidence
@@ -18,17 +18,18 @@ kind = "fix"
 clause = "comm.scatter.slices"
 observed = "o"
 tests = ["a.py::test"]
-failures = ["E: text"]
+expects = ["output: strides"]
 """
+FAILURE = {"kind": "error", "facts": [["output", "values"]], "text": "d"}
 PUBLISHED_RUN = {
     "run": {
-        **{"format": 1, "target": "t", "torch": "2", "accelerator": "sim", "command": "c"},
+        **{"format": 2, "target": "t", "torch": "2", "accelerator": "sim", "command": "c"},
         **{"date": "2026-01-01", "hardware": "sim"},
     },
     "pass": {"comm": ["comm.a"]},
     "not-offered": {},
     "not-run": {"reason": ["comm.b"]},
-    "tests": [{"clause": "comm.c", "test": "t", "verdict": "fail", "difference": "d"}],
+    "tests": [{"clause": "comm.c", "test": "t", "verdict": "fail", "failure": FAILURE}],
 }
 HEADER = {key: PUBLISHED_RUN["run"][key] for key in PUBLISHED_RUN["run"] if key != "hardware"}
 HEADER_LINE = json.dumps({"run": HEADER})
@@ -52,8 +53,8 @@ READERS = {
     "target-map": (load_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
     "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
     "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
-    "verdicts": (verdicts.read, VERDICT_LINE),
-    "run": (verdicts.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
+    "verdicts": (record.read, VERDICT_LINE),
+    "run": (record.read_run, f"{HEADER_LINE}\n{VERDICT_LINE}"),
 }
 
 
@@ -89,16 +90,21 @@ def test_folder_in_place_of_a_file_is_refused(tmp_path, reader):
 @pytest.mark.parametrize(
     ("reader", "old", "new", "problem"),
     [
-        ("register", '["comm"]', "1", "lacks: a list was expected"),
-        ("register", '"t"', "1", "titles.X: a text was expected"),
-        ("register", '"o"', "1", "divergence.0.observed: a text was expected"),
-        ("register", 'tests = ["a.py::test"]', "", "divergence.0: the key 'tests' is missing"),
+        ("register", '["comm"]', "1", "got `int` - at `$.lacks`"),
+        ("register", '"t"', "1", "got `int` - at `$.titles[...]`"),
+        ("register", '"o"', "1", "divergence X: Expected `str`, got `int` - at `$.observed`"),
+        (
+            "register",
+            'tests = ["a.py::test"]',
+            "",
+            "divergence X: Object missing required field `tests`",
+        ),
         ("target-map", '"json"', "1", "comm: a text or a table was expected"),
         ("clauses", '"s"', "1", "clause comm.one: says: a text was expected"),
-        ("published-run", '"format": 1', '"format": 2', "run.format: 1 was expected"),
-        ("published-run", '"fail"', '"failed"', "tests.0.verdict: fail or not-offered or "),
+        ("published-run", '"format": 2', '"format": 3', "run is of a later suite"),
+        ("published-run", '"fail"', '"failed"', "at `$.tests[0].verdict`"),
         ("published-run", '"comm.a"', '"a"', "'a' is not the id of a clause"),
-        ("verdicts", '"t"', "[]", "line 1: test: a text was expected"),
+        ("verdicts", '"t"', "[]", "line 1: Expected `str`, got `array` - at `$.test`"),
         ("verdicts", "a.b", "<script>", "line 1: '<script>' is not the id of a clause"),
         ("run", VERDICT_LINE, "", "contains no verdicts"),
         ("run", HEADER_LINE, "", "contains 0 headers of runs, not one"),

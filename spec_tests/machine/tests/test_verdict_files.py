@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from spec_tests.machine import clauses, verdicts
+from spec_tests.machine import clauses
 from spec_tests.machine.tests.small_suite import RECORD, TWO_TESTS
 
 pytestmark = pytest.mark.slow
@@ -47,24 +47,62 @@ def test_two(target): pass
 @pytest.mark.parametrize("verdict", ["fail", "known"])
 def test_verdicts_have_the_smallest_failing_call_and_the_difference(run_suite, pytester, verdict):
     path = pytester.path / "verdicts.jsonl"
-    record = RECORD.format(test="test_one", failure="AssertionError: not so")
+    record = RECORD.format(test="test_one", fact="assert: number == 0")
     pytester.path.joinpath("known.toml").write_text(record)
     known = ["--divergences", "known.toml"] if verdict == "known" else []
     run_suite(WITH_STRATEGY, "--verdicts", str(path), *known)
     first, _ = read_verdicts(path)
-    assert (first["verdict"], first["call"]) == (verdict, "number = 1")
-    assert first["difference"].startswith("not so")
+    found = first["failure"]
+    assert (first["verdict"], found["call"]) == (verdict, "number = 1")
+    assert (found["kind"], found["facts"]) == ("assert", [["assert", "number == 0"]])
+    assert found["text"].startswith("not so")
 
 
-def test_a_long_traceback_keeps_its_error():
-    difference = ("difference", f"Traceback:\n{'frame ' * 999}KeyError: end")
-    report = pytest.TestReport(
-        "t", ("t", 0, "t"), {}, "failed", None, "call", user_properties=[difference]
-    )
-    found = verdicts.failure_details(report)["difference"]
-    assert found.startswith("Traceback:")
-    assert found.endswith("KeyError: end")
-    assert len(found) < 2000
+#: A test in which the smallest failing call shows one fact, and a larger one another.
+TWO_FACTS = """
+from hypothesis import given, strategies as st
+from spec_tests import checks
+@clause("a.one")
+@given(number=st.integers(0, 10))
+def test_one(target, number):
+    checks.same({"size": number > 5, "first": number}, {"size": False, "first": 0})
+@clause("a.two")
+def test_two(target): pass
+"""
+
+
+def test_a_failure_has_the_facts_of_all_failing_calls(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    run_suite(TWO_FACTS, "--verdicts", str(path))
+    first, _ = read_verdicts(path)
+    assert first["failure"]["call"] == "number = 1"
+    assert sorted(first["failure"]["facts"]) == [["first", "value"], ["size", "value"]]
+
+
+#: A target runs this check in a thread, and raises an error of its own with its text.
+REWRAPPED = """
+import threading
+from spec_tests import checks
+def check():
+    try: checks.same([1], [2])
+    except AssertionError as error: errors.append(error)
+errors = []
+@clause("a.one")
+def test_one(target):
+    thread = threading.Thread(target=check)
+    thread.start()
+    thread.join()
+    raise RuntimeError(f"Caught in replica 1.\\nTraceback:\\n{errors[0]}")
+@clause("a.two")
+def test_two(target): pass
+"""
+
+
+def test_a_check_inside_a_replica_keeps_its_facts(run_suite, pytester):
+    path = pytester.path / "verdicts.jsonl"
+    run_suite(REWRAPPED, "--verdicts", str(path))
+    first, _ = read_verdicts(path)
+    assert first["failure"]["facts"] == [["output", "value"]]
 
 
 #: Code of a test that kills the run as soon as the verdict of the first test is written.
@@ -92,16 +130,15 @@ def test_resume_runs_the_tests_that_a_killed_run_did_not_finish(run_suite, pytes
     assert [line["verdict"] for line in read_verdicts(path)] == ["fail", "pass"]
 
 
-def test_verdicts_have_the_reason_and_the_failure_in_the_format_of_registers(run_suite, pytester):
+def test_verdicts_have_the_reason_or_the_failure(run_suite, pytester):
     path = pytester.path / "verdicts.jsonl"
     body = TWO_TESTS.format(one="1 == 2", two="raise KeyError('first\\nsecond')")
     body += "@clause('a.two')\ndef test_three(target): pytest.skip('not-run: no reason')\n"
     run_suite(body, "--verdicts", str(path))
     first, second, third = read_verdicts(path)
     assert (first["clause"], first["verdict"]) == ("a.one", "fail")
-    assert first["reason"].startswith("assert 1 == 2")
-    assert first["failure"] == "AssertionError: assert 1 == 2"
-    assert second["failure"] == r"KeyError: 'first\nsecond'"
+    assert first["failure"]["text"].startswith("assert 1 == 2")
+    assert second["failure"]["error"] == r"KeyError: 'first\nsecond'"
     assert (third["verdict"], third["reason"]) == ("not-run", "no reason")
 
 

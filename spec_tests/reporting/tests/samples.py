@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from spec_tests.failure import Fact, Failure
 from spec_tests.reporting import evidence, runs
 
 #: A text that is dangerous in a page or table: HTML with a script, an attribute, a template, TeX,
@@ -23,7 +25,7 @@ def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any)
         about: Fields that are added to the header, or replace its default fields.
     """
     header = {
-        "format": 1,
+        "format": 2,
         "target": "theirs",
         "version": "1.0",
         "torch": "2.12.0+cpu",
@@ -44,12 +46,14 @@ def write_verdicts(path: Path, clause_verdicts: Mapping[str, str], **about: Any)
     return path
 
 
-def _verdict_line(clause: str, verdict: str) -> dict[str, str]:
-    test = {"clause": clause, "test": f"spec_tests/test_{clause}.py::test_it", "verdict": verdict}
+def _verdict_line(clause: str, verdict: str) -> dict[str, Any]:
+    node_id = f"spec_tests/test_{clause}.py::test_it"
+    test: dict[str, Any] = {"clause": clause, "test": node_id, "verdict": verdict}
     if verdict == "not-run":
         test["reason"] = "needs two devices"
     elif verdict != "pass":
-        test |= {"reason": "E", "difference": f"{clause} differs", "call": f"call({clause!r})"}
+        failure = Failure("differs", (Fact("output", "values"),), f"{clause} differs")
+        test["failure"] = replace(failure, call=f"call({clause!r})").to_json()
     return test
 
 

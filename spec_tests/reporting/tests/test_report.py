@@ -2,10 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from spec_tests.cli.main import main
+from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses
 from spec_tests.reporting.tests import samples
 from spec_tests.reporting.tests.page_reader import read_page
@@ -59,16 +61,14 @@ def test_page_shows_the_difference_the_call_and_the_command_of_a_failure(write_p
 
 
 def test_page_lists_the_causes_of_failures_with_their_clauses(write_page, tmp_path):
-    difference = "TypeError: scatter() got {} arguments"
-    texts = {
-        ONE: difference.format(4),
-        TWO: "comm.scatter: assert [5] == [6]",
-        THREE: difference.format(3),
-    }
+    error = Failure("error", (Fact("error", "TypeError: scatter"),), "TypeError: scatter() got 4")
+    bare = Failure("assert", (Fact("assert", "x == y"),), "assert [5] == [6]")
+    failures = {ONE: error, TWO: bare, THREE: replace(error, text="TypeError: scatter() got 3")}
+    texts = {ONE: error.text, TWO: f"comm.scatter: {bare.text}", THREE: error.text}
     file = samples.write_verdicts(tmp_path / "v.jsonl", dict.fromkeys(texts, "fail"))
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     for line in lines[1:]:
-        line["difference"] = texts[line["clause"]]
+        line["failure"] = failures[line["clause"]].to_json()
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     text = write_page(file).read_text()
     causes = re.findall(r'<li>(\d+) clauses?: <a href="#(.*?)">(.*?)</a>', text)
@@ -120,7 +120,7 @@ def test_matrix_of_the_page_has_the_runs_in_the_files_and_those_of_the_reference
 def _make_hostile(value):
     """Return ``value`` with `samples.HOSTILE` in place of every text, also in dicts and lists."""
     if isinstance(value, dict):
-        kept = ("clause", "verdict")
+        kept = ("clause", "verdict", "facts", "kind")
         return {key: each if key in kept else _make_hostile(each) for key, each in value.items()}
     if isinstance(value, list):
         return [_make_hostile(each) for each in value]

@@ -1,15 +1,17 @@
 """Files of runs: what `--verdicts` writes, and the published form."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from spec_tests.failure import Fact, Failure
 from spec_tests.reporting import evidence, runs
 from spec_tests.reporting.tests import samples
 
 #: The header of a file of verdicts.
 RUN = {
-    "format": 1,
+    "format": 2,
     "target": "theirs",
     "version": "3.1",
     "torch": "2.12.0",
@@ -45,28 +47,40 @@ def test_published_run_has_the_verdicts_and_the_evidence_of_the_file(tmp_path):
     assert about == sent_about
     assert {clause: each.verdict for clause, each in found.items()} == verdicts
     assert found[TWO] == sent[TWO]
-    assert found[TWO].call == f"call({TWO!r})"
+    assert found[TWO].failure.call == f"call({TWO!r})"
     assert found[THREE] == evidence.Evidence("not-run", "needs two devices")
 
 
 def test_evidence_is_the_first_test_with_a_call_and_counts_the_others(save_lines):
-    failed = {**TEST, "verdict": "fail", "difference": "they differ on f(1) here"}
+    failure = Failure("differs", (Fact("output", "values"),), "they differ")
+    called = replace(failure, call="f(1)")
+    failed = {**TEST, "verdict": "fail", "failure": failure.to_json()}
     path = save_lines(
-        {"run": RUN}, TEST, failed, {**failed, "test": "u", "call": "f(1)"}, {**TEST, "test": "v"}
+        {"run": RUN},
+        TEST,
+        failed,
+        {**failed, "test": "u", "failure": called.to_json()},
+        {**TEST, "test": "v"},
     )
     _, found = runs.read(path)
-    # The call is shown above the difference, so the difference does not repeat it.
-    difference = "they differ on the call above here"
-    assert found == {ONE: evidence.Evidence("fail", difference, "u", "f(1)", others=1)}
+    assert found == {ONE: evidence.Evidence("fail", "", called, "u", others=1)}
+
+
+def test_a_published_run_of_an_earlier_suite_has_verdicts_without_failures(tmp_path):
+    test = {"clause": ONE, "test": "t", "verdict": "fail", "difference": "d", "call": "f(1)"}
+    document = {"run": {**RUN, "format": 1, "hardware": "h200"}, "pass": {}, "tests": [test]}
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps({**document, "not-offered": {}, "not-run": {}}))
+    _, found = runs.read(path)
+    assert found == {ONE: evidence.Evidence("fail", test="t")}
+    assert evidence.group_by_cause(found) == [("an earlier suite", [ONE])]
 
 
 def test_published_texts_have_no_absolute_path(save_lines, tmp_path):
-    text = (
-        "[gw0] linux -- Python 3.11.7 /home/me/bin/python\n"
-        "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
-    )
-    failed = {**TEST, "verdict": "fail", "difference": text, "call": "load('/home/me/a.pt')"}
+    text = "in /home/me/spec_tests/a.py:3 and/or https://example.org/a/b"
+    failure = Failure("error", (), text, call="load('/home/me/a.pt')")
+    failed = {**TEST, "verdict": "fail", "failure": failure.to_json()}
     published = samples.publish_file(save_lines({"run": RUN}, failed), tmp_path)
     (found,) = runs.read(published)[1].values()
-    assert found.difference == "in a.py:3 and/or https://example.org/a/b"
-    assert found.call == "load('a.pt')"
+    assert found.failure.text == "in a.py:3 and/or https://example.org/a/b"
+    assert found.failure.call == "load('a.pt')"

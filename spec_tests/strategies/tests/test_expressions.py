@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spec_tests import checks, strategies
-from spec_tests.checks.outcome import failure_of
+from spec_tests.checks.outcome import raised_by
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.expressions import Expressions, NoExpressionError
 from spec_tests.strategies import (
@@ -106,4 +106,4 @@ def _outcome(make_call):
     try:
         return snapshot(make_call(), {})
     except Exception as error:
-        return failure_of(error)
+        return raised_by(error)

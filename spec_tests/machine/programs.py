@@ -9,16 +9,16 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from traceback import walk_tb
 from types import CodeType, ModuleType
 from typing import Any
 
 import pytest
 
-from spec_tests.machine import clauses, failure_report, verdicts
+from spec_tests.failure import Failure
+from spec_tests.machine import clauses, record
 from spec_tests.machine.expressions import Expressions, NoExpressionError
 
-#: The key of the text of the program in the report of a test.
-PROGRAM = "program"
 _TEMPLATE = """\
 {comment}
 
@@ -34,10 +34,11 @@ if __name__ == "__main__":
 _PLUGINS = ("spec_tests.conftest", "spec_tests.machine.")
 
 
-def add_program(
+def add(
     item: pytest.Item,
     call: pytest.CallInfo[None],
     report: pytest.TestReport,
+    found: Failure,
     options: Sequence[str],
 ) -> None:
     """Add the program to the report of a test of a clause that fails.
@@ -45,17 +46,17 @@ def add_program(
     Args:
         item: The test.
         call: Its call.
-        report: The report, which has the description of the failure.
+        report: The report.
+        found: The failure.
         options: The options of pytest that run the test with the target and devices of this run.
     """
     names = clauses.clauses_of_test(item)
-    if call.excinfo is not None and names and verdicts.verdict_of(report) == "fail":
-        difference = verdicts.failure_details(report)["difference"]
-        about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{difference}"
-        drawn = failure_report.drawn_arguments(item, call.excinfo)
+    if call.excinfo is not None and names and record.verdict_of(report) == "fail":
+        about = f"{names[0]}: {_load_clauses()[names[0]].says}\n\n{found.text}"
+        drawn = drawn_arguments(item, call.excinfo.value)
         statements = getattr(call.excinfo.value, "statements", None)
         text = _text(item, drawn, about, statements, options)
-        report.user_properties.append((PROGRAM, text))
+        report.user_properties.append((record.PROGRAM, text))
 
 
 def _text(
@@ -89,6 +90,19 @@ def _text(
         selection=selection,
         options=", ".join(map(repr, options)),
     )
+
+
+def drawn_arguments(item: pytest.Item, error: BaseException) -> dict[str, Any]:
+    """Return the arguments that Hypothesis drew for the failing call, by name."""
+    function = getattr(getattr(item, "obj", None), "hypothesis", None)
+    if function is None:
+        return {}
+    code = inspect.unwrap(function.inner_test).__code__
+    frames = [frame for frame, _ in walk_tb(error.__traceback__) if frame.f_code is code]
+    names = code.co_varnames[: code.co_argcount]
+    fixtures = getattr(item, "fixturenames", ())
+    known = frames[-1].f_locals if frames else {}
+    return {name: known[name] for name in names if name in known and name not in fixtures}
 
 
 @cache

@@ -1,0 +1,251 @@
+"""A failure: what differs, why, and in which call.
+
+A check of the suite makes a `Failure` and raises it as a `CheckError`. `of_exception` makes one of
+any other exception. Terminal, registers, ``draft``, ``diff`` and reports read the object; none of
+them reads its text.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
+from typing import NamedTuple
+
+import pytest
+
+KINDS = (
+    *("differs", "accepted", "refused", "error", "leak", "race", "state", "time", "ended"),
+    *("not-offered", "lacks-feature", "stale-record", "assert"),
+)
+#: Kinds of failures that have one cause in all parts of the specification.
+_ANYWHERE = ("error", "ended", "time")
+#: The length in characters to which a text is cut, and that of a line and of a fact.
+_MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
+#: A part of an error's text that depends on the drawn values: numbers and words with a digit,
+#: containers, dtypes, and absolute paths.
+_DRAWN = re.compile(r"[\w.:/-]*\d[\w.:/-]*|[\[({<].*|torch\.\w+|(?<!\w)/\S+")
+#: The least length of the beginning of an error's text that is taken for the whole.
+_MIN_BEGINNING = 12
+#: An error on a line of its own, as at the end of a traceback in a text.
+_ERROR = re.compile(r"^ *([\w.]+(?:Error|Exit|Interrupt|Warning)): (.+)$", re.MULTILINE)
+#: Packages whose frames do not raise an assertion of a test.
+_TOOLS = ("_pytest", "pytest", "hypothesis", "contextlib")
+SUITE = Path(__file__).parent
+
+
+class Fact(NamedTuple):
+    """A fact that differs, without numbers that Hypothesis draws: ``output: strides``.
+
+    Args:
+        place: The value: ``output``, ``gradient``, ``input``, ``error``, ``state``, ...
+        name: The property of the value, or the class of an error and a part of its text.
+    """
+
+    place: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.name}"
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failure of a test.
+
+    Args:
+        kind: One of `KINDS`.
+        facts: The facts that differ, in all failing calls that Hypothesis has drawn.
+        text: The first difference, for people.
+        error: The class and the first line of the target's error, if there is one.
+        baseline: The other side of the comparison: ``oracle``, ``torch.nn.parallel`` or ``law``.
+        call: The smallest failing call, as code.
+    """
+
+    kind: str
+    facts: tuple[Fact, ...]
+    text: str
+    error: str = ""
+    baseline: str = ""
+    call: str = ""
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The kind and the sorted facts. They are equal for two failures with one cause."""
+        return self.kind, *sorted(self.expected)
+
+    @property
+    def expected(self) -> list[str]:
+        """The facts as ``expects`` of a register has them."""
+        return list(dict.fromkeys(map(str, self.facts)))
+
+    @property
+    def title(self) -> str:
+        """One line that says what is wrong."""
+        line = self.error or next(iter(self.text.splitlines()), "")
+        return shorten(line.strip(), _MAX_LINE)
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether only the clause of the test says what is wrong."""
+        return self.kind == "assert" and self.text.startswith("assert ")
+
+    def group(self, clause: str) -> tuple[str, ...]:
+        """Return a key that is equal for failures of clauses with one cause."""
+        part = "" if self.kind in _ANYWHERE else ".".join(clause.split(".")[:2])
+        return clause if self.kind == "assert" else part, *self.key
+
+    def to_json(self) -> dict[str, object]:
+        """Return the fields that are not empty, for a JSON file. Long texts are cut.
+
+        `input_files.convert` makes the failure again.
+        """
+        found = {name: value for name, value in vars(self).items() if value or name == "facts"}
+        return found | {
+            name: shorten(found[name], _MAX_TEXT) for name in ("text", "call") if name in found
+        }
+
+    def dumps(self) -> str:
+        """Return the JSON of the failure, in ASCII: pytest-xdist refuses lone surrogates."""
+        return json.dumps(self.to_json())
+
+
+class CheckError(AssertionError):
+    """The error of a check. A target may raise another one with the text alone.
+
+    Args:
+        text: The text.
+        failure: The failure; None if the error was made from its text.
+    """
+
+    def __init__(self, text: str, failure: Failure | None = None) -> None:
+        super().__init__(text)
+        self.failure = failure
+
+
+#: The failures of the running test, of all threads. Appending to a list is atomic.
+_noted: list[Failure] = []
+
+
+def failed(failure: Failure, text: str = "") -> CheckError:
+    """Note a failure of the running test, and return the error to raise.
+
+    A failure inside a replica may reach the test as another error with the same text; see
+    `of_exception`.
+
+    Args:
+        failure: The failure.
+        text: The text of the error, if it is not the failure's.
+    """
+    _noted.append(failure)
+    return CheckError(text or failure.text, failure)
+
+
+def forget() -> None:
+    """Forget the failures of earlier tests."""
+    _noted.clear()
+
+
+def of_exception(error: BaseException, test: Path | None = None) -> Failure:
+    """Return the failure that an exception of a test shows.
+
+    Args:
+        error: The exception.
+        test: The file of the test.
+    """
+    if isinstance(error, CheckError) and error.failure is not None:
+        return error.failure
+    text = str(error)
+    for noted in reversed(_noted):  # A target has rewrapped the error.
+        if noted.text in text:
+            return noted
+    if isinstance(error, AssertionError | pytest.fail.Exception):
+        expression = _expression(error.__traceback__, test)
+        if expression is not None:
+            is_accepted = expression.startswith("pytest.raises") and "DID NOT RAISE" in text
+            kind = "accepted" if is_accepted else "assert"
+            return Failure(kind, (Fact("assert", expression),), text or f"assert {expression}")
+    name = type(error).__name__
+    first = f"{name}: {_cause(text) or text.partition(chr(10))[0]}"
+    return Failure("error", (error_fact(name, text),), f"{name}: {text}", first)
+
+
+def error_fact(name: str, text: str, place: str = "error") -> Fact:
+    """Return the fact about an error with the class ``name``."""
+    line = text.partition("\n")[0]
+    if cause := _cause(text):  # The error of a replica shows its traceback.
+        found, _, line = cause.partition(": ")
+        name = name if found.rpartition(".")[2] == name else f"{name}: {found}"
+    return Fact(place, f"{name}: {_without_drawn(line)}".rstrip(": "))
+
+
+def _cause(text: str) -> str:
+    """Return the error in the last line of a traceback in a text; empty if there is none."""
+    errors = _ERROR.findall(text) if "Traceback" in text else []
+    return ": ".join(errors[-1]) if errors else ""
+
+
+def _without_drawn(line: str) -> str:
+    parts = [_strip(part) for part in _DRAWN.split(line)]
+    long = parts[0] if len(parts[0]) >= _MIN_BEGINNING else max(parts, key=len)
+    return long if len(long) <= _MAX_FACT else long[:_MAX_FACT].rpartition(" ")[0]
+
+
+def _strip(part: str) -> str:
+    part = part.strip(" :,;.=`")
+    return part.rstrip("'") if part.count("'") % 2 else part
+
+
+def matches(fact: str, expects: Sequence[str]) -> bool:
+    """Return whether a fact is one of ``expects``, which may have a part of an error's text."""
+    return fact in expects or any(_is_error_with(fact, each) for each in expects)
+
+
+def _is_error_with(fact: str, expected: str) -> bool:
+    """Return whether a fact is about an error of the class and with the text in ``expected``."""
+    place, _, rest = expected.partition(": ")
+    name, _, part = rest.partition(": ")
+    return bool(part) and fact.startswith(f"{place}: {name}: ") and part in fact
+
+
+def shorten(text: str, length: int) -> str:
+    """Leave out the middle of a long text, because a traceback ends with its error."""
+    half = length // 2
+    return text if len(text) <= length else f"{text[:half]} … {text[-half:]}"
+
+
+def _expression(traceback: TracebackType | None, test: Path | None) -> str | None:
+    """Return the statement of the suite that has raised an assertion; None for other code."""
+    frames = [
+        (frame.f_code.co_filename, line)
+        for frame, line in walk_tb(traceback)
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _TOOLS
+    ]
+    if not frames:
+        return None
+    file, line = frames[-1]
+    path = Path(file)
+    if path != test and SUITE not in path.parents:
+        return None
+    nodes = [node for node in _statements(path) if node.lineno <= line <= (node.end_lineno or 0)]
+    if not nodes:
+        return None
+    node = max(nodes, key=lambda each: each.lineno)
+    if isinstance(node, ast.Assert):
+        return shorten(ast.unparse(node.test), _MAX_LINE)
+    if isinstance(node, ast.With):
+        return shorten(", ".join(ast.unparse(each.context_expr) for each in node.items), _MAX_LINE)
+    return shorten(ast.unparse(node).partition("\n")[0], _MAX_LINE)
+
+
+@cache
+def _statements(path: Path) -> tuple[ast.stmt, ...]:
+    try:
+        tree = ast.parse(path.read_text("utf-8"))
+    except (OSError, SyntaxError):
+        return ()
+    return tuple(node for node in ast.walk(tree) if isinstance(node, ast.stmt))

@@ -1,0 +1,278 @@
+"""Makes verdicts: an exception becomes a `Failure`, and a failure with a register a verdict.
+
+A test that uses a name that the target lacks is *not-offered*. If ``lacks`` of the register
+declares the name, it is no error. A test that uses a feature or operator that the devices lack is
+*not-run*, unless the target itself uses it. A failure whose facts a record expects is *known*.
+"""
+
+import functools
+from collections.abc import Callable, Generator, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
+
+from spec_tests import failure
+from spec_tests.failure import Fact, Failure
+from spec_tests.machine import input_files, programs, register, run_metadata
+from spec_tests.machine import record as run_record
+from spec_tests.machine.capabilities import skip_missing
+from spec_tests.machine.options import target_of
+from spec_tests.machine.register import Divergence
+from spec_tests.machine.target import Target, missing_name, name_in
+
+#: The failure of a test that ends its process.
+PROCESS_ENDED = Failure("ended", (Fact("process", "ended"),), "the test ends the process")
+#: Key in the report of a test for the id of a record that expects this failure.
+ENDS_PROCESS = "ends-process"
+#: A line of pytest about an option that changes nothing in `parallel-conformance run`.
+_HINT = "Use -v to get more diff"
+#: The number of frames that are kept at both ends of a long traceback.
+_FIRST, _LAST = 100, 20
+
+#: The records that expect the failure of a test, and the names that the register declares.
+_RECORDS = pytest.StashKey[list[Divergence]]()
+_DECLARED = pytest.StashKey[frozenset[str]]()
+#: The failures of the examples that Hypothesis has drawn for a test.
+_EXAMPLES = pytest.StashKey[list[Failure]]()
+
+
+def declare(config: pytest.Config, names: Iterable[str]) -> None:
+    """Store the names in ``lacks`` of the register."""
+    config.stash[_DECLARED] = frozenset(names)
+
+
+@input_files.usage_errors()
+def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
+    """Check that a target lacks the names that its register declares.
+
+    Raises:
+        pytest.UsageError: The target has one of the names.
+    """
+    for name in names:
+        if target.offers(name):
+            problem = f'lacks "{name}": the target has this name; remove it from the list'
+            raise input_files.refuse(path, problem)
+
+
+def expect(
+    items: Iterable[pytest.Item], records: list[Divergence], root: Path, *, whole: bool
+) -> None:
+    """Store, for each test, the records that expect its failure in the installed version.
+
+    Args:
+        items: The collected tests.
+        records: The records of the register.
+        root: The folder to which the node ids of records are relative.
+        whole: Whether the whole suite was collected, so that each recorded parameter must exist.
+
+    Raises:
+        pytest.UsageError: A record names a test that does not exist, or does not say what it
+            expects. Parameters are checked only with ``whole``.
+    """
+    register.require_expects(records)
+    places: dict[str, list[int]] = {}
+    for place, record in enumerate(records):
+        for test in record.tests:
+            if not is_defined(test, root):
+                command = f"parallel-conformance draft --divergences {record.file}"
+                raise _absent(record.name, test, f"`{command}` prints the register without it")
+            places.setdefault(test, []).append(place)
+    unused = {(record.name, test) for record in records for test in record.tests}
+    for item in items:
+        names = _node_ids(item, root)
+        for place in sorted({place for name in names for place in places.get(name, ())}):
+            record = records[place]
+            unused -= {(record.name, name) for name in names}
+            if record.applies:
+                item.stash.setdefault(_RECORDS, []).append(record)
+                if record.explains(PROCESS_ENDED):
+                    item.user_properties.append((ENDS_PROCESS, record.id))
+    if whole and unused:
+        raise _absent(*min(unused), "remove it from the record")
+
+
+def is_defined(test: str, root: Path) -> bool:
+    """Return whether the file of a test has its function. The file may not be collected."""
+    file, _, name = test.partition("[")[0].partition("::")
+    path = root / file
+    return path.is_file() and f"def {name}(" in path.read_text(encoding="utf-8")
+
+
+def _absent(record: str, test: str, remedy: str) -> pytest.UsageError:
+    return pytest.UsageError(f"{record} names a test that does not exist: {test}; {remedy}")
+
+
+def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
+    """Return the node id of a test relative to ``root``, with and without its parameters."""
+    # In an installed suite, the path in ``item.nodeid`` is relative to another folder.
+    _, _, inside = item.nodeid.partition("::")
+    name = f"{item.path.relative_to(root).as_posix()}::{inside}"
+    return name, name.split("[", 1)[0]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Store the failure of each example that Hypothesis draws for the test."""
+    failure.forget()
+    handle = getattr(getattr(item, "obj", None), "hypothesis", None)
+    if handle is not None and not hasattr(handle.inner_test, "_is_observed"):
+        handle.inner_test = _observed(item, handle.inner_test)
+
+
+def _observed(item: pytest.Item, test: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the test, which stores its failures. Hypothesis calls it for each example."""
+    found = item.stash.setdefault(_EXAMPLES, [])
+
+    @functools.wraps(test)
+    def observed(*args: Any, **kwargs: Any) -> Any:
+        failure.forget()
+        try:
+            return test(*args, **kwargs)
+        except HypothesisException:
+            raise
+        except (Exception, pytest.fail.Exception) as error:
+            found.append(_failure_of(error, item))
+            raise
+
+    observed._is_observed = True  # type: ignore[attr-defined]
+    return observed
+
+
+def _failure_of(error: BaseException, item: pytest.Item) -> Failure:
+    """Return the failure, also if the error cannot be shown."""
+    try:
+        return failure.of_exception(error, item.path)
+    except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
+        return _hidden(other)
+
+
+def _hidden(other: BaseException) -> Failure:
+    name = type(other).__name__
+    text = f"the failure cannot be shown: {name}"
+    return Failure("error", (Fact("error", f"cannot be shown: {name}"),), text)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Set the outcome of a test, and add its failure and its program to the report."""
+    show_first_failure(call)
+    cut_tracebacks(call)
+    try:
+        report = yield
+        _judge(item, call, report)
+    except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
+        report = _without_details(item, call, _hidden(other))
+    return report
+
+
+def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
+    """Remove the middle of long tracebacks of an error and of the errors that led to it.
+
+    pytest compares the local variables of all frames of a RecursionError, which may take minutes.
+    """
+    error = None if call.excinfo is None else call.excinfo.value
+    while error is not None:
+        entries, entry = [], error.__traceback__
+        while entry is not None:
+            entries.append(entry)
+            entry = entry.tb_next
+        if len(entries) > _FIRST + _LAST:
+            entries[_FIRST - 1].tb_next = entries[-_LAST]
+        error = error.__cause__ or error.__context__
+
+
+def show_first_failure(call: pytest.CallInfo[None]) -> None:
+    """Show the first failure if Hypothesis reports that a repetition of the call differs."""
+    error = None if call.excinfo is None else call.excinfo.value
+    if isinstance(error, FlakyFailure):
+        call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
+    elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
+        text = "the calls of a failure have other results when they are repeated"
+        found = failure.failed(Failure("differs", (Fact("output", "not repeatable"),), text))
+        call.excinfo = pytest.ExceptionInfo.from_exception(
+            found.with_traceback(error.__traceback__)
+        )
+
+
+def _without_details(
+    item: pytest.Item, call: pytest.CallInfo[None], found: Failure
+) -> pytest.TestReport:
+    """Return the report of a failed test whose error cannot be shown."""
+
+    def fail() -> None:
+        raise AssertionError(found.text) from None  # The error that is handled cannot be shown.
+
+    shown = pytest.CallInfo.from_call(fail, call.when)
+    report = pytest.TestReport.from_item_and_call(item, shown)
+    run_record.add_failure(report, found)
+    return report
+
+
+def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+    error = None if call.excinfo is None else call.excinfo.value
+    records = item.stash.get(_RECORDS, [])
+    if error is None:
+        if report.when == "call" and records:
+            names = " and ".join(record.name for record in records)
+            text = f"{names} names this test, but the test passes: remove the test from the record"
+            _fail(report, Failure("stale-record", (Fact("register", "stale"),), text))
+        return
+    missing = missing_name(error)
+    if missing is not None and name_in(missing) in item.config.stash.get(_DECLARED, frozenset()):
+        _skip(report, item, f"not offered, as declared: {missing}")
+        report.user_properties.append((run_record.DECLARED, name_in(missing)))
+        return
+    if missing is None and report.skipped:
+        return
+    if missing is None and skip_missing(call, report, target_of(item.config)):
+        return
+    found = _describe(item, error) if missing is None else _not_offered(missing)
+    known = next((record for record in records if record.explains(found)), None)
+    if known is not None:
+        report.outcome = "skipped"
+        report.wasxfail = f"known: {known.id}"
+    elif records and missing is None:
+        names = " and ".join(record.name for record in records)
+        expected = " or ".join(repr(fact) for record in records for fact in record.expects)
+        text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
+        report.longrepr = f"{report.longrepr}\n\n{text}"
+        found = replace(found, text=f"{found.text}\n{text}")
+    if missing is not None and known is None:
+        report.outcome, report.longrepr = "failed", missing
+    run_record.add_failure(report, found)
+    programs.add(item, call, report, found, run_metadata.options(item.config))
+
+
+def _fail(report: pytest.TestReport, found: Failure) -> None:
+    report.outcome, report.longrepr = "failed", found.text
+    run_record.add_failure(report, found)
+
+
+def _skip(report: pytest.TestReport, item: pytest.Item, reason: str) -> None:
+    report.outcome = "skipped"
+    report.longrepr = (str(item.path), 0, f"Skipped: {reason}")
+
+
+def _not_offered(missing: str) -> Failure:
+    return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
+
+
+def _describe(item: pytest.Item, error: BaseException) -> Failure:
+    """Return the failure of a test, with the facts of all its failing examples."""
+    found = _failure_of(error, item)
+    facts = [*found.facts]
+    for each in item.stash.get(_EXAMPLES, ()):
+        facts += each.facts
+    drawn = programs.drawn_arguments(item, error)
+    # The repr of a call is code; other arguments need their names.
+    lines = [
+        repr(each) if name == "call" else f"{name} = {each!r}" for name, each in drawn.items()
+    ]
+    text = found.text.replace(_HINT, "").rstrip() or type(error).__name__
+    call = "\n".join(lines) or found.call
+    return replace(found, facts=tuple(dict.fromkeys(facts)), text=text, call=call)

@@ -1,0 +1,398 @@
+"""The record of a run: verdicts of tests and clauses, their file, the table and the conclusion.
+
+The verdicts are fail, not-offered, known, pass and not-run. *not-offered* means that the target
+lacks a name that the test uses, *known* that the failure is a recorded divergence. The verdict of
+a clause is the worst verdict of its tests, in the order above.
+
+A file of verdicts has one JSON object on each line. The first line holds ``run``: the metadata of
+the run. Each other line has the fields of a `TestVerdict`. A line is written as soon as the test
+has ended, so that an interrupted run can be resumed. The last line of an interrupted run is
+`INTERRUPTED`.
+"""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Literal, TextIO
+
+import pytest
+
+from spec_tests.failure import Failure
+from spec_tests.machine import clauses, input_files
+
+#: All verdicts, worst first.
+VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
+#: The format of a file of verdicts. Other formats are refused.
+FORMAT = 2
+#: Keys in the report of a test: the JSON of its failure, the missing name that the register
+#: declares, and the program that repeats the failure.
+FAILURE, DECLARED, PROGRAM = "failure", "declared", "program"
+#: The last line in the file of an interrupted run.
+INTERRUPTED = {"interrupted": True}
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TestVerdict:
+    """The verdict of a test, for one of its clauses.
+
+    Args:
+        test: The node id.
+        verdict: One of `VERDICTS`.
+        clause: The id of the clause; empty for a test of the suite itself.
+        reason: Why the test was not run.
+        declared: The missing name that the test uses, if ``lacks`` of the register declares it.
+        failure: The failure, if the test did not pass and was run.
+    """
+
+    __test__ = False
+
+    test: str
+    verdict: Literal["fail", "not-offered", "known", "pass", "not-run"]
+    clause: str = ""
+    reason: str = ""
+    declared: str = ""
+    failure: Failure | None = None
+
+    @property
+    def fails_run(self) -> bool:
+        """Whether the test fails the run. A missing name that ``lacks`` declares is no error."""
+        return self.verdict in ("fail", "not-offered") and not self.declared
+
+    def dumps(self) -> str:
+        """Return the line of a file of verdicts."""
+        found = {name: value for name, value in vars(self).items() if value}
+        return json.dumps(found | ({"failure": self.failure.to_json()} if self.failure else {}))
+
+
+@dataclass(frozen=True)
+class Header:
+    """The fields of the metadata of a run that readers need. There are others."""
+
+    format: int
+    target: str
+    torch: str
+    accelerator: str
+    command: str
+    date: str
+    version: str = ""
+    python: str = ""
+    suite: str = ""
+
+
+def verdict_of(report: pytest.TestReport) -> str | None:
+    """Return the verdict of a test; None if this phase (such as a passing setup) has none."""
+    if hasattr(report, "wasxfail"):
+        return "known"
+    if report.failed:
+        found = failure_of(report)
+        return "not-offered" if found is not None and found.kind == "not-offered" else "fail"
+    if report.skipped:
+        return "not-offered" if _property(report, DECLARED) else "not-run"
+    return "pass" if report.when == "call" else None
+
+
+def _property(report: pytest.TestReport, name: str) -> str:
+    return next((str(value) for key, value in report.user_properties if key == name), "")
+
+
+def add_failure(report: pytest.TestReport, found: Failure) -> None:
+    """Add a failure to the report of a test, which a worker sends as text."""
+    report.user_properties.append((FAILURE, found.dumps()))
+
+
+def failure_of(report: pytest.TestReport) -> Failure | None:
+    """Return the failure in the report of a test, if it has one."""
+    text = _property(report, FAILURE)
+    return input_files.convert(json.loads(text), Failure, "the report") if text else None
+
+
+def clauses_of(report: pytest.TestReport) -> list[str]:
+    """Return the ids of the clauses of a test from its report."""
+    return [str(value) for key, value in report.user_properties if key == "clause"]
+
+
+def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
+    """Return the verdict of a test for each of its clauses; an empty list without a verdict."""
+    verdict = verdict_of(report)
+    if verdict is None:
+        return []
+    reason = ""
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ").removeprefix("not-run: ")
+    found = failure_of(report)
+    if (
+        found is None and verdict == "fail"
+    ):  # An error outside the tests, as in a plugin of pytest.
+        found = Failure("error", (), report.longreprtext)
+    fields: dict[str, Any] = {"reason": reason, "declared": _property(report, DECLARED)}
+    return [
+        TestVerdict(report.nodeid, verdict, name, failure=found, **fields)  # type: ignore[arg-type]
+        for name in clauses_of(report) or [""]
+    ]
+
+
+def read(path: Path) -> list[TestVerdict]:
+    """Return the tests in a file of verdicts; an empty list if the file does not exist.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, or a line is not valid.
+    """
+    return _read_lines(path)[1] if os.path.lexists(path) else []
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[TestVerdict]]:
+    """Return the metadata and the tests in a file of verdicts.
+
+    The metadata of an interrupted run contain `INTERRUPTED`.
+
+    Raises:
+        input_files.RefusedError: The file cannot be read, a line is not valid, or the file has no
+            tests or not one line of metadata.
+    """
+    headers, tests = _read_lines(path)
+    if not tests:
+        raise input_files.RefusedError(f"{path} contains no verdicts")
+    if len(headers) != 1:
+        raise input_files.RefusedError(f"{path} contains {len(headers)} headers of runs, not one")
+    return headers[0], tests
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], list[TestVerdict]]:
+    headers, tests, is_interrupted = [], [], False
+    for number, text in enumerate(input_files.read_text(path).split("\n"), 1):
+        if not text:
+            continue
+        source = f"{path}, line {number}"
+        line = input_files.convert(input_files.parse_json(text, source), dict[str, Any], source)
+        is_interrupted = line == INTERRUPTED
+        if "run" in line:
+            headers.append(_check_header(line["run"], f"the header of {path}"))
+        elif not is_interrupted:
+            tests.append(_to_test(line, source))
+    return [{**each, **(INTERRUPTED if is_interrupted else {})} for each in headers], tests
+
+
+def _check_header(header: Any, source: str) -> dict[str, Any]:
+    if input_files.convert(header, Header, source).format != FORMAT:
+        text = f"the format {header['format']} is that of an earlier suite: run the suite again"
+        raise input_files.refuse(source, text)
+    found: dict[str, Any] = header
+    return found
+
+
+def _to_test(line: Mapping[str, Any], source: str) -> TestVerdict:
+    test = input_files.convert(line, TestVerdict, source)
+    if test.clause and not clauses.is_id(test.clause):
+        raise input_files.refuse(source, f"{test.clause!r} is not the id of a clause")
+    return test
+
+
+def by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
+    """Return the verdict of each clause: the worst verdict of its tests."""
+    found: dict[str, str] = {}
+    for test in tests:
+        if test.clause:
+            found[test.clause] = worse_verdict(found.get(test.clause), test.verdict)
+    return dict(sorted(found.items()))
+
+
+def declared_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
+    """Return the clauses without errors whose tests use missing names that ``lacks`` declares.
+
+    The values are the names.
+    """
+    tests = list(tests)
+    errors = {test.clause for test in tests if test.fails_run}
+    found = {test.clause: test.declared for test in tests if test.clause and test.declared}
+    return {name: entry for name, entry in sorted(found.items()) if name not in errors}
+
+
+def worse_verdict(first: str | None, second: str) -> str:
+    """Return the worse of two verdicts, the earlier one in `VERDICTS`. ``first`` may be None."""
+    return min(first or second, second, key=VERDICTS.index)
+
+
+def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
+    """Return the lines of the summary: counts by chapter, then clauses that did not pass.
+
+    Args:
+        found: The verdict of each clause.
+        declared: The result of `declared_by_clause`.
+    """
+    lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
+    for title, counts in count_by_chapter(found).items():
+        lines.append(f"{title:<16}" + "".join(f"{counts[each]:>12}" for each in VERDICTS))
+    lines += [
+        f"{verdict:>12}  {name}"
+        for name, verdict in found.items()
+        if verdict != "pass" and name not in declared
+    ]
+    if declared:
+        noun = "clause" if len(declared) == 1 else "clauses"
+        entries = ", ".join(dict.fromkeys(declared.values()))
+        lines.append(f"not offered, as the register declares: {len(declared)} {noun} ({entries})")
+    return lines
+
+
+def count_by_chapter(found: Mapping[str, str]) -> dict[str, Counter[str]]:
+    """Return the number of clauses with each verdict, for each chapter and in all.
+
+    If a run has clauses that no target changes, "the target" counts the other ones.
+    """
+    members: dict[str, list[str]] = {}
+    for name in sorted(found, key=_chapter_of):
+        members.setdefault(_chapter_of(name), []).append(name)
+    known = clauses.load()
+    about_target = [name for name in found if name not in known or known[name].is_about_target]
+    if len(about_target) < len(found):
+        members["the target"] = about_target
+    members["all"] = [*found]
+    return {title: Counter(map(found.__getitem__, names)) for title, names in members.items()}
+
+
+def _chapter_of(name: str) -> str:
+    """Return the chapter of a clause; the first word of its id if the suite has it no longer."""
+    known = clauses.load().get(name)
+    return known.chapter if known else name.partition(".")[0]
+
+
+def claim(found: Mapping[str, str], suite: str | None = None) -> str:
+    """Return whether a run conforms to the suite, as a sentence.
+
+    Args:
+        found: The verdict of each clause of the run.
+        suite: The version of the suite in the metadata of a saved run; None for this version.
+    """
+    known = clauses.load()
+    title = f"suite {clauses.VERSION}"
+    if suite not in (None, clauses.suite_version(known)):
+        return f"{title} is not decided: the run is of another suite, {suite}"
+    members = [each.id for each in known.values() if each.is_about_target]
+    counts = Counter(found[name] for name in members if name in found)
+    if counts.total() < len(members):
+        decided = f"{counts.total()} of its {len(members)} clauses have a verdict"
+        return f"{title} is not decided: {decided}"
+    listed = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
+    verb = "conforms" if counts.keys() <= {"pass", "not-run"} else "does not conform"
+    return f"{verb} to {title}: {listed}"
+
+
+def missing_names(tests: Iterable[TestVerdict]) -> list[str]:
+    """Return a line for each name that the target lacks, with the number of its clauses.
+
+    Names of clauses that ``lacks`` declares are left out.
+    """
+    pairs = {
+        (test.failure.text, test.clause)
+        for test in tests
+        if test.verdict == "not-offered" and test.fails_run and test.clause and test.failure
+    }
+    counts = Counter(text for text, _ in sorted(pairs)).most_common()
+    return [f"{text}: {n} {'clause' if n == 1 else 'clauses'}" for text, n in counts]
+
+
+class Recorder:
+    """A plugin that collects the verdicts of a run, writes each one, and prints a summary.
+
+    Args:
+        jsonl: The file to write; None for no file.
+        resume: Whether to continue the file of an interrupted run.
+        metadata: Returns the metadata of the run for the first line of the file.
+
+    Attributes:
+        resumed_tests: The tests of the interrupted run that this run resumes.
+        verdicts: The worst verdict so far of each clause.
+    """
+
+    def __init__(
+        self,
+        jsonl: str | None,
+        *,
+        resume: bool,
+        metadata: Callable[[], dict[str, Any]],
+    ) -> None:
+        self._path = None if jsonl is None else Path(jsonl)
+        self.resumed_tests = read(self._path) if resume and self._path is not None else []
+        self._tests = [*self.resumed_tests]
+        self.verdicts = by_clause(self._tests)
+        self._metadata = metadata
+        self._file: TextIO | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record the verdict of a test, once for each of its clauses."""
+        for test in tests_of(report):
+            if self._path is not None:
+                if self._file is None:
+                    self._file = self._open_file(self._path)
+                self._file.write(test.dumps() + "\n")
+                self._file.flush()
+            self._tests.append(test)
+            if name := test.clause:
+                self.verdicts[name] = worse_verdict(self.verdicts.get(name), test.verdict)
+
+    def _open_file(self, path: Path) -> TextIO:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Append if the run is resumed; otherwise overwrite an existing file.
+        file = path.open("a" if self._tests else "w", encoding="utf-8")
+        if not self._tests:
+            # The first line of a new file is the metadata of the run.
+            file.write(json.dumps({"run": self._metadata()}) + "\n")
+        return file
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the counts by chapter, the clauses that did not pass, and the next command."""
+        lines = self._summary()
+        if lines:
+            terminalreporter.section("clauses")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+    def _summary(self) -> list[str]:
+        found = dict(sorted(self.verdicts.items()))
+        if not found:
+            return []
+        lines = [*table(found, declared_by_clause(self._tests)), *missing_names(self._tests)]
+        lines.append(claim(found))
+        if self._path is not None:
+            lines.append(f"verdicts of all tests: {self._path}")
+        before = "" if self._path else "--verdicts FILE, then "
+        file = self._path or "FILE"
+        lines.append(f"to write a web page: {before}parallel-conformance report {file}")
+        return lines
+
+    def interrupted(self) -> list[str]:
+        """Mark the file as that of an interrupted run, and return the lines of the summary."""
+        if self._file is None:
+            return self._summary()
+        self._file.write(json.dumps(INTERRUPTED) + "\n")
+        self._file.flush()
+        return [*self._summary(), "to continue: repeat the command with --resume"]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the run if the resumed run had failures."""
+        if _was_interrupted(session):
+            self.interrupted()
+        passed = session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if passed and any(test.fails_run for test in self.resumed_tests):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_unconfigure(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+
+
+def _was_interrupted(session: pytest.Session) -> bool:
+    complete = (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
+    return session.exitstatus not in complete or bool(session.shouldstop or session.shouldfail)
