@@ -24,9 +24,9 @@ def as_markdown(run: Run) -> str:
 
 def as_badge(run: Run) -> str:
     """Return the JSON from which shields.io makes a badge."""
-    claim, _, _ = _claim(run).partition(":")
-    colors = {"conforms": "brightgreen", "does": "red"}
-    color = colors.get(claim.partition(" ")[0], "lightgrey")
+    word, text = record.conclude(run.verdicts, run.about.get("suite", ""))
+    color = {"conforms": "brightgreen", "does not conform": "red"}.get(word, "lightgrey")
+    claim = f"{word}: {text}"
     badge = {"schemaVersion": 1, "label": "torch.nn.parallel", "message": claim, "color": color}
     return json.dumps(badge)
 

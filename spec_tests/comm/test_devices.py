@@ -52,6 +52,7 @@ def test_device_may_be_an_ordinal_a_string_or_a_torch_device(target, topology, n
 @clause("comm.devices.whichever-is-current")
 @pytest.mark.parametrize("name", CALLS)
 def test_ordinal_does_not_depend_on_the_current_device(target, topology, name):
+    topology.require(distinct=2)
     with torch.accelerator.device_index(topology.device(1).index):
         _check_devices(name, ["ordinal", "ordinal"], target, topology)
 
@@ -76,6 +77,7 @@ def test_device_without_index_is_refused_in_devices(target, topology, name, spel
 @pytest.mark.parametrize("current", [0, 1], ids="slot={}".format)
 @pytest.mark.parametrize("name", CALLS)
 def test_call_does_not_change_the_current_device(target, topology, name, current):
+    topology.require(distinct=2)
     call = _call(name, DeviceAt(0), DeviceAt(2), DeviceAt(3))
     ordinal = topology.device(current).index
     with torch.accelerator.device_index(ordinal):

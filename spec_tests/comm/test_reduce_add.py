@@ -80,6 +80,7 @@ def test_sum_starts_with_the_last_input_on_the_destination(
 @clause("comm.reduce-add.current-device")
 @pytest.mark.parametrize("slot", [0, 1], ids="slot={}".format)
 def test_reduce_add_destination_defaults_to_the_current_device(target, topology, slot):
+    topology.require(distinct=2)
     inputs = [counting((3, 2), torch.float32, device) for device in topology.take(2)]
     with torch.accelerator.device_index(topology.device(slot).index):
         total = target.comm.reduce_add(inputs)

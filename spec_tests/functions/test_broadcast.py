@@ -96,6 +96,7 @@ def test_broadcast_without_tensors_returns_an_empty_tuple(target, topology):
 
 @clause("functions.broadcast.current-device")
 def test_device_without_index_is_the_current_one(target, topology):
+    topology.require(distinct=2)
     tensor = build(dense(slot=1), topology)
     with torch.accelerator.device_index(topology.device(1).index):
         devices = [torch.device(topology.accelerator), topology.device(2).index]

@@ -110,6 +110,7 @@ def test_gather_function_shares_no_memory_with_chunks_or_the_next_result(
     "spelling", [lambda kind: None, str, torch.device], ids=["None", "string", "device"]
 )
 def test_target_without_index_is_the_current_device(target, topology, slot, spelling):
+    topology.require(distinct=2)
     call = _gather(dense(), dense(slot=1), destination=spelling(topology.accelerator))
     with torch.accelerator.device_index(topology.device(slot).index):
         joined = call.run(target, call.inputs(topology))

@@ -147,6 +147,7 @@ class _RecordDevice(torch.autograd.Function):
 
 @clause("functions.backward-on-own-device")
 def test_backward_of_a_chunk_runs_with_its_device_current(target, topology):
+    topology.require(distinct=2)
     # PyTorch 0.1: device 0 was current in every replica's backward (#2017).
     rows = counting((4, 2), torch.float32, topology.device(0)).requires_grad_()
     records = [[] for _ in range(4)]

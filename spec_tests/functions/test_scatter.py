@@ -43,6 +43,7 @@ def test_gradient_of_an_unused_chunk_is_zero(target, topology, used):
 
 @clause("functions.scatter.current-device")
 def test_device_without_index_is_the_current_one(target, topology):
+    topology.require(distinct=2)
     tensor = build(dense(slot=1), topology)
     with torch.accelerator.device_index(topology.device(1).index):
         devices = [torch.device(topology.accelerator), topology.device(2).index]

@@ -261,25 +261,39 @@ def _chapter_of(name: str) -> str:
     return known.chapter if known else name.partition(".")[0]
 
 
-def claim(found: Mapping[str, str], suite: str | None = None) -> str:
-    """Return whether a run conforms to the suite, as a sentence.
+def conclude(found: Mapping[str, str], suite: str | None = None) -> tuple[str, str]:
+    """Return the conclusion of a run, and how many clauses it has decided.
+
+    The conclusion is *conforms*, *does not conform*, or *is not decided*: fewer than nine of ten
+    clauses about the target are decided. A clause that was not run, or that needs a name that the
+    target lacks, is not decided.
 
     Args:
         found: The verdict of each clause of the run.
         suite: The version of the suite in the metadata of a saved run; None for this version.
     """
     known = clauses.load()
-    title = f"suite {clauses.VERSION}"
     if suite not in (None, clauses.suite_version(known)):
-        return f"{title} is not decided: the run is of another suite, {suite}"
+        return "is not decided", f"the run is of another suite, {suite}"
     members = [each.id for each in known.values() if each.is_about_target]
-    counts = Counter(found[name] for name in members if name in found)
-    if counts.total() < len(members):
-        decided = f"{counts.total()} of its {len(members)} clauses have a verdict"
-        return f"{title} is not decided: {decided}"
-    listed = ", ".join(f"{counts[each]} {each}" for each in VERDICTS if counts[each])
-    verb = "conforms" if counts.keys() <= {"pass", "not-run"} else "does not conform"
-    return f"{verb} to {title}: {listed}"
+    counts = Counter(found.get(name, "not-run") for name in members)
+    decided = counts.total() - counts["not-run"] - counts["not-offered"]
+    text = f"{decided} of {len(members)} decided, {len(known)} clauses"
+    if decided * 10 < len(members) * 9 or not found.keys() >= {*members}:
+        return "is not decided", text
+    violated = [
+        f"{counts[each]} {each}" for each in ("fail", "not-offered", "known") if counts[each]
+    ]
+    return (
+        ("does not conform", f"{text}; {', '.join(violated)}") if violated else ("conforms", text)
+    )
+
+
+def claim(found: Mapping[str, str], suite: str | None = None) -> str:
+    """Return whether a run conforms to the suite, as a sentence; see `conclude`."""
+    word, text = conclude(found, suite)
+    title = f"suite {clauses.VERSION}"
+    return f"{title} {word}: {text}" if word == "is not decided" else f"{word} to {title}: {text}"
 
 
 def missing_names(tests: Iterable[TestVerdict]) -> list[str]:

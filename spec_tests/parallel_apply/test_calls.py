@@ -73,6 +73,7 @@ def test_devices_may_be_ordinals_devices_or_text(target, baselines, topology, de
 def test_a_module_without_device_and_tensor_runs_on_the_current_device(
     target, baselines, topology, count, given_devices
 ):
+    topology.require(distinct=2)
     devices = [None] * count if given_devices else None
     call = _call([CurrentDevice()] * count, [(), [], "text"][:count], devices=devices)
     with torch.accelerator.device_index(topology.device(1).index):
@@ -83,6 +84,7 @@ def test_a_module_without_device_and_tensor_runs_on_the_current_device(
 
 @clause("parallel_apply.current-device-by-default")
 def test_an_error_of_a_module_without_inputs_names_the_current_device(target, topology):
+    topology.require(distinct=2)
     ordinal = topology.device(1).index
     with torch.accelerator.device_index(ordinal), pytest.raises(KeyError) as caught:
         target.parallel_apply.parallel_apply((MissingKey(),) * 2, (None, None))

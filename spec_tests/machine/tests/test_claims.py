@@ -7,18 +7,35 @@ from spec_tests.machine import clauses, record
 KNOWN = clauses.load()
 PASSED = dict.fromkeys(KNOWN, "pass")
 TITLE = f"suite {clauses.VERSION}"
+ONE = "comm.scatter.slices"
+ABOUT_TARGET = [each.id for each in KNOWN.values() if each.is_about_target]
+ALL = len(ABOUT_TARGET)
+#: More than a tenth of the clauses about the target.
+TENTH = dict.fromkeys(ABOUT_TARGET[: ALL // 10 + 1], "not-run")
 
 
 @pytest.mark.parametrize(
     ("changed", "suite", "claim"),
     [
-        ({}, None, f"conforms to {TITLE}: "),
+        ({}, None, f"conforms to {TITLE}: {ALL} of {ALL} decided, {len(KNOWN)} clauses"),
         ({"devices.copies.values": "fail"}, None, f"conforms to {TITLE}: "),
-        ({"comm.scatter.slices": "known"}, None, f"does not conform to {TITLE}: 1 known, "),
-        ({"comm.scatter.slices": None}, None, f"{TITLE} is not decided: "),
+        ({ONE: "not-run"}, None, f"conforms to {TITLE}: {ALL - 1} of {ALL} decided, "),
+        (TENTH, None, f"{TITLE} is not decided: {ALL - len(TENTH)} of {ALL} decided, "),
+        ({ONE: "known"}, None, f"does not conform to {TITLE}: {ALL} of {ALL} decided, "),
+        ({ONE: "not-offered"}, None, f"does not conform to {TITLE}: {ALL - 1} of {ALL} decided, "),
+        ({ONE: None}, None, f"{TITLE} is not decided: "),
         ({}, "0.9+1234567", f"{TITLE} is not decided: the run is of another suite, 0.9+1234567"),
     ],
-    ids=["passed", "devices-fail", "known", "part", "another-suite"],
+    ids=[
+        "passed",
+        "devices-fail",
+        "not-run",
+        "tenth",
+        "known",
+        "lacking",
+        "part",
+        "another-suite",
+    ],
 )
 def test_only_a_whole_run_without_failures_of_the_target_conforms(changed, suite, claim):
     found = {name: each for name, each in {**PASSED, **changed}.items() if each}
