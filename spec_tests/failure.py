@@ -28,7 +28,9 @@ _ANYWHERE = ("error", "ended", "time")
 _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
 #: A part of an error's text that depends on the drawn values: numbers and words with a digit,
 #: containers, dtypes, and absolute paths.
-_DRAWN = re.compile(r"[\w.:/-]*\d[\w.:/-]*|[\[({<].*|torch\.\w+|(?<!\w)/\S+")
+_DRAWN = re.compile(
+    r"[\w.:/-]*\d[\w.:/-]*|[\[({<][^\[\](){}<>]*[\])}>]|[\[({<].*|torch\.\w+|(?<!\w)/\S+"
+)
 #: The least length of the beginning of an error's text that is taken for the whole.
 _MIN_BEGINNING = 12
 #: An error on a line of its own, as at the end of a traceback in a text.
@@ -234,7 +236,7 @@ def _expression(traceback: TracebackType | None, test: Path | None) -> str | Non
     nodes = [node for node in _statements(path) if node.lineno <= line <= (node.end_lineno or 0)]
     if not nodes:
         return None
-    node = max(nodes, key=lambda each: each.lineno)
+    node = max(nodes, key=lambda each: (each.lineno, each.col_offset))
     if isinstance(node, ast.Assert):
         return shorten(ast.unparse(node.test), _MAX_LINE)
     if isinstance(node, ast.With):

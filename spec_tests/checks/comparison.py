@@ -173,7 +173,10 @@ _PLACES = {
 def _outcome_differences(
     actual: Outcome, expected: Outcome, tolerance: float
 ) -> Iterator["Difference"]:
-    for name, place in _PLACES.items():
+    raised = [isinstance(each.result, Raised) for each in (actual, expected)]
+    # If only one call raises, all other facts differ, too.
+    names = {"result": "output"} if raised[0] != raised[1] else _PLACES
+    for name, place in names.items():
         pair = getattr(actual, name), getattr(expected, name)
         if name in ("warnings", "changes"):
             yield from _text_differences(*pair, place)

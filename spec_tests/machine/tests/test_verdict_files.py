@@ -63,7 +63,7 @@ TWO_FACTS = """
 from hypothesis import given, strategies as st
 from spec_tests import checks
 @clause("a.one")
-@given(number=st.integers(0, 10))
+@given(number=st.integers(0, 10**6))
 def test_one(target, number):
     checks.same({"size": number > 5, "first": number}, {"size": False, "first": 0})
 @clause("a.two")
