@@ -87,7 +87,9 @@ def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
             named - selection.clauses_judged_without_reference(conformance),
         )
     if (path := register_of(config)) is not None:
-        judge.expect(conformance, register.load(path, known_clauses), HERE, whole=whole)
+        records = register.load(path, known_clauses)
+        register.require_expects(records)
+        judge.expect(conformance, records, HERE, whole=whole)
     if selected := selection.selected_clauses(config):
         others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
         selection.deselect(config, items, others)

@@ -192,8 +192,12 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         raise input_files.refuse(source, f"no record has the key {min(unknown)!r}")
     record = input_files.convert(table, Record, source)
     names = [record.clause] if isinstance(record.clause, str) else record.clause
-    lists = {key: tuple(getattr(record, key)) for key in ("tests", "expects", "threads")}
-    texts = {key: getattr(record, key) for key in ("id", "kind", "observed", "versions", "reason")}
+    lists: dict[str, Any] = {
+        key: tuple(getattr(record, key)) for key in ("tests", "expects", "threads")
+    }
+    texts: dict[str, Any] = {
+        key: getattr(record, key) for key in ("id", "kind", "observed", "versions", "reason")
+    }
     try:
         return Divergence(clauses=tuple(names), file=str(path), **lists, **texts)
     except ValueError as error:

@@ -96,7 +96,7 @@ def resumed_tests(config: pytest.Config) -> list[str]:
         tests: list[str] = config.workerinput["resumed"]
         return tests
     log: Any = config.pluginmanager.get_plugin("verdicts")
-    return [test["test"] for test in log.resumed_tests]
+    return [test.test for test in log.resumed_tests]
 
 
 def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pytest.Item]) -> None:

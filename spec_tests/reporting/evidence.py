@@ -135,7 +135,9 @@ def publish(about: Mapping[str, Any], evidence: Mapping[str, Evidence]) -> str:
 def _make_test(clause: str, evidence: Evidence) -> dict[str, Any]:
     test: dict[str, Any] = {"clause": clause, "test": evidence.test, "verdict": evidence.verdict}
     if found := evidence.failure:
-        texts = {name: _clean(getattr(found, name)) for name in ("text", "error", "call")}
+        texts: dict[str, Any] = {
+            name: _clean(getattr(found, name)) for name in ("text", "error", "call")
+        }
         test["failure"] = dataclasses.replace(found, **texts).to_json()
     return {**test, "others": evidence.others} if evidence.others else test
 
