@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ._copies import find_states
 from ._copy_cache import CopyCache, CopyEntry, find_comparable, find_device_streams
 from ._devices import as_device_or_current
-from ._module_tree import Tree, collect_tree, is_script_module
+from ._module_tree import Tree, collect_tree, has_members_outside_dict, is_script_module
 from ._placement import DeviceId
 from ._references import CONTAINERS
 from ._torch_private import call_with_inference_mode, has_modes_or_transforms, version_counters
@@ -249,8 +249,10 @@ def _is_opaque(module: nn.Module) -> bool:
 
     ``functional.batch_norm`` does so in training, with one-dimensional buffers.
     """
-    return is_script_module(module) or (
-        module.training and any(map(_may_be_statistic, module._buffers.values()))
+    return (
+        is_script_module(module)
+        or has_members_outside_dict(module)
+        or (module.training and any(map(_may_be_statistic, module._buffers.values())))
     )
 
 

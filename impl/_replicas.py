@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from ._compiled import attach_compiled_code
 from ._diagnostics import warn_of_closures
-from ._module_tree import is_script_module
+from ._module_tree import has_members_outside_dict, is_script_module
 from ._references import References
 from ._torch_private import compiled_module, has_registration_hooks, is_compiled
 
@@ -103,7 +103,7 @@ def build_replicas(
     for module in modules:
         set_members = _write_state if module in written else _assign_members
         set_members(module, replica_map, references, with_parameters=with_parameters)
-        if type(module).__basicsize__ > nn.Module.__basicsize__:
+        if has_members_outside_dict(module):
             _copy_slots_and_items(module, replica_map.modules[module], references)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)

@@ -223,9 +223,10 @@ class DataParallel(Wrapper[T]):
         changes none of 16 elements that are spread over a tensor, and is undone in the block or
         followed by a detected change.
 
-        A tree is replicated in each forward if it has a script module, a module in training mode
-        with one-dimensional buffers (batch norm writes them without a new version), a buffer that
-        was created in inference mode, or a tensor without comparable elements (see the argument
+        A tree is replicated in each forward if it has a script module, a module with slots or that
+        is also a list or a dictionary, a module in training mode with one-dimensional buffers
+        (batch norm writes them without a new version), a buffer that was created in inference
+        mode, or a tensor without comparable elements (see the argument
         ``cache_frozen_parameters``), and while a dispatch mode or a transform of ``torch.func`` is
         active. With one device, or none, the block has no effect.
 

@@ -262,7 +262,13 @@ def with_inference_buffer():
     return module
 
 
-BUILDS = [scripted, sparse, with_gaps, with_inference_buffer]
+class Slotted(nn.Linear):
+    """A linear layer with an empty slot."""
+
+    __slots__ = ("slot",)
+
+
+BUILDS = [scripted, sparse, with_gaps, with_inference_buffer, lambda: Slotted(2, 2)]
 
 
 @pytest.mark.parametrize("build", BUILDS)
