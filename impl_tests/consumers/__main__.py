@@ -4,6 +4,8 @@
     runs one program and prints its results as JSON.
 ``python -m impl_tests.consumers --write``
     runs all programs and writes ``results.json``.
+``python -m impl_tests.consumers [OPTIONS]``
+    runs the tests of this folder and of ``impl_tests/sweep``, with options of pytest.
 
 LIBRARY is ``reference`` or ``impl``. With ``impl``, the command calls ``impl.install()`` before it
 imports the package, as users would. So the package's subclasses of DataParallel derive from
@@ -18,6 +20,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import torch
 
 import impl
@@ -34,17 +37,13 @@ RESULTS = _HERE / "results.json"
 #: Program -> name of its package on PyPI.
 PROGRAMS = {
     "captum": "captum",
-    "deepctr": "deepctr-torch",
-    "fabric": "lightning-fabric",
     "fastai": "fastai",
     "gpytorch": "gpytorch",
     "ignite": "pytorch-ignite",
-    "lpips": "lpips",
     "poutyne": "poutyne",
     "sync_batchnorm": "sync-batchnorm",
     "torch_geometric": "torch-geometric",
     "torchmeta": "torchmeta",
-    "transformers": "transformers",
 }
 #: Library -> Python module that defines its DataParallel.
 LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
@@ -97,5 +96,9 @@ if __name__ == "__main__":
             for each in PROGRAMS
         }
         write_results(RESULTS, found)
-    else:
+    elif sys.argv[1:2] and sys.argv[1] in PROGRAMS:
         _train(*sys.argv[1:])
+    else:
+        folders = ["impl_tests/consumers", "impl_tests/sweep"]
+        options = ["--accelerator", "sim", "-n", "2", "--dist", "worksteal"]
+        raise SystemExit(pytest.main([*folders, *options, *sys.argv[1:]]))

@@ -1,22 +1,29 @@
 """Published results of ``tox -e consumers``, and the tables of the page that shows them."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from spec_tests.reporting import documents
 
-__all__ = ["PAGE", "count_results", "read_results", "with_tables", "write_results"]
+__all__ = [
+    "PAGE",
+    "VERDICTS",
+    "count_verdicts",
+    "find_verdict",
+    "read_results",
+    "with_tables",
+    "write_results",
+]
 
 _HERE = Path(__file__).resolve().parents[1]
 PAGE = _HERE.parent / "docs" / "from_data_parallel" / "programs.md"
-#: The folder of the results of a table -> the beginning of the table.
-_TABLES = {
-    "consumers": "| package | what is trained |",
-    "consumers/uses": "| package | use |",
-    "models": "| model | package |",
-}
+#: The verdicts of the sweep, the worst one first.
+VERDICTS = ("wrong", "refused", "random", "mix", "listed", "equal")
+#: The libraries of the sweep -> their wrappers.
+_LIBRARIES = {"impl": ("cpu", "sim"), "torch.nn.parallel": ("reference",)}
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -33,63 +40,89 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
 
 def with_tables(page: str) -> str:
     """Return the text of the page with the rows of the published results in its tables."""
-    for folder, header in _TABLES.items():
+    for header, (folder, make_rows) in _TABLES.items():
         before, found, after = page.partition(header)
         names, separator, *_ = (found + after).splitlines()
         rest = after[after.index("\n\n") :]
-        rows = [_format_row(_ROWS[folder](name, each)) for name, each in _results(folder).items()]
+        rows = [f"| {' | '.join(cells)} |" for cells in make_rows(_results(folder))]
         page = before + "\n".join([names, separator, *rows]) + rest
     return page
 
 
-def count_results() -> tuple[int, int, int]:
-    """Return the numbers of models, of models that impl trains correctly, and of packages."""
-    models = _results("models").values()
-    right = sum(result["impl"] == "right" for result in models)
-    return len(models), right, len(_results("consumers"))
+def count_verdicts() -> dict[str, Counter[str]]:
+    """Return the numbers of the verdicts of each library in the sweep."""
+    return {
+        library: Counter(verdicts.values())
+        for library, verdicts in _find_verdicts(_results("sweep")).items()
+    }
+
+
+def find_verdict(*results: str) -> str:
+    """Return the verdict of an architecture, the worst of those of several wrappers."""
+    found = {result.partition(":")[0] for result in results}
+    if found - {*VERDICTS}:  # An error.
+        found.add("refused")
+    return next(verdict for verdict in VERDICTS if verdict in found)
 
 
 def _results(folder: str) -> dict[str, Any]:
     return read_results(_HERE / folder / "results.json")
 
 
-def _consumer_row(_: str, result: dict[str, Any]) -> Iterator[str]:
-    yield from (result["package"], result["description"])
-    yield from map(_format_losses, (result["reference"], result["impl"]))
-    yield _format_difference(result["largest_difference"])
+def _consumer_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+    for each in results.values():
+        losses = [f"{first:.7g} … {last:.7g}" for first, last in (each["reference"], each["impl"])]
+        difference = each["largest_difference"]
+        number = f"{difference:.0e}" if difference else "0"
+        yield [each["package"], each["description"], *losses, number]
 
 
-def _model_row(name: str, result: dict[str, Any]) -> Iterator[str]:
-    losses = result["losses"]
-    yield from (name, result["package"], result["covers"], f"{losses['one device']:.7g}")
-    yield f"{losses['reference']:.7g}" if result["reference"] == "same" else "wrong"
-    yield f"{losses['impl']:.7g}" if result["impl"] == "right" else "wrong"
-    yield "" if result["deviation"] is None else f"{result['deviation']:.0e}"
-    yield result["wrong"]
+def _use_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+    for use, each in results.items():
+        cells = [each[wrapper].replace("|", "\\|") for wrapper in ("cpu", "sim", "reference")]
+        yield [each["package"], use, *cells]
 
 
-def _use_row(name: str, result: dict[str, Any]) -> Iterator[str]:
-    yield from (result["package"], name)
-    for wrapper in ("cpu", "sim", "reference"):
-        yield result[wrapper].replace("|", "\\|")
+def _verdict_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the architectures of each verdict, and those that were not built."""
+    for library, verdicts in _find_verdicts(results).items():
+        for verdict in reversed(VERDICTS):
+            names = [name for name, each in verdicts.items() if each == verdict]
+            if names:
+                yield [library, verdict, str(len(names)), _shorten(names)]
+    names = [name for name, each in results.items() if "cpu" not in each]
+    yield ["", "not built", str(len(names)), _shorten(names)]
 
 
-#: The folder of the results of a table -> a function that yields the cells of a row.
-_ROWS: Mapping[str, Callable[[str, dict[str, Any]], Iterator[str]]] = {
-    "consumers": _consumer_row,
-    "consumers/uses": _use_row,
-    "models": _model_row,
+def _reason_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the architectures that are refused, random or wrong with impl, and the reasons."""
+    verdicts = _find_verdicts(results)["impl"]
+    reasons = read_results(_HERE / "sweep" / "reasons.json")
+    for name, verdict in verdicts.items():
+        if verdict in ("wrong", "refused", "random"):
+            found = max(results[name]["cpu"], results[name]["sim"], key=len)
+            yield [_shorten([name]), found.replace("|", "\\|"), reasons.get(name, "")]
+
+
+def _find_verdicts(results: dict[str, Any]) -> dict[str, dict[str, str]]:
+    return {
+        library: {
+            name: find_verdict(*(each[wrapper] for wrapper in wrappers))
+            for name, each in results.items()
+            if "cpu" in each
+        }
+        for library, wrappers in _LIBRARIES.items()
+    }
+
+
+def _shorten(names: Sequence[str]) -> str:
+    return ", ".join(name.removeprefix("transformers/") for name in names)
+
+
+#: The beginning of a table -> the folder of its results, and a function that yields its rows.
+_TABLES = {
+    "| package | what is trained |": ("consumers", _consumer_rows),
+    "| package | use |": ("consumers/uses", _use_rows),
+    "| library | verdict |": ("sweep", _verdict_rows),
+    "| architecture | result |": ("sweep", _reason_rows),
 }
-
-
-def _format_losses(losses: Sequence[float]) -> str:
-    first, last = losses
-    return f"{first:.7g} … {last:.7g}"
-
-
-def _format_difference(difference: float) -> str:
-    return "0" if difference == 0 else f"{difference:.0e}"
-
-
-def _format_row(cells: Iterator[str]) -> str:
-    return f"| {' | '.join(cells)} |"

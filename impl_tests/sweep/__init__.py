@@ -1,0 +1,1 @@
+"""Every architecture of transformers, timm, torchvision and diffusers, alone and in a wrapper."""

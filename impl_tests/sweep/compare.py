@@ -1,0 +1,203 @@
+"""Compare a module alone with the same module in wrappers on two devices."""
+
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils._pytree import tree_map_only
+
+import impl
+
+__all__ = ["WRAPPERS", "Wrapper", "judge"]
+
+#: The largest allowed difference of two elements, relative to the largest element of the tensor,
+#: or, for gradients, to the largest element of all gradients.
+_TOLERANCE = 1e-3
+#: The largest depth of the traversal. It is limited because objects may refer to each other.
+_MAX_DEPTH = 9
+_LISTED = "listed"
+
+
+class Wrapper(NamedTuple):
+    """A class of wrappers, and its two devices."""
+
+    data_parallel: Callable[..., nn.Module]
+    devices: tuple[str, str]
+
+
+#: Name in the results -> wrapper.
+WRAPPERS: Mapping[str, Wrapper] = {
+    "cpu": Wrapper(impl.DataParallel, ("cpu", "cpu")),
+    "sim": Wrapper(impl.DataParallel, ("sim:0", "sim:1")),
+    "reference": Wrapper(nn.DataParallel, ("sim:0", "sim:1")),
+}
+
+
+def judge(
+    module: nn.Module, inputs: Mapping[str, Any], wrappers: Mapping[str, Wrapper] = WRAPPERS
+) -> dict[str, str]:
+    """Compare outputs in evaluation, and gradients in training, with those of ``module`` alone.
+
+    Returns:
+        For each wrapper, "equal"; "listed", if the objects of the replicas are listed, and are
+        those of the chunks; "mix" and a difference between the batch and its chunks, if the
+        module alone has it; "random", if the module alone differs with another seed; otherwise
+        the error, or "wrong" and a difference.
+    """
+    for member in module.modules():  # Replicas draw other random numbers than one device.
+        for name, value in vars(member).items():
+            if isinstance(value, float) and ("drop" in name or name == "p"):
+                setattr(member, name, 0.0)
+    whole = _run(module, module, inputs)
+    chunks = [_map(lambda tensor: tensor.chunk(2)[index], inputs) for index in (0, 1)]  # noqa: B023 # called at once
+    parts = [_run(module, module, chunk) for chunk in chunks]
+    joined = {
+        "outputs": _join([part["outputs"] for part in parts], whole["outputs"]),
+        "gradients": torch.stack([part["gradients"] for part in parts]).sum(0),
+    }
+    mixing = next(_differences(joined, whole, parts), "")
+    results = {}
+    for name, wrapper in wrappers.items():
+        try:
+            module.to(wrapper.devices[0])
+            moved = _map(lambda tensor: tensor.to(wrapper.devices[0]), inputs)  # noqa: B023 # called at once
+            wrapped = wrapper.data_parallel(module, [*wrapper.devices])
+            run = _run(wrapped, module, moved)
+        except Exception as error:
+            results[name] = f"mix: {mixing}" if mixing else _describe(error)
+            continue
+        found = {*_differences(run, whole, parts)}
+        if found <= {_LISTED}:
+            results[name] = _LISTED if found else "equal"
+        elif mixing and {*_differences(run, joined, parts)} <= {_LISTED}:
+            results[name] = f"mix: {mixing}"
+        else:
+            results[name] = f"wrong: {min(found - {_LISTED})}"
+    if any(result.startswith("wrong") for result in results.values()):
+        again = _run(module.to("cpu"), module, inputs, seed=1)
+        if [*_differences(again, whole, parts)]:
+            results |= {name: "random" for name, each in results.items() if each[:5] == "wrong"}
+    return results
+
+
+def _describe(error: Exception) -> str:
+    """Return the class of ``error`` and the line that has the cause."""
+    lines = str(error).strip().splitlines() or [""]
+    cause = lines[-1] if lines[0].startswith("Caught ") else lines[0]
+    return f"{type(error).__name__}: {cause}"[:200]
+
+
+def _map(function: Callable[[Tensor], Tensor], inputs: Any) -> Any:
+    return tree_map_only(Tensor, lambda tensor: function(tensor).clone(), inputs)
+
+
+def _run(call: nn.Module, module: nn.Module, inputs: Any, seed: int = 0) -> dict[str, Any]:
+    """Return the tree of the outputs in evaluation, and the gradients of a loss in training."""
+    module.eval()
+    with torch.no_grad():
+        outputs = _tree(_call(call, inputs, seed))
+    module.train()
+    for member in module.modules():
+        if isinstance(member, _BatchNorm):
+            member.eval()
+    module.zero_grad(set_to_none=True)
+    trained = [each for each in _tensors(_tree(_call(call, inputs, seed))) if each.dim()]
+    losses = [
+        each[each.isfinite()].float().square().sum().cpu()
+        for each in trained
+        if each.requires_grad
+    ]
+    if losses:
+        torch.autograd.backward(torch.stack(losses).sum())
+    weights = [weight for weight in module.parameters() if weight.requires_grad]
+    gradients = [torch.zeros_like(each) if each.grad is None else each.grad for each in weights]
+    flat = [gradient.to_dense().cpu().flatten() for gradient in gradients]
+    return {"outputs": outputs, "gradients": torch.cat(flat) if flat else torch.zeros(0)}
+
+
+def _call(call: nn.Module, inputs: Any, seed: int) -> Any:
+    for function in (torch.manual_seed, random.seed, numpy.random.seed):
+        function(seed)
+    return call(**_map(lambda tensor: tensor, inputs))
+
+
+def _tree(value: Any, depth: int = 0) -> Any:
+    """Return ``value`` with each container or object as the dict of its members with tensors."""
+    if isinstance(value, Tensor):
+        return value if value.requires_grad else value.cpu().clone()
+    members: Mapping[Any, Any] = {}
+    if isinstance(value, Mapping):
+        members = value
+    elif isinstance(value, tuple) and hasattr(value, "_asdict"):
+        members = value._asdict()
+    elif isinstance(value, list | tuple):
+        members = dict(enumerate(value))
+    elif not isinstance(value, type | nn.Module):
+        members = getattr(value, "__dict__", {})
+    if depth > _MAX_DEPTH:
+        return None
+    trees = {name: _tree(member, depth + 1) for name, member in members.items()}
+    return {name: tree for name, tree in trees.items() if tree is not None} or None
+
+
+def _tensors(tree: Any) -> Iterator[Tensor]:
+    if isinstance(tree, Tensor):
+        yield tree
+    for member in tree.values() if isinstance(tree, dict) else ():
+        yield from _tensors(member)
+
+
+def _join(parts: list[Any], whole: Any) -> Any:
+    """Join the outputs and gradients of the chunks by hand, along the dimension of the rows."""
+    if isinstance(whole, dict):
+        members = [part if isinstance(part, dict) else {} for part in parts]
+        if isinstance(next(iter(whole)), int) and len(whole) == sum(map(len, members)):
+            return dict(enumerate(each for part in members for each in part.values()))
+        return {name: _join([part.get(name) for part in members], whole[name]) for name in whole}
+    if not all(isinstance(part, Tensor) and part.dim() == whole.dim() for part in parts):
+        return None
+    if whole.dim() == 0:
+        return torch.stack(parts)
+    for dim in range(whole.dim()):
+        others = {(*part.shape[:dim], *part.shape[dim + 1 :]) for part in (*parts, whole)}
+        if len(others) == 1 and whole.shape[dim] == sum(part.shape[dim] for part in parts):
+            return torch.cat(parts, dim)
+    return None
+
+
+def _differences(found: Any, expected: Any, parts: list[Any], path: str = "") -> Iterator[str]:
+    """Yield a text for each difference, and "listed" for each list of the replicas' objects."""
+    if isinstance(expected, dict):
+        found = found if isinstance(found, dict) else {}
+        if [*found] == [*range(len(parts))] and isinstance(next(iter(expected)), str):
+            yield _LISTED
+            for one, part in zip(found.values(), parts, strict=True):
+                yield from _differences(one, part, [part], path)
+            return
+        for name in {**expected, **found}:
+            members = [part.get(name) if isinstance(part, dict) else None for part in parts]
+            inner = f"{path}.{name}" if path else str(name)
+            yield from _differences(found.get(name), expected.get(name), members, inner)
+    elif isinstance(expected, Tensor):
+        if expected.dim() == 0 and isinstance(found, Tensor) and found.dim() == 1:
+            expected = torch.stack(parts)  # A scalar of each replica.
+        if not isinstance(found, Tensor) or found.shape != expected.shape:
+            shape = [*found.shape] if isinstance(found, Tensor) else None
+            yield f"{path} has the shape {shape}, not {[*expected.shape]}"
+        elif not _is_close(found, expected):
+            difference = (found.double() - expected.double()).abs().max().item()
+            yield f"{path} differs by {difference:.1e}"
+    elif found is not None:
+        yield f"{path} is new"
+
+
+def _is_close(found: Tensor, expected: Tensor) -> bool:
+    if not expected.is_floating_point() or found.dtype != expected.dtype:
+        return torch.equal(found, expected)
+    finite = expected[expected.isfinite()]
+    scale = finite.abs().max().item() if finite.numel() else 0.0
+    return torch.allclose(found, expected, rtol=0, atol=_TOLERANCE * scale + 1e-6, equal_nan=True)
