@@ -12,6 +12,7 @@ def test_without_an_accelerator_the_class_only_calls_the_module(target):
         wrapped = target.data_parallel.DataParallel(module, [0, 1], dim=1)
         x = torch.ones(3, 2)
         print(wrapped.device_ids, torch.equal(wrapped(x), module(x)), list(wrapped.state_dict()))
+        print(torch.equal(wrapped(input=x), module(x)))
         print([hasattr(wrapped, name) for name in ("dim", "output_device", "src_device_obj")])
         try:
             wrapped(torch.ones(3, 3))
@@ -22,6 +23,7 @@ def test_without_an_accelerator_the_class_only_calls_the_module(target):
     )
     assert done.stdout.splitlines() == [
         "[] True ['module.weight', 'module.bias']",
+        "True",
         "[False, False, False]",
         "False",
     ], done.stderr

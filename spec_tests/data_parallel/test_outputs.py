@@ -1,5 +1,7 @@
 """data_parallel and DataParallel: outputs of networks, arguments of replicas, and hooks."""
 
+from dataclasses import replace
+
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -26,6 +28,9 @@ LISTS = ModuleSpec((Layer("lists"),))
 CALL_OF_LISTS = DataParallelCall(
     LISTS, (LISTS.rows(3),), devices=[DeviceAt(0), DeviceAt(1)], functional=True
 )
+BRANCHES = ModuleSpec((Layer("branching"),))
+#: The output of the first replica requires no gradient.
+CALL_OF_BRANCHES = replace(CALL_OF_LISTS, module=BRANCHES, args=(BRANCHES.rows(3),))
 
 
 class ArgumentRecorder(nn.Module):
@@ -40,6 +45,14 @@ class ArgumentRecorder(nn.Module):
         return x
 
 
+class Twice(nn.Module):
+    """A module that returns one tensor twice if its chunk begins with 0, else two tensors."""
+
+    def forward(self, x):
+        doubled = 2 * x
+        return [doubled, doubled if bool(x.flatten()[0] == 0) else 3 * x]
+
+
 class ExtentAdder(nn.Module):
     """A module that adds the weighted extents of its input, so that its output depends on them."""
 
@@ -50,7 +63,12 @@ class ExtentAdder(nn.Module):
 @clause("data_parallel.outputs")
 @clause("data_parallel.gradients")
 @example(call=CALL_OF_LISTS)
-@given(call=network_calls(grads=(True,)) | network_calls(kinds=tuple(ROW_WISE), grads=(False,)))
+@example(call=CALL_OF_BRANCHES)
+@given(
+    call=network_calls(grads=(True,))
+    | network_calls(kinds=tuple(ROW_WISE), grads=(False,))
+    | network_calls(kinds=("branching", "linear"), grads=(True,))
+)
 def test_networks_have_the_outputs_and_gradients_of_the_reference(
     target, baselines, topology, call
 ):
@@ -70,6 +88,16 @@ def test_a_wrapped_network_has_the_outputs_and_gradients_of_the_network(target, 
 def test_tensors_in_nested_arguments_are_scattered_and_constants_passed_on(
     target, baselines, topology, call
 ):
+    checks.agree(call, target, baselines, topology)
+
+
+@clause("data_parallel.outputs")
+@given(devices=device_lists(min_size=2), functional=FUNCTIONAL)
+def test_some_replicas_may_return_one_object_twice(
+    target, baselines, topology, devices, functional
+):
+    rows = TensorSpec((len(devices), 2), requires_grad=True)
+    call = DataParallelCall(NewModule(Twice), (rows,), {}, devices, functional=functional)
     checks.agree(call, target, baselines, topology)
 
 

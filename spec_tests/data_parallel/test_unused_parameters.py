@@ -87,6 +87,20 @@ def test_gradients_of_partly_used_layers_equal_those_without_replicas(
 
 
 @clause("divergences.FN-1.unused-stay-without-gradient")
+def test_hooks_of_an_unused_parameter_are_not_called(target, topology):
+    called, module = [], PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))
+    for index, layer in enumerate(module.layers):
+        layer.weight.register_hook(lambda _, index=index: called.append(index))
+        layer.weight.register_post_accumulate_grad_hook(
+            lambda _, index=index: called.append(index)
+        )
+    backward_of_sum(
+        target.data_parallel.DataParallel(module, topology.take(2)), four_rows(topology)
+    )
+    checks.same(called, [0, 0])
+
+
+@clause("divergences.FN-1.unused-stay-without-gradient")
 @pytest.mark.parametrize("create_graph", [False, True], ids=["once", "twice"])
 def test_autograd_grad_returns_none_for_an_unused_parameter(target, topology, create_graph):
     module = PartlyUsedLayers(UNUSED, tied=False).to(topology.device(0))

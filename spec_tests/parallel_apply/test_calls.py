@@ -54,6 +54,25 @@ def test_each_module_gets_its_own_arguments_and_only_sequences_are_unpacked(
     checks.agree(call, target, baselines, topology)
 
 
+@clause("parallel_apply.order")
+@pytest.mark.parametrize(
+    "value", [ValueError("text"), KeyboardInterrupt(), StopIteration], ids=repr
+)
+def test_modules_may_return_exceptions(target, topology, value):
+    found = target.parallel_apply.parallel_apply(
+        [lambda x: x] * 2, [value] * 2, devices=topology.take(2)
+    )
+    checks.same([each is value for each in found], [True, True])
+
+
+@clause("parallel_apply.arguments")
+def test_an_input_of_none_is_an_argument(target, topology):
+    found = target.parallel_apply.parallel_apply(
+        [lambda x="default": x] * 2, [None] * 2, devices=topology.take(2)
+    )
+    checks.same(found, [None, None])
+
+
 @clause("parallel_apply.gradients")
 @given(call=parallel_apply_calls())
 def test_results_have_the_gradients_of_the_modules(target, baselines, topology, call):

@@ -35,6 +35,21 @@ def test_hook_dictionaries_are_not_shared(target, topology, spec, slots, detach)
     checks.same(len(set().union(*ids)), sum(map(len, ids)), spec)
 
 
+@clause("divergences.RE-3.hooks-are-kept")
+@given(slots=device_slots(), detach=st.booleans())
+def test_replicas_have_the_hooks_of_state_dict(target, topology, slots, detach):
+    module, called = LINEAR.build(topology, slots[0]), []
+    layer = module[0]
+    layer.register_state_dict_pre_hook(lambda *_: called.append("before saving"))
+    layer.register_state_dict_post_hook(lambda *_: called.append("after saving"))
+    layer.register_load_state_dict_pre_hook(lambda *_: called.append("before loading"))
+    layer.register_load_state_dict_post_hook(lambda *_: called.append("after loading"))
+    for replica in target.replicate.replicate(module, topology.take(slots), detach):
+        replica.load_state_dict(replica.state_dict(), strict=False)
+    expected = ["before saving", "after saving", "before loading", "after loading"]
+    checks.same(called, expected * len(slots), slots)
+
+
 @clause("divergences.RE-3.hooks-are-the-replicas-own")
 @given(slots=device_slots(min_size=2))
 def test_a_hook_registered_on_a_replica_stays_on_it(target, topology, slots):

@@ -1,5 +1,7 @@
 """scatter_gather.gather: the outputs of the replicas on one device."""
 
+import weakref
+
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -165,6 +167,19 @@ def test_target_device_none_is_the_current_device(target, topology, slots, curre
 @given(call=gather_calls())
 def test_gather_keeps_no_references_after_the_call(target, topology, call):
     checks.same(leaked_objects(call, target, topology), [], call)
+
+
+@clause("scatter_gather.gather.leaves-nothing")
+@given(slots=device_slots())
+def test_a_result_with_gradients_keeps_no_outputs(target, topology, slots):
+    outputs = [
+        torch.ones(2, device=device, requires_grad=True) * 1 for device in topology.take(slots)
+    ]
+    alive = [weakref.ref(each) for each in outputs]
+    result = target.scatter_gather.gather(outputs, topology.device(0))
+    outputs.clear()
+    checks.same([each() for each in alive], [None] * len(slots), slots)
+    result.sum().backward()
 
 
 @clause("scatter_gather.gather.leaves-nothing")

@@ -127,6 +127,23 @@ class TwoNames(nn.Module):
         return result
 
 
+class OneAddress(Sharing):
+    """A layer with two parameters that share memory, and are two objects."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Parameter(torch.rand(WIDTH))
+        self.second = nn.Parameter(torch.rand(WIDTH))
+        self._share()
+
+    def _share(self) -> None:
+        self.second.data = self.first.data
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return a result with different gradients of both parameters."""
+        return x * self.first + 2 * self.second
+
+
 class ParameterAsBuffer(Sharing):
     """A layer with a parameter that is also a buffer."""
 
@@ -175,6 +192,21 @@ class Counter(nn.Module):
         self.calls += 1
         self.mean.add_(x.detach().sum(0))
         return x
+
+
+class Branching(nn.Module):
+    """A layer that uses its parameter only if the first number of its chunk is positive.
+
+    The outputs of the other replicas require no gradient, unless the input does.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x * scale`` or the detached input."""
+        return x * self.scale if bool((x.flatten()[:1] > 0).any()) else x.detach().clone()
 
 
 class Containers(nn.Module):
@@ -281,6 +313,7 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "shared_buffer": SharedBuffer,
     "sparse_buffer": SparseBuffer,
     "two_names": TwoNames,
+    "one_address": OneAddress,
     "parameter_as_buffer": ParameterAsBuffer,
     "lists": _list_containers,
     "dicts": _dict_containers,
@@ -295,9 +328,11 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
 }
 
 #: Kind -> its constructor, for all layers: the layers of `ROW_WISE`, a layer whose output depends
-#: on the whole batch, and a layer whose forward changes buffers.
+#: on the whole batch, one that uses its parameter in some replicas, and one whose forward changes
+#: buffers.
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),
+    "branching": Branching,
     "counter": Counter,
 }

@@ -176,8 +176,9 @@ def _new_module(part: Part, built: list[nn.Module]) -> nn.Module:
             return Residual(_build_sequence(inner, built))
 
 
+_NOT_SEPARATE = ("sparse_buffer", "parameter_as_buffer", "one_address")
 #: The kinds of layers whose parameters and buffers are dense, and share no memory.
-SEPARATE = tuple(kind for kind in KINDS if kind not in ("sparse_buffer", "parameter_as_buffer"))
+SEPARATE = tuple(kind for kind in KINDS if kind not in _NOT_SEPARATE)
 #: Kinds of layers without parametrizations. A parametrized layer gets a class of its own, which
 #: cannot be pickled and is part of a reference cycle.
 PICKLABLE = tuple(kind for kind in KINDS if kind not in ("weight_norm", "orthogonal"))
