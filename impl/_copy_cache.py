@@ -44,10 +44,11 @@ _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: tor
 _SAMPLE_SIZE = 16
 
 
-def _read_layouts(tensors: Sequence[Tensor]) -> list[tuple[Any, ...]]:
-    """Return the address, device index, dtype, shape and strides of each tensor."""
-    # The index of a device is read faster than the device.
-    return [(t.data_ptr(), t.get_device(), t.dtype, t.size(), t.stride()) for t in tensors]
+def _read_layouts(tensors: Sequence[Tensor]) -> list[list[Any]]:
+    """Return the addresses, device indices, dtypes, shapes and strides of the tensors."""
+    # A map is faster than a loop, and the index of a device is read faster than the device.
+    read = Tensor.data_ptr, Tensor.get_device, Tensor.size, Tensor.stride
+    return [[each.dtype for each in tensors], *([*map(each, tensors)] for each in read)]
 
 
 def _memory_of(tensor: Tensor) -> object:
@@ -173,23 +174,30 @@ class CopyEntry:
 
         Wait for the devices.
         """
-        tensors: list[Any] = [*self.sources, *self._versioned]
-        states = (list(chain.from_iterable(each)) for each in (self._state, self._read()))
-        seen = {id(each) for each, old, new in zip(tensors, *states, strict=True) if old != new}
-        sampled = self.samples.find(self.samples.differences())
-        seen.update(id(self.sources[index]) for index in sampled)
+        seen = self.find_seen_changes().union(self.samples.find(self.samples.differences()))
         for index, (source, copy) in enumerate(zip(self.sources, self.rows[-1], strict=True)):
             # A replica may lack a tensor, or have another one in its place.
             if copy is None or (copy.shape, copy.dtype) != (source.shape, source.dtype):
                 continue
-            is_seen = not seen.isdisjoint((id(source), id(copy)))
-            if is_seen or _memory_of(source) in self._stepped:
-                continue
-            if not _have_equal_bits(source, copy):
+            if index not in seen and not _have_equal_bits(source, copy):
                 return index
         return None
 
-    def _read(self) -> tuple[list[tuple[Any, ...]], list[object]]:
+    def find_seen_changes(self) -> set[int]:
+        """Return the indices of sources of which a change is seen, or one of their last copy."""
+        now = self._read()
+        layouts = [[*zip(*columns, strict=True)] for columns, _ in (self._state, now)]
+        states = zip(self.sources, *layouts, strict=True)
+        seen = {id(each) for each, old, new in states if old != new}
+        pairs = zip(self._versioned, self._state[1], now[1], strict=True)
+        seen.update(id(each) for each, old, new in pairs if old != new)
+        return {
+            index
+            for index, (source, copy) in enumerate(zip(self.sources, self.rows[-1], strict=True))
+            if id(source) in seen or id(copy) in seen or _memory_of(source) in self._stepped
+        }
+
+    def _read(self) -> tuple[list[list[Any]], list[object]]:
         return _read_layouts(self.sources), version_counters(self._versioned)
 
 

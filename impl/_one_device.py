@@ -7,12 +7,12 @@ import torch
 from torch import Tensor
 
 from ._containers import Leaf
-from ._copies import to_device
-from ._devices import as_target
+from ._copies import needs_grad, to_device
+from ._devices import as_target, is_cpu, is_on_cpu
 from ._inputs import InputLeaves
 from ._placement import DeviceId
 from ._torch_private import compile_only_inlined, exclude_from_compilation, has_transforms
-from ._tracing import is_compiling_or_tracing, is_movable, move_tensors
+from ._tracing import CONSTANTS, is_compiling_or_tracing, is_movable, move_tensors
 from .scatter_gather import scatter_kwargs
 
 
@@ -33,8 +33,41 @@ def call_on_one_device(
     if is_plain and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), source)
     else:
-        args, kwargs = first_replica_arguments(*scatter_kwargs(inputs, kwargs, [source], dim))
+        args, kwargs = _scatter_to(source, inputs, kwargs, dim)
     return move_output(module(*args, **kwargs), source, target)
+
+
+@compile_only_inlined
+def _scatter_to(
+    device: torch.device, inputs: tuple[Any, ...], kwargs: Mapping[str, Any], dim: int
+) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """Return the arguments of a replica on ``device``, the only one."""
+    values = [*inputs, *kwargs.values()]
+    if is_compiling_or_tracing() or not all(_is_simple(each, device, dim) for each in values):
+        return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
+    # The result of `scatter_kwargs`, in a quarter of the time.
+    moved = [_move_simple(each, device) if type(each) is Tensor else each for each in values]
+    return moved[: len(inputs)], dict(zip(kwargs, moved[len(inputs) :], strict=True))
+
+
+def _is_simple(value: object, device: torch.device, dim: int) -> bool:
+    """Return whether ``value`` is a constant, or a tensor that is moved as a whole.
+
+    Tensors that need gradients, and copies from or to the CPU, need more.
+    """
+    if type(value) is not Tensor:
+        return type(value) in CONSTANTS
+    return (
+        value.layout is torch.strided
+        and -value.dim() <= dim < value.dim()
+        and (value.device == device or not (is_on_cpu(value) or is_cpu(device)))
+        and not needs_grad([value])
+    )
+
+
+def _move_simple(tensor: Tensor, device: torch.device) -> Tensor:
+    # A chunk on the device of its tensor is a view.
+    return tensor.view_as(tensor) if tensor.device == device else to_device(tensor, device)
 
 
 @compile_only_inlined

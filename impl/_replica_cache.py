@@ -18,9 +18,7 @@ from torch import Tensor, nn
 
 from ._copies import find_states
 from ._copy_cache import CopyCache, CopyEntry, find_comparable, find_device_streams
-from ._devices import as_device_or_current
 from ._module_tree import Tree, collect_tree, has_members_outside_dict, is_script_module
-from ._placement import DeviceId
 from ._references import CONTAINERS
 from ._torch_private import call_with_inference_mode, has_modes_or_transforms, version_counters
 
@@ -44,23 +42,32 @@ class ReplicaEntry(CopyEntry):
         super().__init__([tensor for _, tensor in named.values()], rows)
         self._attributes = _Attributes(named_modules, self.sources, replicas)
         self._forward = forward
-        #: The samples that later forwards have found changed; None before the second forward.
+        #: Whether later forwards have used the replicas, and whether the last took no samples.
+        self._is_reused, self._lacks_sample = False, False
+        #: The samples that later forwards have found changed, if they have taken any.
         self._noted: Tensor | None = None
 
     def has_state_of(self, module: nn.Module) -> bool:
         """Return whether ``module`` has the state from which the replicas were built."""
         return self._attributes.are_current(module) and self.is_current()
 
-    def sample(self) -> None:
-        """Note the tensors whose samples have changed. A forward is about to use their copies."""
-        differences = self.samples.differences()
-        self._noted = differences if self._noted is None else self._noted | differences
+    def note_use(self, *, samples: bool) -> None:
+        """Note that a forward is about to use the copies, and which ``samples`` have changed."""
+        self._is_reused, self._lacks_sample = True, not samples
+        if samples:
+            differences = self.samples.differences()
+            self._noted = differences if self._noted is None else self._noted | differences
 
     def find_error(self, *, compares: bool) -> str | None:
         """Return a text if a forward has used old values. Wait for the devices."""
-        if self._noted is None:
+        if not self._is_reused:
             return None
-        found: int | None = next(iter(self.samples.find(self._noted)), None)
+        noted = [] if self._noted is None else self.samples.find(self._noted)
+        if self._lacks_sample:
+            seen = self.find_seen_changes()
+            changed = self.samples.find(self.samples.differences())
+            noted += [index for index in changed if index not in seen]
+        found: int | None = next(iter(noted), None)
         if found is None and compares:
             # No forward has used old copies of a tensor whose change is seen now.
             found = self.find_unseen_change()
@@ -184,12 +191,17 @@ class ReplicaCache(CopyCache[ReplicaEntry]):
         return found if found is not None and found.blocks else None
 
     def replicas(
-        self, module: nn.Module, device_ids: Sequence[DeviceId], build: Callable[[], Sequence[Any]]
+        self,
+        module: nn.Module,
+        devices: Sequence[torch.device],
+        build: Callable[[], Sequence[Any]],
+        *,
+        samples: bool = True,
     ) -> Sequence[Any]:
         """Return one replica with the current state of ``module`` for each device.
 
-        If none are kept, or the module has changed, ``build`` builds them. Raise RuntimeError if
-        grad mode is on.
+        If none are kept, or the module has changed, ``build`` builds them. Without ``samples``
+        these are compared later. Raise RuntimeError if grad mode is on.
         """
         if torch.is_grad_enabled():
             raise RuntimeError(
@@ -199,13 +211,13 @@ class ReplicaCache(CopyCache[ReplicaEntry]):
         # Copies that a mode of the caller has made must not be used after its end.
         if has_modes_or_transforms():
             return build()
-        streams = find_device_streams([as_device_or_current(device) for device in device_ids])
+        streams = find_device_streams(devices)
         with self.lock:
             self._forwards += 1
             entry = self.entries.get(streams)
             if entry is not None:
                 if entry.has_state_of(module):
-                    entry.sample()
+                    entry.note_use(samples=samples)
                     return entry.replicas
                 del self.entries[streams]
                 self._errors += filter(None, [entry.find_error(compares=False)])

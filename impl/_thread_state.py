@@ -146,7 +146,7 @@ def call_in(
         if before != wanted:
             # Enter contexts before the flags are written: inference mode also sets the grad mode.
             contexts = _enter_contexts(before, wanted)
-            _write_flags(wanted, scope)
+            _write_flags(before, wanted, scope)
         return call_on_device(state.device, function, *args, **kwargs)
     finally:
         _restore_flags(before, wanted, scope, contexts)
@@ -208,20 +208,31 @@ def _read_flags(scope: _Scope) -> _Flags:
         torch.is_autocast_cache_enabled(),
         _DENORMAL * 1.0 == 0.0,
         unnumbered_default_device(),
-        [*map(runtime(scope.device_type).current_stream, scope.ordinals)],
+        _read_streams(scope) if scope.ordinals else [],
     )
 
 
-def _write_flags(flags: _Flags, scope: _Scope) -> None:
-    """Set all flags except inference mode and the default device, which need a context manager."""
-    torch.set_grad_enabled(flags.grad)
-    torch.set_autocast_cache_enabled(flags.autocast_cache)
-    torch.set_flush_denormal(flags.flush_denormal)
-    settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
-    for device_type, enabled, dtype in settings:
-        torch.set_autocast_enabled(device_type, enabled)
-        torch.set_autocast_dtype(device_type, dtype)
-    set_current_streams(flags.streams)
+def _read_streams(scope: _Scope) -> list[torch.Stream]:
+    return [*map(runtime(scope.device_type).current_stream, scope.ordinals)]
+
+
+def _write_flags(before: _Flags, flags: _Flags, scope: _Scope) -> None:
+    """Set the flags that differ from those ``before``, but no flag that needs a context manager.
+
+    Such flags are inference mode and the default device.
+    """
+    torch.set_grad_enabled(flags.grad)  # Inference mode may have changed it.
+    if flags.autocast_cache != before.autocast_cache:
+        torch.set_autocast_cache_enabled(flags.autocast_cache)
+    if flags.flush_denormal != before.flush_denormal:
+        torch.set_flush_denormal(flags.flush_denormal)
+    if (flags.autocast, flags.autocast_dtypes) != (before.autocast, before.autocast_dtypes):
+        settings = zip(scope.autocast_types, flags.autocast, flags.autocast_dtypes, strict=True)
+        for device_type, enabled, dtype in settings:
+            torch.set_autocast_enabled(device_type, enabled)
+            torch.set_autocast_dtype(device_type, dtype)
+    if flags.streams != before.streams:
+        set_current_streams(flags.streams)
 
 
 @dataclass(slots=True)
@@ -271,11 +282,17 @@ def _restore_flags(
     if contexts is not None:
         contexts.close()
     # Write the flags after the contexts are left: leaving inference mode sets the grad mode.
-    _write_flags(before, scope)
+    _write_flags(now, before, scope)
 
 
-def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack:
-    """Enter the contexts that ``wanted`` needs: inference mode, default device, autocast."""
+def _enter_contexts(before: _Flags, wanted: _Flags) -> ExitStack | None:
+    """Enter the contexts that ``wanted`` needs: inference mode, default device, autocast.
+
+    Return None if it needs none.
+    """
+    is_in_autocast = any(wanted.autocast)
+    if wanted.inference == before.inference and not (wanted.default_device or is_in_autocast):
+        return None
     contexts = ExitStack()
     if wanted.inference != before.inference:
         contexts.enter_context(torch.inference_mode(wanted.inference))

@@ -27,7 +27,10 @@ MAX_IDLE = 64
 
 
 class PendingCall:
-    """A call in another thread, and its outcome: a result, or a ``CapturedError``."""
+    """A call in another thread, and its outcome: a result, or a ``CapturedError``.
+
+    A subclass may name a call that follows this one, in the same thread if that is like a new one.
+    """
 
     __slots__ = ("_done_lock", "_function", "outcome", "thread_to_join")
 
@@ -51,6 +54,10 @@ class PendingCall:
         except BaseException as error:  # For example, of a class whose causes cannot be read.
             self.outcome = CapturedError(error)
 
+    def find_next(self) -> "PendingCall | None":
+        """Return the call that follows when the function has ended, if there is one."""
+        return None
+
     def set_done(self) -> None:
         self._done_lock.release()
 
@@ -60,6 +67,10 @@ class PendingCall:
         An interrupt ends the wait, not the function.
         """
         self._done_lock.acquire()
+        return self.take_outcome()
+
+    def take_outcome(self) -> Any:
+        """Return the outcome and drop it. The function has ended; its thread may have to."""
         if self.thread_to_join is not None:
             self.thread_to_join.join()
         outcome, self.outcome = self.outcome, None
@@ -85,24 +96,30 @@ class _Worker:
             pass
 
     def _run_next(self) -> bool:
-        """Run one function. Return whether this thread then waits for another function.
+        """Run a call, and those that follow it. Return whether this thread then waits for another.
 
-        When the caller receives the outcome, this thread has no reference to the function, and
-        either is available for another function or has ended.
+        When the caller receives an outcome, this thread has no reference to the function, and
+        either runs the next call, is available for another one, or has ended.
         """
         pending = self.queue.get()
-        if pending is None:
-            return False
-        install_thread_hooks()
-        pending.run()
-        # In this order: offer this thread for other functions, unblock the caller. The caller can
-        # then rely on the first.
-        is_reused = self._is_reusable() and self._pool.add_idle(self)
-        if not is_reused:
-            # The function's thread-local values are released when this thread has ended.
-            pending.thread_to_join = self.thread
-        pending.set_done()
-        return is_reused
+        while pending is not None:
+            install_thread_hooks()
+            pending.run()
+            following = self._pool.find_next(pending)
+            # In this order: offer this thread for other functions, unblock the caller. The caller
+            # can then rely on the first.
+            is_reused = self._is_reusable() and (
+                following is not None or self._pool.add_idle(self)
+            )
+            if not is_reused:
+                # The function's thread-local values are released when this thread has ended.
+                pending.thread_to_join = self.thread
+                self._pool.start_or_fail(following)
+            pending.set_done()
+            if following is None or not is_reused:
+                return is_reused
+            pending = following
+        return False
 
     def _is_reusable(self) -> bool:
         """Return whether this thread is in its initial state and may run another function."""
@@ -126,9 +143,27 @@ class _Pool:
 
     def start(self, function: Callable[[], Any]) -> PendingCall:
         pending = PendingCall(function)
+        self.start_call(pending)
+        return pending
+
+    def start_call(self, pending: PendingCall) -> None:
         worker = self._pop_idle() or self._new_worker()
         worker.queue.put(pending)
-        return pending
+
+    def start_or_fail(self, pending: PendingCall | None) -> None:
+        """Start a call that follows another one. If this fails, the error is its outcome."""
+        while pending is not None:
+            error = capture(self.start_call, pending)
+            if not isinstance(error, CapturedError):
+                return
+            pending.outcome = error
+            following = self.find_next(pending)
+            pending.set_done()
+            pending = following
+
+    def find_next(self, pending: PendingCall) -> PendingCall | None:
+        """Return the call that follows ``pending``. A closed pool drops it."""
+        return None if self._closed else pending.find_next()
 
     def _pop_idle(self) -> _Worker | None:
         with self._lock:
@@ -190,6 +225,11 @@ def start_in_thread(function: Callable[[], Any]) -> PendingCall:
     Raise RuntimeError if the system cannot start another thread.
     """
     return _pool.start(function)
+
+
+def start_call(pending: PendingCall) -> None:
+    """Run ``pending`` in another thread, immediately, and then the calls that follow it."""
+    _pool.start_call(pending)
 
 
 def _reset_after_fork() -> None:

@@ -14,7 +14,7 @@ from torch.autograd.profiler import record_function
 from ._torch_private import compile_only_inlined, exclude_from_compilation
 
 #: Types whose values contain no tensor and no marker such as ``Whole``.
-_CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
+CONSTANTS = (type(None), bool, int, float, complex, str, bytes)
 
 
 @compile_only_inlined
@@ -75,7 +75,7 @@ def is_movable(value: Any, dim: int) -> bool:
         value = list(value.values())
     if type(value) in (tuple, list):
         return all(is_movable(part, dim) for part in value)
-    return isinstance(value, _CONSTANTS)
+    return isinstance(value, CONSTANTS)
 
 
 def move_tensors(value: Any, device: torch.device) -> Any:

@@ -14,7 +14,7 @@ from torch import nn
 
 from ._arguments import argument, as_bool, as_int
 from ._copy_cache import ParameterCache
-from ._devices import DeviceLike, is_cuda
+from ._devices import DeviceLike, as_device_or_current, is_cuda
 
 # Undocumented names of torch.nn.parallel. petals and copies of DataParallel import the first one,
 # and tests replace both. `DataParallel` calls `_check_balance`.
@@ -253,6 +253,7 @@ class DataParallel(Wrapper[T]):
         method: str | None = None,
         in_flight: int | None = None,
         ordered: bool = True,
+        return_exceptions: bool = False,
     ) -> Generator[Any]:
         """Yield the output of the module for each batch. Whole batches go to free devices.
 
@@ -270,10 +271,13 @@ class DataParallel(Wrapper[T]):
                 outputs were not yielded. By default two for each device.
             ordered: Whether outputs have the order of the batches. Otherwise each is yielded when
                 it is ready.
+            return_exceptions: Whether the exception of a batch is yielded in place of its output,
+                and the next batches are computed. Otherwise it is raised.
 
         Returns:
             A generator. A tensor on the device of its replica is moved to ``output_device``. If
-            the generator is closed, it waits for the batches that have begun.
+            the generator is closed, it waits for the batches that have begun, and drops the
+            others.
 
         Raises:
             ValueError: ``in_flight`` is less than 1.
@@ -281,8 +285,17 @@ class DataParallel(Wrapper[T]):
                 no such ``method``.
             RuntimeError: Grad mode is on. At the end: a tensor has changed in a way that increases
                 no version; see :meth:`hold`. If the generator is closed before, it warns.
+                Or a forked child takes an output of a generator of its parent process.
             Exception: The module or ``batches`` raised an exception. It is raised in place of the
                 output, as in :func:`parallel_apply`, and ends the generator.
+
+        Note:
+            Batches are taken one or several at a time, at most ``in_flight``. They get the state
+            of the calling thread (see :func:`parallel_apply`) and of the module when the first of
+            them was taken, or later. So a change of the module between two outputs, such as a
+            step of an optimizer, applies to all batches that are taken afterwards. The samples of
+            elements (see :meth:`hold`) are compared if no other batch is in flight, else every
+            50 ms, and at the end.
         """
         limit = 2 * max(1, len(self.device_ids))
         if in_flight is not None:
@@ -290,31 +303,41 @@ class DataParallel(Wrapper[T]):
         if limit < 1:
             raise ValueError(f"in_flight is {limit}, and must be at least 1")
         ordered = as_bool("ordered", ordered)
+        return_exceptions = as_bool("return_exceptions", return_exceptions)
         if method is not None:
             self._check_method(method)
-        with argument("batches"):
-            return self._map(iter(batches), method, limit, ordered)
-
-    def _map(
-        self, batches: Iterator[Any], method: str | None, limit: int, ordered: bool
-    ) -> Generator[Any]:
         devices = self.device_ids or [torch.device("cpu")]
         output_device = self.output_device if self.device_ids else devices[0]
-        pool = ReplicaPool(devices, output_device, method, in_turn=self.in_turn)
-        with self.hold():
-            yield from map_batches(batches, self._find_replicas, pool, limit, ordered=ordered)
+        pool = ReplicaPool(
+            devices, output_device, method, self.in_turn, return_exceptions=return_exceptions
+        )
+        with argument("batches"):
+            return self._map(iter(batches), pool, limit, ordered)
 
-    def _find_replicas(self) -> Sequence[T]:
+    def _map(
+        self, batches: Iterator[Any], pool: ReplicaPool, limit: int, ordered: bool
+    ) -> Generator[Any]:
+        with self.hold():
+            find_replicas = partial(
+                self._find_replicas, ReplicaCache.find_active(self), pool.devices
+            )
+            yield from map_batches(batches, find_replicas, pool, limit, ordered=ordered)
+
+    def _find_replicas(
+        self, kept: ReplicaCache | None, devices: Sequence[torch.device], *, samples: bool
+    ) -> Sequence[T]:
         """Return a detached replica for each device; the module, if it is the only one."""
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "map() computes without gradients, and grad mode is on: iterate under "
                 "torch.no_grad()"
             )
-        kept = self._kept_replicas()
-        if self.device_ids and not kept:
-            check_source(self._replicated_module(), self.src_device_obj)
-        return kept or (self._replicated_module(),)
+        if kept is not None:
+            return self._replicas_in(kept, devices, samples=samples)
+        network = self._replicated_module()
+        if self.device_ids:
+            check_source(network, self.src_device_obj)
+        return (network,)
 
     @exclude_from_compilation
     def _kept_replicas(self) -> Sequence[T]:
@@ -322,13 +345,21 @@ class DataParallel(Wrapper[T]):
 
         Raise RuntimeError if a parameter or buffer is not on the first device.
         """
-        kept, network = ReplicaCache.find_active(self), self._replicated_module()
+        kept = ReplicaCache.find_active(self)
+        if kept is None:
+            return ()
+        return self._replicas_in(kept, [*map(as_device_or_current, self.device_ids)])
+
+    def _replicas_in(
+        self, kept: ReplicaCache, devices: Sequence[torch.device], *, samples: bool = True
+    ) -> Sequence[T]:
+        network = self._replicated_module()
 
         def build() -> list[T]:
             check_source(network, self.src_device_obj)
             return self.replicate(network, self.device_ids)
 
-        return () if kept is None else kept.replicas(network, self.device_ids, build)
+        return kept.replicas(network, devices, build, samples=samples)
 
 
 #: The names of the keyword-only arguments of a DataParallel.

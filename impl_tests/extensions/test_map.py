@@ -1,5 +1,6 @@
 """DataParallel.map computes whole batches on free devices."""
 
+import contextvars
 import re
 import threading
 import time
@@ -12,9 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 import impl
+from impl import _replica_pool
 from impl_tests.extensions.kept_modules import recording_data_parallel
 from spec_tests import checks
 from spec_tests.checks.leaks import wait_until
+from spec_tests.machine.subprocesses import run_program
 
 TIMEOUT = 20
 
@@ -173,6 +176,55 @@ def test_batches_are_computed_one_by_one_in_turn(topology):
         assert len([*wrapper.map(batches_of([2] * 6))]) == 6
 
 
+def test_a_replica_takes_the_next_batch_while_the_caller_has_control(topology):
+    wrapper = wrapped(topology, 2, Waiting())
+    with torch.no_grad():
+        outputs = wrapper.map(batches_of([2] * 8, topology.device(0)))
+        next(outputs)
+        assert wait_until(lambda: len(COMPUTED) == 4)  # All that may be in flight.
+        outputs.close()
+    assert len(COMPUTED) == 4
+
+
+@pytest.mark.parametrize("in_flight", [1, 4])
+def test_a_step_of_an_optimizer_between_two_outputs_is_seen(topology, in_flight):
+    wrapper = wrapped(topology, 2)
+    optimizer = torch.optim.SGD(wrapper.parameters(), lr=1)
+    batches = batches_of([3] * 12, topology.device(0))
+    found, expected = [], []
+    with torch.no_grad():
+        for index, output in enumerate(wrapper.map(batches, in_flight=in_flight)):
+            found.append(output)
+            expected.append(wrapper.module(batches[index]))
+            if index == 3:
+                for parameter in wrapper.parameters():
+                    parameter.grad = torch.ones_like(parameter)
+                optimizer.step()
+    old = slice(4, 3 + in_flight)  # The batches in flight during the step.
+    del found[old], expected[old]
+    check_outputs(found, expected)
+
+
+def test_each_batch_has_the_state_of_the_caller(topology):
+    """Also in a thread that has computed the batch before."""
+    variable, local = contextvars.ContextVar("variable"), threading.local()
+
+    class State(nn.Linear):
+        def forward(self, x):
+            found = variable.get(), torch.is_autocast_enabled("cpu"), hasattr(local, "value")
+            variable.set("that of the batch before")
+            torch.set_autocast_enabled("cpu", not found[1])
+            local.value = x
+            return found
+
+    outputs = wrapped(topology, 2, State(2, 2)).map(batches_of([2] * 8), in_flight=1)
+    with torch.no_grad():
+        for index in range(8):
+            variable.set(index)
+            with torch.autocast("cpu", enabled=index % 2 == 1):
+                assert next(outputs) == (index, index % 2 == 1, False)
+
+
 def test_unordered_outputs_are_yielded_when_they_are_ready(topology):
     wrapper = wrapped(topology, 2, Waiting())
     found = []
@@ -237,6 +289,23 @@ def test_the_error_of_a_batch_takes_the_place_of_its_output(topology, devices):
     assert found == [2, 3, 4]
     assert re.search(r"in replica \d on device .*, in batch 3", str(caught.value))
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("devices", [1, 3])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_an_error_is_yielded_in_place_of_the_output(topology, devices, ordered):
+    wrapper = wrapped(topology, devices, Failing(2, 2))
+    rows = [1, 2, 3, 1, 5, 1]
+    with torch.no_grad():
+        found = [*wrapper.map(batches_of(rows), ordered=ordered, return_exceptions=True)]
+    numbers = [re.search(r"in batch (\d)", str(each))[1] for each in found if is_error(each)]
+    assert sorted(numbers) == ["0", "3", "5"]
+    if ordered:
+        assert [1 if is_error(each) else len(each) for each in found] == rows
+
+
+def is_error(output):
+    return isinstance(output, KeyError)
 
 
 def test_an_error_of_the_iterator_is_raised_after_the_outputs(topology):
@@ -313,21 +382,77 @@ def test_a_limit_below_one_is_refused_at_once(topology, in_flight):
         wrapper.map([], in_flight=in_flight)
 
 
-def change_in_silence(wrapper, batches):
+def change_in_silence(wrapper, batches, in_flight=1):
     """Begin `map`, change the module by ``.data``, and compute one more batch."""
-    outputs = wrapper.map(batches, in_flight=1)
+    outputs = wrapper.map(batches, in_flight=in_flight)
     next(outputs)
     wrapper.module.weight.data.add_(1)
     next(outputs)
     return outputs
 
 
-def test_map_ends_in_an_error_after_a_hidden_change(topology):
-    batches = batches_of([2, 2], topology.device(0))
+@pytest.mark.parametrize("interval", [0, 60])
+@pytest.mark.parametrize("in_flight", [1, 3])
+@pytest.mark.parametrize("is_undone", [False, True])
+def test_map_ends_in_an_error_after_a_hidden_change(
+    topology, monkeypatch, interval, in_flight, is_undone
+):
+    """Also if no time for a sample comes before the end, or if a seen change follows."""
+    monkeypatch.setattr(_replica_pool, "SAMPLE_INTERVAL", interval)
+    wrapper = wrapped(topology, 2)
+    batches = batches_of([2] * 5, topology.device(0))
     with torch.no_grad():
-        outputs = change_in_silence(wrapped(topology, 2), batches)
+        outputs = change_in_silence(wrapper, batches, in_flight)
+        if is_undone:
+            wrapper.module.bias.add_(1)
         with pytest.raises(RuntimeError, match="'weight' has changed"):
-            next(outputs)
+            list(outputs)
+
+
+#: Programs that leave a map while a thousand batches wait. They print whether all were computed.
+PROLOGUE = """
+import atexit, os, time
+import torch
+
+computed = []
+atexit.register(lambda: print(len(computed) < 1000))  # It runs after impl's handler.
+
+import impl
+
+class Slow(torch.nn.Linear):
+    def forward(self, x):
+        computed.append(x)
+        time.sleep(0.05)
+        return super().forward(x)
+
+wrapper = impl.DataParallel(Slow(2, 2).eval(), ["cpu"] * 2)
+torch.set_grad_enabled(False)
+outputs = wrapper.map([torch.ones(2, 2)] * 1000, in_flight=1000)
+next(outputs)
+
+def run_in_child(function):
+    child = os.fork()
+    if child == 0:
+        try:
+            function()
+        except RuntimeError as error:
+            os._exit("parent process" not in str(error))
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+PROGRAMS = {
+    "the program exits": "",
+    "the generator is dropped": "del outputs",
+    "the generator is closed": "outputs.close()",
+    "a forked child closes it": "run_in_child(outputs.close)",
+    "a forked child asks for an output": "run_in_child(lambda: [*outputs])",
+}
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
+def test_batches_that_wait_are_dropped_when(program):
+    completed = run_program(f"{PROLOGUE}\n{program}")
+    assert (completed.stdout, completed.stderr) == ("True\n", "")
 
 
 def test_close_warns_of_a_hidden_change(topology):

@@ -262,7 +262,13 @@ CASES: dict[str, Case] = {
     "DataParallel.hold": Case(_hold, lambda: {"x": _x()}, runs_net=True),
     "DataParallel.map": Case(
         _map,
-        lambda: {"batches": [_x()], "method": "forward", "in_flight": 2, "ordered": True},
+        lambda: {
+            "batches": [_x()],
+            "method": "forward",
+            "in_flight": 2,
+            "ordered": True,
+            "return_exceptions": False,
+        },
         runs_net=True,
     ),
     "DataParallelWithLoss": Case(
