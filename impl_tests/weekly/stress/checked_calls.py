@@ -55,6 +55,7 @@ class CheckedCalls(dict[str, CheckedCall]):
                 "state of parallel_apply": self._check_state,
                 "errors of parallel_apply": self._check_errors,
                 "hold": self._check_hold,
+                "map": self._check_map,
                 "frozen parameters": self._check_frozen,
                 "garbage collector": _check_pause_gc,
             }
@@ -120,6 +121,15 @@ class CheckedCalls(dict[str, CheckedCall]):
         x = self._draw_input(rng)
         with torch.no_grad(), self._kept.hold():
             _check_equal(self._kept(x), self._kept.module(x))
+
+    def _check_map(self, rng: random.Random) -> None:
+        """Check a map inside of hold(). Half of the maps end before all outputs were taken."""
+        batches = [self._draw_input(rng) for _ in range(rng.randint(1, 6))]
+        count = rng.choice([len(batches), rng.randint(0, len(batches))])
+        with torch.no_grad(), self._kept.hold():
+            outputs = self._kept.map(batches, in_flight=rng.randint(1, 12))
+            for x, output in zip(batches[:count], outputs, strict=False):
+                _check_equal(output, self._kept.module(x))
 
     def _check_frozen(self, rng: random.Random) -> None:
         """Check a call with kept copies of parameters. A step of an optimizer drops copies."""
