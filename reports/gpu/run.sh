@@ -43,12 +43,12 @@ verdicts() { # NAME SECONDS ARGUMENT...
 }
 
 benchmarks() { # NAME SECONDS ARGUMENT...
-    step "$1" "$2" --timeout=120 --device-ids "$ids" --benchmark-max-time=0.3 \
+    step "$1" "$2" --timeout=200 --device-ids "$ids" --benchmark-max-time=0.3 \
         --benchmark-json="$out/$1.json" "${@:3}"
 }
 
 # The models that need no package but transformers and torchvision.
-models() { benchmarks models 170 bench/bench_models.py::bench_devices -k "ResNet or ViT or GPT or LSTM"; }
+models() { benchmarks models 240 bench/bench_models.py::bench_devices -k "ResNet or ViT or GPT or LSTM"; }
 
 # Several GPUs were not measured before, so their times come first.
 [[ $ids = 0,0 ]] || models
