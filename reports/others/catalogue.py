@@ -28,6 +28,7 @@ class Implementation:
         build: Requirements for building ``install`` without build isolation.
         settings: Environment variables for pip.
         tests: The expression of pytest's ``-k`` that selects the tests; empty for all.
+        facts: The file of tests that runs in place of the suite; empty for the suite.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Implementation:
     build: tuple[str, ...] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     tests: str = ""
+    facts: str = ""
 
     @property
     def target_map_file(self) -> Path | None:
@@ -48,7 +50,7 @@ class Implementation:
     @property
     def report_target(self) -> str:
         """The name of the target in reports. All releases of torch.nn.parallel share one name."""
-        return self.target if self.target == REFERENCE else self.name
+        return self.target if self.target == REFERENCE or self.facts else self.name
 
 
 def load(source: Path = HERE / "others.toml") -> dict[str, Implementation]:

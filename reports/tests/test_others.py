@@ -13,7 +13,7 @@ from spec_tests.machine.target import PARTS
 KNOWN = catalogue.load()
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if not each.facts])
 def test_every_implementation_has_a_register_of_known_failures(name):
     assert register.path_of(KNOWN[name].target, None)
 
