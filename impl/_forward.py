@@ -35,7 +35,10 @@ T = TypeVar("T", bound=nn.Module)
 
 
 class Wrapper(AttributeForwardingModule, Generic[T]):
-    """A module that computes each batch on several devices. It builds replicas in each forward."""
+    """A module that computes each batch on several devices.
+
+    A forward builds replicas, unless :meth:`_kept_replicas` returns some.
+    """
 
     module: T
     device_ids: list[DeviceId]
@@ -75,6 +78,8 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
     def call(self, method: str, /, *inputs: Any, **kwargs: Any) -> Any:
         """Call a method of the module on each replica, as a forward calls the module.
 
+        Without arguments only the first replica runs.
+
         Example: ``wrapper.call("generate", input_ids, max_new_tokens=20)``.
 
         Args:
@@ -89,8 +94,9 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
 
         Raises:
             TypeError: ``method`` is not the name of a method of the module.
-            ValueError: There are several devices, and no argument contains a tensor. Each replica
-                would compute the same, and the results would be joined. Use :meth:`map`.
+            ValueError: There are several devices and arguments, and no argument contains a tensor.
+                Each replica would compute the same, and the results would be joined. Use
+                :meth:`map`.
             RuntimeError: Results differ in another dimension than ``dim``. A note has the shapes
                 of all replicas. Use :meth:`map` if they do, as generated texts may; or see
                 :meth:`forward`.
@@ -197,6 +203,8 @@ class Wrapper(AttributeForwardingModule, Generic[T]):
         used = self.device_ids[: len(all_args)]
         replicas = kept[: len(used)] or self.replicate(self._replicated_module(), used)
         functions = [method_of(replica, method) for replica in replicas]
+        # Chunks of one tensor on one device share a version counter, which backward checks. If
+        # `scatter` is overridden, there may be no keyword arguments for some replica.
         may_share = torch.is_grad_enabled() and len({*used}) < len(used) == len(all_kwargs)
         if not may_share:
             return self.parallel_apply(functions, all_args, all_kwargs)

@@ -7,5 +7,6 @@ from .functions import Broadcast, Gather, ReduceAddCoalesced, Scatter, _get_stre
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter", "_get_stream"]
 
-#: Always None, as in torch.nn.parallel before its first copy. torch_npu stores its streams in it.
+#: None, as in torch.nn.parallel before its first copy, unless a program, such as torch_npu, assigns
+#: its streams. impl does not read it.
 _streams: list[torch.Stream | None] | None = None

@@ -40,7 +40,7 @@ def split_and_move(
     A chunk on the device of its tensor is a view. No chunk is attached to the graph of its tensor.
     ``streams`` has the current stream of each device that has streams.
     """
-    # Split all tensors first: a tensor that cannot be split raises before any device has work.
+    # Split all tensors first: a tensor that cannot be split raises before any copy begins.
     on_cpu: list[SplitTensor] = []
     elsewhere: list[SplitTensor] = []
     for split in splits:

@@ -96,7 +96,7 @@ def _plan_lists(lists: Sequence[Sequence[Tensor]], buffer_size: int) -> list[lis
 
 def _reduce_bucket(lists: Sequence[list[Tensor]], ordinal: int) -> list[Tensor]:
     if _are_equal_dense_lists_on(lists, ordinal):
-        if len(lists[0]) == 1:  # A large tensor: on a GPU, torch.add is faster for it.
+        if len(lists[0]) == 1:  # torch.add is faster for one large tensor on a GPU.
             totals = [reduce_tensors([tensor for (tensor,) in lists], ordinal)]
         else:
             *others, root = lists

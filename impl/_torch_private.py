@@ -1,12 +1,13 @@
-"""The private names of PyTorch that impl uses, except for the members of ``nn.Module``.
+"""The private names of PyTorch that impl uses, except for members of ``nn.Module``.
 
 A private name may disappear in any release. A comment "Without it" names the consequence for impl.
 All supported releases, from 2.11 on, have all names. Names other than those that this module
 imports are looked up when they are used, so a missing name breaks only the features that need it.
 The error contains the name.
 
-The members of ``nn.Module`` instances (``_parameters``, ``_replicate_for_data_parallel``, ...) are
-used in other modules: saved models and other packages contain them, so they do not change.
+Any module of impl may use the private members of ``nn.Module`` (``_parameters``,
+``_replicate_for_data_parallel``, ...): saved models and other packages use them, so they do not
+change.
 """
 
 import sys
