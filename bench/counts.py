@@ -35,7 +35,7 @@ _SIZES = (10, 100)
 _ATTEMPTS = 3
 #: The allowed growth of Python calls. Some calls depend on the order of threads.
 _TOLERANCE = 0.02
-#: Name of a count -> the functions of C whose calls are counted.
+#: For each count: the functions of C whose calls are counted.
 _FUNCTIONS = {
     "waits": ("synchronize", "wait", "wait_event", "wait_stream"),
     "events": ("record", "record_event", "record_stream"),

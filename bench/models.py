@@ -152,7 +152,7 @@ def _draw_clicks(rows: int) -> tuple[Tensor, ...]:
     return torch.randn(rows, 13), torch.randint(0, 5000, (rows, 26))
 
 
-#: Name -> model.
+#: For each name: the model.
 MODELS = {
     # 11 million parameters
     "ResNet-18": TimedModel(

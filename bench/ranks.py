@@ -17,15 +17,15 @@ from spec_tests.machine.rank_pool import RankContext
 
 from .models import MODELS, ROWS
 
-#: Library -> this rank's wrapped module and its input. They are kept between calls.
+#: For each library: this rank's wrapped module and its input. They are kept between calls.
 _STATE: dict[str, tuple[nn.Module, Tensor]] = {}
-#: Variant -> the call of a model's step. They are kept between calls.
+#: For each variant: the call of a model's step. They are kept between calls.
 _MODEL_STEPS: dict[str, Callable[[], float]] = {}
 
 #: The number of the classifier's outputs. It is small, so that gradients are most of the traffic.
 CLASSES = 16
 
-#: Collective that the libraries use -> the position of its tensor argument.
+#: For each collective that the libraries use: the position of its tensor argument.
 _COLLECTIVES = {"all_reduce": 0, "broadcast": 0, "all_gather": 1}
 
 

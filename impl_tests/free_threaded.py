@@ -30,7 +30,7 @@ sys.exit(not sysconfig.get_config_var("Py_GIL_DISABLED"))
 """
 #: A program that exits with status 1 if one of its imports enables the GIL.
 CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
-#: Name of a part -> its commands.
+#: For each part: its commands.
 PARTS: dict[str, Sequence[Command]] = {
     "suite": [(*SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl")],
     "impl": [(*PYTEST, *OWN_TESTS)],

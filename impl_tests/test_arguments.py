@@ -32,11 +32,11 @@ def _ones(*shape, device="sim:0"):
     return torch.ones(shape, device=device)
 
 
-#: Name of a wrong value -> a function that returns it. For some argument each value causes an
-#: error in a line of impl, or with a note, for which no other value does.
-#: Some values are left out, because Python's or PyTorch's own functions do not return for them:
-#: ``list`` does not end for an infinite iterator, and ``torch.add`` ends the process for an object
-#: whose ``__class__`` is Tensor and for a tensor whose storage is freed.
+#: For each wrong value: a function that returns it. For some argument each value causes an error
+#: in a line of impl, or with a note, for which no other value does. Some values are left out,
+#: because Python's or PyTorch's own functions do not return for them: ``list`` does not end for an
+#: infinite iterator, and ``torch.add`` ends the process for an object whose ``__class__`` is
+#: Tensor and for a tensor whose storage is freed.
 VALUES = {
     "None": lambda: None,
     "0": lambda: 0,
@@ -203,7 +203,7 @@ _WITHOUT_CHECKS = {
     "DataParallel.scatter",
     "DataParallelWithLoss.gather",
 }
-#: Beginning of the names of cases -> the modules of the functions.
+#: For each beginning of the names of cases: the modules of the functions.
 _MODULES = {
     "": ("scatter_gather", "replicate", "parallel_apply", "data_parallel"),
     "comm.": ("comm",),

@@ -129,7 +129,7 @@ def reduce(devices):
     comm.reduce_add_coalesced([[torch.ones(2, device=device)] for device in devices])
 
 
-#: Call -> the function that restores a setting, and a function that reads the setting.
+#: For each call: the function that restores a setting, and a function that reads the setting.
 RESTORED = {
     call_on_other_device: (
         (torch.accelerator, "set_device_index"),

@@ -19,8 +19,8 @@ from spec_tests.strategies.thread_state import thread_states
 CPU = torch.device("cpu")
 
 
-#: Name of state that cannot be transferred to another thread -> a function that returns a context
-#: manager for it.
+#: For each name of state that cannot be transferred to another thread: a function that returns a
+#: context manager for it.
 NOT_TRANSFERABLE = {
     "function mode": FunctionMode,
     "dispatch mode": TorchDispatchMode,

@@ -267,7 +267,7 @@ while count_openmp_threads() > before and time.monotonic() < deadline:
     time.sleep(0.01)
 print(max(peaks) > before, count_openmp_threads() - before)
 """
-#: What a program shows -> the program, and the text that it prints.
+#: For each fact that a program shows: the program, and the text that it prints.
 PROGRAMS = {
     "a fork while functions run does not deadlock": (
         FORK_WHILE_FUNCTIONS_RUN,

@@ -34,7 +34,7 @@ __all__ = ["LIBRARIES", "PROGRAMS", "RESULTS", "run", "summarize"]
 _HERE = Path(__file__).parent
 #: The published results.
 RESULTS = _HERE / "results.json"
-#: Program -> name of its package on PyPI.
+#: For each program: the name of its package on PyPI.
 PROGRAMS = {
     "captum": "captum",
     "fastai": "fastai",
@@ -45,7 +45,7 @@ PROGRAMS = {
     "torch_geometric": "torch-geometric",
     "torchmeta": "torchmeta",
 }
-#: Library -> Python module that defines its DataParallel.
+#: For each library: the Python module that defines its DataParallel.
 LIBRARIES = {"reference": "torch.nn.parallel.data_parallel", "impl": "impl.data_parallel"}
 
 

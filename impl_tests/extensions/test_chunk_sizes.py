@@ -127,8 +127,8 @@ def packed(count):
     return pack_sequence([torch.ones(1)] * count)
 
 
-#: A rule -> inputs, the number of devices, the chunk sizes, and the elements of each chunk. "One
-#: row per device" is a tensor with as many rows as devices, beside a batch of another size.
+#: For each rule: inputs, the number of devices, the chunk sizes, and the elements of each chunk.
+#: "One row per device" is a tensor with as many rows as devices, beside a batch of another size.
 SPLIT = {
     "one row per device, 3:1": (
         lambda: [torch.ones(8), torch.arange(2)],

@@ -149,7 +149,8 @@ def drop_device(net):
     net.device_ids = net.device_ids[:2]
 
 
-#: Name -> a change of the wrapper that builds new replicas. `test_hold_changes.py` has others.
+#: For each name: a change of the wrapper that builds new replicas. `test_hold_changes.py` has
+#: others.
 CHANGES = {
     "parameter in place": lambda net: net.module[0].weight.add_(1),
     "parameter is None": lambda net: setattr(net.module[0], "bias", None),

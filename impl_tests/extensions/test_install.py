@@ -22,7 +22,7 @@ PACKAGE = "torch.nn.parallel"
 PARALLEL = importlib.import_module(PACKAGE)
 REFERENCE = nn.DataParallel
 SUBMODULES = [name for name in installation._MODULES if name != "torch.cuda.comm"]
-#: Name of a replaced module -> the reference's module.
+#: For each replaced module: the reference's module.
 OLD = {name: sys.modules[name] for name in SUBMODULES}
 #: Beginnings of the names of the modules that an installation may replace.
 REPLACED = ("torch.nn.parallel", "torch.cuda.comm")
@@ -30,7 +30,7 @@ DISTRIBUTED = importlib.import_module("torch.nn.parallel.distributed")
 
 #: The module ``impl.replicate``. The attribute ``replicate`` of impl is the function.
 REPLICATE_MODULE = sys.modules["impl.replicate"]
-#: Import statement -> the object that it binds to ``it`` between install() and uninstall().
+#: For each import statement: the object that it binds to ``it`` between install() and uninstall().
 IMPORTS = {
     "from torch.nn import DataParallel as it": impl.DataParallel,
     "import torch; it = torch.nn.parallel.DataParallel": impl.DataParallel,

@@ -332,7 +332,8 @@ def exhaust_with_an_error(outputs):
         list(outputs)
 
 
-#: How the outputs end -> a function that ends them, and the rows of the last batch.
+#: For each way in which the outputs end: a function that ends them, and the rows of the last
+#: batch.
 ENDS = {"close": (Generator.close, 2), "end": (exhaust, 2), "error": (exhaust_with_an_error, 1)}
 
 

@@ -130,7 +130,7 @@ def _distributed() -> Any:
     return importlib.import_module("impl.distributed")
 
 
-#: Name of a public function, with words for the path through it -> its case.
+#: For each public function, with words for the path through it: its case.
 CASES: dict[str, Case] = {
     "DataParallel": Case(
         lambda: lambda **arguments: impl.DataParallel(**arguments)(_x()),

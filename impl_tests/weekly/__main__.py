@@ -34,7 +34,7 @@ _BENCHMARKS = (
     "bench/bench_scatter_gather.py",
 )
 _RUN = f"{tempfile.gettempdir()}/torch-parallel-spec-benchmark.json"
-#: Name of a part -> its commands.
+#: For each part: its commands.
 PARTS: dict[str, Sequence[Command]] = {
     # The slow tests of the command line, the plugin, the simulator and the fault harness.
     "slow": [(*PYTEST, *OWN_TESTS, "-m", "slow")],

@@ -17,7 +17,7 @@ def _each(members):
     return (member for member in members)
 
 
-#: Name of an argument -> a function that makes a call with ``collect(list)`` as this argument.
+#: For each argument: a function that makes a call with ``collect(list)`` as this argument.
 CALLS = {
     "scatter-devices": lambda comm, collect, x, devices: comm.scatter(x, collect(devices)),
     "scatter-chunk_sizes": lambda comm, collect, x, devices: comm.scatter(
@@ -52,7 +52,7 @@ def test_generator_is_accepted_like_a_list(target, topology, name):
 
 SCALARS = [dense(()), dense((), slot=1)]
 DIMENSION_TEXT = "at least one dimension"
-#: Name of a call -> its function, its arguments, and a part of the text of the error.
+#: For each call: its function, its arguments, and a part of the text of the error.
 EMPTY = {
     "broadcast_coalesced": (
         "broadcast_coalesced",
@@ -79,7 +79,7 @@ def test_calls_without_devices_tensors_or_dimensions_raise_value_errors(target, 
         call.run(target, call.inputs(topology))
 
 
-#: Name of a function of comm -> a function that returns its results for one tensor.
+#: For each function of comm: a function that returns its results for one tensor.
 COPIES = {
     "scatter": lambda comm, tensor, devices: comm.scatter(tensor, devices),
     "broadcast": lambda comm, tensor, devices: comm.broadcast(tensor, devices),

@@ -73,7 +73,7 @@ def _broadcast(**arguments):
     return PublicCall("comm.broadcast", {"tensor": dense(), **arguments})
 
 
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "comm.broadcast.own-device-is-the-input": [_broadcast(devices=[DeviceAt(0)] * 2)],
     "comm.broadcast.row-major-copies": [
@@ -101,7 +101,7 @@ SHAPE_TEXT = (
     "but output tensor at index {} has shape {}"
 )
 CHOICE_TEXT = "Exactly one of 'devices' and 'out' must be specified, but got devices={} and out={}"
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "comm.broadcast.refuses-negative-ordinal": [
         (_broadcast(devices=[DeviceAt(0), -1]), RuntimeError, NEGATIVE_TEXT)

@@ -108,7 +108,7 @@ def test_buffer_size_does_not_change_the_copies(target, topology, call, limits):
     checks.same(snapshot(first, inputs), snapshot(second, inputs), call)
 
 
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "comm.broadcast-coalesced.empty-tensors": [_broadcast([dense(), dense((3, 0, 8)), dense()])],
     "comm.broadcast-coalesced.no-tensors": [_broadcast([])],
@@ -120,7 +120,7 @@ def test_broadcast_coalesced_agrees_with_the_baselines(target, baselines, topolo
     checks.agree(call, target, baselines, topology)
 
 
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "comm.broadcast-coalesced.refuses-buffer-size": [
         (_broadcast([dense()], buffer_size=size), TypeError, []) for size in (-1, 1.0, "1", None)

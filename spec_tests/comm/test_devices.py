@@ -12,7 +12,7 @@ from spec_tests.strategies.calls import DeviceAt, PublicCall, StreamAt
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensors import counting
 
-#: Name of a function -> its arguments, given the devices of a list, or first the destination.
+#: For each function: its arguments, given the devices of a list, or first the destination.
 CALLS = {
     "scatter": lambda *devices: {"tensor": dense(), "devices": [*devices]},
     "broadcast": lambda *devices: {"tensor": dense(), "devices": [*devices]},

@@ -100,7 +100,7 @@ SHAPE_TEXT = "Input tensor at index 1 has invalid shape [2, 5], but expected [2,
 NONE_TEXT = "Expected at least one tensor to gather from"
 LEAF = dense(requires_grad=True)
 CPU_TEXT = "Expected all input tensors to be {{KIND}} tensors, but tensor at index {} has device "
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "comm.gather.keeps-channels-last": [
         _gather(*[dense(shape, slot, layout="channels_last") for slot in (0, 1)], dim=dim)
@@ -125,7 +125,7 @@ def test_gather_agrees_with_the_baselines(target, baselines, topology, call):
 
 #: Pairs of chunks. Another one of each pair is on the CPU.
 CHUNKS = [(dense(slot=None), dense()), (dense(), dense(slot=None))]
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "comm.gather.refuses-gradients": [
         (_gather(*chunks), RuntimeError, ["view was created in no_grad mode"])

@@ -105,7 +105,7 @@ def test_gradients_of_the_sum_reach_every_input(target, baselines, topology, cal
 
 
 SIZE_TEXT = "input 1 has invalid size: got {}, but expected 4x3"
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "comm.reduce-add.refuses-cpu": [
         (_reduce(*inputs, destination=DeviceAt(0)), AssertionError, CPU_ADDEND_TEXT.format(index))

@@ -99,7 +99,7 @@ def _reduce_to_first(*rows, **options):
 
 
 SHAPES = ((0, 4), (2, 3), (3, 0, 2))
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "comm.reduce-add-coalesced.detached": [
         _reduce_to_first(*[[dense(slot=slot, requires_grad=True)] * 2 for slot in (0, 1)])
@@ -120,7 +120,7 @@ def test_reduce_add_coalesced_agrees_with_the_baselines(target, baselines, topol
 
 
 PAIR, EMPTY, EMPTY_DOUBLE = dense((2,)), dense((0,)), dense((0,), dtype=torch.float64)
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "comm.reduce-add-coalesced.refuses-ragged-lists": [
         (_reduce_to_first([dense()], [dense()] * 2), ValueError, []),

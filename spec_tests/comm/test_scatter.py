@@ -135,7 +135,7 @@ SHAPE_TEXT = (
 
 
 CHANNELS_LAST = dense((4, 4, 2, 3), None, layout="channels_last")
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "comm.scatter.surplus-devices": [_scatter(dense((2, 3)), devices=[*THREE[:2], 99])],
     "comm.scatter.zero-sizes": [
@@ -155,7 +155,7 @@ def test_scatter_agrees_with_the_baselines(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology)
 
 
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "comm.scatter.refuses-no-devices": REFUSED_SCATTERS["no devices"],
     "comm.scatter.refuses-other-count": REFUSED_SCATTERS["other count"],

@@ -6,7 +6,7 @@ from spec_tests.checks.signatures import accepts_calls_of, public_functions
 from spec_tests.machine.clauses import clause
 
 MIB = 2**20
-#: Name of a function -> a function with the documented parameters.
+#: For each function: a function with the documented parameters.
 DOCUMENTED = {
     "scatter": (
         lambda tensor, devices=None, chunk_sizes=None, dim=0, streams=None, *, out=None: ...

@@ -27,7 +27,7 @@ def _members(rows):
     return [tensor for row in rows for tensor in row]
 
 
-#: Name of a call -> a function that makes it with queued tensors, and the values of its results.
+#: For each call: a function that makes it with queued tensors, and the values of its results.
 CALLS = {
     "scatter": (lambda comm, t: comm.scatter(*_queued(t, 0), t.take(3)), [[row] for row in ROWS]),
     "scatter-out": (

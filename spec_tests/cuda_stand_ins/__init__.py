@@ -30,7 +30,7 @@ from ._scatter import scatter, scatter_out
 
 __all__ = ["IGNORED_WARNINGS", "STAND_INS", "enable"]
 
-#: Name of a function of ``torch._C`` -> its stand-in.
+#: For each function of ``torch._C``: its stand-in.
 STAND_INS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {
         "_broadcast": broadcast,

@@ -43,7 +43,7 @@ def call_of(module_class, *args, settings=(), devices=None, output=None, dim=0, 
     return DataParallelCall(module, args, kwargs, devices, output, dim)
 
 
-#: Clause -> calls. The devices are drawn if a call has none.
+#: For each clause: calls. The devices are drawn if a call has none.
 CALLS = {
     "data_parallel.no-arguments": [call_of(ArgumentCounts)],
     "data_parallel.keywords-alone": [call_of(WeightedLeaves, x=X)],
@@ -70,7 +70,7 @@ CALLS = {
         call_of(WeightedSum, X, dim=1, devices=[DeviceAt(slot, "ordinal") for slot in (0, 1)]),
     ],
 }
-#: Clause -> calls of the class. Their outcome is known for targets that lack the function.
+#: For each clause: calls of the class. Their outcome is known for targets that lack the function.
 CALLS_OF_THE_CLASS = {
     # PyTorch 1.6 (#44873): a call without inputs crashed, because no device was selected.
     "data_parallel.no-arguments": [call_of(ArgumentCounts)],

@@ -31,7 +31,7 @@ COMPILATIONS = {
     "in a function": lambda wrapper, **options: torch.compile(lambda x: wrapper(x), **options),
 }
 EVERY_COMPILATION = pytest.mark.parametrize("compilation", COMPILATIONS)
-#: Name of a public function -> a function that builds arguments for it.
+#: For each public function: a function that builds arguments for it.
 CALLS = {
     "data_parallel.data_parallel": lambda x, devices, module: (module, x, devices),
     "scatter_gather.scatter": lambda x, devices, module: (x, devices),

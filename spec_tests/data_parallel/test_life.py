@@ -307,7 +307,8 @@ class All(
     """All rules."""
 
 
-#: Clause -> the class of its lives, the divisor of their number, and features that they need.
+#: For each clause: the class of its lives, the divisor of their number, and features that they
+#: need.
 LIVES = {
     "data_parallel.life.backward": [(Life, 1, ())],
     "data_parallel.life.modes": [(Modes, 3, ())],

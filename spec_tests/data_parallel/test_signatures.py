@@ -10,7 +10,7 @@ def data_parallel(module, inputs, device_ids=None, output_device=None, dim=0, mo
     """Do nothing. The parameters are the documented ones."""
 
 
-#: Name of a function -> a function with the documented parameters.
+#: For each function: a function with the documented parameters.
 DOCUMENTED = {
     "DataParallel": (lambda module, device_ids=None, output_device=None, dim=0: ...),
     "DataParallel.forward": lambda self, *inputs, **kwargs: ...,

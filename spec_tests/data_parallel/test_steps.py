@@ -111,7 +111,7 @@ def test_forward_uses_the_result_of_an_overridden_scatter(target, topology, coun
     torch.testing.assert_close(wrapped(input=x), wrapped.module(x * 3))
 
 
-#: Clause -> the name of a method, an override, and the output of the wrapper for a batch.
+#: For each clause: the name of a method, an override, and the output of the wrapper for a batch.
 OVERRIDES = {
     "data_parallel.steps.scatter": [
         (

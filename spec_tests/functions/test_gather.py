@@ -24,7 +24,7 @@ def _gather(*tensors, destination=DEVICE, dim=0):
     return ApplyCall("Gather", (destination, dim), tensors)
 
 
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "functions.gather.keeps-channels-last": [
         _gather(
@@ -42,7 +42,7 @@ AGREED = {
 }
 ELSEWHERE_TEXT = "Dimension specified as {} but tensor has no dimensions"
 CPU_TEXT = "Gather function not implemented for CPU tensors"
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "functions.gather.refuses-scalars-elsewhere": [
         (_gather(dense(()), dense(()), dim=dim), IndexError, ELSEWHERE_TEXT.format(dim))

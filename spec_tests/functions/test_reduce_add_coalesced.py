@@ -39,7 +39,7 @@ def test_sums_of_mixed_layouts_are_in_input_order(target, topology, rows):
     checks.same([as_array(total).tolist() for total in sums], expected)
 
 
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "functions.reduce-add-coalesced.gradients-copied": [
         _reduce(
@@ -58,7 +58,7 @@ def test_reduce_add_coalesced_function_agrees_with_the_baselines(
     checks.agree(call, target, baselines, topology)
 
 
-#: Clause -> calls, each with the class and the text of its error.
+#: For each clause: calls, each with the class and the text of its error.
 REFUSED = {
     "functions.reduce-add-coalesced.refuses-ragged-rows": [
         (

@@ -102,7 +102,7 @@ def builtin(base, **facts):
     return {"base": base, "constructor": "builtin", "link": "", **facts}
 
 
-#: Clause -> the facts about the exceptions of a call that are not drawn.
+#: For each clause: the facts about the exceptions of a call that are not drawn.
 FACTS = {
     "parallel_apply.errors.class-name": [builtin(Outer.InnerError)],
     # PyTorch 1.0: a KeyError showed the repr of its text, on one line (#16647).

@@ -5,7 +5,7 @@ import pytest
 from spec_tests.checks.signatures import accepts_calls_of, public_functions
 from spec_tests.machine.clauses import clause
 
-#: Name of a function -> a function with the documented parameters.
+#: For each function: a function with the documented parameters.
 DOCUMENTED = {
     "parallel_apply": (lambda modules, inputs, kwargs_tup=None, devices=None: ...),
     "get_a_var": lambda obj: ...,

@@ -39,7 +39,7 @@ COUNTS = st.integers(1, 4)
 #: Numbers of modules in a call that uses several threads.
 SEVERAL = st.integers(2, 4)
 ANY_CHANGES = st.lists(st.sampled_from(sorted(CHANGES)), unique=True, min_size=1)
-#: Clause -> fields of the caller's `ThreadState`, all of which the modules see.
+#: For each clause: fields of the caller's `ThreadState`, all of which the modules see.
 FIELDS = {
     "parallel_apply.state.grad-mode": [("grad",)],
     "parallel_apply.state.current-device": [("current_slot",)],

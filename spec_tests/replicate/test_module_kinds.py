@@ -10,7 +10,7 @@ from spec_tests.strategies.module_kinds import ModuleOfKind
 from spec_tests.strategies.replicate import module_kind_calls
 from spec_tests.strategies.supported_layers import computed
 
-#: Clause -> kinds of modules.
+#: For each clause: kinds of modules.
 KINDS = {
     # PyTorch 1.5: ParameterList and ParameterDict were empty in replicas (#36035, #42327).
     "replicate.zoo.parameter-containers": ["lists", "dicts"],

@@ -97,7 +97,7 @@ def test_an_override_of_setattr_sees_every_assignment(target, topology, slots):
     checks.same(sorted(module.log), sorted(assigned * len(slots)), slots)
 
 
-#: Clause -> a class, its argument, and the text of the error.
+#: For each clause: a class, its argument, and the text of the error.
 REFUSED = {
     "replicate.overrides.unhashable": [
         (UnhashableLinear, (WIDTH, WIDTH), "unhashable type: 'UnhashableLinear'")

@@ -39,7 +39,7 @@ def _identity(module):
     return module
 
 
-#: Clause -> kinds of script modules.
+#: For each clause: kinds of script modules.
 KINDS = {
     "replicate.script.scripted": ["scripted"],
     "replicate.script.traced": ["traced"],

@@ -82,7 +82,8 @@ def _with_empty_parameters(topology, slot):
     return nn.ParameterList([*map(torch.ones, shapes)]).to(topology.device(slot))
 
 
-#: Clause -> a function that makes a module on a device, and a fact about it and its replicas.
+#: For each clause: a function that makes a module on a device, and a fact about it and its
+#: replicas.
 FACTS = {
     "replicate.shared-modules": (
         ModuleSpec(

@@ -134,7 +134,8 @@ def compressed(topology, slot):
     return module.to(topology.device(slot))
 
 
-#: Clause -> a function that makes a module on a device, and a fact about it and its replicas.
+#: For each clause: a function that makes a module on a device, and a fact about it and its
+#: replicas.
 FACTS = {
     "divergences.RE-6.complex-beside-real": (
         complex_and_real,

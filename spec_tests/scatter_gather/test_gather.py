@@ -88,7 +88,7 @@ def _dictionary(keys, slot):
     return {key: TensorSpec((lengths[key],), slot=slot) for key in keys}
 
 
-#: Clause -> calls with results like those of the baselines.
+#: For each clause: calls with results like those of the baselines.
 AGREED = {
     "scatter_gather.gather.keys": [
         _gather([_dictionary(first, 0), _dictionary(second, 1)]) for first, second in KEYS

@@ -78,7 +78,7 @@ def test_each_replica_gets_its_own_containers(target, topology, kind, slots):
     checks.same(len(ids), len(slots) + 1, kind)
 
 
-#: Clause -> code of objects that every replica gets.
+#: For each clause: code of objects that every replica gets.
 BY_REFERENCE = {
     "scatter_gather.scatter.others-by-reference": ["Opaque()", "{1, 2}"],
     # PyTorch 0.2: zip over an empty container made the whole result empty (#3769).

@@ -12,7 +12,7 @@ import torch
 from . import device_module, native
 
 _MISSING_PRIMITIVES = "missing-primitives"
-#: Name -> description of the fault, with the issue that reported it.
+#: For each name: the description of the fault, with the issue that reported it.
 FAULTS = {
     "zero-is-current": "ordinal 0 selects the current device (pytorch/pytorch 143239)",
     "device-left": "a copy makes its destination the current device (torch-xpu-ops 2706)",

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from . import device_module, native
 
 _AUTOCAST = "autocast"
-#: Name -> description.
+#: For each name: the description.
 FEATURES = {
     "new-streams": "streams besides the one that each device has",
     "events": "events that the host can query, wait for and time; streams can wait without it",

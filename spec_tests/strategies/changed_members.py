@@ -70,8 +70,8 @@ CHANGES = {**REPLACEMENTS, **REGISTRATIONS}
 _OF_SCRIPT_MODULES = ("double", "replace_by_parameter", "register")
 
 
-#: Kind -> a layer that is no kind of :mod:`layers`, because it cannot be copied by ``deepcopy`` or
-#: has no parameters at first.
+#: For each kind: a layer that is no kind of :mod:`layers`, because it cannot be copied by
+#: ``deepcopy`` or has no parameters at first.
 LAST_LAYERS: Mapping[str, Callable[[], nn.Module]] = {
     **{kind: MODULE_KINDS[kind] for kind in ("empty", "weight_norm_hook", "materialised")},
     "script": lambda: torch.jit.script(square_layer()),

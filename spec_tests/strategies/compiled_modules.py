@@ -36,7 +36,7 @@ def _script_inside_sequential(network: nn.Module, example_input: Tensor) -> nn.M
     return nn.Sequential(linear, scripted, nn.Tanh(), scripted)
 
 
-#: Kind -> the function that makes this kind of script module from a network and an input.
+#: For each kind: the function that makes this kind of script module from a network and an input.
 SCRIPT_MAKERS: Mapping[str, Callable[[nn.Module, Tensor], nn.Module]] = {
     "scripted": lambda network, example_input: torch.jit.script(network),
     "traced": _trace,

@@ -99,7 +99,7 @@ def _to_max_result(members: Sequence[Any]) -> Any:
     return torch.return_types.max((values, indices))
 
 
-#: Kind -> the function that makes a container of this kind from its members.
+#: For each kind: the function that makes a container of this kind from its members.
 MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "list": list,
     "tuple": tuple,
@@ -115,7 +115,7 @@ MAKERS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "max": _to_max_result,
     "UserDict": lambda members: UserDict(_to_dict(members)),
 }
-#: Kind -> the number of members, for kinds of containers with a fixed number.
+#: For each kind: the number of members, for kinds of containers with a fixed number.
 ARITY = {"Pair": 2, "Typed": 2, "OneArgument": 2, "max": 2}
 #: The kinds that are mappings.
 MAPPINGS = ("dict", "OrderedDict", "DictSubclass", "UserDict")

@@ -10,7 +10,7 @@ from spec_tests.strategies.containers import Typed
 
 _Result = TypeVar("_Result")
 
-#: Kind -> the function that puts a value into a container of this kind.
+#: For each kind: the function that puts a value into a container of this kind.
 LEVELS: Mapping[str, Callable[[Any], Any]] = {
     "tuple": lambda value: (value,),
     "list": lambda value: [value],
@@ -24,7 +24,7 @@ ONE_FRAME, TWO_FRAMES, THREE_FRAMES = 850, 425, 260
 #: `nest` multiplies every depth by this factor. The recursion limit of Python 3.12 also counts
 #: calls from C: torch.nn.parallel supports 748 levels on Python 3.12, and 990 on other versions.
 _DEPTH_FACTOR = 0.75 if sys.version_info[:2] == (3, 12) else 1.0
-#: Kind of container -> the levels of nesting that scatter of the reference supports.
+#: For each kind of container: the levels of nesting that scatter of the reference supports.
 SCATTERED = {
     "tuple": ONE_FRAME,
     "list": ONE_FRAME,
@@ -32,7 +32,7 @@ SCATTERED = {
     "OrderedDict": TWO_FRAMES,
     "named tuple": ONE_FRAME,
 }
-#: Kind of container -> the levels of nesting that gather of the reference supports.
+#: For each kind of container: the levels of nesting that gather of the reference supports.
 GATHERED = {
     "tuple": ONE_FRAME,
     "list": ONE_FRAME,

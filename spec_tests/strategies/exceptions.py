@@ -125,7 +125,7 @@ def _str_exits(_: BaseException) -> str:
     raise SystemExit("this class ends the program")
 
 
-#: Kind of constructor -> the constructor; None for that of the base class. A constructor
+#: For each kind of constructor: the constructor; None for that of the base class. A constructor
 #: gets the text, unless it is in `_ARGUMENTS`.
 _INIT: Mapping[str, Callable[..., None] | None] = {
     "inherited": None,
@@ -137,7 +137,8 @@ _INIT: Mapping[str, Callable[..., None] | None] = {
     "message": lambda self, *, message: BaseException.__init__(self, message),
     "exiting": _init_exiting,
 }
-#: Kind of constructor -> returns its positional and keyword arguments, given the text.
+#: For each kind of constructor: a function that returns its positional and keyword arguments,
+#: given the text.
 _ARGUMENTS: Mapping[str, Callable[[str], tuple[tuple[Any, ...], dict[str, Any]]]] = {
     "two": lambda text: ((text, 7), {}),
     "keyword": lambda text: ((), {"text": text}),
@@ -146,7 +147,8 @@ _ARGUMENTS: Mapping[str, Callable[[str], tuple[tuple[Any, ...], dict[str, Any]]]
 }
 #: The kinds of constructors. The constructor ``exiting`` ends the program.
 CONSTRUCTORS = tuple(kind for kind in _INIT if kind != "exiting")
-#: Kind of attribute ``message`` -> returns the members of the class, given the text.
+#: For each kind of attribute ``message``: a function that returns the members of the class, given
+#: the text.
 _MESSAGE_MEMBER: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "absent": lambda text: {},
     "empty": lambda text: {"message": ""},
@@ -156,7 +158,7 @@ _MESSAGE_MEMBER: Mapping[str, Callable[[str], dict[str, Any]]] = {
     "slot": lambda text: {"__slots__": ("message",)},  # The slot has no value.
 }
 MESSAGES = tuple(_MESSAGE_MEMBER)
-#: Kind of ``__str__`` -> the method; None for that of the base class.
+#: For each kind of ``__str__``: the method; None for that of the base class.
 _STR: Mapping[str, Callable[[BaseException], str] | None] = {
     "inherited": None,
     "constant": lambda self: "a constant text",

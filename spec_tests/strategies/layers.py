@@ -300,9 +300,9 @@ def square_layer() -> nn.Linear:
     return nn.Linear(WIDTH, WIDTH)
 
 
-#: Kind -> its constructor, for layers that keep no statistics and compute each output row from one
-#: input row. No kind has complex parameters: the reference fails for networks with both real and
-#: complex parameters (RE-5, RE-6).
+#: For each kind: its constructor, for layers that keep no statistics and compute each output row
+#: from one input row. No kind has complex parameters: the reference fails for networks with both
+#: real and complex parameters (RE-5, RE-6).
 ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "linear": square_layer,
     "tanh": nn.Tanh,
@@ -327,9 +327,9 @@ ROW_WISE: Mapping[str, Callable[[], nn.Module]] = {
     "gru": lambda: Recurrent(nn.GRU(WIDTH, WIDTH, batch_first=True)),
 }
 
-#: Kind -> its constructor, for all layers: the layers of `ROW_WISE`, a layer whose output depends
-#: on the whole batch, one that uses its parameter in some replicas, and one whose forward changes
-#: buffers.
+#: For each kind: its constructor, for all layers: the layers of `ROW_WISE`, a layer whose output
+#: depends on the whole batch, one that uses its parameter in some replicas, and one whose forward
+#: changes buffers.
 KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **ROW_WISE,
     "batch_norm": lambda: nn.BatchNorm1d(WIDTH),

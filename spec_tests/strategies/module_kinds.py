@@ -175,7 +175,7 @@ def _weight_norm_linear() -> nn.Module:
     return layer
 
 
-#: Kind of module -> its constructor. These are the kinds in `KINDS`, and kinds that only
+#: For each kind of module: its constructor. These are the kinds in `KINDS`, and kinds that only
 #: `ModuleOfKind` builds.
 MODULE_KINDS: Mapping[str, Callable[[], nn.Module]] = {
     **KINDS,

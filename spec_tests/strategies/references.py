@@ -27,7 +27,7 @@ def _call_first(module: nn.Module, x: Tensor) -> Tensor:
     return _call(x, module)
 
 
-#: Form of a reference -> the function that makes it, given a module.
+#: For each form of a reference: the function that makes it, given a module.
 FORMS: Mapping[str, Callable[[nn.Module], Any]] = {
     "module": lambda module: module,
     "method": lambda module: module.forward,
@@ -47,7 +47,7 @@ def _cycle(value: Any) -> list[Any]:
     return result
 
 
-#: Name of a container -> the function that makes it. Its first member or value is the argument.
+#: For each container: the function that makes it. Its first member or value is the argument.
 CONTAINERS: Mapping[str, Callable[[Any], Any]] = {
     "list": lambda value: [value, 1],
     "tuple": lambda value: (value, "text"),

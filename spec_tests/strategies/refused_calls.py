@@ -24,8 +24,8 @@ def scatter_to_own_device(tensor: TensorSpec | None = None, **arguments: object)
     return PublicCall("comm.scatter", {"tensor": tensor or dense((4, 2)), **options})
 
 
-#: Reason -> calls of ``scatter`` that comm and functions refuse for this reason, each with the
-#: class and the text of the error.
+#: For each reason: calls of ``scatter`` that comm and functions refuse for this reason, each with
+#: the class and the text of the error.
 REFUSED_SCATTERS: Mapping[str, Sequence[tuple[PublicCall, type[Exception], str]]] = {
     "no devices": [
         (

@@ -33,7 +33,7 @@ LAYOUTS = (
 COMPLEX_LAYOUTS = (*LAYOUTS, "conjugated")
 #: The layouts of tensors that are written. An expanded tensor cannot be written.
 WRITABLE = tuple(layout for layout in LAYOUTS if layout != "expanded")
-#: Number of bits -> the unsigned dtype.
+#: For each number of bits: the unsigned dtype.
 UNSIGNED = {1: torch.uint8, 8: torch.uint8, 16: torch.uint16, 32: torch.uint32, 64: torch.uint64}
 #: The number of the first pattern is drawn below this number.
 PATTERNS = 960

@@ -172,7 +172,7 @@ def _enable_cpu_autocast(_: torch.device) -> None:
     torch.set_autocast_dtype("cpu", torch.float16)
 
 
-#: Name of a change of the thread's state -> the function that makes it, given a device.
+#: For each change of the thread's state: the function that makes it, given a device.
 CHANGES: Mapping[str, Callable[[torch.device], Any]] = MappingProxyType(
     {
         "grad mode": lambda _: torch.set_grad_enabled(not torch.is_grad_enabled()),

@@ -44,7 +44,7 @@ class Variant:
         return torch.nn.parallel if self.data_parallel is nn.DataParallel else impl
 
 
-#: Name in the results -> variant.
+#: For each name in the results: the variant.
 VARIANTS: Mapping[str, Variant] = {
     "cpu": Variant("cpu", impl.DataParallel, ("cpu", "cpu")),
     "sim": Variant("sim:0", impl.DataParallel, ("sim:0", "sim:1")),

@@ -26,7 +26,7 @@ __all__ = ["PROGRAMS", "RESULTS", "run_all"]
 
 #: The published results.
 RESULTS = Path(__file__).parent / "results.json"
-#: Program -> name of its package on PyPI.
+#: For each program: the name of its package on PyPI.
 PROGRAMS = {
     "transformers": "transformers",
     "peft": "peft",

@@ -213,8 +213,8 @@ def _no_threads(rng: random.Random, seconds: float) -> Iterator[Fault]:
     yield _NoThreads(rng.randrange(len(ORDINALS)))
 
 
-#: Kind of a trial -> a function that yields the faults of repetitions of a call. Its arguments are
-#: a source of random numbers, and the seconds that the call takes.
+#: For each kind of a trial: a function that yields the faults of repetitions of a call. Its
+#: arguments are a source of random numbers, and the seconds that the call takes.
 KINDS: dict[str, Callable[[random.Random, float], Iterator[Fault]]] = {
     "interrupt": _interrupts,
     "memory": _out_of_memory,

@@ -503,7 +503,7 @@ def _leave(call: BoundCall, changed: str) -> Any:
         {"device": _leave_device, "stream": _leave_stream}[changed]()
 
 
-#: Name of a kind -> the kind.
+#: The kinds by name.
 KINDS: dict[str, _Kind] = {
     **{name: _of_tensors(change) for name, change in _TENSORS.items()},
     "gradient-zero": _clear_gradients,

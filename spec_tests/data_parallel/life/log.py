@@ -17,14 +17,14 @@ from torch.utils import _pytree as pytree
 _entries: list[tuple[int, object, tuple[Any, ...] | None]] = []
 #: The group of the thread: an object, or None outside of groups.
 _current = threading.local()
-#: Kind of a hook -> the method that registers it, and the flags of this method.
+#: For each kind of a hook: the method that registers it, and the flags of this method.
 _METHODS = {
     "forward": ("register_forward_hook", ("prepend", "with_kwargs", "always_call")),
     "forward_pre": ("register_forward_pre_hook", ("prepend", "with_kwargs")),
     "full_backward": ("register_full_backward_hook", ("prepend",)),
     "full_backward_pre": ("register_full_backward_pre_hook", ("prepend",)),
 }
-#: Kind of a hook of parameters -> the method of tensors that registers it.
+#: For each kind of a hook of parameters: the method of tensors that registers it.
 _OF_PARAMETERS = {
     "gradient": "register_hook",
     "accumulated": "register_post_accumulate_grad_hook",

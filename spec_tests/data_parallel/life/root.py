@@ -18,7 +18,7 @@ class Pair(NamedTuple):
     second: Any
 
 
-#: Name of a container -> returns the outputs, for a tensor and a mode.
+#: For each container: a function that returns the outputs, for a tensor and a mode.
 STRUCTURES: dict[str, Callable[[Tensor, bool], Any]] = {
     "tensor": lambda y, _: y,
     "list": lambda y, _: [y, (y, y * 2)],

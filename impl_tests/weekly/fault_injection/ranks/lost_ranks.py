@@ -8,7 +8,7 @@ __all__ = ["RETURNING", "SIZE", "LostRanks", "draw_case"]
 
 #: The number of ranks.
 SIZE = 3
-#: A way to lose a rank -> its meaning.
+#: For each way to lose a rank: its meaning.
 HOWS = {
     "os._exit": "the process ends by os._exit",
     "sys.exit": "SystemExit is raised",
@@ -20,8 +20,8 @@ HOWS = {
 }
 #: The ways after which the lost rank continues, when all other ranks have ended.
 RETURNING = ("stopped", "stays away")
-#: A place where ranks are lost -> its meaning. All places except the constructor are in the second
-#: step. The first step succeeds.
+#: For each place where ranks are lost: its meaning. All places except the constructor are in the
+#: second step. The first step succeeds.
 WHERES = {
     "between": "between the steps",
     "in forward": "in the forward of the module",
