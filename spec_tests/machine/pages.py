@@ -55,7 +55,7 @@ clause, *source* links a public thread, if there is one.
   devices rely on, and *source* lists back ends of PyTorch that violate a clause. A **feature** is
   a name for optional clauses.
 * A call is **refused** if it raises an exception and does not change its arguments. Programs
-  match the class and the text of an error. So tests compare both with those of
+  match the class and the text of an error. So tests expect both to be those of
   torch.nn.parallel, also if the clause names neither. They check only the class, or the class and
   a part of the text, if the rest depends on the devices, on Python or on the release of PyTorch,
   as for sparse tensors. They also accept every text with the part that the clause names, if the
