@@ -55,7 +55,7 @@ def results(*arguments, **settings):
     # Outputs are gathered in a list.
     return on_cpu(*arguments, **settings)(rows)[0]
 """
-#: What a program shows -> the program, and the value that it prints.
+#: For each fact that a program shows: the program, and the value that it prints.
 PROGRAMS = {
     "replicas divide the threads": (
         "print([results(replicas) for replicas in (1, 2, 3, 8)])",

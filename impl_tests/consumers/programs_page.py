@@ -22,7 +22,7 @@ _HERE = Path(__file__).resolve().parents[1]
 PAGE = _HERE.parent / "docs" / "from_data_parallel" / "programs.md"
 #: The verdicts of the sweep, the worst one first.
 VERDICTS = ("wrong", "refused", "random", "mix", "listed", "equal")
-#: The libraries of the sweep -> their wrappers.
+#: For each library of the sweep: its wrappers.
 _LIBRARIES = {"impl": ("cpu", "sim"), "torch.nn.parallel": ("reference",)}
 
 
@@ -119,7 +119,7 @@ def _shorten(names: Sequence[str]) -> str:
     return ", ".join(name.removeprefix("transformers/") for name in names)
 
 
-#: The beginning of a table -> the folder of its results, and a function that yields its rows.
+#: For each beginning of a table: the folder of its results, and a function that yields its rows.
 _TABLES = {
     "| package | what is trained |": ("consumers", _consumer_rows),
     "| package | use |": ("consumers/uses", _use_rows),

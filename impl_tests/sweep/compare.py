@@ -29,7 +29,7 @@ class Wrapper(NamedTuple):
     devices: tuple[str, str]
 
 
-#: Name in the results -> wrapper.
+#: For each name in the results: the wrapper.
 WRAPPERS: Mapping[str, Wrapper] = {
     "cpu": Wrapper(impl.DataParallel, ("cpu", "cpu")),
     "sim": Wrapper(impl.DataParallel, ("sim:0", "sim:1")),
