@@ -103,8 +103,12 @@ def kill_process(rank):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def call_twice_after_kill(context, killed_rank):
-    module = ActOnRanks(kill_process, (killed_rank,))
+def exit_process(rank):
+    os._exit(0)
+
+
+def call_twice_after_end(context, action, ended_rank):
+    module = ActOnRanks(action, (ended_rank,))
     net = distributed.DataParallel(module, context.group)
     errors = []
     for _ in range(2):
@@ -115,22 +119,31 @@ def call_twice_after_kill(context, killed_rank):
     return errors
 
 
-def test_a_process_killed_in_forward_is_named_by_this_and_by_later_calls(start_pool):
-    found = start_pool(4).run(4, call_twice_after_kill, 2)
+@pytest.mark.parametrize("action", [kill_process, exit_process])
+def test_a_process_that_ends_in_forward_is_named_by_this_and_by_later_calls(start_pool, action):
+    found = start_pool(4).run(4, call_twice_after_end, action, 2)
     assert found.pop(2) is None
     for first, second in found:
         assert "rank 2 of 4 has ended" in first
         assert "rank 2 of 4 has ended" in second
 
 
-def kill_in_backward(context, killed_rank):
-    module = ActOnRanks(kill_process, (killed_rank,), in_backward=True)
+def end_in_constructor(context, action, ended_rank):
+    if context.rank == ended_rank:
+        action(ended_rank)
+    distributed.DataParallel(make_linear(), context.group)
+
+
+def end_in_backward(context, action, ended_rank):
+    module = ActOnRanks(action, (ended_rank,), in_backward=True)
     net = distributed.DataParallel(module, context.group)
     net(make_rank_rows(context.size)).sum().backward()
 
 
-def test_a_process_killed_in_backward_is_named_on_every_other_rank(start_pool):
-    found = start_pool(3).run(3, kill_in_backward, 0)
+@pytest.mark.parametrize("action", [kill_process, exit_process])
+@pytest.mark.parametrize("step", [end_in_constructor, end_in_backward])
+def test_a_process_that_ends_is_named_on_every_other_rank(start_pool, step, action):
+    found = start_pool(3).run(3, step, action, 0)
     assert found.pop(0) is None
     for result in found:
         assert isinstance(result, Raised), found

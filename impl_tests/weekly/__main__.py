@@ -49,7 +49,7 @@ PARTS: dict[str, Sequence[Command]] = {
     "without-reference": [(*SUITE, "--reference", "none")],
     # The tests of each clause on impl with its perturbation; one must fail.
     "perturbations": [("impl_tests.weekly.perturbations",)],
-    # Faults in calls, and lost ranks, in random order.
+    # Faults in calls, in random order.
     "faults": [("impl_tests.weekly.fault_injection", "--count", "2400")],
     # All parts of impl in many threads; memory, threads and objects must not grow.
     "stress": [("impl_tests.weekly.stress", "--minutes", "10")],

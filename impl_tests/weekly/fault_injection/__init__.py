@@ -1,4 +1,4 @@
-"""Fault harness: faults in calls of the public functions, and lost ranks.
+"""Fault harness: faults in calls of the public functions.
 
 Each trial runs in a process of its own.
 
@@ -8,6 +8,5 @@ the instant of an interrupt differs.
 
 * ``call_trials.py``: faults in calls. ``faults.py``: their kinds. ``impl_tests/helpers/cases.py``
   has the calls. ``state_before.py``: the state and the resources that each trial compares.
-* ``ranks/``: ranks of impl.distributed that are lost.
 * ``findings.py``: the verdicts. ``__main__.py``: draws and runs the trials.
 """

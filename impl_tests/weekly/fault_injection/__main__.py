@@ -1,4 +1,4 @@
-"""Inject faults into calls of the public functions, and lose ranks of impl.distributed."""
+"""Inject faults into calls of the public functions."""
 
 import argparse
 import gc
@@ -19,14 +19,8 @@ from spec_tests.machine.topology import SIMULATED_DEVICES
 from .call_trials import PAIRS, CallTrial, run_calls
 from .faults import KINDS
 from .findings import Finding, report
-from .ranks.lost_ranks import LostRanks, draw_case
-from .ranks.verdicts import run_ranks
 
 __all__ = ["create_jobs", "prepare"]
-
-#: Stands for the trials with ranks, in place of a kind of faults and a function.
-_LOST_RANKS = "lost ranks", "impl.distributed"
-Trial = CallTrial | LostRanks
 
 
 def main() -> int:
@@ -40,7 +34,7 @@ def main() -> int:
         "--only",
         default="",
         metavar="TEXT",
-        help=f"run only trials with TEXT in the name; kinds: {', '.join([*KINDS, 'lost ranks'])}",
+        help=f"run only trials with TEXT in the name; kinds: {', '.join(KINDS)}",
     )
     parser.add_argument("--processes", type=int, default=2, help="at a time (default: 2)")
     parser.add_argument("-x", "--exitfirst", action="store_true", help="end at a bad verdict")
@@ -57,7 +51,7 @@ def prepare() -> None:
     """Register the devices. Use none of them, so that this process can fork."""
     torch.set_num_threads(1)
     simulator.enable(SIMULATED_DEVICES)
-    # The first backward and DistributedDataParallel need these modules.
+    # The first backward needs these modules.
     for name in ("torch.fx.experimental.symbolic_shapes", "torch._dynamo"):
         importlib.import_module(name)
     # A garbage collection in a forked process then skips all objects that exist now.
@@ -65,22 +59,20 @@ def prepare() -> None:
     gc.freeze()
 
 
-def _draw(seed: int) -> Trial:
+def _draw(seed: int) -> CallTrial:
     """Return the trial of a seed."""
     rng = random.Random(seed)
-    kind, name = rng.choice([*PAIRS, _LOST_RANKS])
-    if (kind, name) == _LOST_RANKS:
-        return draw_case(seed)
+    kind, name = rng.choice(PAIRS)
     return CallTrial(seed, kind, name, has_settings=rng.random() < 0.5)
 
 
-def create_jobs(trials: Iterable[Trial]) -> Iterator[forks.Job]:
+def create_jobs(trials: Iterable[CallTrial]) -> Iterator[forks.Job]:
     """Yield a job for each trial, which returns its findings."""
     return (forks.Job(trial, partial(_run, trial)) for trial in trials)
 
 
-def _run(trial: Trial, _: Path) -> list[Finding]:
-    return run_ranks(trial) if isinstance(trial, LostRanks) else run_calls(trial)
+def _run(trial: CallTrial, _: Path) -> list[Finding]:
+    return run_calls(trial)
 
 
 if __name__ == "__main__":
