@@ -7,6 +7,6 @@ from .functions import Broadcast, Gather, ReduceAddCoalesced, Scatter, _get_stre
 
 __all__ = ["Broadcast", "Gather", "ReduceAddCoalesced", "Scatter", "_get_stream"]
 
-#: None, as in torch.nn.parallel before its first copy. impl does not read it; torch_npu assigns its
-#: streams.
+#: None, as in torch.nn.parallel before its first copy. impl does not read it. torch_npu assigns
+#: its streams to it.
 _streams: list[torch.Stream | None] | None = None
