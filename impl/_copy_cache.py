@@ -89,8 +89,8 @@ def _sorted_by_stride(tensor: Tensor) -> Tensor:
 class _Samples:
     """Samples of tensors on one device, as they were at first and as they are.
 
-    A read is one concatenation for each size of an element. The samples refer to the memory of the
-    tensors, so its address does not come back while they exist.
+    A read concatenates the samples of each size of an element, then all of them. The samples refer
+    to the memory of the tensors, so its address does not come back while they exist.
     """
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
@@ -212,7 +212,7 @@ def find_device_streams(devices: Sequence[torch.device]) -> _DeviceStreams:
 
 
 class CopyCache(Generic[C]):
-    """The copies that one wrapper keeps: an entry for each set of current streams.
+    """The copies that one wrapper keeps: entries by the current streams.
 
     Steps of all optimizers are noted in the entries. The cache is no attribute of the wrapper,
     because copies, pickles and replicas of the wrapper would inherit it.

@@ -36,7 +36,7 @@ from ._containers import (
 from ._torch_private import pytree_node
 from ._warnings import warn_caller
 
-#: Iterable types that are not treated as containers.
+#: Types, most of them iterable, that are not treated as containers.
 _SINGLE_VALUES = (
     *(str, UserString, bytes, bytearray, memoryview, range, torch.Size),
     *(enum.Enum, nn.Module, type, Iterator),

@@ -4,8 +4,9 @@ A pool keeps the threads, so that ``parallel_apply`` need not start them in each
 
 Each function gets a thread of its own at once: an idle thread, or a new one. Functions may
 therefore wait for each other, or start other functions and wait for them, without a deadlock. A
-thread is reused only if it looks like a new one: it has no ``threading.local`` values of the last
-function. It gets the hooks of ``threading.settrace`` and ``threading.setprofile``.
+thread is reused only if it is in its initial state: it has no ``threading.local`` values of the
+last function, no modes, and no OpenMP threads, which a CPU replica with several intra-op threads
+starts. It gets the hooks of ``threading.settrace`` and ``threading.setprofile``.
 """
 
 import atexit

@@ -45,59 +45,30 @@ class DataParallel(Wrapper[T]):
     """A module that computes each batch on several devices.
 
     The steps of a forward are the methods :meth:`scatter`, :meth:`replicate`,
-    :meth:`parallel_apply` and :meth:`gather`. A subclass may override them. With one device,
-    ``module`` itself computes the batch there: arguments and outputs are moved, and nothing is
-    replicated. If there is no accelerator with device indices, a forward only calls ``module``,
-    unless ``device_ids`` names the CPU.
+    :meth:`parallel_apply` and :meth:`gather`, which a subclass may override. With one device
+    ``module`` itself computes the batch there. Without an accelerator with device indices a
+    forward only calls ``module``, unless ``device_ids`` names the CPU.
 
     Args:
-        module: The module to run. With several devices it must be on the first one when it is
-            called. With one device it is moved there by the constructor.
-        device_ids: ``k`` devices of the accelerator, or the CPU ``k`` times for replicas in
-            ``k`` threads. By default, all devices of the accelerator. If two accelerators can be
-            used, all devices of the accelerator that has the module's first parameter. Replicas
-            on the CPU divide the caller's intra-op threads, as in :func:`parallel_apply`.
+        module: The module. With several devices it must be on the first one when it is called.
+            With one device the constructor moves it there.
+        device_ids: ``k`` devices of one accelerator, or the CPU ``k`` times. By default all
+            devices of the accelerator; of two accelerators, of that with the first parameter.
         output_device: The device of the outputs, by default the first of ``device_ids``.
         dim: The dimension along which inputs are split and outputs concatenated.
-        chunk_sizes: ``k`` positive sizes or weights, one per device. If they sum to ``N``, they
-            are the sizes of the chunks. Otherwise ``N`` is divided in proportion to them, and each
-            size is rounded up in the order of the devices, until no rows are left. To keep a
-            device free, leave it out: ``device_ids=[1, 2], output_device=0``.
+        chunk_sizes: ``k`` positive sizes or weights. If they sum to ``N``, they are the sizes of
+            the chunks. Otherwise ``N`` is divided in proportion to them, rounded up.
         in_turn: Whether the replicas run one after the other; see :func:`parallel_apply`.
-        scalar_warning: Whether a forward warns if the replicas return scalars, such as losses, of
-            which it makes a vector with one entry per replica.
+        scalar_warning: Whether a warning says that scalars of the replicas become a vector.
         module_attributes: Whether public attributes that the wrapper lacks are read from
-            ``module``: ``wrapper.config`` is then ``module.config``. A method that is read in this
-            way runs on ``module`` alone, not on the replicas. Assignments stay on the wrapper.
+            ``module``.
         cache_frozen_parameters: Whether copies of parameters that do not require grad are kept
-            between the forwards, for fine-tuning: one on each device after the first, whose memory
-            the replicas share. All are copied again after each change of one of them that can be
-            seen before the forward: of its version, memory or shape, of the elements that
-            :meth:`hold` compares, or by a step of an optimizer, if the parameter requires grad or
-            has a gradient; after a replica has changed a copy in place; and if another stream is
-            current. Old copies stay in use after any other change. A forward waits for the first
-            device, to compare the elements.
+            between forwards until a change of one is seen; ``docs/fine_tuning.md`` has the rules.
 
-            Parameters without comparable elements (sparse, of a class with its own operators,
-            with gaps in their memory, on the meta device), those created in inference mode, and
-            all buffers are copied in each forward, and so are all parameters while a dispatch mode
-            or a transform of ``torch.func`` is active. The copies are freed with the wrapper, and
-            by its methods ``to``, ``cpu`` and the like.
-
-    Attributes:
-        device_ids: Ordinals, CPU devices or devices of a second accelerator; empty if a forward
-            only calls ``module``.
-        output_device: The device of the outputs, in the form of an entry of ``device_ids``. This
-            attribute, ``dim`` and ``src_device_obj`` are missing if ``device_ids`` is empty.
-        src_device_obj: The first device.
-        in_turn: The argument; for None the attribute of the class, False.
-        scalar_warning: The same, True in the class. ``DataParallel.scalar_warning = False``
-            changes all wrappers that were made without the argument, also by other packages.
-        module_attributes: The same, False in the class.
-        cache_frozen_parameters: The same, False in the class. After it is set to False, the next
-            forward frees the copies.
-
-    The arguments ``module``, ``dim`` and ``chunk_sizes`` are attributes, too.
+    All arguments are attributes, and ``src_device_obj`` is the first device. If a forward only
+    calls ``module``, ``device_ids`` is empty, and ``output_device``, ``dim`` and
+    ``src_device_obj`` are missing. None for one of the last four arguments means the attribute of
+    the class.
 
     Raises:
         IndexError: ``device_ids`` is empty.
@@ -114,21 +85,10 @@ class DataParallel(Wrapper[T]):
             indices.
 
     Note:
-        This class does not derive from ``torch.nn.DataParallel``: ``isinstance(wrapper,
-        torch.nn.DataParallel)`` is true only after :func:`install`. After it
-        ``torch.func.functional_call`` refuses a wrapper, as it refuses ``torch.nn.DataParallel``.
-
-        Replicas on the CPU draw from one random generator, in threads in a changing order: dropout
-        repeats under a seed only with ``in_turn``. The same holds for replicas on one device.
-
-        Attributes that a replica sets are lost with the replica. The buffers of the replica on
-        the first device are those of ``module``, so changes to them in place remain. If a replica
-        changes its chunk of an input in place, and the chunk is on the device of the input, the
-        caller's tensor changes, too; on other devices, chunks are copies.
-
-        With several devices, ``torch.compile`` leaves a call out of its graphs; compile
-        ``module`` to run compiled replicas. ``torch.jit.trace`` raises an error; trace
-        ``module`` instead. With one device, both record ``module`` as if it were not wrapped.
+        The buffers of the first replica are those of ``module``, so changes to them in place
+        remain; attributes that replicas set are lost. A chunk on the device of its input shares
+        memory with it. ``docs/arguments.md``, ``docs/buffers_and_checkpoints.md``,
+        ``docs/reproducibility.md`` and ``docs/compiled_modules.md`` have the details.
     """
 
     cache_frozen_parameters: bool = False
@@ -215,24 +175,11 @@ class DataParallel(Wrapper[T]):
 
         Example: ``with torch.no_grad(), net.hold(): ...``. The first forward in the block calls
         :meth:`replicate` for all devices, and later forwards reuse the replicas, also in other
-        threads. A forward builds new replicas if other streams are current, or if it detects a
-        change of the module or of its replicas; ``docs/evaluation.md`` lists these changes.
-        Attributes that the replicas share with the module, such as a dictionary of settings, need
-        no new replicas. If a forward has not detected a change, and has used old copies, the end
-        of the block raises an error. The end misses one kind of change: it increases no version,
-        changes none of 16 elements that are spread over a tensor, and is undone in the block or
-        followed by a detected change.
-
-        A tree is replicated in each forward if it has a script module, a module with slots or that
-        is also a list or a dictionary, a module in training mode with one-dimensional buffers
-        (batch norm writes them without a new version), a buffer that was created in inference
-        mode, or a tensor without comparable elements (see the argument
-        ``cache_frozen_parameters``), and while a dispatch mode or a transform of ``torch.func`` is
-        active. With one device, or none, the block has no effect.
-
-        An attribute that a replica sets in a forward remains on that replica until the replicas
-        are built again. Blocks may be nested; the outermost one frees the replicas. Copies and
-        pickles of the wrapper contain no replicas.
+        threads. A forward builds new replicas after a change that it detects, and for streams on
+        which it has none. If it has used old copies after another change, the end of the block
+        raises an error. ``docs/evaluation.md`` lists the changes, the one kind that the end
+        misses, and the modules that are replicated in each forward. With one device, or none, the
+        block has no effect. Blocks may be nested; the outermost one frees the replicas.
 
         Raises:
             RuntimeError: A forward in the block is called while grad mode is on. At the end of the
