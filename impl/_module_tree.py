@@ -46,9 +46,9 @@ def is_script_module(module: object) -> bool:
     return isinstance(module, torch.jit.ScriptModule)
 
 
-def has_members_outside_dict(module: nn.Module) -> bool:
-    """Return whether the class of ``module`` has slots, or is also a list or a dictionary."""
-    return type(module).__basicsize__ > nn.Module.__basicsize__
+def has_members_outside_dict(module_class: type[nn.Module]) -> bool:
+    """Return whether ``module_class`` has slots, or is also a list or a dictionary."""
+    return module_class.__basicsize__ > nn.Module.__basicsize__
 
 
 def _without_nones(found: dict[int, Tensor | None]) -> list[Tensor]:

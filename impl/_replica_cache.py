@@ -263,7 +263,7 @@ def _is_opaque(module: nn.Module) -> bool:
     """
     return (
         is_script_module(module)
-        or has_members_outside_dict(module)
+        or has_members_outside_dict(type(module))
         or (module.training and any(map(_may_be_statistic, module._buffers.values())))
     )
 

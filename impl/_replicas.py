@@ -10,7 +10,7 @@ Each call of ``replicate`` builds replicas anew, because modules may change.
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from functools import partial
@@ -85,7 +85,10 @@ def build_replicas(
     ``replica_map.modules``. If ``with_parameters`` is True, ``parameters()`` of the replicas are
     the copies.
     """
-    plain = {kind: _is_plain(kind) for kind in set(map(type, modules))}
+    kinds = set(map(type, modules))
+    plain = {kind: _is_plain(kind) for kind in kinds}
+    creators = {kind: _creator(kind) for kind in kinds if plain[kind]}
+    outside = set(filter(has_members_outside_dict, kinds))
     written = {
         module for module in modules if plain[type(module)] and not _needs_assignment(module)
     }
@@ -93,7 +96,8 @@ def build_replicas(
     # 1. Create all replicas. `__init__` is not called, because its arguments are unknown.
     for module in modules:
         if module in written:
-            replica_map.modules[module] = [_create(type(module)) for _ in indices]
+            create = creators[type(module)]
+            replica_map.modules[module] = [create() for _ in indices]
         else:
             replica_map.modules[module] = [_create_by_hook(module) for _ in indices]
     # 2. Set the attributes of the replicas. An attribute may refer to any replica: all exist now.
@@ -103,7 +107,7 @@ def build_replicas(
     for module in modules:
         set_members = _write_state if module in written else _assign_members
         set_members(module, replica_map, references, with_parameters=with_parameters)
-        if has_members_outside_dict(module):
+        if type(module) in outside:
             _copy_slots_and_items(module, replica_map.modules[module], references)
     # 3. Attach compiled code to the replicas of compiled modules.
     attach_compiled_code(modules, replica_map.modules.__getitem__, devices)
@@ -137,12 +141,14 @@ def _needs_assignment(module: nn.Module) -> bool:
     )
 
 
-def _create(kind: type[nn.Module]) -> nn.Module:
+def _creator(kind: type[nn.Module]) -> Callable[[], nn.Module]:
+    """Return a function that creates an object of the class without ``__init__``."""
     try:
         # `__new__` of the class may need arguments, or return the module itself.
-        return object.__new__(kind)
+        object.__new__(kind)
     except TypeError:  # The class derives from `list`, for example.
-        return kind.__new__(kind)
+        return partial(kind.__new__, kind)
+    return partial(object.__new__, kind)
 
 
 def _copy_slots_and_items(
