@@ -18,7 +18,9 @@ Criterion = Callable[[Any, Any], Tensor]
 #: The largest number of objects of a criterion that are searched.
 _MOST_OBJECTS = 10_000
 #: Objects that hold no options of a loss. The parameters of a module are not searched.
-_NOT_SEARCHED = (type, ModuleType, Tensor, str, bytes, int, float)
+_NOT_SEARCHED = (type(None), type, ModuleType, Tensor, str, bytes, int, float)
+#: The attributes of every module, which are no options.
+_OF_EVERY_MODULE = frozenset(vars(nn.Module()))
 _TRACED = (torch.jit.ScriptModule, torch.jit.ScriptFunction, fx.GraphModule)
 
 
@@ -131,21 +133,25 @@ def check_mean(criterion: Criterion) -> None:
 
 def _dependence(value: Any) -> str | None:
     """Return the part of ``value`` on which a mean may depend, if there is one."""
-    is_torch = getattr(value, "__module__", "").startswith("torch.nn")
     owner = getattr(value, "__name__", type(value).__name__)
     if isinstance(value, _TRACED):
         return f"{owner}, which is scripted or traced"
-    if isinstance(value, partial):
-        is_torch = getattr(value.func, "__module__", "") == "torch.nn.functional"
     options = dict(_options(value))
     if options.get("ignore_index", getattr(type(value), "ignore_index", None)) is not None:
         return f"the ignore_index of {owner}"
     weight = options.get("weight")
-    if isinstance(weight, Tensor) and weight.numel() > 1 and not is_torch:
+    if isinstance(weight, Tensor) and weight.numel() > 1 and not _is_of_torch(value):
         return f"the weight of {owner}"
     if options.get("reduction") == "sum" or options.get("size_average") is False:
         return f"{owner} with the reduction 'sum'"
     return None
+
+
+def _is_of_torch(value: Any) -> bool:
+    """Return whether ``value`` is a layer or a function of ``torch.nn``, or a partial of one."""
+    function = value.func if isinstance(value, partial) else value
+    # The attribute of a built-in function is None.
+    return str(getattr(function, "__module__", None)).startswith("torch.nn")
 
 
 def _search(root: Any) -> Iterator[Any]:
@@ -154,36 +160,35 @@ def _search(root: Any) -> Iterator[Any]:
     pending = [root]
     while pending and len(seen) < _MOST_OBJECTS:
         value = pending.pop()
-        if value is None or id(value) in seen or isinstance(value, _NOT_SEARCHED):
-            continue
-        seen[id(value)] = value
-        yield value
-        pending += _members(value)
+        if id(value) not in seen:
+            seen[id(value)] = value
+            yield value
+            pending += [each for each in _members(value) if not isinstance(each, _NOT_SEARCHED)]
 
 
 def _members(value: Any) -> Iterator[Any]:
     """Yield the objects to which ``value`` refers."""
     if isinstance(value, (list, tuple, set, frozenset)):
         yield from value
-    elif isinstance(value, dict):
-        yield from value.values()
     elif isinstance(value, MethodType):
         yield from (value.__self__, value.__func__)
-    else:
+    elif not (isinstance(value, nn.Module) and _is_of_torch(value)):
         yield from (each for _, each in _options(value))
-    if isinstance(value, partial):
+    if isinstance(value, nn.Module):
+        yield from value._modules.values()
+    elif isinstance(value, partial):
         yield from (value.func, *value.args)
     elif isinstance(value, FunctionType):
         found = map(value.__globals__.get, value.__code__.co_names)
         yield from (each for each in found if isinstance(each, (nn.Module, MethodType, partial)))
 
 
-def _options(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the named values of a function, of a partial, or of an object with attributes."""
+def _options(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the named values of a function, partial, dictionary or object with attributes."""
     if isinstance(value, FunctionType):
         code, defaults = value.__code__, value.__defaults__ or ()
-        names = code.co_varnames[: code.co_argcount]
-        yield from zip(names[len(names) - len(defaults) :], defaults, strict=True)
+        first = code.co_argcount - len(defaults)
+        yield from zip(code.co_varnames[first : code.co_argcount], defaults, strict=True)
         yield from (value.__kwdefaults__ or {}).items()
         for name, cell in zip(code.co_freevars, value.__closure__ or (), strict=True):
             try:
@@ -192,6 +197,11 @@ def _options(value: Any) -> Iterator[tuple[str, Any]]:
                 continue
     elif isinstance(value, partial):
         yield from value.keywords.items()
-    yield from getattr(value, "__dict__", {}).items()
-    if isinstance(value, nn.Module):
+    elif isinstance(value, dict):
+        yield from value.items()
+    elif isinstance(value, nn.Module):
         yield from value._buffers.items()
+        names = vars(value).keys() - _OF_EVERY_MODULE
+        yield from ((name, vars(value)[name]) for name in names)
+        return
+    yield from getattr(value, "__dict__", {}).items()

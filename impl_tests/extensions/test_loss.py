@@ -508,6 +508,10 @@ OPAQUE = {
         Caller(CROSS_ENTROPY),
         "the mean of Caller .* the ignore_index of CrossEntropyLoss",
     ),
+    "keywords in a dictionary": (
+        Caller({"ignore_index": 255, "function": torch.tanh}),
+        "the ignore_index of dict",
+    ),
     "method of an object": (Caller(CROSS_ENTROPY).loss, "the ignore_index of CrossEntropyLoss"),
     "default argument": (user_loss, "the ignore_index of user_loss"),
     "keyword": (partial(user_loss, weight=torch.ones(CLASSES)), "user_loss"),
