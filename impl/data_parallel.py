@@ -4,6 +4,7 @@ Letters used in this file: ``N`` is the size of an input along ``dim``, ``k`` th
 devices.
 """
 
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -246,7 +247,7 @@ class DataParallel(Wrapper[T]):
         """
         limit = 2 * max(1, len(self.device_ids))
         if in_flight is not None:
-            limit = as_int("in_flight", in_flight)
+            limit = min(as_int("in_flight", in_flight), sys.maxsize)
         if limit < 1:
             raise ValueError(f"in_flight is {limit}, and must be at least 1")
         ordered = as_bool("ordered", ordered)
