@@ -11,10 +11,11 @@ import copy
 import dataclasses
 from collections import UserDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import is_
 from typing import Any, ClassVar, TypeGuard
 
-import torch
-
+from ._attributes import MEMORY_ERRORS as MEMORY_ERRORS
+from ._attributes import ClassCall, Recipe, find_recipe, is_same
 from ._torch_private import pytree_node
 
 #: The path from the root to a part. The path of the root is the root's name. Any other path is a
@@ -22,10 +23,6 @@ from ._torch_private import pytree_node
 #: which is an index, a key or a field name. These tuples are cheap to create; only error messages
 #: format them.
 KeyPath = str | tuple[Any, str, Any]
-
-#: Errors that report a lack of memory. They are re-raised. Any other error of a container's class
-#: means that the container cannot be iterated over or rebuilt.
-MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
 
 
 def format_path(path: KeyPath) -> str:
@@ -78,11 +75,16 @@ class Branch(Node):
     """The node of a container."""
 
     template: Any  # The original container, which is never changed.
-    children: Sequence[Node]  # The nodes of the container's parts, in order.
+    #: The nodes of the container's parts, in order, and then those of its carried attributes.
+    children: Sequence[Node]
     #: Called with an error of :meth:`build`. It raises another error, or returns an object to use
     #: in place of the container. None if no error is expected.
     refuse: Callable[[Exception], Any] | None = None
+    #: How to rebuild a container that has attributes.
+    recipe: Recipe | None = None
 
+    #: Calls of the container's class that may make a container from its parts.
+    calls: ClassVar[Sequence[ClassCall]] = ()
     #: The format of the step from the container to a part, for :func:`format_path`.
     step_format: ClassVar[str] = "[{!r}]"
 
@@ -105,11 +107,14 @@ class Branch(Node):
         for child in self.children:
             columns.append(child.unflatten(count, pieces))
         parts = zip(*columns, strict=True) if columns else [()] * count
-        return list(map(self.build if self.refuse is None else self._build_or_refuse, parts))
+        build = self.build if self.recipe is None else self._build_with_attributes
+        if self.refuse is None:
+            return list(map(build, parts))
+        return [self._build_or_refuse(build, each) for each in parts]
 
-    def _build_or_refuse(self, parts: tuple[Any, ...]) -> Any:
+    def _build_or_refuse(self, build: Callable[[Any], Any], parts: tuple[Any, ...]) -> Any:
         try:
-            return self.build(parts)
+            return build(parts)
         except MEMORY_ERRORS:
             raise
         except Exception as error:
@@ -118,6 +123,30 @@ class Branch(Node):
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a container of the template's kind from new parts, one for each child."""
         raise NotImplementedError
+
+    def _build_with_attributes(self, parts: tuple[Any, ...]) -> Any:
+        recipe: Recipe = self.recipe  # type: ignore[assignment] # not None
+        count = len(recipe.keys)
+        built = self._make(recipe, parts[:count])
+        if type(built) is not type(self.template):
+            return built
+        before = list(self.items(built)) if isinstance(built, Mapping) else []
+        # An attribute may refer to its own container.
+        recipe.finish(built, [built if part is self.template else part for part in parts[count:]])
+        if before and not is_same(list(self.items(built)), before):
+            # One of the attributes holds the items.
+            return self._make(recipe, parts[:count])
+        return built
+
+    def _make(self, recipe: Recipe, parts: tuple[Any, ...]) -> Any:
+        if recipe.call is not None:
+            try:
+                return recipe.call(type(self.template), recipe.keys, parts)
+            except MEMORY_ERRORS:
+                raise
+            except Exception:
+                pass  # The class accepts the original items, but not the new ones.
+        return self.build(parts)
 
 
 class TupleBranch(Branch):
@@ -138,10 +167,33 @@ class ListBranch(Branch):
         return list(parts)
 
 
+class SequenceBranch(Branch):
+    """The node of a UserList, a deque, or an instance of a subclass of list or tuple."""
+
+    __slots__ = ()
+    calls = (lambda kind, keys, parts: kind(parts),)
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        """Build a sequence of the template's class.
+
+        A tuple is made by a call of its class, another sequence is a copy of the template.
+        """
+        if isinstance(self.template, tuple):
+            built: Any = type(self.template)(parts)
+        else:
+            built = copy.copy(self.template)
+            built.clear()
+            built.extend(parts)
+        if len(built) != len(parts) or not all(map(is_, built, parts)):
+            raise ValueError("it has other members")
+        return built
+
+
 class NamedTupleBranch(Branch):
     """The node of a named tuple. ``build`` passes the parts to the class of the named tuple."""
 
     __slots__ = ()
+    calls = (lambda kind, keys, parts: kind(*parts),)
     step_format = ".{}"
 
     @staticmethod
@@ -160,6 +212,11 @@ class MappingBranch(Branch):
     """The node of a mapping. The parts are the values of the mapping."""
 
     __slots__ = ()
+    calls = (
+        lambda kind, keys, parts: kind(dict(zip(keys, parts, strict=True))),
+        lambda kind, keys, parts: kind(list(zip(keys, parts, strict=True))),
+        lambda kind, keys, parts: kind(**dict(zip(keys, parts, strict=True))),
+    )
 
     @staticmethod
     def items(value: Any) -> Iterable[tuple[Any, Any]]:
@@ -190,9 +247,10 @@ class MappingBranch(Branch):
 
 
 class FieldsBranch(Branch):
-    """The node of a dataclass instance. The parts are the values of its :func:`_field_names`."""
+    """The node of a dataclass instance. The parts are the fields that its constructor takes."""
 
     __slots__ = ()
+    calls = (lambda kind, keys, parts: kind(**dict(zip(keys, parts, strict=True))),)
     step_format = ".{}"
 
     @staticmethod
@@ -235,16 +293,23 @@ BRANCHES: dict[type, type[Branch]] = {tuple: TupleBranch, list: ListBranch, dict
 
 
 def _field_names(instance: Any) -> list[str]:
-    """Return the names of the fields of a dataclass instance that have a value.
+    """Return the names of the fields that are set, and that the constructor takes."""
+    fields = dataclasses.fields(instance)
+    return [field.name for field in fields if field.init and hasattr(instance, field.name)]
 
-    If a field is a tensor, the names of other attributes that are tensors follow: its
-    ``__post_init__``, or a ``functools.cached_property``, has set them from the field.
+
+def recipe_of(value: Any, branch: type[Branch]) -> Recipe | None:
+    """Return how to rebuild ``value``, whose node has the class ``branch``.
+
+    Return None if it has no attributes.
     """
-    names = [field.name for field in dataclasses.fields(instance) if hasattr(instance, field.name)]
-    attributes = getattr(instance, "__dict__", {}).items()
-    if any(isinstance(getattr(instance, name), torch.Tensor) for name in names):
-        names += [name for name, value in attributes if isinstance(value, torch.Tensor)]
-    return list(dict.fromkeys(names))
+    is_dataclass = issubclass(branch, FieldsBranch)
+    return find_recipe(value, branch.calls, branch.items, items_are_attributes=is_dataclass)
+
+
+def is_field(value: Any, name: str) -> bool:
+    """Return whether the attribute ``name`` of ``value`` is a field of a dataclass."""
+    return name in getattr(value, "__dataclass_fields__", ())
 
 
 def is_registered(value: object) -> bool:
@@ -287,6 +352,8 @@ def _copy_with_items(template: Any, pairs: Sequence[tuple[Any, Any]]) -> Any:
         built: Any = copy.copy(template)
         for key, value in pairs:
             built[key] = value
+        if getattr(template, "__dict__", None) is template:
+            built.__dict__ = built
     except Exception:
         return type(template)(pairs)
     return built

@@ -1,5 +1,6 @@
 """Flattening of nested inputs, and the markers in them. Leaves are tensors to split or to copy."""
 
+from collections import UserList, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ._arguments import as_int
+from ._attributes import Recipe
 from ._containers import (
     BRANCHES,
     MEMORY_ERRORS,
@@ -22,11 +24,14 @@ from ._containers import (
     NamedTupleBranch,
     Node,
     RegisteredBranch,
+    SequenceBranch,
     format_path,
     is_dataclass_instance,
+    is_field,
     is_named_tuple,
     is_registered,
     is_tensor_dict,
+    recipe_of,
 )
 from ._packed_sequences import PackedBranch, count_sequences
 from ._torch_private import pytree_node
@@ -96,7 +101,10 @@ class CopiedLeaf(Leaf):
 
 @dataclass(slots=True, eq=False)
 class SplitLeaf(Leaf):
-    """A tensor, packed sequence or TensorDict that is split over the replicas."""
+    """A tensor, packed sequence or TensorDict that is split over the replicas.
+
+    A tensor in an attribute of a container is copied instead if it has not the rows of the batch.
+    """
 
     value: Any
     dim: int
@@ -104,10 +112,31 @@ class SplitLeaf(Leaf):
     path: KeyPath
 
     @property
+    def tensor(self) -> Tensor:
+        """The value, which is a tensor."""
+        value: Tensor = self.value
+        return value
+
+    @property
     def device(self) -> torch.device:
         tensor = self.value.data if isinstance(self.value, PackedSequence) else self.value
         device: torch.device = tensor.device
         return device
+
+
+class _InputSequenceBranch(SequenceBranch):
+    """The node of a sequence of another class than list and tuple."""
+
+    __slots__ = ()
+
+    def build(self, parts: tuple[Any, ...]) -> Any:
+        """Build a sequence of the template's class, or a plain one if that is not possible."""
+        try:
+            return SequenceBranch.build(self, parts)
+        except MEMORY_ERRORS:
+            raise
+        except Exception:
+            return parts if isinstance(self.template, tuple) else list(parts)
 
 
 class _OtherMappingBranch(MappingBranch):
@@ -156,16 +185,22 @@ class InputLeaves:
             torch.nn.parallel.
     """
 
-    __slots__ = ("_only_device", "_open", "copied", "num_markers", "splits")
+    __slots__ = (
+        *("_attribute_depth", "_only_device", "_open"),
+        *("attributes", "copied", "num_markers", "splits"),
+    )
 
     def __init__(self, device: torch.device | None = None) -> None:
         self._only_device = device
         self.splits: list[SplitLeaf] = []
-        self.copied: list[CopiedLeaf] = []
+        self.copied: list[CopiedLeaf | SplitLeaf] = []
+        #: The tensors in attributes of containers that :meth:`sort_attributes` sorts.
+        self.attributes: list[SplitLeaf] = []
         self.num_markers = 0
-        # The ids of the dataclass instances and mappings, except dicts, that contain the part that
-        # is being flattened.
+        # The ids of the objects and mappings, except dicts, that contain the part that is being
+        # flattened, and of all containers that are in an attribute or have attributes.
         self._open: set[int] = set()
+        self._attribute_depth = 0  # The number of attributes that contain the part.
 
     def flatten(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         """Flatten ``value``, called ``path`` in error messages, and add its leaves to this object.
@@ -181,6 +216,17 @@ class InputLeaves:
         """
         handler = _HANDLERS.get(type(value)) or _find_handler(value)
         return handler(self, value, dim, path)
+
+    def sort_attributes(self) -> None:
+        """Split the tensors in attributes that have as many rows as the batch, copy the others.
+
+        Call it after all values are flattened. If only attributes contain tensors to split, the
+        first one has the rows of the batch.
+        """
+        rows = {split.extent for split in self.splits or self.attributes[:1]}
+        for leaf in self.attributes:
+            (self.splits if leaf.extent in rows else self.copied).append(leaf)
+        self.attributes.clear()
 
     def _flatten_constant(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         return Constant(value)
@@ -198,10 +244,21 @@ class InputLeaves:
     def _flatten_tensor(self, value: Tensor, dim: int | None, path: KeyPath) -> Node:
         if dim is None or value.dim() == 0:
             return self._add_copied(value)
+        if self._attribute_depth:
+            return self._flatten_attribute_tensor(value, dim, path)
         extent = value.size(dim)
         if value.layout is not torch.strided:
             _check_layout(value, dim, path)
         return self._add_split(value, dim, extent, path)
+
+    def _flatten_attribute_tensor(self, value: Tensor, dim: int, path: KeyPath) -> Node:
+        if value.layout in SPARSE_LAYOUTS or not -value.dim() <= dim < value.dim():
+            return Constant(value)
+        extent = value.size(dim)
+        if not isinstance(extent, int):
+            return Constant(value)  # The ragged dimension of a nested tensor.
+        self.attributes.append(SplitLeaf(value, dim, extent, path))
+        return self.attributes[-1]
 
     def _flatten_packed(self, value: PackedSequence, dim: int | None, path: KeyPath) -> Node:
         if dim is None:
@@ -211,42 +268,98 @@ class InputLeaves:
 
     def _flatten_container(self, value: Any, dim: int | None, path: KeyPath) -> Node:
         # Use one stack frame per level, so that nesting may be as deep as in torch.nn.parallel.
-        branch = BRANCHES.get(type(value)) or _find_branch(value)
+        if self._attribute_depth:
+            if id(value) in self._open:
+                return Constant(value)  # The attribute refers to a container that contains it.
+            self._open.add(id(value))
+        branch, recipe = BRANCHES.get(type(value)), None
+        if branch is None:
+            branch = _find_branch(value)
+            recipe = recipe_of(value, branch)
         children: list[Node] = []
         for step, part in branch.items(value):
             handler = _HANDLERS.get(type(part)) or _find_handler(part)
             children.append(handler(self, part, dim, (path, branch.step_format, step)))
-        if branch is RegisteredBranch or children or value:
-            return branch(value, children)
-        return Constant(value)
+        is_empty = not (branch is RegisteredBranch or children or value)
+        if recipe is not None:
+            num_leaves = self._num_leaves()
+            children += self._flatten_attributes(value, recipe, children, dim, path)
+            is_empty = is_empty and self._num_leaves() == num_leaves
+        if self._attribute_depth:
+            self._open.discard(id(value))
+        return Constant(value) if is_empty else branch(value, children, recipe=recipe)
+
+    def _flatten_attributes(
+        self, value: Any, recipe: Recipe, parts: Sequence[Node], dim: int | None, path: KeyPath
+    ) -> list[Node]:
+        """Return the nodes of the carried attributes of ``value``; ``parts`` are of its items."""
+        nodes = []
+        known = dict(zip(map(id, recipe.parts), parts, strict=True))
+        is_open = id(value) in self._open
+        self._open.add(id(value))
+        for name in recipe.carried:
+            attribute, step = recipe.attributes[name], (path, ".{}", name)
+            node = known.get(id(attribute))
+            if node is None:
+                node = self._flatten_attribute(attribute, is_field(value, name), dim, step)
+            nodes.append(node)
+        if not is_open:
+            self._open.discard(id(value))
+        return nodes
+
+    def _flatten_attribute(
+        self, attribute: Any, is_field: bool, dim: int | None, path: KeyPath
+    ) -> Node:
+        num_leaves, opened = self._num_leaves(), self._open.copy()
+        self._attribute_depth += not is_field
+        try:
+            return self.flatten(attribute, dim, path)
+        except RecursionError:
+            self._drop_leaves(num_leaves)
+            self._open = opened
+            return Constant(attribute)
+        finally:
+            self._attribute_depth -= not is_field
+
+    def _num_leaves(self) -> tuple[int, int, int]:
+        return len(self.splits), len(self.copied), len(self.attributes)
+
+    def _drop_leaves(self, num_leaves: tuple[int, int, int]) -> None:
+        """Drop the leaves that were added after :meth:`_num_leaves` returned ``num_leaves``."""
+        for leaves, count in zip(
+            (self.splits, self.copied, self.attributes), num_leaves, strict=True
+        ):
+            del leaves[count:]  # type: ignore[attr-defined] # three lists
 
     def _flatten_object(self, value: Any, dim: int | None, path: KeyPath) -> Node:
-        """Flatten a dataclass instance, a mapping that is not a dict, or a registered object.
+        """Flatten an object that is passed by reference if no replica needs one of its own.
 
-        Return a constant if no replica needs an object of its own.
+        It is a dataclass instance, a mapping that is not a dict, a UserList, a deque or an object
+        of a registered class.
         """
         if id(value) in self._open:
             return Constant(value)  # The object contains itself.
-        num_splits, num_copied, num_markers = len(self.splits), len(self.copied), self.num_markers
+        num_leaves, num_markers = self._num_leaves(), self.num_markers
         is_outermost = not self._open
         self._open.add(id(value))
         try:
             node: Any = self._flatten_container(value, dim, path)
         except RecursionError:
             # As in torch.nn.parallel, pass deeply nested objects without tensors by reference.
-            if not is_outermost or len(self.splits) > num_splits or len(self.copied) > num_copied:
+            if not is_outermost or self._num_leaves() != num_leaves:
                 raise
             return Constant(value)
         finally:
-            self._open.remove(id(value))
-        leaves: list[SplitLeaf | CopiedLeaf] = [
-            *self.splits[num_splits:],
-            *self.copied[num_copied:],
+            self._open.discard(id(value))
+        leaves = [
+            *self.splits[num_leaves[0] :],
+            *self.copied[num_leaves[1] :],
+            *self.attributes[num_leaves[2] :],
         ]
         if self.num_markers == num_markers and not self._needs_copies(node, leaves):
-            del self.splits[num_splits:], self.copied[num_copied:]
+            self._drop_leaves(num_leaves)
             return Constant(value)
-        if not isinstance(node, FieldsBranch):
+        if isinstance(node, MappingBranch | RegisteredBranch):
             node.refuse = partial(_refuse_to_rebuild, type(node), type(value).__name__, path)
         return node  # type: ignore[no-any-return] # a Branch
 
@@ -271,15 +384,21 @@ class InputLeaves:
 
     def _flatten_split_along(self, value: SplitAlong[Any], dim: int | None, path: KeyPath) -> Node:
         self.num_markers += 1
-        return self.flatten(value.value, value.dim, path)
+        # A marked tensor in an attribute is split, whatever its size.
+        depth, self._attribute_depth = self._attribute_depth, 0
+        try:
+            return self.flatten(value.value, value.dim, path)
+        finally:
+            self._attribute_depth = depth
 
     def _add_split(self, value: Any, dim: int, extent: int, path: KeyPath) -> SplitLeaf:
         self.splits.append(SplitLeaf(value, dim, extent, path))
         return self.splits[-1]
 
     def _add_copied(self, tensor: Tensor) -> CopiedLeaf:
-        self.copied.append(CopiedLeaf(tensor))
-        return self.copied[-1]
+        leaf = CopiedLeaf(tensor)
+        self.copied.append(leaf)
+        return leaf
 
 
 def _check_layout(tensor: Tensor, dim: int, path: KeyPath) -> None:
@@ -297,6 +416,7 @@ def find_tensors(value: Any, name: str) -> list[Any]:
     """Return the tensors in ``value``, also packed sequences and TensorDicts in ``SplitAlong``."""
     leaves = InputLeaves()
     leaves.flatten(value, None, name)
+    leaves.sort_attributes()
     return [*(leaf.tensor for leaf in leaves.copied), *(leaf.value for leaf in leaves.splits)]
 
 
@@ -307,6 +427,7 @@ def remove_markers(value: Any) -> Any:
     """
     leaves = InputLeaves()
     root = leaves.flatten(value, None, "value")
+    leaves.sort_attributes()
     pieces: dict[Leaf, list[Any]] = {leaf: [leaf.tensor] for leaf in leaves.copied}
     pieces.update((leaf, [leaf.value]) for leaf in leaves.splits)
     return root.unflatten(1, pieces)[0] if leaves.num_markers else value
@@ -326,6 +447,8 @@ _HANDLERS: dict[type, _Handler] = {
     tuple: InputLeaves._flatten_container,
     list: InputLeaves._flatten_container,
     dict: InputLeaves._flatten_container,
+    deque: InputLeaves._flatten_object,
+    UserList: InputLeaves._flatten_object,
     Whole: InputLeaves._flatten_whole,
     SplitAlong: InputLeaves._flatten_split_along,
     **dict.fromkeys(
@@ -354,7 +477,8 @@ def _find_branch(value: object) -> type[Branch]:
         return RegisteredBranch
     if is_named_tuple(value):
         return NamedTupleBranch
-    for kind, branch in BRANCHES.items():
-        if isinstance(value, kind):
-            return branch
+    if isinstance(value, dict):
+        return MappingBranch
+    if isinstance(value, tuple | list | deque | UserList):
+        return _InputSequenceBranch
     return FieldsBranch if is_dataclass_instance(value) else _OtherMappingBranch

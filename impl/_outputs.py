@@ -5,7 +5,7 @@ The output of the first replica determines the structure.
 
 import enum
 import traceback
-from collections import UserString
+from collections import UserList, UserString, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe
 from ._containers import (
     BRANCHES,
-    MEMORY_ERRORS,
     Branch,
     Constant,
     FieldsBranch,
@@ -27,12 +27,16 @@ from ._containers import (
     NamedTupleBranch,
     Node,
     RegisteredBranch,
+    SequenceBranch,
     format_path,
     is_dataclass_instance,
+    is_field,
     is_named_tuple,
     is_registered,
     is_tensor_dict,
+    recipe_of,
 )
+from ._inputs import find_tensors
 from ._torch_private import pytree_node
 from ._warnings import warn_caller
 
@@ -63,27 +67,35 @@ class _MakeNamedTupleBranch(NamedTupleBranch):
     """The node of a named tuple. ``build`` calls ``_make``, and not the class's constructor."""
 
     __slots__ = ()
+    calls = (lambda kind, keys, parts: kind._make(parts),)
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         return type(self.template)._make(parts)
 
 
-class _IterableBranch(Branch):
+class _IterableBranch(SequenceBranch):
     """The node of an iterable of another class, to which ``build`` passes a tuple of the parts."""
 
     __slots__ = ()
 
     def build(self, parts: tuple[Any, ...]) -> Any:
+        if isinstance(self.template, deque):
+            return SequenceBranch.build(self, parts)  # It keeps `maxlen`.
         return type(self.template)(parts)
 
 
 class OutputLeaves:
     """The leaves of flattened outputs."""
 
-    __slots__ = ("gathered",)
+    __slots__ = ("_attribute_depth", "_open", "attributes", "gathered")
 
     def __init__(self) -> None:
         self.gathered: list[GatheredLeaf] = []
+        self.attributes: list[GatheredLeaf] = []  # The leaves in attributes of containers.
+        self._attribute_depth = 0  # The number of attributes that contain the part.
+        # The ids of the containers of the first replica with attributes, or in an attribute, that
+        # contain the part that is being flattened.
+        self._open: set[int] = set()
 
     def flatten(self, values: Sequence[Any], path: KeyPath) -> Node:
         """Flatten the values of all replicas together, and add their leaves to this object.
@@ -98,16 +110,68 @@ class OutputLeaves:
         handler = _HANDLERS.get(type(values[0])) or _find_handler(values)
         return handler(self, values, path)
 
-    def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Branch:
+    def _flatten_container(self, values: Sequence[Any], path: KeyPath) -> Node:
         # Use one stack frame per level, as in `InputLeaves`.
-        branch = _find_branch(values[0])
+        if self._attribute_depth:
+            if id(values[0]) in self._open:
+                return Constant(values[0])  # The attribute refers to a container that contains it.
+            self._open.add(id(values[0]))
+        branch, recipes = BRANCHES.get(type(values[0])), None
+        if branch is None:
+            branch = _find_branch(values[0])
+            recipes = _find_recipes(values, branch)
         children: list[Node] = []
         for step, row in branch.rows(values):
             part = (path, branch.step_format, step)
             _check_uniform(row, part)
             handler = _HANDLERS.get(type(row[0])) or _find_handler(row)
             children.append(handler(self, row, part))
-        return branch(values[0], children)
+        if recipes is not None:
+            children += self._flatten_attributes(values[0], recipes, children, path)
+        if self._attribute_depth:
+            self._open.discard(id(values[0]))
+        return branch(values[0], children, recipe=recipes[0] if recipes else None)
+
+    def _flatten_attributes(
+        self, first: Any, recipes: Sequence[Recipe], parts: Sequence[Node], path: KeyPath
+    ) -> list[Node]:
+        """Return the nodes of the carried attributes, and write their names to the first recipe.
+
+        An attribute that the class does not make in one replica is carried in all of them.
+        """
+        names = dict.fromkeys(name for recipe in recipes for name in recipe.carried)
+        rows = {name: [recipe.attributes.get(name) for recipe in recipes] for name in names}
+        items = zip(*(recipe.parts for recipe in recipes), strict=True)
+        known = {tuple(map(id, row)): node for row, node in zip(items, parts, strict=True)}
+        is_open = id(first) in self._open
+        self._open.add(id(first))
+        nodes = {}
+        for name, row in rows.items():
+            node = known.get(tuple(map(id, row)))
+            if node is None:
+                node = self._flatten_attribute(row, is_field(first, name), (path, ".{}", name))
+            if name in recipes[0].attributes or not isinstance(node, Constant):
+                nodes[name] = node
+        if not is_open:
+            self._open.discard(id(first))
+        recipes[0].carried = [*nodes]
+        return [*nodes.values()]
+
+    def _flatten_attribute(self, row: Sequence[Any], is_item: bool, path: KeyPath) -> Node:
+        """Flatten an attribute of all replicas. Without tensors it is that of the first one."""
+        is_shared = len(row) > 1 and all(value is row[0] for value in row)
+        if not is_item and (is_shared or not find_tensors(list(row), "attributes")):
+            return Constant(row[0])
+        counts, opened = (len(self.gathered), len(self.attributes)), self._open.copy()
+        self._attribute_depth += not is_item
+        try:
+            return self.flatten(row, path)
+        except RecursionError:
+            del self.gathered[counts[0] :], self.attributes[counts[1] :]
+            self._open = opened
+            return Constant(row[0])
+        finally:
+            self._attribute_depth -= not is_item
 
     def _flatten_iterable(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
@@ -116,9 +180,14 @@ class OutputLeaves:
             raise
         except Exception as error:
             return Constant(_warn_not_gathered(values, "be iterated over", error))
-        children = self._flatten_container(members, path).children
+        children = [*self._flatten_container(members, path).children]  # type: ignore[attr-defined] # a ListBranch
+        recipes = None
+        if isinstance(values[0], list | tuple | deque | UserList):
+            recipes = _find_recipes(values, _IterableBranch)
+        if recipes is not None:
+            children += self._flatten_attributes(values[0], recipes, children, path)
         refuse = partial(_warn_not_gathered, values, "be built from joined parts")
-        return _IterableBranch(values[0], children, refuse)
+        return _IterableBranch(values[0], children, refuse, recipes[0] if recipes else None)
 
     def _flatten_registered(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
@@ -128,7 +197,7 @@ class OutputLeaves:
         except Exception as error:
             return Constant(_warn_not_gathered(values, "be gathered", error))
         members = [[part for _, part in RegisteredBranch.items(value)] for value in values]
-        children = self._flatten_container(members, path).children
+        children = self._flatten_container(members, path).children  # type: ignore[attr-defined] # a ListBranch
         refuse = partial(_warn_not_gathered, values, "be unflattened")
         return RegisteredBranch(values[0], children, refuse)
 
@@ -139,7 +208,7 @@ class OutputLeaves:
         return self._add_leaf(GatheredLeaf([value.data for value in values], values))
 
     def _add_leaf(self, leaf: GatheredLeaf) -> Node:
-        self.gathered.append(leaf)
+        (self.attributes if self._attribute_depth else self.gathered).append(leaf)
         return leaf
 
     def _flatten_values(self, values: Sequence[Any], path: KeyPath) -> Node:
@@ -180,11 +249,20 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
 
 
 def _find_branch(first: Any) -> type[Branch]:
-    if type(first) in BRANCHES:
-        return BRANCHES[type(first)]
     if isinstance(first, Mapping):
         return MappingBranch
     return _MakeNamedTupleBranch if is_named_tuple(first) else FieldsBranch
+
+
+def _find_recipes(values: Sequence[Any], branch: type[Branch]) -> list[Recipe] | None:
+    """Return how to rebuild each of ``values``, or None if none has attributes."""
+    found = [recipe_of(value, branch) for value in values]
+    if not any(found):
+        return None
+    return [
+        recipe or empty_recipe(list(branch.items(value)))
+        for value, recipe in zip(values, found, strict=True)
+    ]
 
 
 def _is_single_value(value: Any) -> bool:

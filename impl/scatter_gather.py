@@ -7,13 +7,14 @@ node only for tensors that need gradients.
 Letters: ``N`` is the size of a tensor along ``dim``, ``k`` the number of devices.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ._arguments import argument, as_bool, as_int, as_list
+from ._attributes import is_same
 from ._bucket_copies import attached_copies, detached_copies
 from ._comm_checks import check_gather_inputs
 from ._containers import Leaf, Pieces
@@ -28,9 +29,10 @@ from ._copies import (
     move_by_own_operators,
     needs_grad,
     tensor_dict_to_device,
+    to_device,
 )
 from ._devices import CPU, DeviceLike, as_device_or_current, as_target, is_minus_one, is_on_cpu
-from ._inputs import SPARSE_LAYOUTS, CopiedLeaf, InputLeaves
+from ._inputs import SPARSE_LAYOUTS, CopiedLeaf, InputLeaves, SplitLeaf
 from ._outputs import GatheredLeaf, OutputLeaves
 from ._packed_sequences import cat_packed
 from ._scatter_leaves import check_chunk_sizes, scatter_leaves, split_lengths
@@ -53,13 +55,18 @@ def scatter(
 ) -> Sequence[Any]:
     """Split each tensor in a nested value into one chunk per device.
 
-    - Tuples, lists, mappings, named tuples and dataclasses are rebuilt for each device around the
-      chunks, and so are objects of classes that are registered with ``torch.utils._pytree``, also
-      if they are empty. Such an object is passed by reference to a single device that has all its
-      tensors. A mapping that is neither a dict nor a UserDict is rebuilt by its class, called with
-      a dict.
-    - Passed by reference: empty containers, other objects, and dataclasses or non-dict mappings
-      without tensors.
+    - Tuples, lists, deques, mappings, named tuples and dataclasses are rebuilt for each device
+      around the chunks, and so are objects of classes that are registered with
+      ``torch.utils._pytree``, also if they are empty. Such an object is passed by reference to a
+      single device that has all its tensors. A mapping that is neither a dict nor a UserDict is
+      rebuilt by its class, called with a dict.
+    - A rebuilt container has the attributes that its class makes from the new items, and all
+      other attributes of the original. To find them, the class is called with the original items.
+      Of the other attributes, a tensor with as many rows as the batch is split, and any other
+      tensor is copied to each device. Values of ``functools.cached_property`` are dropped. If no
+      call of the class with a dict, pairs or keywords returns the items, the object is copied.
+    - Passed by reference: empty containers, other objects, and dataclasses, deques or non-dict
+      mappings without tensors.
     - A packed sequence is split by sequence, and ``dim`` does not apply to it.
     - A tensor whose class defines ``__torch_dispatch__``, such as a nested or masked tensor, is
       split by its own ``chunk``, or by ``split_with_sizes`` if ``chunk_sizes`` is given.
@@ -156,8 +163,10 @@ def gather(
 
     - Containers, and objects of classes that are registered with ``torch.utils._pytree``, are
       rebuilt with the structure of the first output. The class of a tuple, a list
-      or another iterable is called with one iterable. A mapping and a dataclass keep their other
-      attributes.
+      or another iterable is called with one iterable.
+    - A rebuilt tuple, list, deque, mapping or dataclass has the attributes that its class makes
+      from the joined items, and all other attributes of the first output. Tensors in these are
+      joined, too, unless they have no rows and are equal in all outputs.
     - Packed sequences become one packed sequence that has all sequences in order, jagged
       nested tensors one nested tensor that has all rows, and TensorDicts with a ``batch_size`` are
       concatenated by ``torch.cat``.
@@ -192,9 +201,13 @@ def gather(
     scalar_warning = as_bool("scalar_warning", scalar_warning)
     with argument("outputs"):
         root = found.flatten(outputs, "output")
+    kept = _find_constants(found, dim) if found.attributes else []
     pieces: dict[Leaf, list[Any]] = {
-        leaf: [_cat_replicas(leaf, target_device, dim, scalar_warning)] for leaf in found.gathered
+        leaf: [_cat_replicas(leaf, target_device, dim, scalar_warning)]
+        for leaf in [*found.gathered, *found.attributes]
+        if leaf not in kept
     }
+    pieces.update((leaf, [_move_to_target(leaf.tensors[0], target_device)]) for leaf in kept)
     return root.unflatten(1, pieces)[0]
 
 
@@ -220,6 +233,7 @@ def _scatter_together(
     for value, name in roots:
         with argument(f"{name} or dim"):
             nodes.append(leaves.flatten(value, dim, name))
+    leaves.sort_attributes()
     count, pieces = _scatter_leaves(leaves, targets, chunk_sizes)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 
@@ -242,7 +256,7 @@ def _scatter_leaves(
 
 
 def _copy_leaves(
-    copied: Sequence[CopiedLeaf], devices: Sequence[torch.device]
+    copied: Sequence[CopiedLeaf | SplitLeaf], devices: Sequence[torch.device]
 ) -> Iterator[tuple[Leaf, Sequence[Tensor]]]:
     """Yield each leaf with its copies. Leaves that require grad are copied separately."""
     for leaf in copied:
@@ -257,6 +271,37 @@ def _copy_leaves(
     for leaves, copy in ((with_grad, attached_copies), (without, detached_copies)):
         rows = copy([leaf.tensor for leaf in leaves], devices) if leaves else []
         yield from zip(leaves, zip(*rows, strict=True), strict=True)
+
+
+def _find_constants(found: OutputLeaves, dim: int) -> list[GatheredLeaf]:
+    """Return the leaves in attributes that have equal values in all replicas, and no rows.
+
+    A tensor has no rows if its sizes along ``dim`` are not those of a leaf in an item, or, if
+    there is none, of the first leaf.
+    """
+    rows = {_sizes(leaf, dim) for leaf in found.gathered or found.attributes[:1]}
+    return [leaf for leaf in found.attributes if _is_constant(leaf, dim, rows)]
+
+
+def _is_constant(leaf: GatheredLeaf, dim: int, rows: Collection[Sequence[int]]) -> bool:
+    first = leaf.tensors[0]
+    if not isinstance(first, Tensor) or leaf.packed_sequences or needs_grad(leaf.tensors):
+        return False
+    if first.dim() and _sizes(leaf, dim) in rows:
+        return False
+    return all(is_same(first, tensor.to(first.device)) for tensor in leaf.tensors[1:])
+
+
+def _sizes(leaf: GatheredLeaf, dim: int) -> Sequence[int]:
+    """Return the size of each tensor along ``dim``. Return none for tensors without it."""
+    try:
+        return tuple(tensor.size(dim) for tensor in leaf.tensors)
+    except (AttributeError, IndexError):
+        return ()
+
+
+def _move_to_target(tensor: Tensor, device: DeviceLike) -> Tensor:
+    return tensor if is_on_cpu(tensor) else to_device(tensor, as_target(device, warns=False))
 
 
 def _cat_replicas(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: bool) -> Any:

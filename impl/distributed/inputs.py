@@ -40,6 +40,7 @@ class ShardedInputs:
         self._flattened = InputLeaves()
         flatten = self._flattened.flatten
         self._nodes: list[Node] = [flatten(args, dim, "args"), flatten(kwargs, dim, "kwargs")]
+        self._flattened.sort_attributes()
         for split in self._flattened.splits:
             if is_tensor_dict(split.value):
                 raise TypeError(

@@ -24,7 +24,7 @@ def metadata(mapping):
     return type(mapping), getattr(mapping, "default_factory", None), dict(attributes)
 
 
-@clause("divergences.SG-11.mappings-keep-all-they-hold")
+@clause("divergences.SG-11.scattered-mappings-are-complete")
 @EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):
@@ -36,7 +36,7 @@ def test_a_scattered_mapping_keeps_its_class_order_and_attributes(target, topolo
     checks.same(members, [(["b", "a"], [index], 3) for index in range(len(slots))], slots)
 
 
-@clause("divergences.SG-11.joined-mappings-keep-all-they-hold")
+@clause("divergences.SG-11.gathered-mappings-are-complete")
 @EVERY_MAPPING
 @given(slots=device_slots())
 def test_a_gathered_mapping_keeps_its_class_order_and_attributes(target, topology, kind, slots):

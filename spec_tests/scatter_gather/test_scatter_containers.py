@@ -47,19 +47,6 @@ def test_scattered_mappings_keep_class_keys_and_order(target, baselines, topolog
     checks.agree(call, target, baselines, topology)
 
 
-@clause("scatter_gather.scatter.subclasses")
-@given(call=scatter_calls(kinds=("ListSubclass", "TupleSubclass", "max")))
-def test_subclasses_of_list_and_tuple_become_list_and_tuple(target, baselines, topology, call):
-    checks.agree(call, target, baselines, topology)
-
-
-@clause("scatter_gather.scatter.subclasses")
-@given(extents=st.lists(st.integers(0, 9), min_size=1), slots=device_slots())
-def test_torch_size_becomes_a_tuple(target, topology, extents, slots):
-    found = target.scatter_gather.scatter([torch.Size(extents)], topology.take(slots))
-    checks.same([type(size) for [size] in found], [tuple] * len(slots), extents)
-
-
 @clause("scatter_gather.scatter.parameters")
 @given(rows=st.integers(0, 5), slots=device_slots())
 def test_parameters_are_split_into_plain_tensors(target, topology, rows, slots):

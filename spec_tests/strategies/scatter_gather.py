@@ -11,6 +11,7 @@ These calls are not drawn, because they show known divergences of the reference:
 * SG-10: named tuples without fields,
 * SG-11: mappings that ``type(mapping)(pairs)`` does not rebuild,
 * SG-12: packed sequences,
+* SG-16: inputs of subclasses of list and tuple,
 * CO-2: complex tensors that are split along a negative ``dim``,
 * FN-3: tensors on the CPU that require a gradient.
 """
@@ -47,8 +48,6 @@ SPLIT = (
     "Pair",
     "OrderedDict",
     "Typed",
-    "ListSubclass",
-    "TupleSubclass",
     "DictSubclass",
 )
 #: Extents of all tensors of a call along the split dimension. Zero comes last, so that failures do
@@ -192,7 +191,7 @@ def one_sided_calls(draw: st.DrawFn, filled: str = "inputs") -> PublicCall:
 
 
 #: The kinds of containers whose members gather concatenates.
-JOINED = (*SPLIT, "CacheSequence", "max")
+JOINED = (*SPLIT, "ListSubclass", "TupleSubclass", "CacheSequence", "max")
 
 
 def replica_output(template: object, extent: int, slot: int | None, dim: int) -> object:

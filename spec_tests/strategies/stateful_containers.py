@@ -1,11 +1,14 @@
-"""Dataclasses and mappings with extra state. torch.nn.parallel does not rebuild them."""
+"""Dataclasses, and containers with attributes."""
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Any
+from collections import Counter, OrderedDict, UserDict, UserList, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
+from typing import Any, NamedTuple
 
+import torch
 from hypothesis import strategies as st
+from torch import Tensor
 
 
 @dataclass
@@ -36,6 +39,9 @@ class KeywordOnly:
     only: Any = field(kw_only=True)
 
 
+# Containers with attributes. Each class has another reason why its attributes may be lost.
+
+
 class Config(dict):  # type: ignore[type-arg]  # members of any type
     """A dictionary with an attribute."""
 
@@ -48,6 +54,132 @@ class NamedTable(dict):  # type: ignore[type-arg]  # members of any type
     def __init__(self, name: str, pairs: Iterable[tuple[object, object]] = ()) -> None:
         super().__init__(pairs)
         self.name = name
+
+
+class AttributeDict(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary whose items are its attributes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+class SetItems(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary that sets each item as an attribute, too."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, value in self.items():
+            setattr(self, name, value)
+
+
+class Computed(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary that computes attributes from its items."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.rows = len(self["x"])
+        self.total = self["x"].sum(0)
+        self.owner = self
+
+
+class Cached(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary that stores a computed value at the first access."""
+
+    @cached_property
+    def total(self) -> Tensor:
+        """The sum of the rows."""
+        total: Tensor = self["x"].sum(0)
+        return total
+
+
+class Keywords(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary whose constructor takes keywords only."""
+
+    def __init__(self, **items: Any) -> None:
+        super().__init__(items)
+        self.rows = len(items["x"])
+
+
+class Slotted(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary with a slot."""
+
+    __slots__ = ("extra",)
+    extra: Tensor
+
+
+class Ordered(OrderedDict[str, Any]):
+    """An OrderedDict that may have attributes."""
+
+
+class Encoding(UserDict[str, Any]):
+    """A UserDict that may have attributes, as the encodings of transformers."""
+
+
+class Defaults(defaultdict[str, Any]):
+    """A defaultdict that may have attributes."""
+
+
+class Rows(list):  # type: ignore[type-arg]  # members of any type
+    """A list that may have attributes."""
+
+
+class Columns(tuple):  # type: ignore[type-arg]  # members of any type
+    """A tuple that may have attributes."""
+
+
+class Point(NamedTuple):
+    """The fields of `NamedPoint`."""
+
+    x: Any
+
+
+class NamedPoint(Point):
+    """A named tuple that may have attributes."""
+
+
+@dataclass
+class Output(OrderedDict[str, Any]):
+    """A dataclass that is a dictionary of its fields, as the outputs of transformers."""
+
+    x: Any = None
+    y: Any = None
+
+    def __post_init__(self) -> None:
+        pairs = {each.name: getattr(self, each.name) for each in fields(self)}
+        if isinstance(self.x, Mapping):
+            pairs = {"x": None, **self.x}
+        for name, value in pairs.items():
+            setattr(self, name, value)
+            if value is not None:
+                self[name] = value
+
+
+@dataclass
+class EmptyOutput(OrderedDict[str, Any]):
+    """A dataclass that derives from a dictionary, and has no items."""
+
+    x: Any
+    y: Any = None
+
+
+@dataclass
+class Counted:
+    """A dataclass that computes a field and an attribute from another field."""
+
+    x: Any
+    rows: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rows = len(self.x)
+        self.total = self.x.sum(0)
+
+
+@dataclass
+class Named:
+    """A dataclass without a tensor in its fields."""
+
+    name: Any = None
 
 
 def config(**members: Any) -> Config:
@@ -72,8 +204,95 @@ def counter(**members: Any) -> Counter[str]:
     return Counter(members)
 
 
+def cached(rows: Tensor) -> Cached:
+    """Return a `Cached` whose value has been read."""
+    result = Cached(x=rows)
+    assert result.total.shape == rows.shape[1:]
+    return result
+
+
+def with_extras(value: Any, rows: Tensor) -> Any:
+    """Return ``value`` with attributes: rows, nested rows, a tensor without rows, and a text."""
+    for name, attribute in {
+        "extra": rows + 1,
+        "nested": [rows, {"rows": rows + 2, "name": None}],
+        "constant": torch.arange(11, device=rows.device),
+        "note": "changed",
+    }.items():
+        object.__setattr__(value, name, attribute)
+    return value
+
+
+def slotted(rows: Tensor) -> Slotted:
+    """Return a `Slotted` whose slot has rows."""
+    result = Slotted(x=rows)
+    result.extra = rows + 1
+    return result
+
+
 #: Functions that return a mapping with the given keyword arguments as members.
 MAPPINGS: tuple[Callable[..., Any], ...] = (default_dict, counter, config, named_table)
+#: Functions that return a container of rows. Its class makes all attributes from the items.
+MAKE_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
+    "self-dict": lambda rows: AttributeDict(x=rows, y=[rows]),
+    "set-items": lambda rows: SetItems(x=rows, y=[rows]),
+    "computed": lambda rows: Computed(x=rows),
+    "cached": cached,
+}
+#: Functions that return a container of rows with other attributes.
+CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
+    "keywords": lambda rows: Keywords(x=rows),
+    "slot": slotted,
+    "dict": lambda rows: with_extras(Config(x=rows), rows),
+    "set-items": lambda rows: with_extras(SetItems(x=rows), rows),
+    "computed": lambda rows: with_extras(Computed(x=rows), rows),
+    "other-arguments": lambda rows: with_extras(named_table(x=rows), rows),
+    "OrderedDict": lambda rows: with_extras(Ordered(x=rows), rows),
+    "UserDict": lambda rows: with_extras(Encoding(x=rows), rows),
+    "defaultdict": lambda rows: with_extras(Defaults(list, x=rows), rows),
+    "output": lambda rows: with_extras(Output(x=rows), rows),
+    "empty-output": EmptyOutput,
+    "dataclass": lambda rows: with_extras(Counted(rows), rows),
+    "dataclass-without-tensors": lambda rows: with_extras(Named(), rows),
+    "list": lambda rows: with_extras(Rows([rows]), rows),
+    "tuple": lambda rows: with_extras(Columns([rows]), rows),
+    "namedtuple": lambda rows: with_extras(NamedPoint(rows), rows),
+    "deque": lambda rows: deque([rows], 3),
+}
+#: Functions that return a container of rows without attributes, whose class scatter keeps.
+KEEP_CLASS: dict[str, Callable[[Tensor], Any]] = {
+    "UserList": lambda rows: UserList([rows]),
+    "max": lambda rows: torch.return_types.max((rows, rows + 1)),
+    "Size": lambda rows: [rows, torch.Size([3])],
+}
+
+
+def contents(value: Any, containers: tuple[int, ...] = ()) -> Any:
+    """Return the class, the items and the attributes of ``value``, and of all parts of it.
+
+    ``containers`` has the ids of the containers of ``value``.
+    """
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if id(value) in containers:
+        return "its container"
+    if not isinstance(value, Mapping | list | tuple | deque | UserList | Named | Counted):
+        return value
+    within = partial(contents, containers=(*containers, id(value)))
+    if isinstance(value, Named | Counted):
+        parts: Sequence[Any] = []
+    else:
+        parts = list(value.items() if isinstance(value, Mapping) else enumerate(value))
+    # Attributes that are not in the dictionary of an object.
+    names = ("maxlen", "default_factory", "extra", "total")
+    attributes = {name: getattr(value, name, None) for name in names}
+    attributes.update(getattr(value, "__dict__", {}))
+    attributes.pop("data", None)  # The items of a UserDict or UserList.
+    return [
+        type(value),
+        [(key, within(part)) for key, part in parts],
+        {name: within(part) for name, part in attributes.items()},
+    ]
 
 
 def batches(leaf: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:

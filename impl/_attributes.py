@@ -1,0 +1,196 @@
+"""Attributes of containers that are rebuilt around new items.
+
+The class of a container makes some attributes from the items, such as
+``self.rows = len(self["x"])``. A rebuilt container has those that its class makes from the new
+items. All other attributes, such as those that a user has set, are carried. A call of the class
+with the original items, the *control*, shows which attributes the class makes.
+"""
+
+from collections import UserDict, UserList, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import Tensor
+
+#: Errors that report a lack of memory. They are re-raised. Any other error of a container's class
+#: means that the container cannot be iterated over or rebuilt.
+MEMORY_ERRORS = (MemoryError, torch.OutOfMemoryError)
+
+#: Classes of values without other parts.
+_PLAIN = (int, float, complex, str, bytes)
+
+#: A call of the class of a container, given the class, the keys and the parts.
+ClassCall = Callable[[Any, Sequence[Any], Sequence[Any]], Any]
+
+
+@dataclass(slots=True)
+class Recipe:
+    """How to rebuild a container that has attributes."""
+
+    call: ClassCall | None  # None if no call of the class returns the items.
+    keys: Sequence[Any]  # The keys of the items.
+    parts: Sequence[Any]  # The items.
+    attributes: Mapping[str, Any]
+    carried: Sequence[str]  # The names of the attributes that the call does not make.
+    cached: Sequence[str]  # The names of cached values, such as those of `cached_property`.
+
+    def finish(self, built: Any, attributes: Iterable[Any]) -> None:
+        """Set the carried ``attributes`` of ``built``."""
+        for name in self.cached:
+            built.__dict__.pop(name, None)
+        for name, value in zip(self.carried, attributes, strict=True):
+            # This works for frozen dataclasses, too. Nothing else refers to the object yet.
+            object.__setattr__(built, name, value)
+
+
+def find_recipe(
+    value: Any,
+    calls: Sequence[ClassCall],
+    items: Callable[[Any], Iterable[tuple[Any, Any]]],
+    *,
+    items_are_attributes: bool,
+) -> Recipe | None:
+    """Return how to rebuild ``value``, or None if it has no attributes beside its items.
+
+    Args:
+        value: A container.
+        calls: Calls of its class. The first one whose result has the same items is used.
+        items: A function that returns the keys and parts of a container.
+        items_are_attributes: Whether the items are attributes, as the fields of a dataclass.
+    """
+    attributes, cached = attributes_of(value)
+    if not (calls and (attributes or cached)):
+        return None
+    pairs = list(items(value))
+    keys, parts = [key for key, _ in pairs], [part for _, part in pairs]
+    if items_are_attributes:
+        attributes = {name: each for name, each in attributes.items() if name not in keys}
+        if not (attributes or cached):
+            return None
+    for call in calls if attributes else ():
+        made = _made_attributes(value, call, pairs, items)
+        if made is not None:
+            carried = [name for name in attributes if name not in made]
+            return Recipe(call, keys, parts, attributes, carried, cached)
+    return Recipe(None, keys, parts, attributes, [*attributes], cached)
+
+
+def empty_recipe(pairs: Sequence[tuple[Any, Any]]) -> Recipe:
+    """Return the recipe of a container without attributes; ``pairs`` are its keys and parts."""
+    return Recipe(None, [key for key, _ in pairs], [part for _, part in pairs], {}, [], [])
+
+
+def _made_attributes(
+    value: Any,
+    call: ClassCall,
+    pairs: Sequence[tuple[Any, Any]],
+    items: Callable[[Any], Iterable[tuple[Any, Any]]],
+) -> set[str] | None:
+    """Return the names of the attributes of ``value`` that ``call`` makes.
+
+    Return None if ``call`` fails, or returns an object with other items.
+    """
+    try:
+        with torch.no_grad():  # Nothing of the control is in a graph.
+            control = call(type(value), [key for key, _ in pairs], [part for _, part in pairs])
+        if not (_are_alike(control, value) and is_same(list(items(control)), list(pairs))):
+            return None
+        found, _ = attributes_of(control)
+    except MEMORY_ERRORS:
+        raise
+    except Exception:
+        return None
+    attributes, _ = attributes_of(value)
+    pair = frozenset([(id(value), id(control))])
+    names = attributes.keys() & found.keys()
+    return {name for name in names if is_same(attributes[name], found[name], pair)}
+
+
+def _are_alike(control: Any, value: Any) -> bool:
+    """Return whether two containers have the same class, default factory and maximal length."""
+    names = ("__class__", "default_factory", "maxlen")
+    return all(getattr(control, name, None) is getattr(value, name, None) for name in names)
+
+
+def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
+    """Return the attributes of ``value``, and the names of its cached values of properties."""
+    attributes: dict[str, Any] = {}
+    cached = []
+    kinds = type(value).__mro__
+    for name, attribute in list(getattr(value, "__dict__", {}).items()):
+        if any(_is_cached(vars(kind).get(name)) for kind in kinds):
+            cached.append(name)
+        elif isinstance(name, str):
+            attributes[name] = attribute
+    for kind in kinds:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            if name != "__dict__" and name != "__weakref__" and hasattr(value, name):
+                attributes[name] = getattr(value, name)
+    if isinstance(value, UserDict | UserList):
+        del attributes["data"]  # The items.
+    return attributes, cached
+
+
+def _is_cached(member: Any) -> bool:
+    """Return whether ``member`` of a class is a ``cached_property`` or a similar descriptor.
+
+    It computes a value at the first access, and stores it in the attribute of its own name.
+    """
+    kind = type(member)
+    return hasattr(kind, "__get__") and not (hasattr(kind, "__set__") or callable(member))
+
+
+def is_same(
+    first: Any, second: Any, counterparts: frozenset[tuple[int, int]] = frozenset()
+) -> bool:
+    """Return whether two values are one object, or equal in all parts.
+
+    ``counterparts`` are the ids of pairs that count as equal: the objects that contain the values.
+    """
+    pair = (id(first), id(second))
+    if first is second or pair in counterparts:
+        return True
+    if type(first) is not type(second):
+        return False
+    counterparts |= {pair}
+    try:
+        return _have_same_parts(first, second, counterparts)
+    except MEMORY_ERRORS:
+        raise
+    except Exception:
+        return False
+
+
+def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int, int]]) -> bool:
+    if isinstance(first, Tensor) or hasattr(first, "__array__"):
+        if first.shape != second.shape or first.dtype != second.dtype:
+            return False
+        equal = (first == second) | ((first != first) & (second != second))  # NaN equals NaN.
+        return bool(equal.all())
+    if isinstance(first, Mapping):
+        first, second = list(first.items()), list(second.items())
+    if isinstance(first, FunctionType):
+        first, second = _parts_of_function(first), _parts_of_function(second)
+    if isinstance(first, list | tuple | deque | UserList):
+        pairs = zip(first, second, strict=True)
+        return all(is_same(*each, counterparts) for each in pairs)
+    if _are_equal(first, second) or isinstance(first, _PLAIN):
+        return _are_equal(first, second)
+    # Two objects, bound methods or partials: compare their states.
+    return is_same(first.__reduce_ex__(4), second.__reduce_ex__(4), counterparts)
+
+
+def _parts_of_function(function: FunctionType) -> Sequence[Any]:
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    return [function.__code__, function.__defaults__, function.__kwdefaults__, cells]
+
+
+def _are_equal(first: Any, second: Any) -> bool:
+    try:
+        return bool(first == second)
+    except Exception:
+        return False  # For example, dataclasses with tensors.

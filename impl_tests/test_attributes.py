@@ -1,0 +1,180 @@
+"""impl._attributes: classes that refuse calls, and attributes that refer to their container.
+
+``spec_tests/scatter_gather/test_attributes.py`` tests the rule itself.
+"""
+
+from collections import UserDict
+from collections.abc import Mapping
+
+import pytest
+import torch
+from torch import nn
+
+from impl import DataParallel, SplitAlong, Whole, gather, scatter
+from impl._attributes import is_same
+
+ROWS = torch.arange(14.0).view(7, 2)
+CPUS = ["cpu"] * 2
+
+
+class Items(dict):
+    """A dictionary that may have attributes."""
+
+
+class Even(dict):
+    """A dictionary that refuses an odd number of rows, and counts its rows."""
+
+    def __init__(self, items):
+        super().__init__(items)
+        if len(self["x"]) % 2:
+            raise ValueError("odd")
+        self.count = 2
+
+
+class Pairs(Mapping):
+    """A mapping that is no dict, and stores its items in an object that equals no other one."""
+
+    def __init__(self, items):
+        self.store = iter(items.items()), dict(items)
+        self.lock = None
+
+    def __getitem__(self, key):
+        return self.store[1][key]
+
+    def __iter__(self):
+        return iter(self.store[1])
+
+    def __len__(self):
+        return len(self.store[1])
+
+
+def items(**attributes):
+    """Return a dictionary of rows with attributes."""
+    result = Items(x=ROWS)
+    vars(result).update(attributes)
+    return result
+
+
+def test_a_class_that_refuses_the_new_items_is_copied():
+    chunks = scatter(Even({"x": ROWS[:6]}), CPUS)
+    assert [(type(chunk), chunk["x"].tolist()) for chunk in chunks] == [
+        (Even, ROWS[:3].tolist()),
+        (Even, ROWS[3:6].tolist()),
+    ]
+
+
+def test_a_mapping_whose_attributes_cannot_be_compared_has_the_new_items():
+    value = Pairs({"x": ROWS})
+    value.note = "changed"
+    chunks = scatter(value, CPUS)
+    assert [chunk["x"].tolist() for chunk in chunks] == [ROWS[:4].tolist(), ROWS[4:].tolist()]
+    joined = gather(chunks, "cpu")
+    assert torch.equal(joined["x"], ROWS)
+
+
+def test_an_attribute_that_is_an_item_is_the_same_chunk():
+    value = items(alias=ROWS)
+    for chunk in scatter(value, CPUS):
+        assert chunk.alias is chunk["x"]
+    joined = gather(scatter(value, CPUS), "cpu")
+    assert joined.alias is joined["x"]
+
+
+def test_attributes_may_refer_to_containers_that_contain_them():
+    parent = [items(), items()]
+    for child in parent:
+        child.parent, child.me, child.peers = parent, child, [child, parent[0]]
+    for chunk in scatter(parent, CPUS):
+        assert all(child.me is child for child in chunk)
+        assert {len(child["x"]) for child in chunk} <= {3, 4}
+    joined = gather(scatter(parent, CPUS), "cpu")
+    assert [child["x"].tolist() for child in joined] == [ROWS.tolist()] * 2
+
+
+def test_a_list_in_an_attribute_may_contain_itself():
+    endless = [1]
+    endless.append(endless)
+    chunks = scatter(items(endless=endless), CPUS)
+    assert all(chunk.endless[1] is endless for chunk in chunks)
+
+
+@pytest.mark.parametrize(
+    "attribute",
+    [torch.ones(3), torch.ones(()), torch.eye(7).to_sparse(), Items(), object(), nn.Linear(1, 1)],
+    ids=["other-size", "scalar", "sparse", "empty", "object", "module"],
+)
+def test_an_attribute_without_rows_reaches_each_replica_whole(attribute):
+    for chunk in scatter(items(kept=attribute), CPUS):
+        assert chunk.kept is attribute or torch.equal(chunk.kept, attribute)
+    assert scatter(items(kept=attribute), CPUS, 1)[0]["x"].shape == (7, 1)
+
+
+def test_markers_apply_in_attributes():
+    value = items(whole=Whole(ROWS), columns=SplitAlong(ROWS, 1))
+    for chunk in scatter(value, CPUS):
+        assert torch.equal(chunk.whole, ROWS)
+        assert chunk.columns.shape == (7, 1)
+    assert all(torch.equal(each.whole, ROWS) for each in scatter(Whole(items(whole=ROWS)), CPUS))
+
+
+def test_an_attribute_of_one_replica_only_is_refused_by_its_path():
+    outputs = scatter(items(), CPUS)
+    outputs[1].extra = outputs[1]["x"]
+    with pytest.raises(ValueError, match=r"output.extra is None in replicas \[0\]"):
+        gather(outputs, "cpu")
+
+
+def test_a_scalar_with_a_gradient_in_an_attribute_is_joined():
+    outputs = scatter(items(), CPUS)
+    for output in outputs:
+        output.loss = output["x"].requires_grad_().sum()
+    with pytest.warns(UserWarning, match="scalars"):
+        found = gather(outputs, "cpu")
+    assert found.loss.tolist() == [ROWS[:4].sum(), ROWS[4:].sum()]
+
+
+class Sums(nn.Module):
+    """A module that reads an attribute of its input, and sets one of its output."""
+
+    def forward(self, batch):
+        output = UserDict(y=batch.weight * batch["x"])
+        output.total = output["y"].sum(1)
+        return output
+
+
+@pytest.mark.parametrize("device_ids", [CPUS, [0, 1], [0, 0]])
+def test_attributes_of_inputs_and_outputs_have_gradients(topology, device_ids):
+    devices = ["cpu"] * 2 if device_ids is CPUS else topology.take(device_ids)
+    weight = ROWS.to(devices[0]).requires_grad_()
+    batch = Items(x=ROWS.to(devices[0]))
+    batch.weight = weight
+    steps = []
+    for module in (Sums(), DataParallel(Sums(), devices)):
+        found = module(batch)
+        (gradient,) = torch.autograd.grad(found.total.square().sum(), [weight])
+        steps.append([found["y"].tolist(), found.total.tolist(), gradient.tolist()])
+    assert steps[0] == steps[1]
+
+
+def add(step):
+    return lambda value: value + step
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (torch.tensor([1.0, torch.nan]), torch.tensor([1.0, torch.nan]), True),
+        (torch.ones(1), torch.ones(2), False),
+        (torch.ones(2), torch.ones(2).double(), False),
+        ([ROWS, {"a": {1}}], [ROWS.clone(), {"a": {1}}], True),
+        ({"a": 1, "b": 2}, {"a": 1}, False),
+        (5, 0, False),
+        (1, True, False),
+        (add(1), add(1), True),
+        (add(1), add(2), False),
+        (items(n=1), items(n=1), True),
+        (object(), Items(), False),
+    ],
+)
+def test_two_values_are_the_same_if_all_parts_are_equal(first, second, expected):
+    assert is_same(first, second) is expected
