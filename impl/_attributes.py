@@ -6,7 +6,7 @@ items. All other attributes, such as those that a user has set, are carried. A c
 with the original items, the *control*, shows which attributes the class makes.
 """
 
-from collections import UserDict, UserList, deque
+from collections import UserDict, UserList, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
@@ -111,8 +111,12 @@ def _made_attributes(
 
 def _are_alike(control: Any, value: Any) -> bool:
     """Return whether two containers have the same class, default factory and maximal length."""
-    names = ("__class__", "default_factory", "maxlen")
-    return all(getattr(control, name, None) is getattr(value, name, None) for name in names)
+    # Ask for no other attribute: some dictionaries create each attribute that is asked for.
+    if type(control) is not type(value):
+        return False
+    if isinstance(value, defaultdict):
+        return control.default_factory is value.default_factory
+    return not isinstance(value, deque) or control.maxlen == value.maxlen
 
 
 def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
@@ -166,7 +170,7 @@ def is_same(
 
 
 def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int, int]]) -> bool:
-    if isinstance(first, Tensor) or hasattr(first, "__array__"):
+    if isinstance(first, Tensor) or hasattr(type(first), "__array__"):
         if first.shape != second.shape or first.dtype != second.dtype:
             return False
         equal = (first == second) | ((first != first) & (second != second))  # NaN equals NaN.
@@ -182,6 +186,45 @@ def _have_same_parts(first: Any, second: Any, counterparts: frozenset[tuple[int,
         return _are_equal(first, second)
     # Two objects, bound methods or partials: compare their states.
     return is_same(first.__reduce_ex__(4), second.__reduce_ex__(4), counterparts)
+
+
+def find_difference(
+    first: Any, second: Any, path: str, seen: frozenset[int] = frozenset()
+) -> str | None:
+    """Return the path of a tensor, plain value or class in ``first`` that ``second`` lacks.
+
+    Tensors are compared by shape. Return None if nothing differs.
+    """
+    if id(first) in seen or first is second:
+        return None
+    if isinstance(first, Tensor):
+        return None if isinstance(second, Tensor) and second.shape == first.shape else path
+    if isinstance(first, _PLAIN):
+        return None if first == second else path
+    parts = _parts_of(first)
+    if not parts:
+        return None
+    others = _parts_of(second) if type(first) is type(second) else {}
+    if len(others) < len(parts):
+        return path
+    seen |= {id(first)}
+    found = (
+        find_difference(part, others.get(step), f"{path}{step}", seen)
+        for step, part in parts.items()
+    )
+    return next((each for each in found if each is not None), None)
+
+
+def _parts_of(value: Any) -> dict[str, Any]:
+    """Return the members and the attributes of ``value`` by the last steps of their paths."""
+    parts = {}
+    if isinstance(value, Mapping):
+        parts = {f"[{key!r}]": part for key, part in value.items()}
+    elif isinstance(value, list | tuple | deque | UserList):
+        parts = {f"[{index}]": part for index, part in enumerate(value)}
+    if not (isinstance(value, type) or callable(value)):
+        parts.update((f".{name}", part) for name, part in attributes_of(value)[0].items())
+    return parts
 
 
 def _parts_of_function(function: FunctionType) -> Sequence[Any]:

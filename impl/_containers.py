@@ -309,7 +309,7 @@ def recipe_of(value: Any, branch: type[Branch]) -> Recipe | None:
 
 def is_field(value: Any, name: str) -> bool:
     """Return whether the attribute ``name`` of ``value`` is a field of a dataclass."""
-    return name in getattr(value, "__dataclass_fields__", ())
+    return name in getattr(type(value), "__dataclass_fields__", ())
 
 
 def is_registered(value: object) -> bool:

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
-from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe
+from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe, find_difference
+from ._caches import CacheBranch, check_other_attributes, row_names
 from ._containers import (
     BRANCHES,
     Branch,
@@ -62,6 +63,13 @@ class GatheredLeaf(Leaf):
     tensors: Sequence[Any]  # Tensors, TensorDicts, or the data of packed sequences.
     packed_sequences: Sequence[PackedSequence] = ()
 
+    def sizes(self, dim: int) -> Sequence[int]:
+        """Return the size of each tensor along ``dim``, or none if one does not have it."""
+        try:
+            return tuple(tensor.size(dim) for tensor in self.tensors)
+        except (AttributeError, IndexError, RuntimeError):
+            return ()
+
 
 class _MakeNamedTupleBranch(NamedTupleBranch):
     """The node of a named tuple. ``build`` calls ``_make``, and not the class's constructor."""
@@ -87,12 +95,15 @@ class _IterableBranch(SequenceBranch):
 class OutputLeaves:
     """The leaves of flattened outputs."""
 
-    __slots__ = ("_attribute_depth", "_open", "attributes", "gathered")
+    __slots__ = ("_attribute_depth", "_is_in_cache", "_open", "attributes", "gathered", "lists")
 
     def __init__(self) -> None:
         self.gathered: list[GatheredLeaf] = []
         self.attributes: list[GatheredLeaf] = []  # The leaves in attributes of containers.
         self._attribute_depth = 0  # The number of attributes that contain the part.
+        #: Lists and tuples of tensors of all replicas, with their nodes; see `append_rows`.
+        self.lists: list[tuple[Branch, Sequence[Sequence[Any]], KeyPath]] = []
+        self._is_in_cache = False  # Whether a cache of transformers contains the part.
         # The ids of the containers of the first replica with attributes, or in an attribute, that
         # contain the part that is being flattened.
         self._open: set[int] = set()
@@ -120,6 +131,9 @@ class OutputLeaves:
         if branch is None:
             branch = _find_branch(values[0])
             recipes = _find_recipes(values, branch)
+        elif not self._attribute_depth and _are_ragged(values):
+            self.lists.append((branch(values[0], []), values, path))
+            return self.lists[-1][0]
         children: list[Node] = []
         for step, row in branch.rows(values):
             part = (path, branch.step_format, step)
@@ -130,7 +144,45 @@ class OutputLeaves:
             children += self._flatten_attributes(values[0], recipes, children, path)
         if self._attribute_depth:
             self._open.discard(id(values[0]))
-        return branch(values[0], children, recipe=recipes[0] if recipes else None)
+        node = branch(values[0], children, recipe=recipes[0] if recipes else None)
+        if type(values[0]) in (list, tuple) and set(map(type, children)) == {GatheredLeaf}:
+            self.lists.append((node, values, path))
+        return node
+
+    def append_rows(self, dim: int) -> None:
+        """Append lists, or tuples, of one tensor for each row, instead of joining their tensors.
+
+        The length of a list is the number of rows of its replica, and no tensor in it has this
+        size along ``dim``. The first tensor that is in none of the lists has the rows.
+
+        Raises:
+            ValueError: Other lists or tuples differ in length.
+        """
+        members: set[int] = set()
+        for node, _, _ in self.lists:
+            members.update(map(id, node.children))
+        rows: Sequence[int] = ()
+        for leaf in self.gathered:
+            if id(leaf) not in members:
+                rows = leaf.sizes(dim)
+                break
+        for node, values, path in self.lists:
+            lengths = tuple(map(len, values))
+            if lengths == rows and not any(map(partial(_has_rows, dim=dim), values)):
+                joined = set(map(id, node.children))
+                self.gathered = [leaf for leaf in self.gathered if id(leaf) not in joined]
+                leaves = [GatheredLeaf([each]) for value in values for each in value]
+                node.children = leaves
+                self.gathered += leaves
+            else:
+                _check_lengths(values, path)
+
+    def _flatten_members(self, members: Sequence[Sequence[Any]], path: KeyPath) -> list[Node]:
+        """Flatten the members of objects that are no lists, and return their nodes."""
+        _check_lengths(members, path)
+        node: Any = self._flatten_container(members, path)
+        self.lists = [each for each in self.lists if each[0] is not node]
+        return [*node.children]
 
     def _flatten_attributes(
         self, first: Any, recipes: Sequence[Recipe], parts: Sequence[Node], path: KeyPath
@@ -180,14 +232,42 @@ class OutputLeaves:
             raise
         except Exception as error:
             return Constant(_warn_not_gathered(values, "be iterated over", error))
-        children = [*self._flatten_container(members, path).children]  # type: ignore[attr-defined] # a ListBranch
+        refuse = partial(_warn_not_gathered, values, "be built from joined parts")
         recipes = None
         if isinstance(values[0], list | tuple | deque | UserList):
             recipes = _find_recipes(values, _IterableBranch)
+        else:
+            try:
+                _check_rebuilt(values[0], members[0])
+            except MEMORY_ERRORS:
+                raise
+            except Exception as error:
+                return Constant(refuse(error))
+        children = self._flatten_members(members, path)
         if recipes is not None:
             children += self._flatten_attributes(values[0], recipes, children, path)
-        refuse = partial(_warn_not_gathered, values, "be built from joined parts")
         return _IterableBranch(values[0], children, refuse, recipes[0] if recipes else None)
+
+    def _flatten_cache(self, values: Sequence[Any], path: KeyPath) -> Node:
+        """Flatten caches, or layers of caches. If they cannot be joined whole, list the caches."""
+        counts, is_outermost = (len(self.gathered), len(self.attributes)), not self._is_in_cache
+        self._is_in_cache = True
+        try:
+            check_other_attributes(values)
+            names = row_names(values[0])
+            rows = [[getattr(value, name) for value in values] for name in names]
+            steps = [(path, ".{}", name) for name in names]
+            children = [self.flatten(*each) for each in zip(rows, steps, strict=True)]
+        except MEMORY_ERRORS:
+            raise
+        except Exception as error:
+            if not is_outermost:
+                raise
+            del self.gathered[counts[0] :], self.attributes[counts[1] :]
+            return Constant(_warn_not_gathered(values, "be joined", error))
+        finally:
+            self._is_in_cache = not is_outermost
+        return CacheBranch(values[0], children)
 
     def _flatten_registered(self, values: Sequence[Any], path: KeyPath) -> Node:
         try:
@@ -197,7 +277,7 @@ class OutputLeaves:
         except Exception as error:
             return Constant(_warn_not_gathered(values, "be gathered", error))
         members = [[part for _, part in RegisteredBranch.items(value)] for value in values]
-        children = self._flatten_container(members, path).children  # type: ignore[attr-defined] # a ListBranch
+        children = self._flatten_members(members, path)
         refuse = partial(_warn_not_gathered, values, "be unflattened")
         return RegisteredBranch(values[0], children, refuse)
 
@@ -237,6 +317,8 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
             return _HANDLERS[kind]
     if all(map(is_tensor_dict, values)) and first.batch_size:
         return OutputLeaves._flatten_tensors
+    if row_names(first):
+        return OutputLeaves._flatten_cache
     if is_registered(first) or (is_tensor_dict(first) and not isinstance(first, Mapping)):
         return OutputLeaves._flatten_registered
     if isinstance(first, Mapping) or is_named_tuple(first):
@@ -252,6 +334,45 @@ def _find_branch(first: Any) -> type[Branch]:
     if isinstance(first, Mapping):
         return MappingBranch
     return _MakeNamedTupleBranch if is_named_tuple(first) else FieldsBranch
+
+
+def _are_ragged(values: Sequence[Any]) -> bool:
+    """Return whether values are lists, or tuples, of tensors that differ in length."""
+    return (
+        type(values[0]) is not dict
+        and all(isinstance(value, list | tuple) for value in values)
+        and len(set(map(len, values))) > 1
+    )
+
+
+def _check_lengths(values: Sequence[Sequence[Any]], path: KeyPath) -> None:
+    """Raise ValueError if ``values`` differ in length."""
+    try:
+        for _ in zip(*values, strict=True):
+            pass
+    except ValueError as error:
+        lengths = ", ".join(f"replica {i}: {len(each)}" for i, each in enumerate(values))
+        error.add_note(f"Lengths of {format_path(path)}: {lengths}")
+        raise
+
+
+def _has_rows(value: Sequence[Any], dim: int) -> bool:
+    """Return whether a list has a member that is no tensor, or has ``len(value)`` rows."""
+    return not all(
+        isinstance(each, Tensor)
+        and -each.dim() <= dim < each.dim()
+        and each.size(dim) != len(value)
+        for each in value
+    )
+
+
+def _check_rebuilt(first: Any, members: Sequence[Any]) -> None:
+    """Raise ValueError if ``first`` holds more than its members, so that it cannot be rebuilt."""
+    with torch.no_grad():
+        rebuilt = type(first)(tuple(members))
+    lost = find_difference(first, rebuilt, type(first).__name__)
+    if lost is not None:
+        raise ValueError(f"its class, called with its members, does not make {lost}")
 
 
 def _find_recipes(values: Sequence[Any], branch: type[Branch]) -> list[Recipe] | None:

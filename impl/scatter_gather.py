@@ -167,6 +167,9 @@ def gather(
     - A rebuilt tuple, list, deque, mapping or dataclass has the attributes that its class makes
       from the joined items, and all other attributes of the first output. Tensors in these are
       joined, too, unless they have no rows and are equal in all outputs.
+    - A list, or tuple, with one tensor for each row is appended to those of the other replicas:
+      its length is the number of rows that the first other output of its replica has, and none of
+      its tensors has this size along ``dim``.
     - Packed sequences become one packed sequence that has all sequences in order, jagged
       nested tensors one nested tensor that has all rows, and TensorDicts with a ``batch_size`` are
       concatenated by ``torch.cat``.
@@ -187,7 +190,8 @@ def gather(
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
         ValueError: At the same position in the outputs, some replicas returned None, a tensor or a
-            packed sequence, and others did not; or dictionaries or sequences differ in length.
+            packed sequence, and others did not; or dictionaries or sequences differ in length, and
+            are no lists of one tensor for each row.
         KeyError: A dictionary lacks a key of the first replica's dictionary.
         RuntimeError: Tensors differ in another dimension than ``dim``, or jagged tensors are
             gathered along another dimension than the first.
@@ -201,6 +205,8 @@ def gather(
     scalar_warning = as_bool("scalar_warning", scalar_warning)
     with argument("outputs"):
         root = found.flatten(outputs, "output")
+        if found.lists:
+            found.append_rows(as_int("dim", dim))
     kept = _find_constants(found, dim) if found.attributes else []
     pieces: dict[Leaf, list[Any]] = {
         leaf: [_cat_replicas(leaf, target_device, dim, scalar_warning)]
@@ -279,7 +285,7 @@ def _find_constants(found: OutputLeaves, dim: int) -> list[GatheredLeaf]:
     A tensor has no rows if its sizes along ``dim`` are not those of a leaf in an item, or, if
     there is none, of the first leaf.
     """
-    rows = {_sizes(leaf, dim) for leaf in found.gathered or found.attributes[:1]}
+    rows = {leaf.sizes(dim) for leaf in found.gathered or found.attributes[:1]}
     return [leaf for leaf in found.attributes if _is_constant(leaf, dim, rows)]
 
 
@@ -287,17 +293,9 @@ def _is_constant(leaf: GatheredLeaf, dim: int, rows: Collection[Sequence[int]]) 
     first = leaf.tensors[0]
     if not isinstance(first, Tensor) or leaf.packed_sequences or needs_grad(leaf.tensors):
         return False
-    if first.dim() and _sizes(leaf, dim) in rows:
+    if first.dim() and leaf.sizes(dim) in rows:
         return False
     return all(is_same(first, tensor.to(first.device)) for tensor in leaf.tensors[1:])
-
-
-def _sizes(leaf: GatheredLeaf, dim: int) -> Sequence[int]:
-    """Return the size of each tensor along ``dim``. Return none for tensors without it."""
-    try:
-        return tuple(tensor.size(dim) for tensor in leaf.tensors)
-    except (AttributeError, IndexError):
-        return ()
 
 
 def _move_to_target(tensor: Tensor, device: DeviceLike) -> Tensor:
@@ -319,6 +317,11 @@ def _cat_replicas(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warni
         if len({each.shape for each in leaf.tensors}) > 1:
             shapes = [f"replica {i}: {list(each.shape)}" for i, each in enumerate(leaf.tensors)]
             error.add_note(f"Shapes of the outputs: {', '.join(shapes)}")
+            error.add_note(
+                f"Outputs are concatenated along dim {dim}. If their rows are along another "
+                "dimension, let the module transpose them; if they have none, compute whole "
+                "batches with `map`."
+            )
         raise
 
 
