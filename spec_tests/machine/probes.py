@@ -74,7 +74,7 @@ def find_all(probe: Probe, names: Sequence[str], topology: Topology) -> list[Fin
     if key not in FOUND:
         FOUND[key] = []
         while len(FOUND[key]) < len(names):
-            FOUND[key] += _find_in_process(probe, names[len(FOUND[key]) :], topology)
+            FOUND[key] += _find_in_new_process(probe, names[len(FOUND[key]) :], topology)
     return FOUND[key]
 
 
@@ -96,7 +96,9 @@ def try_probe(probe: Probe, name: str, topology: Topology) -> Finding:
     return Finding(name, state, text, tuple(_first_line(each.message) for each in caught))
 
 
-def _find_in_process(probe: Probe, names: Sequence[str], topology: Topology) -> Iterator[Finding]:
+def _find_in_new_process(
+    probe: Probe, names: Sequence[str], topology: Topology
+) -> Iterator[Finding]:
     """Yield the findings of one new process; the last one says how the process ended."""
     receiver, sender = _CONTEXT.Pipe(duplex=False)
     # A daemonic process must not start processes, but a device may be one.

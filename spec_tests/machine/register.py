@@ -41,8 +41,8 @@ class Divergence:
 
     Args:
         id: Its name, such as ``SG-1``.
-        kind: ``fix`` (the target is wrong), ``extends`` (the target refuses a call that the
-            specification supports), ``defined`` (the behaviour of the target is undefined),
+        kind: ``fix`` (torch.nn.parallel is wrong), ``extends`` (it refuses a call that the
+            specification supports), ``defined`` (its behaviour is undefined),
             ``target-bug``, ``back-end-bug`` (PyTorch itself is wrong on this accelerator) or
             ``suite-bug``.
         clauses: The clauses that the target violates. ``clause`` of the table is one or a list.

@@ -92,10 +92,10 @@ _TENSORS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def _of_tensors(change: Callable[[Tensor], Tensor]) -> _Kind:
-    return lambda call, word: map_tensors(change, call.run())
+    return lambda call, _: map_tensors(change, call.run())
 
 
-def _clear_gradients(call: BoundCall, word: str) -> Any:
+def _clear_gradients(call: BoundCall, _: str) -> Any:
     """Make the gradients that flow through the result zero."""
     result = call.run()
     for tensor in _differentiable(result):
@@ -167,7 +167,7 @@ _RESULTS: dict[str, Callable[[Any], Any]] = {
 
 
 def _of_result(change: Callable[[Any], Any]) -> _Kind:
-    def run(call: BoundCall, word: str) -> Any:
+    def run(call: BoundCall, _: str) -> Any:
         result = call.run()
         try:
             return change(result)
@@ -220,7 +220,7 @@ def _change_replicas(call: BoundCall, change: Callable[[nn.Module], object]) -> 
 
 
 def _of_replicas(change: Callable[[nn.Module], object]) -> _Kind:
-    return lambda call, word: _change_replicas(call, change)
+    return lambda call, _: _change_replicas(call, change)
 
 
 def _change_members(owners: Callable[[nn.Module], list[dict[str, Any]]]) -> _Kind:
@@ -237,7 +237,7 @@ def _change_members(owners: Callable[[nn.Module], list[dict[str, Any]]]) -> _Kin
     return run
 
 
-def _share_entries(call: BoundCall, word: str) -> Any:
+def _share_entries(call: BoundCall, _: str) -> Any:
     """Share the hooks, the buffers and the attributes of the given modules."""
     result = call.run()
     sources = [member for module in call.modules() for member in module.modules()]
@@ -251,7 +251,7 @@ def _share_entries(call: BoundCall, word: str) -> Any:
     return result
 
 
-def _add_lock(call: BoundCall, word: str) -> Any:
+def _add_lock(call: BoundCall, _: str) -> Any:
     """Add a lock, which cannot be copied or pickled, to the replicas or to the wrapper."""
     result = call.run()
     for module in [*modules_in(result), *modules_in(call.arguments.get("self"))]:
@@ -259,7 +259,7 @@ def _add_lock(call: BoundCall, word: str) -> Any:
     return result
 
 
-def _add_members(call: BoundCall, word: str) -> Any:
+def _add_members(call: BoundCall, _: str) -> Any:
     """Add a child to the wrapper, and the parameters of its module as attributes."""
     result, wrapper = call.run(), call.arguments["self"]
     vars(wrapper).update(wrapper.module.named_parameters(recurse=False))
@@ -305,7 +305,7 @@ _FORWARDS: dict[str, Callable[[_Forward], Any]] = {
 
 
 def _of_forward(run_module: Callable[[_Forward], Any]) -> _Kind:
-    def run(call: BoundCall, word: str) -> Any:
+    def run(call: BoundCall, _: str) -> Any:
         with _replaced_forward(call.modules(), run_module):
             return call.run()
 
@@ -344,7 +344,7 @@ def _call_own_method(call: BoundCall, step: str) -> Any:
         del vars(wrapper)[name]
 
 
-def _replace_given_parameters(call: BoundCall, word: str) -> Any:
+def _replace_given_parameters(call: BoundCall, _: str) -> Any:
     """Replace the parameters of the given modules after the call, with gradients of zeros."""
     modules = call.modules()
     try:
@@ -396,7 +396,7 @@ _ERRORS: dict[str, Callable[[BoundCall, Any], Any]] = {
 
 
 def _of_error(change: Callable[[BoundCall, Any], Any]) -> _Kind:
-    def run(call: BoundCall, word: str) -> Any:
+    def run(call: BoundCall, _: str) -> Any:
         try:
             return call.run()
         except (Exception, *_INTERRUPTS) as error:
@@ -405,7 +405,7 @@ def _of_error(change: Callable[[BoundCall, Any], Any]) -> _Kind:
     return run
 
 
-def _refuse(call: BoundCall, word: str) -> NoReturn:
+def _refuse(call: BoundCall, _: str) -> NoReturn:
     raise RuntimeError("perturbed")
 
 
@@ -435,7 +435,7 @@ def _of_argument(change: Callable[[Any], Any]) -> _Kind:
     return run
 
 
-def _write_arguments(call: BoundCall, word: str) -> Any:
+def _write_arguments(call: BoundCall, _: str) -> Any:
     """Change the values of the tensors among the arguments after the call."""
     result = call.run()
     with torch.no_grad():
@@ -444,12 +444,12 @@ def _write_arguments(call: BoundCall, word: str) -> Any:
     return result
 
 
-def _keep_arguments(call: BoundCall, word: str) -> Any:
+def _keep_arguments(call: BoundCall, _: str) -> Any:
     _KEPT.append(dict(call.arguments))
     return call.run()
 
 
-def _return_arguments(call: BoundCall, word: str) -> Any:
+def _return_arguments(call: BoundCall, _: str) -> Any:
     """Return arguments in place of tensors like them, and the module as the first replica."""
     result, modules, tensors = call.run(), call.modules(), call.tensors()
     if modules and isinstance(result, list):
@@ -462,7 +462,7 @@ def _return_arguments(call: BoundCall, word: str) -> Any:
     return map_tensors(own, result)
 
 
-def _return_first_result(call: BoundCall, word: str) -> Any:
+def _return_first_result(call: BoundCall, _: str) -> Any:
     """Return the result of the first call with the same function again."""
     cache: dict[Any, Any] = call.function.__dict__ if hasattr(call.function, "__dict__") else {}
     if "_first_result" not in cache:
@@ -471,13 +471,13 @@ def _return_first_result(call: BoundCall, word: str) -> Any:
     return cache["_first_result"]
 
 
-def _add_warning(call: BoundCall, word: str) -> Any:
+def _add_warning(call: BoundCall, _: str) -> Any:
     result = call.run()
     warnings.warn("perturbed", UserWarning, stacklevel=2)
     return result
 
 
-def _drop_warnings(call: BoundCall, word: str) -> Any:
+def _drop_warnings(call: BoundCall, _: str) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return call.run()
@@ -529,5 +529,5 @@ KINDS: dict[str, _Kind] = {
     "warning-added": _add_warning,
     "warnings-dropped": _drop_warnings,
     "leaves": _leave,
-    OTHER_SIGNATURE: lambda call, word: call.run(),
+    OTHER_SIGNATURE: lambda call, _: call.run(),
 }
