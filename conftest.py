@@ -2,14 +2,24 @@
 
 from pathlib import Path
 
+import pytest
+
 pytest_plugins = [
-    "spec_tests.machine.options",
-    "spec_tests.machine.hooks",
+    "spec_tests",
     "spec_tests.machine.tests.fixtures",
 ]
 
 #: Folders of tests that are neither tests of clauses nor benchmarks.
 TEST_FOLDERS = {"tests", "impl_tests"}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Check impl, unless --target names another package."""
+    # pytest rewrites the assertions of modules that a conftest has not imported.
+    from spec_tests.machine.options import DEFAULT_TARGET
+
+    config.option.target = config.option.target or DEFAULT_TARGET
 
 
 def pytest_addoption(parser):

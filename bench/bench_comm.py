@@ -11,7 +11,7 @@ from functools import partial
 import pytest
 import torch
 
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 
 MIB = 2**20
 DEVICES = 4

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils._pytree import tree_map_only
 
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 
 from .models import MODELS, ROWS
 from .modules import Adapter, Delay

@@ -6,15 +6,15 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
-from spec_tests.machine import interpreter, target_map
+from spec_tests.machine import interpreter
+from spec_tests.machine.devices import Topology, not_run
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.options import (
     DEFAULT_TARGET,
     mapping_of,
     target_of,
 )
-from spec_tests.machine.target import PARTS, REFERENCE, Target
-from spec_tests.machine.topology import Topology, not_run
+from spec_tests.machine.target import PARTS, REFERENCE, Target, load_map
 
 from . import alternation
 
@@ -89,7 +89,7 @@ def pytest_terminal_summary(
 def libraries(request: pytest.FixtureRequest) -> dict[str, Target]:
     """Return the implementations to compare, by their names in the results."""
     name, places = target_of(request.config), mapping_of(request.config)
-    return {"reference": Target(REFERENCE), name: Target(name, target_map.load(places, PARTS))}
+    return {"reference": Target(REFERENCE), name: Target(name, load_map(places, PARTS))}
 
 
 @pytest.fixture

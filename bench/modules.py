@@ -6,7 +6,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 WIDTH = 16
 #: The number of replicas on a single device.

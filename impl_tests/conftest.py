@@ -7,7 +7,6 @@ import pytest
 
 from spec_tests.machine import capabilities
 from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_call
-from spec_tests.machine.selection import pytest_collection as pytest_collection
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.

@@ -8,8 +8,8 @@ import pytest
 
 from impl_tests.free_threaded import prepare_environment
 from spec_tests.machine import interpreter
-from spec_tests.machine.subprocesses import run_program
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
+from spec_tests.machine.processes import run_program
 
 
 def test_a_python_with_the_gil_is_refused(tmp_path):

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from impl._thread_locals import SINGLE_USE_THREADS
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 #: ``numbers`` returns the numbers that PyTorch, OpenMP and MKL use in the running thread.
 PROLOGUE = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 from spec_tests.tests.python_source import (
     comparisons_with,
     dotted_names,

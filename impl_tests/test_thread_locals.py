@@ -3,7 +3,7 @@
 import threading
 
 from impl._thread_locals import SINGLE_USE_THREADS, count_locals
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 
 
 def test_count_locals_counts_a_new_local_until_it_is_deleted():

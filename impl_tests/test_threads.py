@@ -16,7 +16,7 @@ from impl._thread_state import call_in, thread_states
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests.checks.leaks import wait_until
 from spec_tests.machine import interpreter
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 #: Seconds after which a wait that should end immediately counts as a hang.
 TIMEOUT = 20

@@ -1,6 +1,6 @@
 """impl.distributed in a process group of one rank: waits for all-reduces."""
 
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 BEGIN = """
 import sys, time

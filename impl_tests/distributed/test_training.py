@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from impl import DataParallel, distributed
 from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.machine import example_count
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import SEPARATE, ModuleSpec, module_specs, move
 

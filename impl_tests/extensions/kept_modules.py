@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import impl
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 
 class FrozenLayer(nn.Linear):

@@ -13,7 +13,7 @@ import impl
 from impl import SyncBatchNorm, parallel_apply
 from impl._threads import start_in_thread
 from spec_tests.checks.leaks import disable_gc, wait_until
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 #: Exits with 0 if Ctrl-C ends a call whose modules wait for each other, and with 1 if it hangs.
 INTERRUPTED = """

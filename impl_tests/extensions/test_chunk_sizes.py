@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import impl
 from spec_tests import checks
-from spec_tests.machine.subprocesses import run_without_accelerator
+from spec_tests.machine.processes import run_without_accelerator
 from spec_tests.machine.target import Target
 
 SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)

@@ -28,7 +28,7 @@ from impl_tests.extensions.kept_modules import (
 from spec_tests import checks
 from spec_tests.checks.leaks import disable_gc
 from spec_tests.machine import capabilities
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 
 def wrapped(topology, module=None, option=True, size=2):

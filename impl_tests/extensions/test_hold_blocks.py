@@ -12,7 +12,7 @@ import impl
 from impl import _replica_cache
 from impl_tests.extensions.kept_modules import UnversionedSGD, wrapped
 from spec_tests import checks
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 
 class Subclass(SGD):

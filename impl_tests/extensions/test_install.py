@@ -14,7 +14,7 @@ from torch import nn
 
 import impl
 from impl.extras import install as installation
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 #: torch.nn.parallel (the reference) before any installation: the name of the package, the package,
 #: its class DataParallel, and the names of its modules that are replaced.

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from reports.others import catalogue, environments, validation
-from spec_tests.machine import register, target_map
-from spec_tests.machine.target import PARTS
+from spec_tests.machine import register
+from spec_tests.machine.target import PARTS, map_pairs
 
 KNOWN = catalogue.load()
 
@@ -20,7 +20,7 @@ def test_every_implementation_has_a_register_of_known_failures(name):
 
 @pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if each.target_map_file])
 def test_every_map_uses_only_submodules_of_torch_nn_parallel(name):
-    pairs = dict(target_map.pairs(str(KNOWN[name].target_map_file)))
+    pairs = dict(map_pairs(str(KNOWN[name].target_map_file)))
     assert {key.partition(".")[0] for key in pairs} <= set(PARTS)
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.checks.side_streams import queued_arange
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 #: The number of batches. `train` makes one training step on each batch.
 STEPS = 3

@@ -13,8 +13,8 @@ from spec_tests.checks.outcome import Call, Outcome, Raised, observe
 from spec_tests.checks.snapshot import Leaf, Structure, TensorSnapshot
 from spec_tests.failure import CheckError, Fact, Failure, error_fact, failed
 from spec_tests.machine import capabilities
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import REFERENCE, Target
-from spec_tests.machine.topology import Topology
 
 #: The tolerance for copies and for sums of small whole numbers. Both are equal bit by bit.
 EXACT = 0.0

@@ -12,8 +12,8 @@ from spec_tests.checks.leaks import disable_gc
 from spec_tests.checks.nested_values import tensors, walk
 from spec_tests.checks.outcome import Call
 from spec_tests.failure import Fact, Failure, failed
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 _References = dict[str, weakref.ref[Any]]
 

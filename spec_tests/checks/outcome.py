@@ -14,8 +14,8 @@ from spec_tests import cuda_stand_ins
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine import process_state
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 #: Warnings that contain one of these texts are ignored: they depend on the build of PyTorch, or on
 #: the operators that a back end runs on the CPU.

@@ -6,8 +6,8 @@ from typing import Any
 from spec_tests import checks
 from spec_tests.checks.outcome import Call, Raised, observe
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 
 def refused(

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from spec_tests.checks.outcome import Call, cotangent
 from spec_tests.checks.snapshot import snapshot
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 
 class CallWithDetach(Call, Protocol):

@@ -9,8 +9,7 @@ from torch import Tensor
 from spec_tests import simulator
 from spec_tests.checks.stream_log import CopyDelay
 from spec_tests.machine import capabilities
-from spec_tests.machine.queued_work import SYNCHRONOUS, queue_work
-from spec_tests.machine.topology import Topology, not_run
+from spec_tests.machine.devices import SYNCHRONOUS, Topology, not_run, queue_work
 
 #: Milliseconds by which real devices delay each queued write and copy of a test of order.
 DELAY = 20.0

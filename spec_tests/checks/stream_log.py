@@ -8,8 +8,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from spec_tests.machine.queued_work import queue_work
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology, queue_work
 
 #: The operators that may copy between devices.
 _COPIES = frozenset(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from spec_tests.machine.clauses import Clause
+    from spec_tests.machine.devices import Topology
     from spec_tests.machine.probes import Finding
-    from spec_tests.machine.topology import Topology
 
 #: Length in characters to which the text of an error is cut.
 _MAX_TEXT = 120
@@ -33,8 +33,8 @@ def main(
         fault: A fault of the simulator that is active meanwhile.
     """
     from spec_tests import simulator
+    from spec_tests.machine.devices import MODULES, make_topology
     from spec_tests.machine.input_files import shorten
-    from spec_tests.machine.topology import MODULES, make_topology
 
     try:
         if without:
@@ -63,7 +63,7 @@ def main(
 def _print_clauses(topology: "Topology") -> int:
     from spec_tests.devices import chapter
     from spec_tests.machine import capabilities, probes
-    from spec_tests.machine.dtypes import dtype_name
+    from spec_tests.machine.capabilities import dtype_name
     from spec_tests.strategies.supported_layers import find_errors
 
     probes.say = functools.partial(print, flush=True)

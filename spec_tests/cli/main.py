@@ -212,33 +212,33 @@ def _add_report_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_suite(options: argparse.Namespace) -> int:
-    from spec_tests.machine import clause_names, clauses
+    from spec_tests.machine import clauses
 
     # pytest refuses an unknown clause, too, but only after the import of PyTorch.
-    unknown = clause_names.describe_unknown(options.clause, clauses.load())
+    unknown = clauses.describe_unknown(options.clause, clauses.load())
     if unknown is not None:
         print(f"--clause {unknown}", file=sys.stderr)
         return REFUSED
     print("importing PyTorch ...", flush=True)
     from spec_tests.cli import run
-    from spec_tests.machine import time_limit
+    from spec_tests.machine import guards
 
     status = run.run(options)
     if options.ends_process:
         sys.stdout.flush()
-        time_limit.end_soon(status)
+        guards.end_soon(status)
     return status
 
 
 def _print_clauses(options: argparse.Namespace) -> int:
-    from spec_tests.machine import clause_names, clauses
+    from spec_tests.machine import clauses
 
     known = clauses.load()
-    unknown = clause_names.describe_unknown(options.name, known)
+    unknown = clauses.describe_unknown(options.name, known)
     if unknown is not None:
         print(unknown, file=sys.stderr)
         return 1
-    names = clause_names.matching(options.name, known) if options.name else [*known]
+    names = clauses.matching(options.name, known) if options.name else [*known]
     print(clauses.as_text({name: known[name] for name in names}))
     return 0
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.run import SETTINGS
-from spec_tests.machine import time_limit
+from spec_tests.machine import guards
 
 
 def run(test: str, *options: str) -> None:
@@ -24,5 +24,5 @@ def run(test: str, *options: str) -> None:
     plugins = ["-p", "spec_tests", "-p", "spec_tests.conftest", "-p", "no:cacheprovider"]
     output = ["-q", "--no-header", "--disable-warnings"]
     status = pytest.main([test, *settings, *plugins, *output, *options])
-    time_limit.end_soon(status)
+    guards.end_soon(status)
     sys.exit(status)

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
-from spec_tests.machine.options import PLUGIN
 from spec_tests.machine.shared_options import SHARED
 
 SUITE = Path(__file__).resolve().parents[1]
@@ -40,7 +39,7 @@ def _pytest_arguments(options: argparse.Namespace) -> list[str]:
     settings = ["-c", str(SETTINGS), "--rootdir", str(SUITE.parent), "--confcutdir", str(SUITE)]
     # The hooks import torch, which loads the back end of an entry point. A worker that imports the
     # module of this back end first would load it twice.
-    settings += ["-p", "spec_tests", "-p", PLUGIN, "-p", "no:cacheprovider", "-p", "no:benchmark"]
+    settings += ["-p", "spec_tests", "-p", "no:cacheprovider", "-p", "no:benchmark"]
     # Other styles of tracebacks parse all files in them: 15 s inside torch.compile.
     short = ["-qq", "--no-header", "--no-summary", "-p", "no:faulthandler", "--tb=line"]
     output = ["-v"] if options.verbose else short

@@ -6,7 +6,7 @@ import torch
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 from spec_tests.strategies.calls import PublicCall
 from spec_tests.strategies.comm import dense
 from spec_tests.strategies.tensor_subclasses import Named

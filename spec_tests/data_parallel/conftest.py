@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from torch import nn
 
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 
 @pytest.fixture(scope="session")

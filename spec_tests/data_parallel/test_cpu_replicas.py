@@ -9,7 +9,7 @@ from spec_tests import checks
 from spec_tests.checks import wrapper_laws as laws
 from spec_tests.data_parallel import gradient_penalty
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.subprocesses import run_script, run_without_accelerator
+from spec_tests.machine.processes import run_script, run_without_accelerator
 from spec_tests.strategies.calls import DeviceAt
 from spec_tests.strategies.data_parallel import DataParallelCall, network_calls
 from spec_tests.strategies.modules import Layer, ModuleSpec

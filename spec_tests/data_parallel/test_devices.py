@@ -9,7 +9,7 @@ from torch import nn
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 from spec_tests.strategies.calls import DeviceAt, PublicCall, any_device, build, device_lists
 from spec_tests.strategies.data_parallel import (
     FUNCTIONAL,

@@ -23,8 +23,8 @@ from spec_tests.data_parallel.life import log, violations
 from spec_tests.data_parallel.life.machine import TOLERANCES, Life, step
 from spec_tests.data_parallel.life.root import STRUCTURES
 from spec_tests.machine import capabilities, example_count, register
+from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.clauses import cases, clause
-from spec_tests.machine.dtypes import dtype_name
 from spec_tests.machine.options import target_of
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.tensors import device_slots

@@ -1,7 +1,7 @@
 """data_parallel and DataParallel on a machine without an accelerator."""
 
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.subprocesses import run_without_accelerator
+from spec_tests.machine.processes import run_without_accelerator
 
 
 @clause("data_parallel.no-accelerator.class")

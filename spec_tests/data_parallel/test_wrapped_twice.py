@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from spec_tests import checks
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.subprocesses import run_script
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
+from spec_tests.machine.processes import run_script
 from spec_tests.strategies.modules import row_wise_specs
 
 #: A program that calls a layer that is wrapped twice, each time for the same two devices.

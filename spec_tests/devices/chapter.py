@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, settings
 
 from spec_tests.machine import clauses
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 NAME = "devices"
 #: The settings of a probe: few examples, and no time to find a smaller one that fails.

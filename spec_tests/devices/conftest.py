@@ -4,7 +4,7 @@ import pytest
 
 from spec_tests.devices.chapter import known_clauses
 from spec_tests.machine.clauses import clauses_of_test
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

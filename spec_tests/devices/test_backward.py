@@ -7,7 +7,7 @@ from torch import accelerator, nn
 
 from spec_tests.checks.side_streams import DELAY, late_copies
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.queued_work import queue_work
+from spec_tests.machine.devices import queue_work
 
 
 @clause("devices.backward.values")

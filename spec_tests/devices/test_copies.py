@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_tests.checks.side_streams import late_copies, queued_arange
 from spec_tests.machine.capabilities import offered, offers
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.queued_work import queue_work
+from spec_tests.machine.devices import queue_work
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, tensor_specs
 
 #: Numbers of elements of 4 bytes: 64 bytes are one cache line, and 1 MiB is more than a staging

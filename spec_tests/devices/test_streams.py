@@ -15,7 +15,7 @@ from spec_tests.checks.side_streams import (
     write_late,
 )
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.queued_work import SYNCHRONOUS, queue_work
+from spec_tests.machine.devices import SYNCHRONOUS, queue_work
 
 
 @clause("devices.streams.current")

@@ -26,7 +26,7 @@ from spec_tests.checks.side_streams import (
 from spec_tests.checks.stream_log import streams_of
 from spec_tests.machine import capabilities
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.queued_work import queue_work
+from spec_tests.machine.devices import queue_work
 
 ROWS = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
 

@@ -17,11 +17,64 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from spec_tests.machine import probes
-from spec_tests.machine.dtypes import DTYPES, dtype_name, try_dtype
+from spec_tests.machine.devices import MODULES, Topology, not_run
 from spec_tests.machine.probes import Finding
-from spec_tests.machine.topology import MODULES, Topology, not_run
+
+#: The dtypes that strategies draw from, and others that tests use.
+DTYPES = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.complex64,
+    torch.complex128,
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.uint16,
+    torch.uint32,
+    torch.uint64,
+    torch.bool,
+)
+#: Dtypes that tests only copy. PyTorch itself does not compute with them.
+_COPIED = {torch.uint16, torch.uint32, torch.uint64}
+
+
+def try_dtype(name: str, topology: Topology) -> None:
+    """Make, copy, add, multiply and differentiate tensors of the dtype with this name.
+
+    Raises:
+        AssertionError: a value differs from the CPU's.
+    """
+    ones = torch.ones(3, dtype=getattr(torch, name))
+    found, expected = _results(ones.to(topology.device(0))), _results(ones)
+    if not all(map(torch.equal, (result.cpu() for result in found), expected)):
+        raise AssertionError(f"wrong values of {ones.dtype}")
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """Return the name of ``dtype`` without ``torch.``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def _results(vector: Tensor) -> list[Tensor]:
+    """Return a copy of ``vector``, and sums and products if PyTorch computes in its dtype."""
+    results = [vector.clone()]
+    if vector.dtype not in _COPIED:
+        results.append((vector + torch.ones_like(vector)) * vector)
+    if vector.is_complex():
+        results.append(torch.view_as_real(vector).clone())
+    if vector.is_floating_point() or vector.is_complex():
+        results.append(vector[None] @ vector[:, None])
+        leaf = vector.clone().requires_grad_()
+        results += torch.autograd.grad(leaf * leaf, leaf, torch.ones_like(leaf))
+    return results
+
 
 #: The feature that tests of other features need.
 NEW_STREAMS = "new-streams"
@@ -40,6 +93,20 @@ def _chapter() -> Any:
 def names() -> tuple[str, ...]:
     """Return the names of all features and dtypes that a test may need."""
     return *_chapter().features(), *map(dtype_name, DTYPES)
+
+
+def switched_off(config: pytest.Config) -> list[str]:
+    """Return the features and dtypes that a run on real devices does not use.
+
+    Raises:
+        pytest.UsageError: there is no such feature.
+    """
+    given: list[str] = config.getoption("--without")
+    unknown = [name for name in given if name not in names()]
+    if unknown:
+        known = ", ".join(names())
+        raise pytest.UsageError(f"--without: no feature has the name {unknown[0]!r}; use {known}")
+    return given
 
 
 @dataclass(frozen=True)

@@ -14,23 +14,23 @@ from spec_tests import cuda_stand_ins
 from spec_tests.machine import (
     capabilities,
     clauses,
-    device_options,
+    devices,
     input_files,
     interpreter,
     probes,
     register,
 )
+from spec_tests.machine.devices import MODULES, SYNCHRONOUS, Topology, make_topology, not_run
 from spec_tests.machine.options import (
     has_reference,
     imported_plugins,
+    mapping_of,
     target_of,
 )
-from spec_tests.machine.queued_work import SYNCHRONOUS
 from spec_tests.machine.record import Recorder
 from spec_tests.machine.run_metadata import run_metadata
 from spec_tests.machine.shared_options import NO_REFERENCE
-from spec_tests.machine.target import REFERENCE, Target
-from spec_tests.machine.topology import MODULES, Topology, make_topology, not_run
+from spec_tests.machine.target import PARTS, REFERENCE, Target, load_map
 
 _TOPOLOGY = pytest.StashKey[Topology]()
 _GIL_WAS_OFF = not interpreter.is_gil_enabled()
@@ -163,13 +163,13 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 def topology_of(config: pytest.Config) -> Topology:
     """Return the devices of the run. The first call enables the accelerator."""
     if _TOPOLOGY not in config.stash:
-        device_options.switch_off(config)
+        devices.switch_off(config)
         os.environ[MODULES] = ",".join(imported_plugins(config))
         options = config.getoption("--accelerator"), config.getoption("--device-ids")
         terminal = config.pluginmanager.get_plugin("terminalreporter")
         probes.say = terminal.write_line if terminal is not None else str
         config.stash[_TOPOLOGY] = make_topology(*options, probes.say)
-        device_options.inject(config, config.stash[_TOPOLOGY])
+        devices.inject(config, config.stash[_TOPOLOGY])
     return config.stash[_TOPOLOGY]
 
 
@@ -181,7 +181,7 @@ def register_of(config: pytest.Config) -> Path | None:
 def capabilities_of(config: pytest.Config) -> capabilities.Capabilities:
     """Return what the devices of the run offer."""
     topology = topology_of(config)
-    without = device_options.switched_off(config) if topology.accelerator != "sim" else ()
+    without = capabilities.switched_off(config) if topology.accelerator != "sim" else ()
     return capabilities.find(topology, frozenset(without))
 
 
@@ -236,3 +236,9 @@ def baselines(request: pytest.FixtureRequest, oracle: Target) -> tuple[Target, .
     if not has_reference(request.config) or not _can_run_reference(request.config):
         return (oracle,)
     return request.getfixturevalue("reference"), oracle
+
+
+@pytest.fixture(scope="session")
+def target(request: pytest.FixtureRequest, topology: Topology) -> Target:
+    """The implementation under test."""
+    return Target(target_of(request.config), load_map(mapping_of(request.config), PARTS))

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.machine import input_files, judge, register, target_map
+from spec_tests.machine import input_files, judge, register
 from spec_tests.machine.hooks import register_of, topology_of
 from spec_tests.machine.options import mapping_of, target_of
-from spec_tests.machine.target import PARTS, Target
+from spec_tests.machine.target import PARTS, Target, load_map
 
 _HERE = Path(__file__).parent
 
@@ -50,7 +50,7 @@ def require_target(name: str, mapping: Iterable[str]) -> Target:
     if not all(map(str.isidentifier, name.split("."))):
         raise pytest.UsageError(f"the target {name} is no module name, such as package.module")
     try:
-        target = Target(name, target_map.load(mapping, PARTS))
+        target = Target(name, load_map(mapping, PARTS))
     except pytest.UsageError:
         raise
     except (Exception, SystemExit) as error:  # the code of a target may raise any error

@@ -16,7 +16,7 @@ from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import input_files, programs, run_metadata
+from spec_tests.machine import clauses, input_files, programs, run_metadata
 from spec_tests.machine import record as run_record
 from spec_tests.machine.capabilities import skip_missing
 from spec_tests.machine.options import target_of
@@ -116,6 +116,8 @@ def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Store the failure of each example that Hypothesis draws for the test."""
     failure.forget()
+    if not clauses.clauses_of_test(item):
+        return
     handle = getattr(getattr(item, "obj", None), "hypothesis", None)
     if handle is not None and not hasattr(handle.inner_test, "_is_observed"):
         handle.inner_test = _observed(item, handle.inner_test)
@@ -159,6 +161,8 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Set the outcome of a test, and add its failure and its program to the report."""
+    if not clauses.clauses_of_test(item):
+        return (yield)
     show_first_failure(call)
     cut_tracebacks(call)
     try:

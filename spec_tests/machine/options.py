@@ -3,6 +3,7 @@
 Without ``--target`` the module only adds the options.
 """
 
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -11,8 +12,11 @@ import pytest
 
 from spec_tests.machine.shared_options import NO_REFERENCE, SHARED
 
-#: The module with all other hooks. It is loaded only if ``--target`` is given.
-PLUGIN = "spec_tests.machine.hooks"
+#: The modules with all other hooks. They are loaded only if there is a target.
+STAGES = tuple(
+    f"spec_tests.machine.{name}"
+    for name in ("hooks", "import_check", "collect", "guards", "judge")
+)
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
@@ -38,7 +42,7 @@ def mapping_of(config: pytest.Config) -> list[str]:
 def imported_plugins(config: pytest.Config) -> list[str]:
     """Return the modules that ``-p`` has imported. One of them may register a back end."""
     names: list[str] = config.getoption("plugins")
-    own = ("spec_tests", "spec_tests.conftest", __name__, PLUGIN)
+    own = ("spec_tests", "spec_tests.conftest", __name__)
     return [name for name in names if name in sys.modules and name not in own]
 
 
@@ -65,14 +69,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Load the other hooks and set the time limit of tests if ``--target`` is given."""
+    """Load the other hooks and set the time limit of tests if there is a target."""
     if config.getoption("--target") is None:
         return
     # Without this variable Hypothesis writes files to the current folder.
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     storage = cache / "torch-parallel-spec" / "hypothesis"
     os.environ.setdefault("HYPOTHESIS_STORAGE_DIRECTORY", str(storage))
-    config.pluginmanager.import_plugin(PLUGIN)
+    for name in STAGES:
+        if not config.pluginmanager.is_blocked(name):
+            config.pluginmanager.register(importlib.import_module(name), name)
     # pytest-timeout reads this option later, in its own pytest_configure.
     if not config.getini("timeout") and config.getoption("timeout") is None:
         config.option.timeout = TIME_LIMIT

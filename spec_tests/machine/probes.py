@@ -15,7 +15,7 @@ from typing import Literal
 
 import pytest
 
-from spec_tests.machine.topology import Topology, make_topology
+from spec_tests.machine.devices import Topology, make_topology
 
 State = Literal["there", "missing", "wrong", "not-run"]
 #: Tries the function with this name on the devices of a topology. An assertion of the suite

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 
 def read(topology: Topology) -> dict[str, Any]:

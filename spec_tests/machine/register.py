@@ -21,7 +21,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import Version
 
 from spec_tests.failure import Failure, matches
-from spec_tests.machine import clause_names, input_files
+from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.target import PARTS
 
@@ -223,7 +223,7 @@ def _require_clauses(records: Iterable[Divergence], known_clauses: Mapping[str, 
     for record in records:
         for name in record.clauses:
             if name not in known_clauses:
-                hint = clause_names.hint(name, known_clauses)
+                hint = clauses.hint(name, known_clauses)
                 raise input_files.refuse(record.name, f"no clause has the name {name}{hint}")
 
 

@@ -13,13 +13,13 @@ import torch
 from hypothesis import settings
 
 from spec_tests.machine import clauses, interpreter, record
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.options import (
     imported_plugins,
     mapping_of,
     target_of,
 )
 from spec_tests.machine.target import REFERENCE
-from spec_tests.machine.topology import Topology
 
 
 def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:

@@ -1,18 +1,87 @@
-"""The implementation under test, imported by name.
+"""The implementation under test, imported by name, and the places of its parts.
 
 A target is an importable package with the submodules of torch.nn.parallel, called its *parts*.
-``--target-map`` can name other modules for the parts. If the target lacks a name, only the tests
-that use this name get the verdict *not-offered*.
+``--target-map`` names other places: ``data_parallel.DataParallel=mmcv.parallel:MMDataParallel``.
+The left side is a part or a name in a part, the right side a module or a name in a module. A TOML
+file has one table for each part. If the target lacks a name, only the tests that use this name get
+the verdict *not-offered*.
 """
 
+import importlib
+import os
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-from spec_tests.machine import target_map
+from spec_tests.machine import input_files
+
+#: For a part, or a name in a part: its place in the target.
+TargetMap = dict[str, str]
+#: The shape of a file: for each part, its place or a table with the places of names.
+_SHAPE = {...: (str, {...: str})}
+
+
+@input_files.usage_errors()
+def load_map(options: Iterable[str], parts: Iterable[str]) -> TargetMap:
+    """Return the pairs in all values of ``--target-map``; a later value overrides an earlier one.
+
+    Args:
+        options: The values of ``--target-map``.
+        parts: The names of all parts.
+
+    Raises:
+        pytest.UsageError: an option is neither pair nor file, or a part or place does not exist.
+    """
+    found = dict(pair for option in options for pair in map_pairs(option))
+    for name, place in found.items():
+        if name.partition(".")[0] not in parts:
+            problem = f"unknown part; the parts are {', '.join(parts)}"
+            raise input_files.refuse(f"--target-map {name}", problem)
+        try:
+            resolve(place)
+        # The name of a relative module, such as ".comm", raises TypeError.
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            raise input_files.refuse(f"--target-map {name}={place}", error) from None
+    return found
+
+
+def resolve(place: str) -> Any:
+    """Return the module or object at a place: ``package.module`` or ``package.module:name``."""
+    module, _, name = place.partition(":")
+    found: Any = import_module(module)
+    return getattr(found, name) if name else found
+
+
+def import_module(name: str) -> ModuleType:
+    """Import a module of the target without the warnings of the import."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return importlib.import_module(name)
+
+
+def map_pairs(option: str) -> Iterator[tuple[str, str]]:
+    """Yield pairs from one value of ``--target-map``: a part or name, and its place."""
+    name, equals, place = option.partition("=")
+    if equals:
+        yield name, place
+    elif os.path.isfile(option):  # Path.is_file raises an error for a long name
+        yield from _flatten(input_files.read_toml(Path(option), _SHAPE))
+    else:
+        raise pytest.UsageError(f"--target-map {option}: neither NAME=PLACE nor a file")
+
+
+def _flatten(tables: Mapping[str, str | Mapping[str, str]]) -> Iterator[tuple[str, str]]:
+    for part, value in tables.items():
+        if isinstance(value, str):
+            yield part, value
+        else:
+            yield from ((f"{part}.{name}", place) for name, place in value.items())
+
 
 #: The name of the implementation that the specification describes.
 REFERENCE = "torch.nn.parallel"
@@ -128,7 +197,7 @@ class Target:
     def __init__(self, name: str, mapping: Mapping[str, str] | None = None) -> None:
         self.name = name
         self.mapping = dict(mapping or {})
-        target_map.import_module(name)
+        import_module(name)
         for part, candidates in PARTS.items():
             module = self._mapped_module(part) or _import_first(name, candidates)
             setattr(self, part, Part(part, module, self._mapped_names(part)))
@@ -152,11 +221,11 @@ class Target:
         return found
 
     def _mapped_module(self, part: str) -> Any:
-        return target_map.resolve(self.mapping[part]) if part in self.mapping else None
+        return resolve(self.mapping[part]) if part in self.mapping else None
 
     def _mapped_names(self, part: str) -> dict[str, Any]:
         names = [key.split(".", 1) for key in self.mapping if key.startswith(f"{part}.")]
-        return {name: target_map.resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
+        return {name: resolve(self.mapping[f"{part}.{name}"]) for _, name in names}
 
     def __repr__(self) -> str:
         return f"<target {self.name}>"
@@ -166,7 +235,7 @@ def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | Non
     for candidate in candidates:
         name = f"{package}.{candidate}"
         try:
-            return target_map.import_module(name)
+            return import_module(name)
         except ModuleNotFoundError as error:
             # The submodule exists, but a module that it imports is missing: the target is broken.
             if error.name != name:

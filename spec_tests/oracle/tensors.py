@@ -9,7 +9,7 @@ from torch import Tensor
 
 from spec_tests.checks.nested_values import tensors
 from spec_tests.machine import capabilities
-from spec_tests.machine.dtypes import dtype_name
+from spec_tests.machine.capabilities import dtype_name
 
 
 def dense_sum(addends: Sequence[Tensor]) -> np.ndarray:

@@ -5,8 +5,8 @@ from typing import Any
 
 from torch import nn
 
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 
 class Lambda(nn.Module):

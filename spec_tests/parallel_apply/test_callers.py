@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from spec_tests import checks
 from spec_tests.checks.thread_order import TIMEOUT
 from spec_tests.machine.clauses import clause
-from spec_tests.machine.subprocesses import run_script
+from spec_tests.machine.processes import run_script
 from spec_tests.parallel_apply.run_modules import Lambda, run
 
 

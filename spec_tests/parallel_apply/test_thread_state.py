@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from spec_tests import checks
 from spec_tests.checks.casts import CastingLinear, casts_of_the_current_parameters
 from spec_tests.machine.clauses import cases, clause
-from spec_tests.machine.topology import not_run
+from spec_tests.machine.devices import not_run
 from spec_tests.parallel_apply.run_modules import Lambda, run
 from spec_tests.strategies.small_modules import CurrentDevice
 from spec_tests.strategies.thread_state import (

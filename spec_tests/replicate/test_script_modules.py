@@ -22,7 +22,7 @@ PYTHON_CHILD_TEXT = "Cannot replicate network where python modules are children 
 #: is a plain module.
 WITHOUT_JIT = """
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import make_topology
+from spec_tests.machine.devices import make_topology
 from spec_tests.strategies.compiled_modules import PartlyBuiltScript
 
 topology, target = make_topology({!r}, None), Target({!r}, {!r})

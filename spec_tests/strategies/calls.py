@@ -12,8 +12,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 import torch
 from hypothesis import strategies as st
 
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 
 @runtime_checkable

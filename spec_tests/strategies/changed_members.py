@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn.utils import stateless
 
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.calls import device_lists
 from spec_tests.strategies.data_parallel import FUNCTIONAL, PRECISE, DataParallelCall
 from spec_tests.strategies.layers import seeded, square_layer

@@ -12,8 +12,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 from spec_tests.strategies.layers import seeded
 from spec_tests.strategies.modules import ModuleSpec, module_specs
 from spec_tests.strategies.replicate import ReplicateCall, slot_lists

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy  # noqa: F401  # used by the code of `NewObject`
 import torch
 
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.calls import build
 
 #: Keys of drawn mappings, in insertion order. They are not sorted and have several types.

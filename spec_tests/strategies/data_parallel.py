@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from spec_tests.machine.capabilities import empty_sizes
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 from spec_tests.strategies.calls import (
     Buildable,
     DeviceAt,

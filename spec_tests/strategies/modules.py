@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.machine.capabilities import offered
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import KINDS, ROW_WISE, WIDTH, Residual, seeded
 from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence, pack_sequence, unpack_sequence
 
 from spec_tests.machine.capabilities import offered
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.tensors import FLOATS, counting
 
 

@@ -11,8 +11,8 @@ from torch import nn
 from spec_tests.checks.outcome import normalise, raised_by
 from spec_tests.checks.thread_order import ThreadOrder
 from spec_tests.failure import Fact, Failure, failed
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 from spec_tests.strategies.calls import Again, DeviceAt, PublicCall, on_any_device
 from spec_tests.strategies.containers import CONSTANTS, OPAQUE, NewObject
 from spec_tests.strategies.exceptions import ExceptionSpec

@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.modules import ModuleSpec, module_specs, move
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spec_tests.checks.replica_structure import replica_structure
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 from spec_tests.strategies.calls import SPELLINGS, DeviceAt, on_any_device, while_current
 from spec_tests.strategies.layers import KINDS
 from spec_tests.strategies.module_kinds import ModuleOfKind

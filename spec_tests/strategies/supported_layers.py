@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from spec_tests.machine import capabilities, probes
-from spec_tests.machine.dtypes import dtype_name
+from spec_tests.machine.capabilities import dtype_name
+from spec_tests.machine.devices import Topology, not_run
 from spec_tests.machine.hooks import topology_of
-from spec_tests.machine.topology import Topology, not_run
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.module_kinds import MODULE_KINDS, build_module
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.masked import masked_tensor
 
 from spec_tests.machine.capabilities import empty_sizes
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 #: Filters for PyTorch's warnings about these subclasses. No target causes these warnings.
 WARNINGS = (

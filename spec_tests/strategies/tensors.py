@@ -7,9 +7,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from spec_tests.machine.capabilities import offered, offers, require
-from spec_tests.machine.dtypes import dtype_name
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.capabilities import dtype_name, offered, offers, require
+from spec_tests.machine.devices import Topology
 
 CPU = torch.device("cpu")
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)

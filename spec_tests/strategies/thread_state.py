@@ -14,7 +14,7 @@ import torch
 from hypothesis import strategies as st
 
 from spec_tests.machine.capabilities import offers
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 
 #: The context variable that `ThreadState` sets.
 CONTEXT_VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("WORD", default="unset")

@@ -14,7 +14,7 @@ import torch
 
 from impl_tests.helpers import forks
 from spec_tests import simulator
-from spec_tests.machine.topology import SIMULATED_DEVICES
+from spec_tests.machine.devices import SIMULATED_DEVICES
 
 from .call_trials import PAIRS, CallTrial, run_calls
 from .faults import KINDS

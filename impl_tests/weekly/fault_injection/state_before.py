@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from spec_tests.machine import process_state
-from spec_tests.machine.topology import SIMULATED_DEVICES, Topology
+from spec_tests.machine.devices import SIMULATED_DEVICES, Topology
 
 __all__ = ["StateBefore", "set_values"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 #: Runs the harness on a function that returns the results of impl, and leaves the garbage
 #: collector off after an error.

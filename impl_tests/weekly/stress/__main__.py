@@ -18,7 +18,7 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.machine import interpreter
-from spec_tests.machine.topology import SIMULATED_DEVICES
+from spec_tests.machine.devices import SIMULATED_DEVICES
 
 from .checked_calls import CheckedCalls
 

@@ -6,7 +6,7 @@ import pytest
 
 from spec_tests.cli import doctor
 from spec_tests.cli.main import main
-from spec_tests.machine.topology import MODULES
+from spec_tests.machine.devices import MODULES
 
 pytestmark = pytest.mark.slow
 

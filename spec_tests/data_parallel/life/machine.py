@@ -19,8 +19,8 @@ from spec_tests.data_parallel.life.root import STRUCTURES, Root, take_called
 from spec_tests.data_parallel.life.side import Side
 from spec_tests.failure import CheckError
 from spec_tests.machine import capabilities
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 from spec_tests.oracle import naive
 from spec_tests.strategies.layers import WIDTH
 from spec_tests.strategies.modules import Layer, ModuleSpec, flatten, module_specs

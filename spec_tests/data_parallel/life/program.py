@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from spec_tests.failure import CheckError, of_exception
-from spec_tests.machine.expressions import Expressions
+from spec_tests.machine.devices import Topology, make_topology
+from spec_tests.machine.programs import Expressions
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology, make_topology
 
 
 class LifeError(CheckError):

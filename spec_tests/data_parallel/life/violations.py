@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 ZERO_GRADIENTS = "divergences.FN-1.unused-stay-without-gradient"
 SHARED_COPIES = "divergences.CO-4.repeated-devices-get-copies"

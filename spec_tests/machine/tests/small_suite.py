@@ -3,15 +3,11 @@
 CLAUSES = '[a.one]\nsays = "one"\nbasis = "law"\n[a.two]\nsays = "two"\nbasis = "law"\n'
 CONFTEST = """
 from pathlib import Path
-from spec_tests.machine import clauses, register
-from spec_tests import conftest as suite
+from spec_tests.machine import clauses, collect, register
 from spec_tests.conftest import *
-pytest_plugins = [
-    "spec_tests.machine.options",
-    "spec_tests.machine.hooks",
-]
+pytest_plugins = ["spec_tests"]
 HERE = Path(__file__).parent
-suite.HERE = HERE
+collect.HERE = HERE
 clauses.load.__defaults__ = (HERE / "clauses.toml",)
 register.FOLDER = HERE
 """

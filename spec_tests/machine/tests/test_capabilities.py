@@ -10,7 +10,7 @@ from spec_tests.cli import device_clauses as command
 from spec_tests.devices import chapter
 from spec_tests.machine import capabilities
 from spec_tests.machine.capabilities import find_missing
-from spec_tests.machine.topology import MODULES
+from spec_tests.machine.devices import MODULES
 from spec_tests.simulator import native
 from spec_tests.strategies import supported_layers
 
@@ -224,7 +224,7 @@ def test_an_unknown_feature_is_refused(run_suite):
 
 CHILD = """
 import sys
-from spec_tests.machine.subprocesses import run_script
+from spec_tests.machine.processes import run_script
 @clause("a.one")
 def test_child(target, topology):
     done = run_script("import sys; print('my_back_end' in sys.modules)", target, topology)

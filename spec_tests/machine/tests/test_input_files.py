@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from spec_tests.machine import clauses, record, register, target_map
+from spec_tests.machine import clauses, record, register
 from spec_tests.machine.input_files import RefusedError
-from spec_tests.machine.target import PARTS
+from spec_tests.machine.target import PARTS, load_map
 from spec_tests.reporting import evidence
 
 REGISTER = """
@@ -43,14 +43,14 @@ def load_register(path):
     return register.load(path)
 
 
-def load_map(path):
-    return target_map.load([str(path)], PARTS)
+def load_target_map(path):
+    return load_map([str(path)], PARTS)
 
 
 #: For each kind of file: the function that reads it, and a valid text.
 READERS = {
     "register": (load_register, REGISTER),
-    "target-map": (load_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
+    "target-map": (load_target_map, 'functions = {Gather = "torch:add"}\ncomm = "json"'),
     "clauses": (clauses.load, '[comm.one]\nsays = "s"\nbasis = "law"'),
     "published-run": (evidence.read_published, json.dumps(PUBLISHED_RUN)),
     "verdicts": (record.read, VERDICT_LINE),

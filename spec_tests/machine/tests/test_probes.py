@@ -7,8 +7,8 @@ import warnings
 import pytest
 
 from spec_tests.machine import probes
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.probes import Finding
-from spec_tests.machine.topology import Topology
 
 pytestmark = pytest.mark.slow  # Each process imports torch.
 

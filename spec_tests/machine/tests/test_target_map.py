@@ -4,8 +4,7 @@ from fnmatch import fnmatch
 
 import pytest
 
-from spec_tests.machine import target_map
-from spec_tests.machine.target import PARTS, NotOffered, Target
+from spec_tests.machine.target import PARTS, NotOffered, Target, load_map
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +70,7 @@ def test_warnings_during_the_import_of_the_target_fail_no_test(run, vendor):
 
 def test_target_map_replaces_submodules_and_single_names(vendor):
     options = ["comm=torch.nn.parallel.comm", "functions.Gather=vendor.functions:concatenate"]
-    target = Target("vendor", target_map.load(options, PARTS))
+    target = Target("vendor", load_map(options, PARTS))
     assert callable(target.comm.scatter)
     assert target.functions.Gather.__name__ == "concatenate"
     with pytest.raises(NotOffered, match=r"does not define comm\.no_such_name"):
@@ -86,7 +85,7 @@ def test_target_map_replaces_submodules_and_single_names(vendor):
 
 def test_a_later_target_map_option_overrides_the_map_file(vendor):
     options = [str(vendor / "map.toml"), "comm.scatter=torch.nn.parallel.comm:scatter"]
-    mapping = target_map.load(options, PARTS)
+    mapping = load_map(options, PARTS)
     assert mapping["comm.scatter"] == "torch.nn.parallel.comm:scatter"
     assert mapping["comm.gather"] == "vendor.functions:concatenate"
 
@@ -104,7 +103,7 @@ def test_a_later_target_map_option_overrides_the_map_file(vendor):
 )
 def test_a_target_map_with_an_unknown_name_is_refused(vendor, option, text):
     with pytest.raises(pytest.UsageError, match=text):
-        target_map.load([option], PARTS)
+        load_map([option], PARTS)
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 pytestmark = [pytest.mark.usefixtures("sim"), pytest.mark.slow]
 

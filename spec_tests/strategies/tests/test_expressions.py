@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from spec_tests import checks, strategies
 from spec_tests.checks.outcome import raised_by
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine.expressions import Expressions, NoExpressionError
+from spec_tests.machine.programs import Expressions, NoExpressionError
 from spec_tests.strategies import (
     comm,
     containers,

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies import comm
 from spec_tests.strategies.calls import StreamAt, build
 from spec_tests.strategies.tensors import DTYPES, TensorSpec, shapes, sparse_specs, tensor_specs

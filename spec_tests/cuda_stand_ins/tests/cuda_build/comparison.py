@@ -12,7 +12,7 @@ from spec_tests.checks.outcome import normalise
 from spec_tests.cuda_stand_ins import STAND_INS
 from spec_tests.cuda_stand_ins.tests.cuda_build.calls import PrimitiveCall, calls
 from spec_tests.cuda_stand_ins.tests.cuda_build.facts import NCCL_FACTS, drop_facts, facts, flatten
-from spec_tests.machine.topology import Topology
+from spec_tests.machine.devices import Topology
 from spec_tests.strategies.calls import build
 
 DEVICES = Topology("cuda", (0, 1, 2, 3))

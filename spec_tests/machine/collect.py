@@ -1,10 +1,12 @@
-"""Collects and selects tests, and finds tests that only compare with torch.nn.parallel.
+"""Which tests run: collects, checks, selects and orders them.
 
 A test file contains the full ids of its clauses. A run of one clause therefore imports only the
 files that contain the id of the clause.
 """
 
 import gc
+import importlib
+import pickle
 from collections.abc import Generator, Mapping
 from functools import cache
 from pathlib import Path
@@ -12,11 +14,27 @@ from typing import Any
 
 import pytest
 
-from spec_tests.machine import clause_names, clauses, register
+from spec_tests.machine import clauses, guards, input_files, judge, probes, register
+from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
 
 #: The files whose tests compile modules or start processes, which takes seconds.
 _SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
+#: The module that tries layers on real devices. Strategies import modules of this package.
+_LAYERS = "spec_tests.strategies.supported_layers"
+HERE = Path(__file__).parents[1]
 _SELECTED = pytest.StashKey[frozenset[str]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Select clauses, and refuse a wrong register before workers start."""
+    # With --pyargs the main process may not load this file, and then sends nothing.
+    found = getattr(config, "workerinput", {}).get("found")
+    if found is not None:
+        probes.FOUND.update(pickle.loads(found))
+    path = register_of(config)
+    select_clauses(config, path)
+    if path is not None:
+        judge.declare(config, register.load_lacks(path))
 
 
 def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
@@ -33,10 +51,10 @@ def select_clauses(config: pytest.Config, register_path: Path | None) -> None:
         recorded = (each for record in register.load(register_path) for each in record.clauses)
         # The metadata of the run have the values of this option.
         config.option.clause = names = [*names, *dict.fromkeys(recorded)]
-    unknown = clause_names.describe_unknown(names, known_clauses)
+    unknown = clauses.describe_unknown(names, known_clauses)
     if unknown is not None:
         raise pytest.UsageError(f"--clause {unknown}")
-    config.stash[_SELECTED] = frozenset(clause_names.matching(names, known_clauses))
+    config.stash[_SELECTED] = frozenset(clauses.matching(names, known_clauses))
 
 
 def selected_clauses(config: pytest.Config) -> frozenset[str]:
@@ -150,3 +168,69 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     selected = selected_clauses(item.config) or names
     item.user_properties.extend(("clause", name) for name in names if name in selected)
     return set(names)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Send a worker what was found about real devices, and the tests that it leaves out."""
+    if topology_of(node.config).accelerator != "sim":
+        capabilities_of(node.config)
+        importlib.import_module(_LAYERS).find_errors(topology_of(node.config))
+    node.workerinput["found"] = pickle.dumps(probes.FOUND)
+    node.workerinput["resumed"] = resumed_tests(node.config)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Ignore files that contain no id of a clause that ``--clause`` selects."""
+    selected = selected_clauses(config)
+    if not selected or collection_path.suffix != ".py" or HERE not in collection_path.parents:
+        return None
+    ids = ids_in(collection_path, selected)
+    return None if ids and _is_in_chapter(collection_path) else True
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Check that each test names clauses and each clause has tests. Mark and deselect tests."""
+    with guards.sent_to_controller(config, items), input_files.usage_errors():
+        _check_and_select(config, items)
+
+
+def _check_and_select(config: pytest.Config, items: list[pytest.Item]) -> None:
+    conformance = [item for item in items if _is_in_chapter(item.path)]
+    known_clauses = clauses.load()
+    named = {name for item in conformance for name in check_clauses_of(item, known_clauses)}
+    whole = _is_whole_suite(config) and not selected_clauses(config)
+    if whole:
+        _raise_if_any("without a test", set(known_clauses) - named)
+        _raise_if_any(
+            "tested only by comparison with torch.nn.parallel",
+            named - clauses_judged_without_reference(conformance),
+        )
+    if (path := register_of(config)) is not None:
+        records = register.load(path, known_clauses)
+        register.require_expects(records)
+        judge.expect(conformance, records, HERE, whole=whole)
+    if selected := selected_clauses(config):
+        others = [item for item in items if not selected & set(clauses.clauses_of_test(item))]
+        deselect(config, items, others)
+    if done := set(resumed_tests(config)):
+        deselect(config, items, [item for item in items if item.nodeid in done])
+    interleave(items)
+
+
+def _raise_if_any(problem: str, ids: set[str]) -> None:
+    if ids:
+        raise pytest.UsageError(f"clauses {problem}: {', '.join(sorted(ids))}")
+
+
+def _is_in_chapter(path: Path) -> bool:
+    """Return whether the tests of a file check a target. A folder ``tests`` checks the suite."""
+    return HERE in path.parents and "tests" not in path.relative_to(HERE).parts
+
+
+def _is_whole_suite(config: pytest.Config) -> bool:
+    # Options that select tests may leave out tests of a clause.
+    selections = ("keyword", "markexpr", "lf", "deselect", "own_tests")
+    narrowed = any(config.getoption(selection, default=None) for selection in selections)
+    roots = {Path(arg).resolve() for arg in config.args}
+    return not narrowed and (HERE in roots or HERE.parent in roots)

@@ -11,9 +11,9 @@ import textwrap
 from functools import cache
 from pathlib import Path
 
+from spec_tests.machine.devices import Topology
 from spec_tests.machine.fork_server import ForkServer
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import Topology
 
 #: Seconds after which a program counts as hanging and is killed.
 TIME_LIMIT = 120
@@ -27,7 +27,7 @@ import os, signal, sys, threading, time
 import torch
 from torch import nn
 from spec_tests.machine.target import Target
-from spec_tests.machine.topology import make_topology
+from spec_tests.machine.devices import make_topology
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # Background jobs ignore SIGINT.
 topology = make_topology({accelerator!r}, {ordinals!r})

@@ -1,15 +1,18 @@
-"""The devices of a run: accelerator, ordinals and their order."""
+"""The devices of a run: accelerator, ordinals and their order, faults and left out features."""
 
 import gc
 import importlib
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 import torch
+from torch import Tensor
 
 from spec_tests import cuda_stand_ins, simulator
 from spec_tests.simulator import build
@@ -171,3 +174,93 @@ def _parse_ordinals(device_ids: str | None, count: int) -> tuple[int, ...]:
             f"--device-ids: no device {bad[0]}, this machine has {count} devices"
         )
     return ordinals
+
+
+#: The value of ``--without`` that names all optional features of the simulator.
+ALL = "all"
+
+
+def inject(config: pytest.Config, topology: Topology) -> None:
+    """Inject the fault that ``--fault`` names. It stays until the run ends.
+
+    Raises:
+        pytest.UsageError: there is no such fault, or the devices are real.
+    """
+    name = config.getoption("--fault")
+    if name is None:
+        return
+    if topology.accelerator != "sim":
+        raise pytest.UsageError("--fault: only the simulated accelerator can inject faults")
+    if name not in simulator.FAULTS:
+        raise pytest.UsageError(
+            f"--fault {name}: unknown fault; the faults are {', '.join(simulator.FAULTS)}"
+        )
+    switches = ExitStack()
+    switches.enter_context(simulator.fault(name))
+    config.add_cleanup(switches.close)
+
+
+def switch_off(config: pytest.Config) -> None:
+    """Switch off the features of the simulator that ``--without`` names.
+
+    Call it before the devices are made. On real devices nothing is switched off; see
+    `capabilities.switched_off`.
+
+    Raises:
+        pytest.UsageError: there is no such feature.
+    """
+    names = config.getoption("--without")
+    if not names or not _is_simulated(config):
+        return
+    try:
+        simulator.switch_off(simulator.FEATURES if ALL in names else names)
+    except ValueError as error:
+        raise pytest.UsageError(f"--without: {error}") from None
+
+
+def _is_simulated(config: pytest.Config) -> bool:
+    if config.getoption("--accelerator") == "auto":
+        return torch.accelerator.current_accelerator(check_available=True) is None
+    return bool(config.getoption("--accelerator") == "sim")
+
+
+#: The text about devices on which a test of the order of work always passes.
+SYNCHRONOUS = "operators are synchronous: no test shows the order of work"
+
+#: The least duration in milliseconds of one product. It hides the time to queue the product.
+_LEAST = 10.0
+#: The smallest and the largest number of rows of the matrix.
+_ROWS = (256, 8192)
+
+
+def queue_work(device: torch.device, milliseconds: float) -> None:
+    """Queue work that takes ``milliseconds`` on the current stream of ``device``; do not wait.
+
+    The simulator has no delay: an operator has finished when it returns. Its race detector finds
+    reads that come too early.
+    """
+    if device.type == "sim":
+        return
+    matrix, duration = _find_product(device)
+    for _ in range(math.ceil(milliseconds / duration)):
+        matrix @ matrix
+
+
+@cache
+def _find_product(device: torch.device) -> tuple[Tensor, float]:
+    """Return a square matrix, and the milliseconds of its product with itself on ``device``."""
+    rows, most_rows = _ROWS
+    while True:
+        matrix = torch.zeros(rows, rows, device=device)
+        duration = min(_measure(matrix) for _ in range(5))
+        if duration >= _LEAST or rows == most_rows:
+            return matrix, duration
+        rows *= 2
+
+
+def _measure(matrix: Tensor) -> float:
+    torch.accelerator.synchronize(matrix.device)
+    start = time.perf_counter()
+    matrix @ matrix
+    torch.accelerator.synchronize(matrix.device)
+    return (time.perf_counter() - start) * 1000

@@ -1,0 +1,222 @@
+"""What every test runs inside: the state of the process, the time limit, a process that ends.
+
+A test fails if it changes the state of the process or of its thread. Most tests call the target
+directly; `outcome.observe` checks calls that are compared. A test that ends its worker fails under
+its clauses, or is known if a record of the register expects this; a new worker runs the other
+tests. The time limit ends the process of a test. An exception would not end the test: Hypothesis
+would catch it and make the hanging call again, and a thread that waits in C++ handles no signal.
+
+If a worker raises an error at collection, pytest-xdist shows only a failed assertion. Here a
+worker with a usage error collects no tests and sends the text of the error to the controller,
+which prints it. A worker that ends before it has collected tests ends the run.
+"""
+
+import hashlib
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+import unittest
+import warnings
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pluggy import PluggyTeardownRaisedWarning
+
+from spec_tests.failure import Fact, Failure, error_fact, failed
+from spec_tests.machine import clauses, process_state, record
+from spec_tests.machine.devices import NOT_RUN
+from spec_tests.machine.hooks import topology_of
+from spec_tests.machine.judge import ENDS_PROCESS, PROCESS_ENDED
+from spec_tests.machine.target import NotOffered
+
+#: Errors that end a run or decide a verdict. The target must not raise them.
+_SKIPS = (pytest.skip.Exception, unittest.SkipTest)
+_ENDS_RUN = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+    """Fail a test of a clause that changes the process_state, or whose target ends the run."""
+    if not clauses.clauses_of_test(pyfuncitem):
+        return (yield)
+    topology = topology_of(pyfuncitem.config)
+    before, modules = process_state.read(topology), len(sys.modules)
+    try:
+        result = yield
+    except (*_SKIPS, *_ENDS_RUN) as error:
+        if _is_of_suite(error):
+            raise
+        name = type(error).__name__
+        text = f"the target raises {name}: {error}"
+        found = Failure("error", (error_fact(name, str(error)),), text, f"{name}: {error}")
+        raise failed(found) from None
+    changed = process_state.changes(before, process_state.read(topology))
+    if len(sys.modules) > modules:  # An import may add filters.
+        changed = tuple(name for name in changed if name != "warning filters")
+    if changed:
+        facts = tuple(Fact("state", name) for name in changed)
+        raise failed(Failure("state", facts, f"changed: {', '.join(changed)}"))
+    return result
+
+
+def _is_of_suite(error: BaseException) -> bool:
+    """Return whether the suite has skipped the test, or the user has pressed Ctrl-C."""
+    if isinstance(error, _SKIPS):
+        return type(error) is NotOffered or str(error).startswith(NOT_RUN)
+    # With another handler than Python's own, Ctrl-C does not raise it.
+    is_users = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return type(error) is KeyboardInterrupt and is_users
+
+
+#: The number of frames of the stack, innermost last.
+_FRAMES = 6
+#: Seconds that a process has to end by itself.
+_END_LIMIT = 5
+
+
+def end_soon(status: int) -> None:
+    """End this process with ``status`` in a few seconds, although a thread may never end."""
+    timer = threading.Timer(_END_LIMIT, os._exit, (status,))
+    timer.daemon = True
+    timer.start()
+
+
+@pytest.hookimpl(tryfirst=True, optionalhook=True)
+def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
+    """Start the timer of a test in a worker. Without workers pytest-timeout prints all stacks."""
+    run = getattr(item.config, "workerinput", {}).get("testrunuid")
+    if run is None or settings.method != "thread":
+        return None
+    main = threading.get_ident()
+    arguments = _path(run, item.nodeid), settings.timeout, main
+    timer = threading.Timer(settings.timeout, _end, arguments)
+    timer.daemon = True
+    timer.start()
+    item.cancel_timeout = timer.cancel  # pytest-timeout calls it at the end of the test
+    return True
+
+
+def _end(path: Path, seconds: float, thread: int) -> None:
+    stack = traceback.format_stack(sys._current_frames()[thread])[-_FRAMES:]
+    with suppress(OSError):  # The disk may be full.
+        path.write_text(f"it has not ended in {seconds:g} s:\n{''.join(stack)}", "utf-8")
+    os._exit(1)
+
+
+def pop_stack(run: str, node_id: str) -> str:
+    """Return the text about a test that its time limit has ended; empty for other tests."""
+    path = _path(run, node_id)
+    text = path.read_text("utf-8") if path.exists() else ""
+    path.unlink(missing_ok=True)
+    return text
+
+
+def _path(run: str, node_id: str) -> Path:
+    name = hashlib.sha256(f"{run} {node_id}".encode()).hexdigest()
+    return Path(tempfile.gettempdir()) / f"parallel-conformance-{name}"
+
+
+_KEY = "usage_error"
+_ERROR = pytest.StashKey[str]()
+#: The clauses of the tests that run, by node id: pairs from the reports of their setup.
+_properties: dict[str, list[tuple[str, object]]] = {}
+#: The workers that have collected tests.
+_started: set[str] = set()
+#: The id of the run, of which the workers know.
+_run: list[str] = []
+
+
+@contextmanager
+def sent_to_controller(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Catch a UsageError in a worker and send it to the controller."""
+    try:
+        yield
+    except pytest.UsageError as error:
+        output = getattr(config, "workeroutput", None)
+        if output is None:
+            raise
+        output[_KEY] = str(error)
+        items.clear()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any) -> None:
+    """Store that a worker has started."""
+    _started.add(node.gateway.id)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Store the usage error of a worker. End the run if a worker cannot start.
+
+    pytest-xdist would replace the worker again and again.
+    """
+    _run[:] = [node.workerinput["testrunuid"]]
+    usage_error = getattr(node, "workeroutput", {}).get(_KEY)
+    if usage_error is not None:
+        node.config.stash[_ERROR] = usage_error
+    elif error is not None and node.gateway.id not in _started:
+        # The first error of a traceback is the cause of the others.
+        reason = re.search(r"^[\w.]+: .+$", f"{error}", re.MULTILINE)
+        text = f"a worker process cannot start: {reason[0] if reason else error}"
+        node.config.stash[_ERROR] = text
+        pytest.exit("the run ends", pytest.ExitCode.USAGE_ERROR)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Store the properties of a test after its setup; the test may end the process."""
+    if report.when == "setup":
+        _properties[report.nodeid] = report.user_properties
+    elif report.when == "teardown":
+        _properties.pop(report.nodeid, None)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
+    """Add the clauses of the test to the report of pytest-xdist, and a text for users.
+
+    If a record of the register expects the failure, the report is that of an expected failure.
+    """
+    found = _properties.get(crashitem, [])
+    ended = PROCESS_ENDED
+    if stack := pop_stack(_run[0], crashitem):
+        ended = Failure("time", (Fact("process", "time limit"),), f"{ended.text}: {stack}")
+    report.longrepr = ended.text
+    report.user_properties += found
+    record.add_failure(report, ended)
+    if known := [str(value) for key, value in found if key == ENDS_PROCESS]:
+        report.outcome = "skipped"
+        report.wasxfail = f"known: {known[0]}"
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Set the exit status of a usage error if a worker has sent one."""
+    if hasattr(session.config, "workerinput"):
+        # A signal has ended the controller. It has printed the verdicts so far.
+        warnings.filterwarnings(
+            "ignore", r"(?s).*OSError: cannot send", PluggyTeardownRaisedWarning
+        )
+    if _ERROR in session.config.stash:
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End a worker that has sent all reports."""
+    if hasattr(config, "workerinput"):
+        end_soon(0)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print the usage error of a worker."""
+    if _ERROR in config.stash:
+        terminalreporter.write_line(f"ERROR: {config.stash[_ERROR]}")
