@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -147,6 +147,14 @@ def failed(failure: Failure, text: str = "") -> CheckError:
     return CheckError(text or failure.text, failure)
 
 
+def end_test(failure: Failure) -> NoReturn:
+    """End the test with a failure that no statement of a test has raised, without a traceback."""
+    _noted.append(failure)
+    error: Any = pytest.fail.Exception(failure.text, pytrace=False)
+    error.failure = failure
+    raise error
+
+
 def forget() -> None:
     """Forget the failures of earlier tests."""
     _noted.clear()
@@ -159,8 +167,9 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
         error: The exception.
         test: The file of the test.
     """
-    if isinstance(error, CheckError) and error.failure is not None:
-        return error.failure
+    found = getattr(error, "failure", None)
+    if isinstance(found, Failure):
+        return found
     text = str(error)
     for noted in reversed(_noted):  # A target has rewrapped the error.
         if noted.text in text:

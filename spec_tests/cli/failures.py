@@ -61,6 +61,8 @@ class Failures:
             The lines that describe the failure; none if it is not the first one of its clauses.
         """
         tests = [test for test in record.tests_of(report) if test.verdict == "fail"]
+        if not tests:  # Other tests decide the clauses that --clause selects.
+            return []
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
         failure = tests[0].failure
         assert failure is not None

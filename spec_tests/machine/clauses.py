@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from spec_tests.failure import Fact
 from spec_tests.machine import input_files
 
 #: The folder of the suite. Each chapter is a folder with tests and with their clauses.
@@ -52,6 +53,7 @@ _FIELDS = {
     "feature?": str,
     "users?": str,
     "seen?": [str],
+    "facts?": [str],
 }
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
@@ -69,6 +71,8 @@ class Clause:
         users: For a clause about devices: the software that needs it, and why.
         seen: Links to public threads about back ends that violate the clause, or names of such
             back ends.
+        facts: The facts that the clause is about, such as ``strides``, ``gradient`` (all facts
+            about gradients) or ``input: values``. A failed test fails the clauses about its facts.
         folder: The folder with the clause, if it is a chapter of the suite.
     """
 
@@ -79,6 +83,7 @@ class Clause:
     feature: str = ""
     users: str = ""
     seen: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
     folder: str = ""
 
     @property
@@ -105,6 +110,11 @@ class Clause:
     def is_named_by(self, name: str) -> bool:
         """Return whether ``name`` is the chapter, the id or a beginning of the id."""
         return name == self.chapter or self.has_prefix(name)
+
+    def is_about(self, fact: Fact) -> bool:
+        """Return whether the clause is about a fact."""
+        name = fact.name.partition(" (")[0]  # such as "values (zero)"
+        return not {fact.place, name, f"{fact.place}: {name}"}.isdisjoint(self.facts)
 
     def __post_init__(self) -> None:
         if self.basis not in BASES:
@@ -201,6 +211,25 @@ def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterato
             yield Clause(id=prefix + name, folder=folder, **fields)
         else:
             yield from _flatten_tables(table, folder, prefix=f"{prefix}{name}.")
+
+
+def failed_by(
+    facts: Iterable[Fact], names: Sequence[str], known: Mapping[str, Clause]
+) -> list[str]:
+    """Return those clauses of a failed test that its facts fail.
+
+    A fact that no clause of the test is about fails the first one. The test does not decide the
+    other clauses.
+
+    Args:
+        facts: The facts that differ.
+        names: The clauses of the test.
+        known: All clauses by id.
+    """
+    found: set[str] = set()
+    for fact in facts:
+        found.update([name for name in names if known[name].is_about(fact)] or names[:1])
+    return [name for name in names if name in found] or [*names[:1]]
 
 
 def as_text(clauses: dict[str, Clause]) -> str:

@@ -154,7 +154,7 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     Other tests of a clause that is not selected are not run, so it gets no verdict.
 
     Raises:
-        pytest.UsageError: A clause is unknown.
+        pytest.UsageError: A clause is unknown, or the test cannot decide it.
     """
     names = clauses.clauses_of_test(item)
     if not names:
@@ -162,6 +162,10 @@ def check_clauses_of(item: pytest.Item, known_clauses: Mapping[str, clauses.Clau
     unknown = [name for name in names if name not in known_clauses]
     if unknown:
         raise pytest.UsageError(f"{item.nodeid} names the unknown clause {unknown[0]}")
+    without = [name for name in names[1:] if not known_clauses[name].facts]
+    if without:
+        text = f"{without[0]} is not its first clause, and needs `facts` in clauses.toml"
+        raise pytest.UsageError(f"{item.nodeid}: {text}")
     absent = set(names) - ids_in(item.path, frozenset(names))
     if absent:
         raise pytest.UsageError(f"{item.nodeid}: its file does not contain the id {min(absent)}")

@@ -29,8 +29,8 @@ VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
 #: The format of a file of verdicts. Other formats are refused.
 FORMAT = 2
 #: Keys in the report of a test: the JSON of its failure, the missing name that the register
-#: declares, and the program that repeats the failure.
-FAILURE, DECLARED, PROGRAM = "failure", "declared", "program"
+#: declares, the program that repeats the failure, and a clause that the test does not decide.
+FAILURE, DECLARED, PROGRAM, UNDECIDED = "failure", "declared", "program", "undecided"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -112,8 +112,10 @@ def failure_of(report: pytest.TestReport) -> Failure | None:
 
 
 def clauses_of(report: pytest.TestReport) -> list[str]:
-    """Return the ids of the clauses of a test from its report."""
-    return [str(value) for key, value in report.user_properties if key == "clause"]
+    """Return the ids of the clauses of a test from its report, without those not decided."""
+    undecided = {value for key, value in report.user_properties if key == UNDECIDED}
+    names = [str(value) for key, value in report.user_properties if key == "clause"]
+    return [name for name in names if name not in undecided]
 
 
 def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
@@ -129,10 +131,13 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
         found is None and verdict == "fail"
     ):  # An error outside the tests, as in a plugin of pytest.
         found = Failure("error", (), report.longreprtext)
+    names = clauses_of(report)
+    if not names and _property(report, "clause"):  # Those that --clause selects are not decided.
+        return []
     fields: dict[str, Any] = {"reason": reason, "declared": _property(report, DECLARED)}
     return [
         TestVerdict(report.nodeid, verdict, name, failure=found, **fields)  # type: ignore[arg-type]
-        for name in clauses_of(report) or [""]
+        for name in names or [""]
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import input_files, judge
+from spec_tests.machine import clauses, input_files, judge
 
 
 def _recurse():
@@ -97,3 +97,33 @@ def test_only_errors_are_one_cause_in_several_parts_of_the_specification(kind, c
     found = Failure(kind, (Fact("output", "values"),), "text")
     names = ("comm.gather.joined", "comm.scatter.slices", "comm.scatter.zero-sizes")
     assert len({found.group(name) for name in names}) == count
+
+
+def _clause(name, *facts):
+    return clauses.Clause(name, "says", "law", facts=facts)
+
+
+#: For each case: the facts that differ, and the clauses that fail.
+FAILED = {
+    "named": ([Fact("output", "strides")], ["a.strides"]),
+    "with-a-detail": ([Fact("output", "values (zero)")], ["a.values"]),
+    "place": ([Fact("gradient", "dtype")], ["a.gradient"]),
+    "several": ([Fact("output", "strides"), Fact("gradient", "values")], [*"vsg"]),
+    "of-no-clause": ([Fact("output", "device")], ["a.first"]),
+    "none": ([], ["a.first"]),
+}
+
+
+@pytest.mark.parametrize(("facts", "failing"), FAILED.values(), ids=FAILED)
+def test_a_failed_test_fails_the_clauses_about_its_facts(facts, failing):
+    known = {
+        each.id: each
+        for each in (
+            _clause("a.first"),
+            _clause("a.values", "values"),
+            _clause("a.strides", "strides"),
+            _clause("a.gradient", "gradient"),
+        )
+    }
+    found = clauses.failed_by(facts, [*known], known)
+    assert found == [name for name in known if name in failing or name[2] in failing]
