@@ -7,6 +7,7 @@ from hypothesis import given
 from spec_tests import checks
 from spec_tests.checks.outcome import raised_by
 from spec_tests.checks.refusals import refused
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.strategies.calls import DeviceAt, PublicCall, build
 from spec_tests.strategies.comm import SPARSE, dense, gather_calls, gather_out_calls, scatter_calls
@@ -71,8 +72,10 @@ def test_destination_without_index_is_the_current_device(target, topology, slot,
 @clause("comm.gather.refuses-sparse")
 def test_sparse_chunks_are_refused(target, topology):
     call = _gather(SPARSE, SPARSE)
+    inputs, expected = call.inputs(topology), call.inputs(topology)
     with pytest.raises(RuntimeError):  # or a subclass, which depends on the devices
-        call.run(target, call.inputs(topology))
+        call.run(target, inputs)
+    checks.same(snapshot(inputs, inputs), snapshot(expected, expected), call, place="input")
 
 
 def _gather_to_out(*tensors, out=None, **options):

@@ -6,6 +6,7 @@ from hypothesis import example, given
 
 from spec_tests import checks
 from spec_tests.checks.refusals import refused
+from spec_tests.checks.snapshot import snapshot
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies.calls import DeviceAt, PublicCall
@@ -93,8 +94,10 @@ def test_view_of_an_input_that_requires_grad_refuses_in_place_writes(target, top
 @pytest.mark.parametrize("chunk_sizes", [None, [1, 2]], ids=["even", "sizes"])
 def test_scatter_refuses_sparse_tensors(target, topology, chunk_sizes):
     call = _scatter_to_two(tensor=SPARSE, chunk_sizes=chunk_sizes)
+    inputs, expected = call.inputs(topology), call.inputs(topology)
     with pytest.raises(RuntimeError):  # or a subclass, which depends on the devices
-        call.run(target, call.inputs(topology))
+        call.run(target, inputs)
+    checks.same(snapshot(inputs, inputs), snapshot(expected, expected), call, place="input")
 
 
 @clause("comm.scatter.out-filled")

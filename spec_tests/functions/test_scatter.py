@@ -121,7 +121,7 @@ def test_concurrent_calls_restore_current_device_and_streams(target, topology):
 @clause("functions.get-stream")
 def test_get_stream_returns_one_side_stream_per_device(target, topology):
     capabilities.require("distinct-streams")
-    capabilities.require("record-stream")  # without it, impl uses no side stream
+    capabilities.require("record-stream")  # a target may use no side stream without it
     get_stream = target.functions.private("_get_stream")
     for device in topology.devices:
         stream = get_stream(device)

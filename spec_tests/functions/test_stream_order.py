@@ -63,7 +63,7 @@ def _pinned_rows(first):
 @clause("functions.scatter.cpu-input-is-ready")
 def test_chunk_with_a_delayed_copy_can_be_read_without_waiting(target, topology):
     capabilities.require("distinct-streams")
-    capabilities.require("record-stream")  # without it, impl uses no side stream
+    capabilities.require("record-stream")  # a target may use no side stream without it
     require_order()
     rows = _pinned_rows(0)
     if target.functions.offers("_get_stream"):
@@ -156,7 +156,7 @@ def _read_by_device(topology, tensor):
 @clause("functions.scatter.beside-the-current-stream")
 def test_chunk_of_a_cpu_input_is_copied_on_another_stream(target, topology):
     capabilities.require("distinct-streams")
-    capabilities.require("record-stream")  # without it, impl uses no side stream
+    capabilities.require("record-stream")  # a target may use no side stream without it
     rows = torch.tensor(ROWS)
     found = streams_of(lambda: target.functions.Scatter.apply(topology.take(3), None, 0, rows))
     current = [torch.accelerator.current_stream(device) for device in topology.take(3)]
