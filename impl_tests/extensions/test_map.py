@@ -17,7 +17,7 @@ from impl import _replica_pool
 from impl_tests.extensions.kept_modules import recording_data_parallel
 from spec_tests import checks
 from spec_tests.checks.leaks import wait_until
-from spec_tests.machine.subprocesses import run_program
+from spec_tests.machine.processes import run_program
 
 TIMEOUT = 20
 

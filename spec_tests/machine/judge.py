@@ -247,10 +247,10 @@ def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRe
         found = replace(found, text=f"{found.text}\n{text}")
     if missing is not None and known is None:
         report.outcome, report.longrepr = "failed", missing
-    names = clauses.clauses_of_test(item)
-    failing = clauses.failed_by(found.facts, names, clauses.load())
+    of_test = clauses.clauses_of_test(item)
+    failing = clauses.failed_by(found.facts, of_test, clauses.load())
     report.user_properties += [
-        (run_record.UNDECIDED, each) for each in names if each not in failing
+        (run_record.UNDECIDED, each) for each in of_test if each not in failing
     ]
     run_record.add_failure(report, found)
     programs.add(item, call, report, found, run_metadata.options(item.config))
