@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 pytest_plugins = [
-    "spec_tests",
+    "spec_tests.machine.options",
     "spec_tests.machine.tests.fixtures",
 ]
 
