@@ -42,11 +42,7 @@ _CLASSES = ("device", "Generator", "Stream", "Event")
 
 
 def use_cuda_names() -> None:
-    """Replace the functions. A second call does nothing.
-
-    Raises:
-        RuntimeError: This machine has CUDA devices.
-    """
+    """Replace the functions. A second call does nothing."""
     if torch.device is not _Device:
         return
     if torch.cuda.is_available():
@@ -83,6 +79,8 @@ def _translated(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*map(_as_sim, args), **{key: _as_sim(kwargs[key]) for key in kwargs})
 
+    if torch.jit._builtins._find_builtin(function):  # TorchScript knows functions in C by identity
+        torch.jit._builtins._register_builtin(call, torch.jit._builtins._find_builtin(function))
     return call
 
 
@@ -131,8 +129,9 @@ def _replace_autocast() -> None:
 
 
 def _replace_torch_cuda() -> None:
-    members = vars(device_module).items()
-    found = {name: each for name, each in members if name[:2] != "__" and each is not torch}
+    torch.backends.cudnn.enabled = False  # cuDNN warns if it is asked about these devices
+    names = {name for name in vars(device_module) if not name.startswith("__")} - {"torch"}
+    found = {name: getattr(device_module, name) for name in names}
     generators = map(device_module.default_generator, range(device_module.device_count()))
     found |= {
         "Stream": torch.Stream,
