@@ -4,9 +4,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from reports.others import catalogue, validation
+from reports.others import catalogue, validation, wheels
 from reports.others.environments import prepare_environment
 from reports.publishing.publish import REPORTS, build, publish
+from spec_tests.reporting.runs import slug
+
+#: The folder of the published runs.
+RESULTS = REPORTS / "results"
 
 
 def main() -> int:
@@ -37,8 +41,16 @@ def _validate(implementation: catalogue.Implementation, options: argparse.Namesp
     environments = options.home.resolve()
     python = prepare_environment(implementation, environments)
     verdicts = environments / f"{implementation.name}.jsonl"
+    if implementation.wheel:
+        folder = validation.wheels_folder(environments)
+        wheels.unpack(implementation.version, implementation.wheel, folder)
     status = validation.run(implementation, python, verdicts)
-    unexpected = list(validation.find_unexpected(verdicts, status))
+    if implementation.wheel:
+        published = RESULTS / slug(implementation.report_target)
+        file = published / f"torch-{implementation.torch}_sim.json"
+        unexpected = [] if options.publish else list(validation.find_changed(verdicts, file))
+    else:
+        unexpected = list(validation.find_unexpected(verdicts, status))
     if options.publish and not unexpected:
         print(publish([verdicts], implementation.report_target), *build(REPORTS), sep="\n")
     return unexpected

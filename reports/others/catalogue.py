@@ -1,4 +1,8 @@
-"""The other implementations of torch.nn.parallel: its releases, and those of ``others.toml``."""
+"""The other implementations of torch.nn.parallel.
+
+They are the supported releases of PyTorch, and the implementations of ``others.toml``. An older
+release with a ``wheel`` runs with the default release of PyTorch: see `wheels`.
+"""
 
 import json
 import tomllib
@@ -6,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from reports.others import wheels
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -29,6 +35,7 @@ class Implementation:
         settings: Environment variables for pip.
         tests: The expression of pytest's ``-k`` that selects the tests; empty for all.
         facts: The file of tests that runs in place of the suite; empty for the suite.
+        wheel: For the modules of an older release: the tags of its wheel, else empty.
     """
 
     name: str
@@ -40,6 +47,17 @@ class Implementation:
     settings: Mapping[str, str] = field(default_factory=dict)
     tests: str = ""
     facts: str = ""
+    wheel: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> str:
+        """The name of the virtual environment. Wheels share that of the default release."""
+        return f"torch-{self.torch}" if self.wheel else self.name
+
+    @property
+    def version(self) -> str:
+        """The release of PyTorch whose modules run."""
+        return self.name.removeprefix("torch-") if self.wheel else self.torch
 
     @property
     def target_map_file(self) -> Path | None:
@@ -49,7 +67,9 @@ class Implementation:
 
     @property
     def report_target(self) -> str:
-        """The name of the target in reports. All releases of torch.nn.parallel share one name."""
+        """The name of the target in reports. All installed releases share one name."""
+        if self.wheel:
+            return f"{REFERENCE} {self.version}"
         return self.target if self.target == REFERENCE or self.facts else self.name
 
 
@@ -68,5 +88,9 @@ def _release(name: str, torch: str, table: Mapping[str, Any]) -> Implementation:
 
 
 def _parse_implementation(name: str, table: Mapping[str, Any]) -> Implementation:
+    if "wheel" in table:
+        version = name.removeprefix("torch-")
+        title = f"{REFERENCE} of PyTorch {version}, on PyTorch {RELEASES['gate'][0]}"
+        return Implementation(name, title, target=wheels.package_name(version), **table)
     lists = {key: tuple(value) for key, value in table.items() if isinstance(value, list)}
     return Implementation(name=name, **{**table, **lists})

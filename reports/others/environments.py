@@ -25,7 +25,7 @@ def prepare_environment(implementation: Implementation, environments_folder: Pat
     fields = asdict(implementation)
     installed = {key: fields[key] for key in ("torch", "install", "build", "settings")}
     return create_environment(
-        environments_folder / implementation.name,
+        environments_folder / implementation.environment,
         [installed, _suite_requirements()],
         partial(_install_requirements, implementation),
     )

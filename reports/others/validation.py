@@ -1,4 +1,8 @@
-"""Run the suite on one implementation, and compare its verdicts with the recorded ones."""
+"""Run the suite on one implementation, and compare its verdicts with the recorded ones.
+
+The record of an installed implementation is its register. The record of an older release, whose
+modules come from a wheel, is its published run.
+"""
 
 import json
 import os
@@ -8,6 +12,10 @@ from pathlib import Path
 
 from reports.others.catalogue import ROOT, Implementation
 from spec_tests.machine import record
+from spec_tests.reporting import runs
+
+#: The options of pytest for a release from a wheel: few examples, and no search for smaller ones.
+_QUICK = ("--hypothesis-profile=perturbations", "--tb=no")
 
 
 def run(implementation: Implementation, python: Path, verdicts_file: Path) -> int:
@@ -23,9 +31,42 @@ def run(implementation: Implementation, python: Path, verdicts_file: Path) -> in
     selection = ["-k", implementation.tests] if implementation.tests else []
     program: list[str | Path] = [python, "-m", "spec_tests.cli.main", "run"]
     print(f"{implementation.name}: {implementation.title}", flush=True)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    folders = [str(ROOT), str(wheels_folder(verdicts_file.parent))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
+    selection += _QUICK if implementation.wheel else []
     command = [*program, implementation.target, *options, "--", "-n2", *selection]
-    return subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    if implementation.wheel:
+        _remove_texts(verdicts_file)
+    return status
+
+
+def wheels_folder(environments: Path) -> Path:
+    """Return the folder of the packages that `wheels` writes."""
+    return environments / "wheels"
+
+
+def _remove_texts(verdicts_file: Path) -> None:
+    """Keep only the class of each failure: a text may quote a line of the older release."""
+    lines = []
+    for text in verdicts_file.read_text(encoding="utf-8").splitlines():
+        line = json.loads(text)
+        if line.get("verdict") == "fail":
+            kept = {key: line[key] for key in ("test", "verdict", "clause") if key in line}
+            line = {**kept, "reason": line["reason"].split(maxsplit=1)[0].rstrip(":")}
+        lines.append(json.dumps(line))
+    verdicts_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def find_changed(verdicts_file: Path, published: Path) -> Iterator[str]:
+    """Yield a text for each clause whose verdict differs from that of the published run."""
+    before = runs.read(published)[1] if published.exists() else {}
+    after = record.by_clause(record.read(verdicts_file))
+    if not after:
+        yield "no verdict of any clause"
+    for name, verdict in after.items():
+        if name in before and before[name].verdict != verdict:
+            yield f"{verdict} {name}, published as {before[name].verdict}"
 
 
 def _run_facts(implementation: Implementation, python: Path, verdicts_file: Path) -> int:

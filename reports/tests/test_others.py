@@ -1,19 +1,26 @@
 """The list of other implementations and the handling of their verdicts. Nothing is installed."""
 
+import importlib
 import json
 import subprocess
 import sys
+import zipfile
 
 import pytest
+import torch
 
-from reports.others import catalogue, environments, validation
+from reports.others import catalogue, environments, validation, wheels
 from spec_tests.machine import register
 from spec_tests.machine.target import PARTS, map_pairs
+from spec_tests.reporting import runs
+from spec_tests.reporting.evidence import publish
 
 KNOWN = catalogue.load()
 
 
-@pytest.mark.parametrize("name", [name for name, each in KNOWN.items() if not each.facts])
+@pytest.mark.parametrize(
+    "name", [name for name, each in KNOWN.items() if not (each.facts or each.wheel)]
+)
 def test_every_implementation_has_a_register_of_known_failures(name):
     assert register.path_of(KNOWN[name].target, None)
 
@@ -60,6 +67,42 @@ def test_verdicts_known_pass_and_declared_not_offered_are_expected(tmp_path):
 )
 def test_unexpected_verdicts_are_found(tmp_path, lines, status, expected):
     assert find_unexpected(tmp_path, lines, status) == expected
+
+
+def test_a_package_imports_its_own_modules_and_those_of_pytorch(tmp_path, monkeypatch):
+    def download(version, tags, folder):
+        with zipfile.ZipFile(f"{folder}/torch-{version}.whl", "w") as wheel:
+            wheel.writestr("torch/cuda/comm.py", "from . import Event\nfrom ._utils import torch\n")
+            for name in ("_functions", "replicate", "scatter_gather"):
+                wheel.writestr(f"torch/nn/parallel/{name}.py", "import torch.cuda.comm as comm\n")
+            wheel.writestr("torch/nn/parallel/parallel_apply.py", "from ... import ones\n")
+            text = "from ..modules import Module\nfrom .replicate import comm\n"
+            wheel.writestr("torch/nn/parallel/data_parallel.py", text)
+
+    monkeypatch.setattr(wheels, "_download", download)
+    monkeypatch.setattr(wheels, "_INIT", "")
+    monkeypatch.syspath_prepend(tmp_path)
+    wheels.unpack("0.9.1", {}, tmp_path)
+    wrapper = importlib.import_module("parallel_0_9_1.data_parallel")
+    assert wrapper.Module is torch.nn.Module
+    assert wrapper.comm.Event is torch.cuda.Event
+    assert importlib.import_module("parallel_0_9_1.parallel_apply").ones is torch.ones
+
+
+def test_a_run_of_a_wheel_keeps_no_text_and_is_compared_with_the_published_run(tmp_path):
+    failure = verdict_line("fail") | {"reason": "ValueError: text", "difference": "text"}
+    file, published = tmp_path / "verdicts.jsonl", tmp_path / "published.json"
+    header = {"run": dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "-")}
+    header["run"]["format"] = 1
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in [header, failure]))
+    validation._remove_texts(file)
+    assert "text" not in file.read_text()
+    about, evidence = runs.read(file)
+    published.write_text(publish(about, evidence))
+    assert list(validation.find_changed(file, published)) == []
+    file.write_text("".join(f"{json.dumps(each)}\n" for each in [header, verdict_line("pass")]))
+    changed = ["pass comm.scatter.slices, published as fail"]
+    assert list(validation.find_changed(file, published)) == changed
 
 
 def test_cuda_libraries_and_triton_are_not_installed():
