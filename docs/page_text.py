@@ -44,6 +44,7 @@ _WHOLE_FILES = {
     "changelog": ("Changelog", "CHANGELOG.md"),
     "differences": ("Differences from torch.nn.parallel", "DIVERGENCES.md"),
     "validate/back_ends": ("Check a new accelerator back end", "spec_tests/BACK_ENDS.md"),
+    "validate/changes": ("What changed in torch.nn.parallel", "reports/others/CHANGES.md"),
     "validate/commands": ("The command parallel-conformance", "spec_tests/cli/README.md"),
     "validate/others": ("Other implementations", "reports/others/README.md"),
     "validate/registers": (
@@ -183,7 +184,8 @@ def _list_clauses(chapter: str) -> Iterator[str]:
             links = [each for each in (clause.source, *clause.seen) if each.startswith("http")]
             source = "".join(f", [source]({each})" for each in links)
             yield f"({clause.id})="
-            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{clause.basis}{source}*\n"
+            since = f", since {clause.since}" if clause.since else ""
+            yield f"`{clause.id}`\\\n{_escape(clause.statement)} *{clause.basis}{source}{since}*\n"
 
 
 def _part(clause: clauses.Clause) -> str:

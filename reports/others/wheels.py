@@ -74,12 +74,15 @@ def _read_module(files: zipfile.ZipFile, module: str, package: str) -> str:
 
 def _adapt(text: str, parent: str, package: str) -> str:
     """Return the text of a module of ``parent``, which imports the modules of ``package``."""
-    grandparent = parent.rpartition(".")[0]
-    text = re.sub(r"(?m)^(\s*from )\.\.\.(?=\w)", r"\1torch.", text)
-    text = re.sub(r"(?m)^(\s*from )\.\.(?=\w)", rf"\1{grandparent}.", text)
-    if parent == "torch.cuda":
-        text = re.sub(r"(?m)^(\s*from )\.(?=\s)", rf"\1{parent}", text)
-        text = re.sub(r"(?m)^(\s*from )\.(?=\w)", rf"\1{parent}.", text)
+
+    def make_absolute(match: re.Match[str]) -> str:
+        parents = parent.split(".")
+        above = parents[: len(parents) + 1 - len(match[2])]
+        return match[1] + ".".join([*above, match[3]] if match[3] else above)
+
+    # The modules of torch.nn.parallel, but not those of torch.cuda, are those of the package.
+    dots = 1 if parent == "torch.cuda" else 2
+    text = re.sub(rf"(?m)^(\s*from )(\.{{{dots},}})(\w*)", make_absolute, text)
     modules = "|".join(_MODULES)
     text = re.sub(rf"torch\.(nn\.parallel|cuda)\.(?=({modules})\b)", f"{package}.", text)
     return re.sub(r"from torch\.cuda import comm\b", f"from {package} import comm", text)

@@ -72,7 +72,9 @@ def test_unexpected_verdicts_are_found(tmp_path, lines, status, expected):
 def test_a_package_imports_its_own_modules_and_those_of_pytorch(tmp_path, monkeypatch):
     def download(version, tags, folder):
         with zipfile.ZipFile(f"{folder}/torch-{version}.whl", "w") as wheel:
-            wheel.writestr("torch/cuda/comm.py", "from . import Event\nfrom ._utils import torch\n")
+            wheel.writestr(
+                "torch/cuda/comm.py", "from . import Event\nfrom ._utils import torch\n"
+            )
             for name in ("_functions", "replicate", "scatter_gather"):
                 wheel.writestr(f"torch/nn/parallel/{name}.py", "import torch.cuda.comm as comm\n")
             wheel.writestr("torch/nn/parallel/parallel_apply.py", "from ... import ones\n")

@@ -17,6 +17,8 @@ from spec_tests.machine import input_files
 
 #: The folder of the suite. Each chapter is a folder with tests and with their clauses.
 SOURCE = Path(__file__).parents[1]
+#: The first release of torch.nn.parallel that passes a clause, for clauses about its Python code.
+_SINCE = SOURCE / "since.toml"
 #: The version of the suite. Its second number changes in a release with a new or reworded clause,
 #: its first number in a release that lacks a clause of the one before.
 VERSION = "1.0"
@@ -95,6 +97,11 @@ class Clause:
     def is_about_target(self) -> bool:
         """Whether another target may have another verdict."""
         return not self.has_prefix("devices")
+
+    @property
+    def since(self) -> str:
+        """The first release of torch.nn.parallel that passes the clause; empty if unknown."""
+        return first_releases().get(self.id, "")
 
     @property
     def statement(self) -> str:
@@ -232,12 +239,24 @@ def failed_by(
     return [name for name in names if name in found] or [*names[:1]]
 
 
+@cache
+def first_releases() -> dict[str, str]:
+    """Return, for clauses about the Python layer, the first release that passes the clause.
+
+    ``python -m reports.others.history`` writes the file.
+    """
+    tables = input_files.parse_toml(input_files.read_text(_SINCE), str(_SINCE))
+    return {name: release for release, names in tables.items() for name in names}
+
+
 def as_text(clauses: dict[str, Clause]) -> str:
     """Return ids and statements of ``clauses`` by chapter, as plain text."""
     lines = []
     for chapter, members in groupby(clauses.values(), key=lambda each: each.chapter):
         lines.append(f"\n{chapter}\n{'=' * len(chapter)}")
-        lines += [f"{each.id}\n    {each.statement}  [{each.basis}]" for each in members]
+        for each in members:
+            since = f"; since {each.since}" if each.since else ""
+            lines.append(f"{each.id}\n    {each.statement}  [{each.basis}{since}]")
     noun = "clause" if len(clauses) == 1 else "clauses"
     return "\n".join([*lines, f"\n{len(clauses)} {noun}"])
 

@@ -88,9 +88,11 @@ def _column_sort_key(run: Run) -> tuple[bool, int, str, list[tuple[int, str]], s
     Runs that are not published come first, then torch.nn.parallel, then the other implementations,
     then impl; older releases first.
     """
-    name = str(run.about["target"])
+    # Releases of torch.nn.parallel that run with another PyTorch are "torch.nn.parallel 1.4.0".
+    name, _, release = str(run.about["target"]).partition(" ")
     place = {REFERENCE: 0, IMPL: 2}.get(name, 1)
-    return run.published, place, run.target, _release_key(run.release), run.hardware
+    target = run.target if place else ""
+    return run.published, place, target, _release_key(release or run.release), run.hardware
 
 
 def _release_key(release: str) -> list[tuple[int, str]]:

@@ -1,0 +1,167 @@
+"""What changed in torch.nn.parallel: the verdicts of its releases, in order.
+
+``python -m reports.others.history`` writes ``CHANGES.md`` beside this file, and for each clause
+about the Python layer the first release that passes it to ``spec_tests/since.toml``.
+"""
+
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+from pathlib import Path
+
+from reports.publishing.publish import REPORTS
+from spec_tests.machine import clauses
+from spec_tests.reporting.runs import REFERENCE, Run, load
+
+HERE = Path(__file__).parent
+PAGE = HERE / "CHANGES.md"
+SINCE = clauses.SOURCE / "since.toml"
+#: Clauses that the map of CUDA's names disturbs: texts with the device type or with an operator of
+#: PyTorch, and a function that a test replaces. Older releases have no verdict for them.
+DISTURBED = (
+    "data_parallel.check-balance",
+    "data_parallel.get-available-device-type",
+    "functions.get-stream",
+    "replicate.refused.lazy",
+)
+_HEAD = """\
+# What changed in torch.nn.parallel
+
+Up to 2.10.0 only the Python code of these releases was run: it runs
+[with PyTorch 2.13.0](README.md#older-releases) and calls its functions in C++. A clause that a
+release *gained* was violated, or named a missing function, in the release before. comm of 1.0.0
+takes devices as ordinals only, so most tests of comm fail on it.
+
+`python -m reports.others.history` generates this page. `parallel-conformance clauses` prints the
+first release that passes a clause.
+
+## Changes that public threads describe
+
+A verdict flips between two releases as each thread says.
+"""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A public change of torch.nn.parallel, and a clause whose verdict it flipped.
+
+    Args:
+        thread: The link to the pull request.
+        change: The change.
+        clause: The id of the clause.
+        before: The last release without the change.
+    """
+
+    thread: str
+    change: str
+    clause: str
+    before: str
+
+
+def releases(folder: Path = REPORTS) -> dict[str, Mapping[str, bool]]:
+    """Return, for each release in order, whether it passes each decided clause."""
+    found: dict[str, Mapping[str, bool]] = {}
+    for run in load(folder):
+        name, _, version = str(run.about["target"]).partition(" ")
+        if name == REFERENCE and run.hardware == "sim":
+            found[version or run.release] = _passed(run, old=bool(version))
+    return dict(sorted(found.items(), key=lambda item: [*map(int, item[0].split("."))]))
+
+
+def _passed(run: Run, *, old: bool) -> dict[str, bool]:
+    known = clauses.load()
+    return {
+        name: verdict == "pass"
+        for name, verdict in run.verdicts.items()
+        if name in known
+        and known[name].is_about_target
+        and verdict != "not-run"
+        and not (old and name in DISTURBED)
+    }
+
+
+def flips(history: Mapping[str, Mapping[str, bool]]) -> Iterator[tuple[str, str, str, bool]]:
+    """Yield each clause whose verdict differs in two successive releases that decided it.
+
+    A flip is the id, the two releases, and whether the later one passes.
+    """
+    for name in clauses.load():
+        decided = [(release, each[name]) for release, each in history.items() if name in each]
+        for (before, passed), (after, passes) in pairwise(decided):
+            if passed != passes:
+                yield name, before, after, passes
+
+
+def since(history: Mapping[str, Mapping[str, bool]]) -> dict[str, str]:
+    """Return the first release that passes a clause, for clauses about the Python layer.
+
+    A clause of comm that all releases pass is about the functions in C++, which are today's.
+    """
+    changed = {name for name, *_ in flips(history)}
+    found = {}
+    for name, clause in clauses.load().items():
+        passing = [release for release, each in history.items() if each.get(name)]
+        decided = [release for release, each in history.items() if name in each]
+        is_python = clause.chapter != "comm" or name in changed
+        if passing and is_python and decided[0] == next(iter(history)):
+            found[name] = passing[0]
+    return found
+
+
+def fixes() -> list[Fix]:
+    """Return the changes that ``fixes.toml`` lists."""
+    text = (HERE / "fixes.toml").read_text(encoding="utf-8")
+    return [Fix(**table) for table in tomllib.loads(text)["fix"]]
+
+
+def render(history: Mapping[str, Mapping[str, bool]]) -> str:
+    """Return the text of the page.
+
+    Raises:
+        ValueError: A verdict does not flip where a change of ``fixes.toml`` says.
+    """
+    found = list(flips(history))
+    rows = [_fix_row(fix, found) for fix in fixes()]
+    lines = [_HEAD, "| change | thread | clause | release |", "|---|---|---|---|", *rows]
+    order = [*history]
+    for release, group in groupby(sorted(found, key=lambda flip: order.index(flip[2])), _after):
+        members = list(group)
+        gained = [f"`{flip[0]}`" for flip in members if flip[3]]
+        lost = [f"`{flip[0]}`" for flip in members if not flip[3]]
+        lines += [f"\n## {release}\n", f"After {members[0][1]}."]
+        lines += [f"\nGained ({len(gained)}): {', '.join(gained)}."] if gained else []
+        lines += [f"\nLost ({len(lost)}): {', '.join(lost)}."] if lost else []
+    return "\n".join(lines) + "\n"
+
+
+def _after(flip: tuple[str, str, str, bool]) -> str:
+    return flip[2]
+
+
+def _fix_row(fix: Fix, found: Sequence[tuple[str, str, str, bool]]) -> str:
+    after = [flip[2] for flip in found if flip[:2] == (fix.clause, fix.before)]
+    if not after:
+        raise ValueError(f"{fix.clause} has the same verdict before and after {fix.before}")
+    number = fix.thread.rpartition("/")[2]
+    release = f"{fix.before} to {after[0]}"
+    return f"| {fix.change} | [{number}]({fix.thread}) | `{fix.clause}` | {release} |"
+
+
+def _format_since(found: Mapping[str, str]) -> str:
+    lines = ["# The first release of torch.nn.parallel that passes a clause. See reports/others."]
+    for release in dict.fromkeys(found.values()):
+        names = [f'    "{name}",' for name, first in found.items() if first == release]
+        lines += ["", f'"{release}" = [', *names, "]"]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Write the page and the file."""
+    history = releases()
+    PAGE.write_text(render(history), encoding="utf-8")
+    SINCE.write_text(_format_since(since(history)), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
