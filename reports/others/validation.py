@@ -47,13 +47,16 @@ def wheels_folder(environments: Path) -> Path:
 
 
 def _remove_texts(verdicts_file: Path) -> None:
-    """Keep only the class of each failure: a text may quote a line of the older release."""
+    """Keep kind and facts of each failure: a text may quote a line of the older release."""
     lines = []
     for text in verdicts_file.read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
-        if line.get("verdict") == "fail":
-            kept = {key: line[key] for key in ("test", "verdict", "clause") if key in line}
-            line = {**kept, "reason": line["reason"].split(maxsplit=1)[0].rstrip(":")}
+        if found := line.get("failure"):
+            line["failure"] = {
+                "kind": found["kind"],
+                "facts": found["facts"],
+                "text": found["kind"],
+            }
         lines.append(json.dumps(line))
     verdicts_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 

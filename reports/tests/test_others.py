@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from reports.others import catalogue, environments, validation, wheels
-from spec_tests.machine import register
+from spec_tests.machine import record, register
 from spec_tests.machine.target import PARTS, map_pairs
 from spec_tests.reporting import runs
 from spec_tests.reporting.evidence import publish
@@ -92,13 +92,14 @@ def test_a_package_imports_its_own_modules_and_those_of_pytorch(tmp_path, monkey
 
 
 def test_a_run_of_a_wheel_keeps_no_text_and_is_compared_with_the_published_run(tmp_path):
-    failure = verdict_line("fail") | {"reason": "ValueError: text", "difference": "text"}
+    found = {"kind": "error", "facts": [["error", "ValueError"]], "text": "a text"}
+    failure = verdict_line("fail") | {"failure": found}
     file, published = tmp_path / "verdicts.jsonl", tmp_path / "published.json"
     header = {"run": dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "-")}
-    header["run"]["format"] = 1
+    header["run"]["format"] = record.FORMAT
     file.write_text("".join(f"{json.dumps(each)}\n" for each in [header, failure]))
     validation._remove_texts(file)
-    assert "text" not in file.read_text()
+    assert "a text" not in file.read_text()
     about, evidence = runs.read(file)
     published.write_text(publish(about, evidence))
     assert list(validation.find_changed(file, published)) == []
