@@ -39,7 +39,6 @@ PROGRAMS = {
     "captum": "captum",
     "fastai": "fastai",
     "gpytorch": "gpytorch",
-    "ignite": "pytorch-ignite",
     "poutyne": "poutyne",
     "sync_batchnorm": "sync-batchnorm",
     "torch_geometric": "torch-geometric",
