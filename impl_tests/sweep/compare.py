@@ -166,7 +166,7 @@ def _join(parts: list[Any], whole: Any) -> Any:
         others = {(*part.shape[:dim], *part.shape[dim + 1 :]) for part in (*parts, whole)}
         if len(others) == 1 and whole.shape[dim] == sum(part.shape[dim] for part in parts):
             return torch.cat(parts, dim)
-    return None
+    return parts[0]
 
 
 def _differences(found: Any, expected: Any, parts: list[Any], path: str = "") -> Iterator[str]:
@@ -185,14 +185,19 @@ def _differences(found: Any, expected: Any, parts: list[Any], path: str = "") ->
     elif isinstance(expected, Tensor):
         if expected.dim() == 0 and isinstance(found, Tensor) and found.dim() == 1:
             expected = torch.stack(parts)  # A scalar of each replica.
-        if not isinstance(found, Tensor) or found.shape != expected.shape:
-            shape = [*found.shape] if isinstance(found, Tensor) else None
-            yield f"{path} has the shape {shape}, not {[*expected.shape]}"
-        elif not _is_close(found, expected):
-            difference = (found.double() - expected.double()).abs().max().item()
-            yield f"{path} differs by {difference:.1e}"
+        yield from _compare_tensors(found, expected, path)
     elif found is not None:
         yield f"{path} is new"
+
+
+def _compare_tensors(found: Any, expected: Tensor, path: str) -> Iterator[str]:
+    if not isinstance(found, Tensor):
+        yield f"{path} is missing"
+    elif found.shape != expected.shape:
+        yield f"{path} has the shape {[*found.shape]}, not {[*expected.shape]}"
+    elif not _is_close(found, expected):
+        difference = (found.double() - expected.double()).abs().max().item()
+        yield f"{path} differs by {difference:.1e}"
 
 
 def _is_close(found: Tensor, expected: Tensor) -> bool:
