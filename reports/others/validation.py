@@ -73,14 +73,19 @@ def find_changed(verdicts_file: Path, published: Path) -> Iterator[str]:
 
 
 def _run_facts(implementation: Implementation, python: Path, verdicts_file: Path) -> int:
-    """Run tests in place of the suite; their file of verdicts gets the command of this run."""
+    """Run tests in place of the suite; their file of verdicts gets target and command."""
     command = ["-m", "pytest", implementation.facts, "--accelerator=sim", "--timeout=0"]
-    options = [f"--target={implementation.target}", f"--verdicts={verdicts_file}"]
-    status = subprocess.run([python, *command, *options], cwd=ROOT, check=False).returncode
+    arguments = [python, *command, f"--verdicts={verdicts_file}"]
+    status = subprocess.run(arguments, cwd=ROOT, check=False).returncode
     if not verdicts_file.exists():
         return status
     header, *tests = verdicts_file.read_text(encoding="utf-8").splitlines(keepends=True)
-    run = json.loads(header)["run"] | {"command": " ".join(["python", *command])}
+    about = {
+        "target": implementation.target,
+        "version": "",
+        "command": f"python {' '.join(command)}",
+    }
+    run = json.loads(header)["run"] | about
     verdicts_file.write_text("".join([json.dumps({"run": run}), "\n", *tests]), encoding="utf-8")
     return status
 
