@@ -75,7 +75,7 @@ def find_changed(verdicts_file: Path, published: Path) -> Iterator[str]:
 def _run_facts(implementation: Implementation, python: Path, verdicts_file: Path) -> int:
     """Run tests in place of the suite; their file of verdicts gets target and command."""
     command = ["-m", "pytest", implementation.facts, "--accelerator=sim", "--timeout=0"]
-    arguments = [python, *command, f"--verdicts={verdicts_file}"]
+    arguments: list[str | Path] = [python, *command, f"--verdicts={verdicts_file}"]
     status = subprocess.run(arguments, cwd=ROOT, check=False).returncode
     if not verdicts_file.exists():
         return status
