@@ -11,6 +11,7 @@ The published form is a JSON document:
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,34 +21,70 @@ from spec_tests.reporting import documents
 #: Fields of ``machine_info`` that must be equal in all runs of a report.
 _MACHINE_KEYS = ("torch", "python_version", "devices", "threads", "gpu", "cuda")
 _STATS = ("q1", "median", "q3", "rounds")
-_MACHINE = {
-    "cpu": {"brand_raw?": str, "count?": (int, None)},
-    "target?": str,
-    "python_version": str,
-    "torch": str,
-    "devices": [str],
-    "threads?": int,
-    "gpu?": str,
-    "cuda?": (str, None),
-}
-#: The shape of the times and the memory of one library in one benchmark.
-_TIMES = {
-    "group": str,
-    "extra_info": {
-        "library": str,
-        "devices?": [str],
-        "pairs?": dict.fromkeys(("q1", "median", "q3"), float),
-        "peak_bytes?": (float, None),
-    },
-    "stats": {**dict.fromkeys(("q1", "median", "q3"), float), "rounds": int},
-}
-#: The shape of a saved file.
-_SAVED = {
-    "datetime": str,
-    "commit_info": {"id": str, "dirty?": bool},
-    "machine_info": _MACHINE,
-    "benchmarks": [{"fullname": str, **_TIMES}],
-}
+
+
+@dataclass
+class _Cpu:
+    brand_raw: str = ""
+    count: int | None = None
+
+
+@dataclass
+class _Machine:
+    cpu: _Cpu
+    python_version: str
+    torch: str
+    devices: list[str]
+    target: str = ""
+    threads: int = 0
+    gpu: str = ""
+    cuda: str | None = None
+
+
+@dataclass
+class _Quartiles:
+    q1: float
+    median: float
+    q3: float
+
+
+@dataclass
+class _Stats(_Quartiles):
+    rounds: int
+
+
+@dataclass
+class _ExtraInfo:
+    library: str
+    devices: list[str] = field(default_factory=list)
+    pairs: _Quartiles | None = None
+    peak_bytes: float | None = None
+
+
+@dataclass
+class _Benchmark:
+    """The times and the memory of one library in one benchmark."""
+
+    fullname: str
+    group: str
+    extra_info: _ExtraInfo
+    stats: _Stats
+
+
+@dataclass
+class _Commit:
+    id: str
+    dirty: bool = False
+
+
+@dataclass
+class _Saved:
+    """A file of pytest-benchmark. Other keys are not checked."""
+
+    datetime: str
+    commit_info: _Commit
+    machine_info: _Machine
+    benchmarks: list[_Benchmark]
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -57,7 +94,7 @@ def load(path: Path) -> dict[str, Any]:
         input_files.RefusedError: The file cannot be read, or pytest-benchmark has not written it.
     """
     run = input_files.parse_json(input_files.read_text(path), str(path))
-    input_files.check(run, _SAVED, f"{path} was not written by pytest --benchmark-json")
+    input_files.convert(run, _Saved, f"{path} was not written by pytest --benchmark-json")
     return run  # type: ignore[no-any-return] # the shape is a table
 
 

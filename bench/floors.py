@@ -5,13 +5,21 @@ depend on them.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spec_tests.machine.input_files import read_toml
+from spec_tests.machine import input_files
 
 FLOORS = Path(__file__).with_name("floors.toml")
-_SHAPE = {"processor": str, "python": str, "threads": int, "floors": {...: float}}
+
+
+@dataclass
+class _Floors:
+    processor: str
+    python: str
+    threads: int
+    floors: dict[str, float]
 
 
 def load(file: Path = FLOORS) -> dict[str, Any]:
@@ -20,7 +28,7 @@ def load(file: Path = FLOORS) -> dict[str, Any]:
     Raises:
         input_files.RefusedError: The file is not valid.
     """
-    return read_toml(file, _SHAPE)
+    return input_files.read_toml(file, _Floors)
 
 
 def were_measured_on(machine: Mapping[str, Any], table: Mapping[str, Any]) -> bool:

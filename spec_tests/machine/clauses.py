@@ -48,15 +48,6 @@ BASES: Mapping[str, str] = {
 }
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
-_FIELDS = {
-    "says": str,
-    "basis": str,
-    "source?": str,
-    "feature?": str,
-    "users?": str,
-    "seen?": [str],
-    "facts?": [str],
-}
 _Test = TypeVar("_Test", bound=Callable[..., Any])
 
 
@@ -211,11 +202,11 @@ def _flatten_tables(tables: dict[str, Any], folder: str, prefix: str) -> Iterato
         if not isinstance(table, dict):
             raise ValueError(f"{prefix}{name}: expected a table of clauses")
         if "says" in table:
-            input_files.check(table, _FIELDS, f"clause {prefix}{name}")
-            fields: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in table.items()
-            }
-            yield Clause(id=prefix + name, folder=folder, **fields)
+            source = f"clause {prefix}{name}"
+            if unknown := table.keys() - Clause.__dataclass_fields__.keys():
+                raise ValueError(f"{source}: no clause has the key {min(unknown)!r}")
+            fields = {**table, "id": prefix + name, "folder": folder}
+            yield input_files.convert(fields, Clause, source)
         else:
             yield from _flatten_tables(table, folder, prefix=f"{prefix}{name}.")
 

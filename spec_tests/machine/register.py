@@ -133,9 +133,7 @@ def read_tables(path: Path) -> dict[str, Any]:
     Raises:
         input_files.RefusedError: The file cannot be read, or has another shape.
     """
-    tables = input_files.parse_toml(input_files.read_text(path), str(path))
-    input_files.convert(tables, Tables, path)
-    return tables
+    return input_files.read_toml(path, Tables)
 
 
 @input_files.usage_errors()

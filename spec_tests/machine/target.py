@@ -23,7 +23,7 @@ from spec_tests.machine import input_files
 #: For a part, or a name in a part: its place in the target.
 TargetMap = dict[str, str]
 #: The shape of a file: for each part, its place or a table with the places of names.
-_SHAPE = {...: (str, {...: str})}
+_SHAPE = dict[str, str | dict[str, str]]
 
 
 @input_files.usage_errors()
