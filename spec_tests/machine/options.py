@@ -12,6 +12,8 @@ import pytest
 
 from spec_tests.machine.shared_options import NO_REFERENCE, SHARED
 
+#: The plugin with the options about races and delayed copies.
+pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
 #: The modules with all other hooks. They are loaded only if there is a target.
 STAGES = tuple(
     f"spec_tests.machine.{name}"
@@ -42,7 +44,7 @@ def mapping_of(config: pytest.Config) -> list[str]:
 def imported_plugins(config: pytest.Config) -> list[str]:
     """Return the modules that ``-p`` has imported. One of them may register a back end."""
     names: list[str] = config.getoption("plugins")
-    own = ("spec_tests", "spec_tests.conftest", __name__)
+    own = ("spec_tests", "spec_tests.conftest", __name__, *pytest_plugins)
     return [name for name in names if name in sys.modules and name not in own]
 
 
@@ -85,20 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _add_device_options(group: pytest.OptionGroup) -> None:
-    """Add the options about races, delayed copies, faults and features of devices."""
-    group.addoption(
-        "--no-races",
-        action="store_true",
-        help="do not fail tests in which accesses to device memory race; sim only",
-    )
-    group.addoption(
-        "--late-copies",
-        default=None,
-        type=int,
-        metavar="SEED",
-        help="delay copies until the host or another stream waits for them, so that early reads "
-        "get NaN; sim only; seed 0: all copies, another seed: three in four, chosen at random",
-    )
+    """Add the options about faults and features of devices."""
     group.addoption(
         "--fault",
         default=None,

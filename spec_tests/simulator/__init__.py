@@ -20,6 +20,7 @@ from torch.utils.backend_registration import (
 )
 
 from . import device_module, features, native
+from .build import MissingToolError
 from .cuda_names import use_cuda_names
 from .faults import FAULTS, PRIMITIVES, check_fault, fault
 from .features import FEATURES, missing, switch_off
@@ -31,6 +32,7 @@ __all__ = [
     "FEATURES",
     "PRIMITIVES",
     "Access",
+    "MissingToolError",
     "Race",
     "check_fault",
     "enable",

@@ -26,6 +26,11 @@ _FLAGS = ("-O1", "-std=c++20")
 #: The subject of error messages.
 _NAME = "the simulated accelerator"
 
+
+class MissingToolError(RuntimeError):
+    """The simulator cannot be built, because the compiler or ninja is missing."""
+
+
 # Build in a subprocess, because cpp_extension is slow to import, prints, and loads the library.
 _PROGRAM = """
 import json, sys
@@ -104,6 +109,8 @@ def _build(name: str, folder: Path, lock_descriptor: int) -> Path:
     compiler = os.environ.get("CXX", "c++")
     _require_tool(compiler, search_path, "install g++ 11 or newer, or set CXX to a C++20 compiler")
     _require_tool("ninja", search_path, "install it with `pip install ninja`")
+    text = f"compiling {_NAME} with {compiler}, once; the result is cached in {folder.parent}"
+    print(text, file=sys.stderr, flush=True)
     folder.mkdir(exist_ok=True)
     (folder / "lock").unlink(missing_ok=True)  # exists if an earlier build was killed
     arguments = {
@@ -152,7 +159,7 @@ def _first_errors(compiler_output: str) -> str:
 
 def _require_tool(tool: str, search_path: str, remedy: str) -> None:
     if shutil.which(tool.split()[0], path=search_path) is None:
-        raise RuntimeError(f"{_NAME} needs {tool} to be built: {remedy}")
+        raise MissingToolError(f"{_NAME} needs {tool} to be built: {remedy}")
 
 
 def _import_library(path: Path) -> ModuleType:
