@@ -31,7 +31,8 @@ _HEAD = """\
 Up to 2.10.0 only the Python code of these releases was run: it runs
 [with PyTorch 2.13.0](README.md#older-releases) and calls its functions in C++. A clause that a
 release *gained* was violated, or named a missing function, in the release before. comm of 1.0.0
-takes devices as ordinals only, so most tests of comm fail on it.
+takes devices as ordinals only, so most tests of comm fail on it. Releases 1.4.0 to 2.7.1 are not
+published yet: a change between 1.0.0 and 2.10.0 may belong to any release between them.
 
 `python -m reports.others.history` generates this page. `parallel-conformance clauses` prints the
 first release that passes a clause.

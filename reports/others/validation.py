@@ -63,7 +63,10 @@ def _remove_texts(verdicts_file: Path) -> None:
 
 def find_changed(verdicts_file: Path, published: Path) -> Iterator[str]:
     """Yield a text for each clause whose verdict differs from that of the published run."""
-    before = runs.read(published)[1] if published.exists() else {}
+    if not published.exists():
+        yield "no published run to compare with: run it with --publish"
+        return
+    before = runs.read(published)[1]
     after = record.by_clause(record.read(verdicts_file))
     if not after:
         yield "no verdict of any clause"

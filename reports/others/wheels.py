@@ -16,6 +16,7 @@ from pathlib import Path
 _MODULES = ("comm", "_functions", "scatter_gather", "replicate", "parallel_apply", "data_parallel")
 #: The text of ``__init__.py``. It gives PyTorch back the names that the older modules import.
 _INIT = """\
+import functools
 import itertools
 
 import torch
@@ -26,6 +27,8 @@ if torch.accelerator.is_available():
     simulator.enable(torch.accelerator.device_count(), as_cuda=True)
 torch._utils._accumulate = itertools.accumulate
 torch.jit._enabled = True
+# The class warns that it is deprecated, and the suite makes an error of a warning.
+torch.cuda.amp.autocast = functools.partial(torch.amp.autocast, "cuda")
 """
 
 
