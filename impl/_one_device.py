@@ -43,11 +43,29 @@ def _scatter_to(
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return the arguments of a replica on ``device``, the only one."""
     values = [*inputs, *kwargs.values()]
-    if is_compiling_or_tracing() or not all(_is_simple(each, device, dim) for each in values):
+    moved = None if is_compiling_or_tracing() else _move_simple(values, device, dim)
+    if moved is None:
         return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
-    # The result of `scatter_kwargs`, in a quarter of the time.
-    moved = [_move_simple(each, device) if type(each) is Tensor else each for each in values]
     return moved[: len(inputs)], dict(zip(kwargs, moved[len(inputs) :], strict=True))
+
+
+@exclude_from_compilation
+def _move_simple(values: Sequence[Any], device: torch.device, dim: int) -> list[Any] | None:
+    """Return ``values`` on ``device`` as `scatter_kwargs` does, in a quarter of the time.
+
+    Return None if there are others than constants and tensors that are moved as a whole.
+    """
+    if not all(_is_simple(each, device, dim) for each in values):
+        return None
+    # A chunk on the device of its tensor is a view.
+    return [
+        each
+        if type(each) is not Tensor
+        else each.view_as(each)
+        if each.device == device
+        else to_device(each, device)
+        for each in values
+    ]
 
 
 def _is_simple(value: object, device: torch.device, dim: int) -> bool:
@@ -63,11 +81,6 @@ def _is_simple(value: object, device: torch.device, dim: int) -> bool:
         and (value.device == device or not (is_on_cpu(value) or is_cpu(device)))
         and not needs_grad([value])
     )
-
-
-def _move_simple(tensor: Tensor, device: torch.device) -> Tensor:
-    # A chunk on the device of its tensor is a view.
-    return tensor.view_as(tensor) if tensor.device == device else to_device(tensor, device)
 
 
 @compile_only_inlined

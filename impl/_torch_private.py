@@ -193,12 +193,6 @@ def has_modes_or_transforms() -> bool:
     return torch._C._len_torch_dispatch_stack() > 0 or has_transforms()
 
 
-def has_transforms() -> bool:
-    """Return whether this thread has torch.func transforms."""
-    # Without it: transforms refuse a wrapper with one device.
-    return torch._C._functorch.peek_interpreter_stack() is not None
-
-
 def has_dual_level() -> bool:
     """Return whether a level of forward-mode AD is open, in which tensors may have tangents."""
     # Without it: ``torch.autograd.forward_ad.unpack_dual`` of each input and parameter, which
@@ -404,3 +398,10 @@ def _skip_frames(function: Callable[..., Any], *, has_callees: bool) -> None:
         callees = action.SKIP if has_callees else action.DEFAULT
         strategy = dynamo._FrameExecStrategy(action.SKIP, callees)
         dynamo.set_code_exec_strategy(function.__code__, strategy)
+
+
+@compile_only_inlined
+def has_transforms() -> bool:
+    """Return whether this thread has torch.func transforms."""
+    # Without it: transforms refuse a wrapper with one device.
+    return torch._C._functorch.peek_interpreter_stack() is not None

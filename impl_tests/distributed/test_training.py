@@ -80,8 +80,9 @@ def train_on_rank(context, training):
 
 
 def train_in_one_process(topology, training):
-    devices = topology.take(training.ranks)
-    sizes = training.chunk_sizes
+    # DataParallel refuses zeros: a rank without rows is a device that is left out.
+    sizes = training.chunk_sizes and [size for size in training.chunk_sizes if size]
+    devices = topology.take(len(sizes) if sizes else training.ranks)
     return training.run(lambda net: DataParallel(net, devices, chunk_sizes=sizes), devices[0])
 
 

@@ -50,10 +50,10 @@ def use_cuda_names() -> None:
     for place, names in _PLACES.items():
         for name in names.split():
             setattr(place, name, _translated(getattr(place, name)))
-    constructors: Any = _device._device_constructors()
-    for each in constructors:
-        if getattr(torch, each.__name__, None) is each:
-            setattr(torch, each.__name__, _translated(each))
+    constructors = {each.__name__: each for each in _device._device_constructors() if each}
+    for name, each in constructors.items():
+        if getattr(torch, name, None) is each:
+            setattr(torch, name, _translated(each))
     for name in _CLASSES:
         setattr(torch, name, _stand_in(getattr(torch, name)))
     _replace_device_type()
@@ -74,13 +74,14 @@ def _as_sim(value: Any) -> Any:
     return value
 
 
-def _translated(function: Callable[..., Any]) -> Callable[..., Any]:
+def _translated(function: Any) -> Callable[..., Any]:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*map(_as_sim, args), **{key: _as_sim(kwargs[key]) for key in kwargs})
 
-    if torch.jit._builtins._find_builtin(function):  # TorchScript knows functions in C by identity
-        torch.jit._builtins._register_builtin(call, torch.jit._builtins._find_builtin(function))
+    builtins: Any = torch.jit._builtins
+    if name := builtins._find_builtin(function):  # TorchScript knows functions in C by identity.
+        builtins._register_builtin(call, name)
     return call
 
 
@@ -115,8 +116,8 @@ def _reduce_device(device: torch.device) -> tuple[Any, ...]:
 def _replace_methods() -> None:
     for holder in (torch.Tensor, torch.nn.Module, PackedSequence):
         setattr(holder, "cuda", _translated(getattr(holder, "sim")))  # noqa: B009, B010 - untyped
-    torch.Tensor.is_cuda = property(lambda self: self.device.type == "sim")  # type: ignore[misc,assignment]
-    PackedSequence.is_cuda = property(lambda self: self.data.is_cuda)  # type: ignore[misc,assignment]
+    torch.Tensor.is_cuda = property(lambda self: self.device.type == "sim")  # type: ignore[assignment]
+    PackedSequence.is_cuda = property(lambda self: self.data.is_cuda)  # type: ignore[assignment]
 
 
 def _replace_autocast() -> None:
