@@ -10,7 +10,7 @@ from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.
-collect_ignore = ["consumers", "models"]
+collect_ignore = ["consumers", "sweep"]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ FORBIDDEN = ("impl", "impl_tests", "bench", "reports", "mmcv", "torch_geometric"
 #: The packages of the suite. A package imports only itself and packages before it; a chapter
 #: imports no other chapter.
 ORDER = (
+    "failure",
     "simulator",
     "cuda_stand_ins",
     "machine",

@@ -193,7 +193,7 @@ def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     printed = capfd.readouterr().out
     assert f"{'devices.copies.values':<42}there" in printed
     assert "Backend doesn't support create a new Stream" in printed
-    assert "optional, feature new-streams; used by impl; without it, impl copies on" in printed
+    assert "optional, feature new-streams; used by data-parallel wrappers; without it" in printed
     assert all(name in printed for name in chapter.known_clauses())
 
 
