@@ -6,7 +6,7 @@ from typing import Any, ParamSpec, TypeVar
 import pytest
 import torch
 
-from spec_tests.machine import interpreter
+from spec_tests.machine import process_state
 from spec_tests.machine.devices import Topology, not_run
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.options import (
@@ -47,7 +47,7 @@ def pytest_benchmark_update_machine_info(config: Any, machine_info: dict[str, An
     """Record the environment. Only runs with equal environments are compared."""
     topology = topology_of(config)
     machine_info["target"] = target_of(config)
-    machine_info["python_version"] = interpreter.python_version()
+    machine_info["python_version"] = process_state.python_version()
     machine_info["torch"] = torch.__version__
     machine_info["devices"] = [str(device) for device in topology.devices]
     machine_info["threads"] = torch.get_num_threads()

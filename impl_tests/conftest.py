@@ -6,7 +6,7 @@ from collections.abc import Generator
 import pytest
 
 from spec_tests.machine import capabilities
-from spec_tests.machine.race_check import pytest_runtest_call as pytest_runtest_call
+from spec_tests.machine.guards import check_races as pytest_runtest_call  # noqa: F401
 
 #: Folders whose tests need packages that only ``tox -e consumers`` installs. Its commands pass the
 #: folder to pytest by name, so that pytest collects it.

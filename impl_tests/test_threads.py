@@ -15,7 +15,7 @@ from impl._thread_locals import SINGLE_USE_THREADS
 from impl._thread_state import call_in, thread_states
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests.checks.leaks import wait_until
-from spec_tests.machine import interpreter
+from spec_tests.machine import process_state
 from spec_tests.machine.processes import run_program
 
 #: Seconds after which a wait that should end immediately counts as a hang.
@@ -32,7 +32,7 @@ def pool():
 @pytest.fixture
 def reusing_pool(monkeypatch, pool):
     """A pool that reuses its threads, also on a free-threaded Python."""
-    if interpreter.is_free_threaded():
+    if process_state.is_free_threaded():
         monkeypatch.setattr(_threads, "SINGLE_USE_THREADS", False)
         monkeypatch.setattr(_threads, "count_locals", int)
     return pool

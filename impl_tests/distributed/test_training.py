@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from impl import DataParallel, distributed
 from impl_tests.distributed.results import check_close, copy_to_cpu
-from spec_tests.machine import example_count
+from spec_tests.machine import hooks
 from spec_tests.machine.devices import Topology
 from spec_tests.strategies.layers import ROW_WISE
 from spec_tests.strategies.modules import SEPARATE, ModuleSpec, module_specs, move
@@ -122,14 +122,14 @@ def test_every_rank_trains_like_one_process(pool, topology, training):
     check_same_training(pool, topology, training)
 
 
-@example_count.divide_examples(2)
+@hooks.divide_examples(2)
 @given(training=trainings(rows=st.sampled_from([1, 2])), size=st.integers(3, 4))
 def test_idle_ranks_train_like_one_process(pool, topology, training, size):
     more_ranks = replace(training, ranks=size, chunk_sizes=None)
     check_same_training(pool, topology, more_ranks)
 
 
-@example_count.divide_examples(2)
+@hooks.divide_examples(2)
 @given(
     training=trainings(), calls=st.sampled_from([2, 1]), weight_decay=st.sampled_from([0.5, 0.0])
 )
@@ -138,7 +138,7 @@ def test_gradients_accumulate_over_calls_and_steps(pool, topology, training, cal
     check_same_training(pool, topology, accumulating)
 
 
-@example_count.divide_examples(3)
+@hooks.divide_examples(3)
 @given(
     training=trainings(
         layer_kinds=("linear", "batch_norm", "counter"), rows=st.sampled_from([8, 12])

@@ -14,7 +14,7 @@ from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.numerical_gradients import pass_gradcheck, pass_gradgradcheck
 from spec_tests.checks.outcome import cotangent
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import capabilities, example_count
+from spec_tests.machine import capabilities, hooks
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
@@ -143,7 +143,7 @@ def test_gradients_of_whole_arguments_are_summed(topology, case):
     checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
-@example_count.divide_examples(5)
+@hooks.divide_examples(5)
 @given(slots=device_slots())
 def test_gradients_flow_through_marked_arguments_twice(topology, slots):
     device = topology.device(0)
@@ -213,7 +213,7 @@ class WithState(nn.Module):
         return self.layer(rows, state)[0]
 
 
-@example_count.divide_examples(3)
+@hooks.divide_examples(3)
 @given(batch=st.integers(1, 6), slots=device_slots())
 @example(batch=4, slots=(0, 1))
 def test_a_recurrent_state_may_be_split_along_another_dimension(topology, batch, slots):

@@ -16,7 +16,6 @@ from types import FrameType
 from typing import NoReturn
 
 from spec_tests.cli import doctor
-from spec_tests.machine.shared_options import SHARED
 
 #: The exit status after Ctrl-C, and if a file is not valid.
 INTERRUPTED, REFUSED = 2, 4
@@ -45,6 +44,11 @@ exit status of the other commands:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit status."""
     own_arguments, for_pytest = _split_arguments(sys.argv[1:] if arguments is None else arguments)
+    missing = doctor.missing_modules()
+    command = next((each for each in own_arguments if not each.startswith("-")), "doctor")
+    if missing and command != "doctor":
+        print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
+        return 1
     options = _make_parser().parse_args(own_arguments)
     if for_pytest and options.command != "run":
         _make_parser().error("only run accepts arguments for pytest after --")
@@ -52,10 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.ends_process = arguments is None
     if arguments is None:  # This process runs nothing else.
         _end_quietly(options.command)
-    missing = doctor.missing_modules()
-    if options.command != "doctor" and missing:
-        print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
-        return 1
     if options.command == "doctor":
         return _COMMANDS[options.command](options)
     from spec_tests.machine.input_files import RefusedError  # imports pytest
@@ -151,6 +151,10 @@ def _version() -> str:
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="importable package, such as torch.nn.parallel")
+    if doctor.missing_modules():
+        return
+    from spec_tests.machine.options import SHARED  # imports pytest
+
     for name, arguments in SHARED.items():
         parser.add_argument(name, **arguments)
     _add_module_option(parser)

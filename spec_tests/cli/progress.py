@@ -17,7 +17,7 @@ from typing import NoReturn
 import pytest
 
 from spec_tests.cli.failures import Failures
-from spec_tests.machine import record, run_metadata
+from spec_tests.machine import options, record
 from spec_tests.machine.hooks import pytest_report_header
 from spec_tests.machine.record import Recorder
 
@@ -100,7 +100,7 @@ class Progress(RunMonitor):
 
     def _format_command(self, clause: str, test: str) -> str:
         """Return the command that repeats a test of a clause with the options of the run."""
-        return run_metadata.command(self._terminal.config, clause, test)
+        return options.command(self._terminal.config, clause, test)
 
     def _name_slow_tests(self) -> None:
         """Write a line for each test that has been running for a multiple of `HEARTBEAT` s."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spec_tests.cli.progress import Progress, RunMonitor
-from spec_tests.machine.shared_options import SHARED
+from spec_tests.machine.options import SHARED
 
 SUITE = Path(__file__).resolve().parents[1]
 SETTINGS = Path(__file__).with_name("run.ini")

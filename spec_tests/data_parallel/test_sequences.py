@@ -10,7 +10,7 @@ from torch import nn
 
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine import example_count
+from spec_tests.machine import hooks
 from spec_tests.machine.clauses import clause
 from spec_tests.strategies.packed_sequences import Packed, packed_specs, unpack
 from spec_tests.strategies.supported_layers import computed
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings(*WARNINGS)
 
 
 @clause("data_parallel.nested-tensors")
-@example_count.divide_examples(3)
+@hooks.divide_examples(3)
 @given(
     spec=jagged_specs() | masked_specs(),
     slots=device_slots(),
@@ -52,7 +52,7 @@ def test_nested_and_masked_inputs_give_the_results_of_the_module(
 
 
 @clause("divergences.SG-13.training-on-nested-and-masked-tensors")
-@example_count.divide_examples(3)
+@hooks.divide_examples(3)
 @given(
     spec=jagged_specs(grads=(True,), slots=(0, 1, None))
     | masked_specs(grads=(True,), slots=(0, 1, None)),
@@ -96,7 +96,7 @@ class PackedLSTM(nn.Module):
 
 
 @clause("divergences.SG-12.recurrent-layers-on-packed-input")
-@example_count.divide_examples(3)
+@hooks.divide_examples(3)
 @given(
     spec=packed_specs(dtypes=(torch.float32, torch.float64), grads=(True,)), slots=device_slots()
 )

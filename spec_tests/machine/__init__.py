@@ -1,5 +1,4 @@
 """The machine of a run. README.md has its modules, and the way of a failure.
 
-Its modules import the simulator and ``cuda_stand_ins``. ``options`` does not import torch, so that
-``pytest --help`` needs no accelerator. ``shared_options`` does not import pytest either.
+Its modules import the simulator and ``cuda_stand_ins``.
 """

@@ -29,12 +29,14 @@ from typing import Any
 import pytest
 from pluggy import PluggyTeardownRaisedWarning
 
+from spec_tests import simulator
 from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
 from spec_tests.machine import clauses, process_state, record
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.judge import ENDS_PROCESS, PROCESS_ENDED
 from spec_tests.machine.target import NotOffered
+from spec_tests.simulator.pytest_plugin import is_simulated, race_text
 
 #: Errors that end a run or decide a verdict. The target must not raise them.
 _SKIPS = (pytest.skip.Exception, unittest.SkipTest)
@@ -73,6 +75,20 @@ def _is_of_suite(error: BaseException) -> bool:
     # With another handler than Python's own, Ctrl-C does not raise it.
     is_users = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     return type(error) is KeyboardInterrupt and is_users
+
+
+@pytest.hookimpl(wrapper=True)
+def check_races(item: pytest.Item) -> Generator[None, object, object]:
+    """Fail a passing test if its accesses to device memory race: a hook for a conftest.py."""
+    late = item.config.getoption("late_copies")
+    ignores_races = item.config.getoption("races") is False
+    if not is_simulated() or (ignores_races and late is None):
+        return (yield)
+    with simulator.races(late_copies=late) as found:
+        result = yield
+    if found and not ignores_races:
+        end_test(Failure("race", (Fact("memory", "race"),), race_text(found)))
+    return result
 
 
 #: The number of frames of the stack, innermost last.

@@ -1,9 +1,14 @@
 """Hooks, fixtures and Hypothesis profiles for the suite, the tests of impl and the benchmarks."""
 
+import datetime
 import os
+import platform
 import re
 import signal
+import sys
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,24 +21,30 @@ from spec_tests.machine import (
     clauses,
     devices,
     input_files,
-    interpreter,
     probes,
+    process_state,
+    record,
     register,
 )
 from spec_tests.machine.devices import MODULES, SYNCHRONOUS, Topology, make_topology, not_run
 from spec_tests.machine.options import (
+    NO_REFERENCE,
+    command,
     has_reference,
     imported_plugins,
     mapping_of,
     target_of,
 )
-from spec_tests.machine.record import Recorder
-from spec_tests.machine.run_metadata import run_metadata
-from spec_tests.machine.shared_options import NO_REFERENCE
-from spec_tests.machine.target import PARTS, REFERENCE, Target, load_map
+from spec_tests.machine.target import (
+    PARTS,
+    REFERENCE,
+    Target,
+    load_map,
+    require_package,
+    require_target,
+)
 
 _TOPOLOGY = pytest.StashKey[Topology]()
-_GIL_WAS_OFF = not interpreter.is_gil_enabled()
 
 # The seconds in which Hypothesis looks for a smaller failing call. Its comments allow to set this.
 # On a busy machine less time would end with a larger call, which may differ in more facts than a
@@ -69,6 +80,26 @@ settings.register_profile(
 settings.load_profile("quick")
 
 
+def divide_examples(divisor: int) -> settings:
+    """Return the settings with 1 / ``divisor`` of the profile's examples, but at least two."""
+    profile = settings()
+    return settings(profile, max_examples=max(2, profile.max_examples // divisor))
+
+
+def lives(divisor: int = 1) -> settings:
+    """Return the settings of a state machine: 30 lives of 12 steps; with ``fuzz``, 1,000 of 50.
+
+    Args:
+        divisor: The number of lives is divided by it, if at least 4 remain.
+    """
+    profile = settings()
+    count = min(profile.max_examples * 6 // 5, 1000)
+    steps = 50 if count == 1000 else 12
+    return settings(
+        profile, max_examples=max(min(count, 4), count // divisor), stateful_step_count=steps
+    )
+
+
 #: Filters of warnings. A warning that no filter ignores is an error.
 WARNINGS = (
     "error",
@@ -88,7 +119,7 @@ WARNINGS = (
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Configure warnings, the marker ``clause`` and the `Recorder`."""
+    """Configure warnings, the marker ``clause`` and the `record.Recorder`."""
     # The filters of the user come later in the list and override these.
     config.getini("filterwarnings")[:0] = WARNINGS
     config.addinivalue_line(
@@ -101,12 +132,29 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     else:
         with input_files.usage_errors():
-            verdicts = Recorder(
+            verdicts = record.Recorder(
                 config.getoption("--verdicts"),
                 resume=config.getoption("--resume"),
                 metadata=lambda: run_metadata(config, topology_of(config)),
             )
         config.pluginmanager.register(verdicts, "verdicts")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import the target. The accelerator is enabled before, if the target has a package.
+
+    A run that only collects tests imports no target.
+    """
+    config = session.config
+    if hasattr(config, "workerinput") or config.option.collectonly:
+        return
+    name, mapping = target_of(config), mapping_of(config)
+    if not mapping:  # A map may name all parts of a target without a package.
+        require_package(name)
+    topology_of(config)  # The simulated accelerator may have to be built, which takes longer.
+    target = require_target(name, mapping)
+    if (path := register_of(config)) is not None:
+        register.require_missing(register.load_lacks(path), target, path)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -120,7 +168,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
         *_device_faults(config),
         f"suite: {clauses.suite_version(clauses.load())}",
         f"torch: {torch.__version__}",
-        f"python: {interpreter.python_version()}",
+        f"python: {process_state.python_version()}",
     ]
 
 
@@ -140,12 +188,6 @@ def _reference_name(config: pytest.Config) -> str:
     return f"{NO_REFERENCE}, because {REFERENCE} needs new streams, record_stream and autocast"
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
-    """Fail the test during which the GIL of a free-threaded Python was enabled."""
-    interpreter.check_gil(was_off=_GIL_WAS_OFF)
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Enable the accelerator now: the first backward starts threads only for known devices.
@@ -158,6 +200,38 @@ def pytest_runtestloop(session: pytest.Session) -> None:
     for text in shown:
         pattern = re.escape(text).replace(":", ".")  # A colon would end the text of the filter.
         session.config.addinivalue_line("filterwarnings", f"ignore:{pattern}")
+
+
+def run_metadata(config: pytest.Config, topology: Topology) -> dict[str, Any]:
+    """Return target, versions, devices, time, and the command that repeats the run."""
+    target = target_of(config)
+    return {
+        "format": record.FORMAT,
+        "target": target,
+        "version": _package_version(target.partition(".")[0]),
+        "reference": config.getoption("--reference") or REFERENCE,
+        "torch": str(torch.__version__),
+        "python": process_state.python_version(),
+        "accelerator": topology.accelerator,
+        "devices": [str(device) for device in topology.devices],
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "cores": os.cpu_count(),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "examples": settings.default.max_examples if settings.default else None,
+        "command": command(config),
+        "suite": clauses.suite_version(clauses.load()),
+        **({"clauses": config.getoption("--clause")} if config.getoption("--clause") else {}),
+    }
+
+
+def _package_version(package: str) -> str:
+    """Return ``__version__`` of a package, else the version of its distribution, else ''."""
+    version = getattr(sys.modules.get(package), "__version__", None)
+    if version is not None:
+        return str(version)
+    names = metadata.packages_distributions().get(package, ())
+    return metadata.version(names[0]) if names else ""
 
 
 def topology_of(config: pytest.Config) -> Topology:

@@ -16,12 +16,12 @@ from hypothesis.errors import Flaky, FlakyFailure, HypothesisException
 
 from spec_tests import failure
 from spec_tests.failure import Fact, Failure
-from spec_tests.machine import clauses, input_files, programs, run_metadata
+from spec_tests.machine import clauses, programs
 from spec_tests.machine import record as run_record
 from spec_tests.machine.capabilities import skip_missing
-from spec_tests.machine.options import target_of
+from spec_tests.machine.options import options_for_test, target_of
 from spec_tests.machine.register import Divergence
-from spec_tests.machine.target import Target, missing_name, name_in
+from spec_tests.machine.target import missing_name, name_in
 
 #: The failure of a test that ends its process.
 PROCESS_ENDED = Failure("ended", (Fact("process", "ended"),), "the test ends the process")
@@ -42,19 +42,6 @@ _EXAMPLES = pytest.StashKey[list[Failure]]()
 def declare(config: pytest.Config, names: Iterable[str]) -> None:
     """Store the names in ``lacks`` of the register."""
     config.stash[_DECLARED] = frozenset(names)
-
-
-@input_files.usage_errors()
-def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
-    """Check that a target lacks the names that its register declares.
-
-    Raises:
-        pytest.UsageError: The target has one of the names.
-    """
-    for name in names:
-        if target.offers(name):
-            problem = f'lacks "{name}": the target has this name; remove it from the list'
-            raise input_files.refuse(path, problem)
 
 
 def expect(
@@ -253,7 +240,7 @@ def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestRe
         (run_record.UNDECIDED, each) for each in of_test if each not in failing
     ]
     run_record.add_failure(report, found)
-    programs.add(item, call, report, found, run_metadata.options(item.config))
+    programs.add(item, call, report, found, options_for_test(item.config))
 
 
 def _fail(report: pytest.TestReport, found: Failure) -> None:

@@ -5,23 +5,72 @@ Without ``--target`` the module only adds the options.
 
 import importlib
 import os
+import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-from spec_tests.machine.shared_options import NO_REFERENCE, SHARED
 
 #: The plugin with the options about races and delayed copies.
 pytest_plugins = ["spec_tests.simulator.pytest_plugin"]
 #: The modules with all other hooks. They are loaded only if there is a target.
-STAGES = tuple(
-    f"spec_tests.machine.{name}"
-    for name in ("hooks", "import_check", "collect", "guards", "judge")
-)
+STAGES = tuple(f"spec_tests.machine.{name}" for name in ("hooks", "collect", "guards", "judge"))
 #: Seconds after which a test fails as hanging, unless the user sets another limit.
 TIME_LIMIT = 300.0
 DEFAULT_TARGET = "impl"
+NO_REFERENCE = "none"
+#: The options that ``parallel-conformance run`` has, too. For each: the arguments of
+#: ``ArgumentParser.add_argument``.
+SHARED: dict[str, dict[str, Any]] = {
+    "--accelerator": {
+        "default": "auto",
+        "metavar": "TYPE",
+        "help": "device type: auto, sim, cuda or any type of torch.accelerator; "
+        "auto: a real accelerator if there is one, else the simulator (default: auto)",
+    },
+    "--device-ids": {
+        "metavar": "0,1,...",
+        "help": "ordinals of the devices, in order; a repeated device stands for several "
+        "(default: all devices)",
+    },
+    "--clause": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME",
+        "help": "run only the tests of this clause, or of all clauses whose ids begin with NAME, "
+        "such as comm.sc; repeatable",
+    },
+    "--target-map": {
+        "action": "append",
+        "default": [],
+        "metavar": "NAME=PLACE",
+        "help": "place of a submodule or name that the target has elsewhere than "
+        "torch.nn.parallel: data_parallel.DataParallel=package.module:Name; or a TOML file with "
+        "such pairs; repeatable",
+    },
+    "--reference": {
+        "choices": ["torch.nn.parallel", NO_REFERENCE],
+        "help": "implementation to compare with, in addition to the suite's laws, oracle and "
+        "pinned texts; none: do not use torch.nn.parallel, and do not run tests that only compare "
+        "with it (default: torch.nn.parallel)",
+    },
+    "--divergences": {
+        "metavar": "FILE",
+        "help": "TOML register of the target's known divergences; a recorded test that passes is "
+        "an error (default: spec_tests/registers/TARGET.toml if it exists)",
+    },
+    "--verdicts": {
+        "metavar": "FILE",
+        "help": "write the verdict of each test to this file when the test ends, one JSON object "
+        "a line",
+    },
+    "--resume": {
+        "action": "store_true",
+        "help": "continue an interrupted run: skip tests that have a verdict in the file of "
+        "--verdicts, and append to the file",
+    },
+}
 
 
 def target_of(config: pytest.Config) -> str:
@@ -46,6 +95,53 @@ def imported_plugins(config: pytest.Config) -> list[str]:
     names: list[str] = config.getoption("plugins")
     own = ("spec_tests", "spec_tests.conftest", __name__, *pytest_plugins)
     return [name for name in names if name in sys.modules and name not in own]
+
+
+def command(config: pytest.Config, clause: str | None = None, test: str = "") -> str:
+    """Return the command that repeats a run, or one test of it.
+
+    The command has the run's target, devices, their features and faults, clauses, reference,
+    register, number of examples and filters of warnings.
+
+    Args:
+        config: The configuration of pytest.
+        clause: The id of a clause in place of those of the run.
+        test: The name of a test's function.
+    """
+    clauses_given = [clause] if clause else config.getoption("--clause")
+    given = [*_given(config, "divergences"), *_target_options(config)]
+    given += [f"--clause={name}" for name in clauses_given]
+    passed_on = [*_device_options(config), *_given(config, "hypothesis-profile")]
+    passed_on += [f"-W{text}" for text in config.getoption("pythonwarnings") or ()]
+    passed_on += ["-k", test] if test else []
+    given += ["--", *passed_on] if passed_on else []
+    return shlex.join(["parallel-conformance", "run", target_of(config), *given])
+
+
+def options_for_test(config: pytest.Config) -> list[str]:
+    """Return the options of pytest that run a test with the target and the devices of this run."""
+    return [
+        f"--target={target_of(config)}",
+        *_target_options(config),
+        *_device_options(config),
+    ]
+
+
+def _target_options(config: pytest.Config) -> list[str]:
+    mapping = [f"--target-map={each}" for each in mapping_of(config)]
+    return [*_given(config, "accelerator", "device-ids", "reference"), *mapping]
+
+
+def _device_options(config: pytest.Config) -> list[str]:
+    found = [f"-p{name}" for name in imported_plugins(config)]
+    found += [f"--without={name}" for name in config.getoption("--without")]
+    return [*found, *_given(config, "fault", "late-copies")]
+
+
+def _given(config: pytest.Config, *names: str) -> list[str]:
+    """Return those of the options ``names`` that have a value, with the value."""
+    values = {name: config.getoption(f"--{name}") for name in names}
+    return [f"--{name}={value}" for name, value in values.items() if value is not None]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,8 +1,14 @@
-"""The state of process and thread that a call must leave as it was."""
+"""The state of process and thread that a call must leave as it was.
+
+A free-threaded Python enables the global interpreter lock (GIL) for the whole process, and only
+warns, if it imports an extension that does not declare support for free threading.
+"""
 
 import gc
 import os
+import platform
 import sys
+import sysconfig
 import threading
 import warnings
 from collections.abc import Mapping
@@ -22,6 +28,7 @@ def read(topology: Topology) -> dict[str, Any]:
         "default device": torch.get_default_device(),
         "number of threads": torch.get_num_threads(),
         "autocast's cache": torch.is_autocast_cache_enabled(),
+        "GIL": is_gil_enabled(),
         "warning filters": list(warnings.filters),
         "garbage collector": (gc.isenabled(), gc.get_threshold()),
         "current folder": os.getcwd(),
@@ -57,3 +64,20 @@ def read_random_states(topology: Topology) -> dict[str, Any]:
 def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the sorted names of the values that differ."""
     return tuple(sorted(name for name, value in before.items() if after[name] != value))
+
+
+def is_free_threaded() -> bool:
+    """Return whether this Python can run without the GIL."""
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
+
+
+def is_gil_enabled() -> bool:
+    """Return whether the GIL is enabled now."""
+    return getattr(sys, "_is_gil_enabled", lambda: True)()
+
+
+def python_version() -> str:
+    """Return the version, and for a free-threaded Python the state of the GIL."""
+    if not is_free_threaded():
+        return platform.python_version()
+    return f"{platform.python_version()} free-threaded, GIL {'on' if is_gil_enabled() else 'off'}"

@@ -23,7 +23,7 @@ from packaging.version import Version
 from spec_tests.failure import Failure, matches
 from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.target import PARTS
+from spec_tests.machine.target import PARTS, Target
 
 FOLDER = Path(__file__).parents[1] / "registers"
 #: Keys that stand before the first record.
@@ -238,6 +238,19 @@ def load_lacks(path: Path) -> list[str]:
             problem = f"a name begins with one of {', '.join(PARTS)}"
             raise input_files.refuse(path, f'lacks "{name}": {problem}')
     return names
+
+
+@input_files.usage_errors()
+def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
+    """Check that a target lacks the names that its register declares.
+
+    Raises:
+        pytest.UsageError: The target has one of the names.
+    """
+    for name in names:
+        if target.offers(name):
+            problem = f'lacks "{name}": the target has this name; remove it from the list'
+            raise input_files.refuse(path, problem)
 
 
 def path_of(target: str, divergences_option: str | None) -> Path | None:

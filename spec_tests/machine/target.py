@@ -10,14 +10,18 @@ the verdict *not-offered*.
 import importlib
 import os
 import re
+import sys
+import traceback
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from spec_tests.failure import SUITE
 from spec_tests.machine import input_files
 
 #: For a part, or a name in a part: its place in the target.
@@ -241,3 +245,59 @@ def _import_first(package: str, candidates: tuple[str, ...]) -> ModuleType | Non
             if error.name != name:
                 raise
     return None
+
+
+def require_package(name: str) -> None:
+    """Check that there is a package with the name of a target, without importing it.
+
+    Raises:
+        pytest.UsageError: There is none.
+    """
+    package, _, _ = name.partition(".")
+    if package.isidentifier() and package not in sys.modules and find_spec(package) is None:
+        raise pytest.UsageError(
+            f"the target {name} cannot be imported: no module named {package!r}"
+        )
+
+
+def require_target(name: str, mapping: Iterable[str]) -> Target:
+    """Import all parts of a target, and return it.
+
+    Args:
+        name: The importable name of the target.
+        mapping: The values of ``--target-map``.
+
+    Raises:
+        pytest.UsageError: A module cannot be imported, or the target has no part.
+    """
+    if not all(map(str.isidentifier, name.split("."))):
+        raise pytest.UsageError(f"the target {name} is no module name, such as package.module")
+    try:
+        target = Target(name, load_map(mapping, PARTS))
+    except pytest.UsageError:
+        raise
+    except (Exception, SystemExit) as error:  # the code of a target may raise any error
+        text = input_files.shorten(_describe(error))
+        raise pytest.UsageError(f"the target {name} cannot be imported: {text}") from None
+    if not target.has_parts:
+        raise pytest.UsageError(
+            f"the target {name} has none of the submodules {', '.join(PARTS)}; "
+            "--target-map NAME=PLACE names other places"
+        )
+    return target
+
+
+def _describe(error: BaseException) -> str:
+    """Return class, text, file and line of an error in the code of a target."""
+    if isinstance(error, SyntaxError):
+        return f"{type(error).__name__}: {error.msg} ({error.filename}, line {error.lineno})"
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if _is_of_target(frame.filename)]
+    place = f" ({own[-1].filename}, line {own[-1].lineno})" if own else ""
+    return f"{type(error).__name__}: {error}{place}"
+
+
+def _is_of_target(file: str) -> bool:
+    """Return whether a file belongs neither to Python's import system nor to the suite."""
+    is_importlib = file.startswith("<frozen importlib") or Path(file).parent.name == "importlib"
+    return not is_importlib and SUITE not in Path(file).parents

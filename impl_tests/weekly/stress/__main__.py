@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 
 from spec_tests import simulator
-from spec_tests.machine import interpreter
+from spec_tests.machine import process_state
 from spec_tests.machine.devices import SIMULATED_DEVICES
 
 from .checked_calls import CheckedCalls
@@ -62,11 +62,11 @@ def main() -> int:
     faulthandler.enable()
     torch.set_num_threads(1)  # The threads of the test already use all cores.
     simulator.enable(SIMULATED_DEVICES)
-    was_free_threaded = not interpreter.is_gil_enabled()
+    was_free_threaded = not process_state.is_gil_enabled()
     seed = random.getrandbits(32) if options.seed is None else options.seed
-    print(f"python {interpreter.python_version()}; torch {torch.__version__}; seed {seed}")
+    print(f"python {process_state.python_version()}; torch {torch.__version__}; seed {seed}")
     succeeded, errors = _run_rounds(time.monotonic() + options.minutes * 60, random.Random(seed))
-    if was_free_threaded and interpreter.is_gil_enabled():
+    if was_free_threaded and process_state.is_gil_enabled():
         errors.append("the GIL was enabled during the run")
     for name, count in sorted(succeeded.items()):
         print(f"{count:8}  {name}")

@@ -105,14 +105,10 @@ def test_a_missing_name_in_a_subprocess_is_not_offered(run_suite):
     result.stdout.re_match_lines([r"all +0 +1 +0 +1 +0", r" +not-offered  a.one"])
 
 
-def test_options_plugin_without_a_target_imports_no_torch(pytester, monkeypatch):
+def test_the_plugin_changes_nothing_without_a_target(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     pytester.makepyfile("import warnings\ndef test_it(): warnings.warn('not an error here')")
-    program = "import sys\ndef pytest_unconfigure():\n    print('torch' in sys.modules)"
-    pytester.makeconftest(program)
-    result = pytester.runpytest_subprocess("-p", "spec_tests.machine.options", "-s")
-    result.assert_outcomes(passed=1, warnings=1)
-    result.stdout.fnmatch_lines("False")
+    pytester.runpytest_subprocess("-p", "spec_tests").assert_outcomes(passed=1, warnings=1)
 
 
 def test_files_without_a_selected_clause_are_not_imported(run_suite, pytester):
