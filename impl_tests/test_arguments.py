@@ -116,6 +116,7 @@ NAMED_ERRORS = [
     (ValueError, "The truth value of an array with more than one element is ambiguous. .*"),
     (ValueError, "dictionary update sequence element #0 has length .*; 2 is required"),
     (ValueError, r"(every chunk size is 0|negative or infinite chunk size) in \[.*\]"),
+    (ValueError, r"chunk size 0 in \[.*\]: .*"),
     (ValueError, r"in_flight is -?\d+, and must be at least 1"),
     (ValueError, r"output is None in replicas \[0\], but not in replicas \[1\]"),
     (ValueError, r"range\(\) arg 3 must not be zero"),

@@ -1,6 +1,6 @@
 """The public functions with valid arguments.
 
-``fault_injection`` injects faults into these calls, ``stress`` makes them in many threads at
+``faults`` injects faults into these calls, ``stress`` makes them in many threads at
 once, and ``test_arguments.py`` replaces each argument by wrong values.
 """
 
@@ -37,14 +37,12 @@ class Case:
         find: A function that returns the public function, or a function that also runs the modules
             which the public function returns. All arguments are keywords.
         arguments: A function that returns new valid arguments.
-        runs_net: Whether the function runs a :class:`Net`.
         has_faults: Whether the function is called with faults, and by several threads. PyTorch's
             ``Module.to`` and ``backward`` of another rank are not safe against interrupts.
     """
 
     find: Callable[[], Function]
     arguments: Callable[[], dict[str, Any]]
-    runs_net: bool = False
     has_faults: bool = True
 
 
@@ -147,9 +145,7 @@ CASES: dict[str, Case] = {
         },
         has_faults=False,
     ),
-    "DataParallel.forward": Case(
-        lambda: _wrapper(chunk_sizes=[1, 3]), lambda: {"x": _x()}, runs_net=True
-    ),
+    "DataParallel.forward": Case(lambda: _wrapper(chunk_sizes=[1, 3]), lambda: {"x": _x()}),
     "data_parallel": Case(
         lambda: impl.data_parallel,
         lambda: {
@@ -160,7 +156,6 @@ CASES: dict[str, Case] = {
             "dim": 0,
             "module_kwargs": {"x": _x()},
         },
-        runs_net=True,
     ),
     "parallel_apply": Case(
         lambda: impl.parallel_apply,
@@ -170,7 +165,6 @@ CASES: dict[str, Case] = {
             "kwargs_tup": ({}, {}),
             "devices": [0, 1],
         },
-        runs_net=True,
     ),
     "replicate": Case(
         lambda: _replicate,
@@ -257,9 +251,8 @@ CASES: dict[str, Case] = {
     "DataParallel.call": Case(
         lambda: lambda method, **inputs: _wrapper().call(method, **inputs),
         lambda: {"method": "forward", "x": _x()},
-        runs_net=True,
     ),
-    "DataParallel.hold": Case(_hold, lambda: {"x": _x()}, runs_net=True),
+    "DataParallel.hold": Case(_hold, lambda: {"x": _x()}),
     "DataParallel.map": Case(
         _map,
         lambda: {
@@ -269,7 +262,6 @@ CASES: dict[str, Case] = {
             "ordered": True,
             "return_exceptions": False,
         },
-        runs_net=True,
     ),
     "DataParallelWithLoss": Case(
         lambda: lambda **each: impl.DataParallelWithLoss(**each)(_x(), target=_x()[:, :2]),
@@ -287,7 +279,6 @@ CASES: dict[str, Case] = {
     "DataParallelWithLoss.forward": Case(
         lambda: impl.DataParallelWithLoss(Net(), nn.L1Loss(), [0, 1]),
         lambda: {"x": _x(), "target": _x()[:, :2]},
-        runs_net=True,
     ),
     "SyncBatchNorm.convert_sync_batchnorm": Case(
         lambda: impl.SyncBatchNorm.convert_sync_batchnorm,
@@ -302,7 +293,6 @@ CASES: dict[str, Case] = {
     "parallel_apply in turn": Case(
         lambda: impl.parallel_apply,
         lambda: {"modules": [Net(0), Net(1)], "inputs": _pair(), "in_turn": True},
-        runs_net=True,
     ),
     "Whole": Case(
         lambda: lambda value: impl.scatter_gather.scatter((_x(), impl.Whole(value)), [0, 1]),
