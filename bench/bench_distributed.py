@@ -12,9 +12,8 @@ from functools import partial
 
 import pytest
 
-from spec_tests.machine.rank_pool import Pool
-
 from . import ranks
+from .rank_pool import Pool
 
 pytestmark = pytest.mark.usefixtures("impl_only")
 LIBRARIES = ("reference", "impl")

@@ -18,11 +18,11 @@ import torch
 from torch.utils._pytree import tree_map_only
 
 import impl
-from spec_tests.machine.rank_pool import Pool
 
 from . import ranks
 from .models import MODELS, ROWS
 from .modules import measure_peak_bytes, replica_devices
+from .rank_pool import Pool
 
 pytest.importorskip("transformers", reason="the models need the dependency group `consumers`")
 pytestmark = pytest.mark.filterwarnings("ignore:Was asked to gather along dimension 0")

@@ -13,9 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils._pytree import tree_map_only
 
 from impl import distributed
-from spec_tests.machine.rank_pool import RankContext
 
 from .models import MODELS, ROWS
+from .rank_pool import RankContext
 
 #: For each library: this rank's wrapped module and its input. They are kept between calls.
 _STATE: dict[str, tuple[nn.Module, Tensor]] = {}

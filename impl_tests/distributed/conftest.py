@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.machine.rank_pool import Pool
+from bench.rank_pool import Pool
 
 #: Number of processes in the shared pool. On a machine with two cores, more processes would wait.
 MAX_RANKS = 4

@@ -4,9 +4,9 @@ from typing import Any
 
 from torch import Tensor
 
+from bench.rank_pool import Raised
 from spec_tests import checks
 from spec_tests.checks.snapshot import snapshot
-from spec_tests.machine.rank_pool import Raised
 
 #: Tolerance for float64 sums of a few hundred terms that are added in different orders.
 ROUNDING = 1e-9

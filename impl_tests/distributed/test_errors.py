@@ -6,10 +6,10 @@ import signal
 import pytest
 from torch import nn
 
+from bench.rank_pool import Raised
 from impl import distributed
 from impl_tests.distributed.modules import make_linear, make_rank_rows
 from impl_tests.distributed.results import check_close, check_same_error, copy_to_cpu
-from spec_tests.machine.rank_pool import Raised
 
 
 class ActOnRanks(nn.Module):

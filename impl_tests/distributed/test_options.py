@@ -5,12 +5,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from bench.rank_pool import Raised
 from impl import distributed
 from impl_tests.distributed.modules import ScaleByRows, make_linear
 from impl_tests.distributed.results import check_close, copy_to_cpu
 from spec_tests.machine.devices import not_run
 from spec_tests.machine.processes import run_script
-from spec_tests.machine.rank_pool import Raised
 from spec_tests.machine.target import Target
 
 NCCL_SCRIPT = """
