@@ -320,10 +320,8 @@ def _relation(actual: Tensor, expected: Tensor) -> str:
     """Return how different values of one shape are related, in parentheses."""
     if not actual.any():
         return " (zero)"
-    same_values = sorted(map(str, actual.flatten().tolist())) == sorted(
-        map(str, expected.flatten().tolist())
-    )
-    return " (order)" if same_values else ""
+    found, wanted = ([*map(str, each.flatten().tolist())] for each in (actual, expected))
+    return " (order)" if found != wanted and sorted(found) == sorted(wanted) else ""
 
 
 def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import argparse
 from collections.abc import Mapping
 
-from spec_tests.cli import summary
+from spec_tests.cli.report import write
 from spec_tests.machine.record import VERDICTS
 from spec_tests.reporting import runs
 from spec_tests.reporting.evidence import Evidence
@@ -39,7 +39,7 @@ def main(options: argparse.Namespace) -> int:
     head = ("change", "clause", old.label, new.label)
     if options.to:
         lines = ["# Changed clauses", "", total, "", *format_table(head, changed), ""]
-        summary.write(options.to, "\n".join(lines))
+        write(options.to, "\n".join(lines))
     return int(bool(count))
 
 

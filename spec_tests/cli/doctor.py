@@ -1,8 +1,21 @@
-"""The command ``doctor``: requirements of a run on this machine, and remedies."""
+"""The command ``doctor``: requirements of a run on this machine, and remedies.
 
+With ``--accelerator NAME`` it also tries the clauses about devices. The imports of other modules
+stand in functions: the command also runs if packages are not installed.
+"""
+
+import argparse
+import functools
 import importlib.util
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from spec_tests.machine.clauses import Clause
+    from spec_tests.machine.devices import Topology
+    from spec_tests.machine.probes import Finding
 
 #: The modules that pip installs with ``[suite]``, and torch, which users install themselves.
 MODULES = ("torch", "pytest", "pytest_timeout", "xdist", "hypothesis", "numpy", "msgspec")
@@ -10,6 +23,10 @@ EXTRA = "remedy: pip install 'torch-parallel-spec[suite]' (and torch, 2.11 or ne
 
 #: The oldest supported release of PyTorch.
 OLDEST = (2, 11)
+#: Length in characters to which the text of an error is cut.
+_MAX_TEXT = 120
+#: The width in characters of the first column: the ids of the clauses.
+_WIDTH = 42
 
 #: The name of a requirement, whether it is met, and a text: the version found, or the remedy.
 Requirement = tuple[str, bool, str]
@@ -25,35 +42,39 @@ def missing(names: Iterable[str]) -> list[str]:
     return [name for name in names if importlib.util.find_spec(name) is None]
 
 
-def main(
-    accelerator: str | None = None,
-    modules: Sequence[str] = (),
-    *,
-    without: Sequence[str] = (),
-    fault: str | None = None,
-) -> int:
+def main(options: argparse.Namespace) -> int:
     """Print a line for each requirement; return 1 if one is not met, else 0.
 
-    Args:
-        accelerator: The type of a back end whose functions are tried, too.
-        modules: Modules to import first, because they register the back end.
-        without: Features of the simulator that are switched off first.
-        fault: A fault of the simulator that stays active.
+    With ``--accelerator`` also print a line for each clause about devices; return 1 if a required
+    one is violated.
     """
-    if (without or fault) and accelerator != "sim":
-        print("--without and --fault change the simulator: add --accelerator sim")
-        return 1
     # A back end is loaded later, so whether there is an accelerator is not known yet.
     failed = False
     for name, is_met, text in _requirements():
-        if accelerator is None or name != "devices":
+        if options.accelerator is None or name != "devices":
             print(f"{'ok' if is_met else 'MISSING':<8}{name:<11} {text}", flush=True)
             failed = failed or not is_met
-    if failed or accelerator is None:
+    if failed or options.accelerator is None:
         return int(failed)
-    from spec_tests.cli import device_clauses
+    return _try_devices(options.accelerator, options.modules)
 
-    return device_clauses.main(accelerator, modules, without=without, fault=fault)
+
+def _try_devices(accelerator: str, modules: Sequence[str]) -> int:
+    from spec_tests.machine.devices import MODULES, make_topology
+    from spec_tests.machine.input_files import shorten
+
+    try:
+        if "" in modules:
+            raise ValueError("the name of a module is empty")
+        os.environ[MODULES] = ",".join(modules)  # Another process imports them, too.
+        topology = make_topology(accelerator, None)
+    except Exception as error:  # the code of a back end may raise any error
+        print(shorten(f"{type(error).__name__}: {error}"))
+        if not modules:
+            print("import the back end with -p MODULE, if PyTorch does not load it")
+        return 1
+    print(f"{topology.distinct} devices: {', '.join(map(str, topology.devices))}", flush=True)
+    return _print_clauses(topology)
 
 
 def _requirements() -> Iterator[Requirement]:
@@ -105,3 +126,37 @@ def _simulator_requirements(*, is_needed: bool) -> Iterator[Requirement]:
         yield "simulator", False, str(error)
     else:
         yield "simulator", True, f"built: {build.library()}"
+
+
+def _print_clauses(topology: "Topology") -> int:
+    from spec_tests.devices import chapter
+    from spec_tests.machine import capabilities, probes
+    from spec_tests.machine.capabilities import dtype_name
+    from spec_tests.strategies.supported_layers import find_errors
+
+    probes.say = functools.partial(print, flush=True)
+    offered = capabilities.find(topology)
+    failed = 0
+    for finding in offered.findings:
+        clause = chapter.known_clauses().get(finding.name)
+        if clause is not None:
+            failed += not clause.feature and finding.state in ("missing", "wrong")
+            print(f"{clause.id:<{_WIDTH}}{_format(clause, finding)}")
+        elif finding.text:
+            print(f"{f'dtype {finding.name}':<{_WIDTH}}fails    {finding.text[:_MAX_TEXT]}")
+    print(f"{'dtypes':<{_WIDTH}}{', '.join(map(dtype_name, offered.dtypes)) or 'none'}")
+    for kind, text in find_errors(topology).items():
+        print(f"{f'layer {kind}':<{_WIDTH}}fails    {text[:_MAX_TEXT]}")
+        print(f"{'':<{_WIDTH}}optional; the suite does not use the layer")
+    return int(bool(failed))
+
+
+def _format(clause: "Clause", finding: "Finding") -> str:
+    """Return the state and, if the clause is violated, the error, the clause and its users."""
+    if not finding.text:
+        return finding.state
+    need = f"optional, feature {clause.feature}; used" if clause.feature else "needed"
+    text = finding.text.removeprefix("not-run: ")
+    lines = [f"{finding.state:<9}{text[:_MAX_TEXT]}", clause.says]
+    lines += [f"{need} by {clause.users}"]
+    return f"\n{'':<{_WIDTH}}".join(lines)

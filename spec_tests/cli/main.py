@@ -167,20 +167,6 @@ def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="also try each function of this back end that PyTorch, impl or the suite needs",
     )
-    parser.add_argument(
-        "--without",
-        action="append",
-        default=[],
-        metavar="FEATURE",
-        help="switch off this feature of the simulator first, to see what doctor prints; "
-        "repeatable; an unknown name prints the names",
-    )
-    parser.add_argument(
-        "--fault",
-        metavar="NAME",
-        help="imitate this defect of a back end on the simulator; an unknown name prints the "
-        "names",
-    )
     _add_module_option(parser)
 
 
@@ -257,10 +243,7 @@ def _run_module(options: argparse.Namespace) -> int:
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "run": _run_suite,
     "clauses": _print_clauses,
-    "doctor": lambda options: doctor.main(
-        options.accelerator, options.modules, without=options.without, fault=options.fault
-    ),
-    **dict.fromkeys(("draft", "report", "diff"), _run_module),
+    **dict.fromkeys(("doctor", "draft", "report", "diff"), _run_module),
 }
 
 if __name__ == "__main__":

@@ -1,11 +1,17 @@
 """The command ``report``: print saved verdicts, and write a page that compares runs."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 
 from spec_tests.cli import doctor
 from spec_tests.machine import record
+from spec_tests.machine.input_files import RefusedError
+from spec_tests.machine.record import VERDICTS
+from spec_tests.reporting import evidence, runs
+from spec_tests.reporting.markdown import escape, format_table
+from spec_tests.reporting.runs import Run
 
 #: The modules that pip installs with ``[report]``.
 MODULES = ("jinja2",)
@@ -20,10 +26,11 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         input_files.RefusedError: A file is not valid, or the page cannot be written.
     """
-    if is_missing():
+    missing = doctor.missing(MODULES)
+    if missing:
+        print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
         return 1
-    from spec_tests.cli import summary
-    from spec_tests.reporting import pages, runs
+    from spec_tests.reporting import pages
 
     for path in options.file:
         print("\n".join(_format_table(path)))
@@ -31,25 +38,15 @@ def main(options: argparse.Namespace) -> int:
     pages.write_report(options.file, default, options.to)
     shown = [runs.load_file(path) for path in options.file]
     if options.summary:
-        summary.write(options.summary, "\n".join(map(summary.as_markdown, shown)))
+        write(options.summary, "\n".join(map(as_markdown, shown)))
     if options.badge:
-        summary.write(options.badge, summary.as_badge(shown[0]))
+        write(options.badge, as_badge(shown[0]))
     print(f"wrote {options.to}")
     return 0
 
 
-def is_missing() -> bool:
-    """Return whether a module of ``[report]`` is not installed, and print its name."""
-    missing = doctor.missing(MODULES)
-    if missing:
-        print(f"missing: {', '.join(missing)}\n{EXTRA}", file=sys.stderr)
-    return bool(missing)
-
-
 def _format_table(path: Path) -> list[str]:
     """Return the lines of the table of a file of verdicts, or of a published run."""
-    from spec_tests.reporting import evidence
-
     if path.suffix == ".json":
         _, found = evidence.read_published(path)
         return record.table({clause: each.verdict for clause, each in found.items()})
@@ -58,3 +55,39 @@ def _format_table(path: Path) -> list[str]:
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
     lines += record.table(decided, record.declared_by_clause(tests))
     return [*lines, record.claim(decided, run.get("suite", ""))]
+
+
+def as_markdown(run: Run) -> str:
+    """Return a page with the conclusion, counts by chapter, and the causes of failures."""
+    counts = record.count_by_chapter(run.verdicts).items()
+    rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
+    failed = {name: each for name, each in run.evidence.items() if each.verdict == "fail"}
+    groups = evidence.group_by_cause(failed)
+    causes = [f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups]
+    head = [f"# {escape(run.label)}", "", _claim(run), ""]
+    return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), "", *causes, ""])
+
+
+def as_badge(run: Run) -> str:
+    """Return the JSON from which shields.io makes a badge."""
+    word, text = record.conclude(run.verdicts, run.about.get("suite", ""))
+    color = {"conforms": "brightgreen", "does not conform": "red"}.get(word, "lightgrey")
+    claim = f"{word}: {text}"
+    badge = {"schemaVersion": 1, "label": "torch.nn.parallel", "message": claim, "color": color}
+    return json.dumps(badge)
+
+
+def _claim(run: Run) -> str:
+    return record.claim(run.verdicts, run.about.get("suite", ""))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file.
+
+    Raises:
+        RefusedError: The file cannot be written.
+    """
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise RefusedError(str(error)) from None

@@ -12,13 +12,13 @@ pytestmark = pytest.mark.slow
 
 
 def test_doctor_finds_nothing_missing_in_the_test_environment(capsys):
-    assert doctor.main() == 0
+    assert main(["doctor"]) == 0
     assert "MISSING" not in capsys.readouterr().out
 
 
 def test_doctor_names_missing_modules_and_the_remedy(monkeypatch, capsys):
     monkeypatch.setattr(doctor, "MODULES", ("no_such_name", *doctor.MODULES))
-    assert doctor.main() == 1
+    assert main(["doctor"]) == 1
     assert main(["run", "impl"]) == 1
     done = capsys.readouterr()
     assert "MISSING modules     no_such_name; remedy: pip install" in done.out
@@ -47,7 +47,7 @@ def test_doctor_names_the_error_of_a_back_end_that_cannot_be_imported(
     monkeypatch.setenv(MODULES, "")  # doctor sets it
     (tmp_path / "broken.py").write_text("raise OSError('no\\nlibrary')")
     monkeypatch.syspath_prepend(tmp_path)
-    assert doctor.main("sim", [module]) == 1
+    assert main(["doctor", "--accelerator=sim", "-p", module]) == 1
     line = capsys.readouterr().out.splitlines()[-1]
     assert re.match(r"\w+Error: .", line)
     assert module != "broken" or line == "OSError: no library"
@@ -63,20 +63,5 @@ def test_doctor_reports_an_old_torch(monkeypatch, capsys):
 
 
 def _doctor_output(capsys):
-    doctor.main()
+    main(["doctor"])
     return capsys.readouterr().out.splitlines()
-
-
-@pytest.mark.parametrize(
-    ("options", "line"),
-    [
-        (("--fault", "garbled-peers"), "devices.copies.values"),
-        (("--without", "sparse"), "devices.operators.sparse"),
-    ],
-    ids=" ".join,
-)
-def test_doctor_shows_a_fault_and_a_missing_feature_of_the_simulator(run_command, options, line):
-    done = run_command("doctor", "--accelerator", "sim", *options)
-    lines = [each for each in done.stdout.splitlines() if each.startswith(line)]
-    assert lines
-    assert "there" not in lines[0]

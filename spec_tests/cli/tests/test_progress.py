@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli import progress
 from spec_tests.cli.failures import Failures
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses, record
-from spec_tests.machine.record import PROGRAM, Recorder
+from spec_tests.machine.record import PROGRAM
 from spec_tests.machine.tests.fixtures import ROOT
 
 pytestmark = pytest.mark.slow
@@ -33,22 +32,6 @@ def scatter(*args, **kwargs):
 """
 
 
-class RecordingTerminal:
-    """A terminal that records new lines in ``lines``, and replaced lines in ``rewritten``."""
-
-    def __init__(self):
-        self.lines, self.rewritten = [], []
-
-    def write_line(self, line, **markup):
-        self.lines.append(line)
-
-    def rewrite(self, line, *, erase):
-        self.rewritten.append(line)
-
-    def write(self, text):
-        assert text == "\r"
-
-
 def _test_report(outcome, name):
     result = pytest.TestReport(name, ("t", 0, "t"), {}, outcome, None, "call")
     result.user_properties = [("clause", "comm.scatter.slices")]
@@ -59,31 +42,6 @@ def _test_report(outcome, name):
 def folder(tmp_path, monkeypatch):
     """Change to an empty folder, because a run writes programs."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.parametrize("is_terminal", [True, False])
-def test_progress_rewrites_its_line_on_a_terminal_only(monkeypatch, is_terminal):
-    monkeypatch.setattr(progress.sys.stdout, "isatty", lambda: is_terminal, raising=False)
-    plugin, terminal = progress.Progress(), RecordingTerminal()
-    plugin._failures = Failures("{} {}".format)
-    plugin._terminal, plugin._log = terminal, Recorder(None, resume=False, metadata=dict)
-    plugin.pytest_xdist_node_collection_finished(["t"] * 201)
-    for number, outcome in enumerate(["passed"] * 200 + ["failed"]):
-        report = _test_report(outcome, f"t{number}")
-        plugin._log.pytest_runtest_logreport(report)
-        plugin.pytest_runtest_logreport(report)
-    if is_terminal:
-        assert len(terminal.rewritten) == 202
-        assert "200 of 201 tests, 1 min left; " in terminal.rewritten[199]
-        assert terminal.rewritten[200] == ""  # before the failure is printed
-        assert "201 of 201 tests; clauses: 1 fail" in terminal.rewritten[201]
-        assert terminal.lines[0].startswith("FAIL comm.scatter.slices")
-    else:
-        assert not terminal.rewritten
-        counts = [line.split(",")[0] for line in terminal.lines[:2]]
-        assert counts == ["100 of 201 tests", "200 of 201 tests"]
-        assert "0 fail" in terminal.lines[0]
-        assert "1 pass" in terminal.lines[0]
 
 
 def _failure(failure, clause="comm.scatter.slices", **properties):
@@ -159,18 +117,6 @@ def start_command(arguments, folder, search_path):
         text=True,
         start_new_session=True,
     )
-
-
-def test_ctrl_c_during_the_imports_prints_no_traceback(tmp_path):
-    # A signal that arrives just before a long sleep would be handled only after it.
-    slow_import = "import time\nprint('importing', flush=True)\nwhile True: time.sleep(0.01)"
-    (tmp_path / "torch.py").write_text(slow_import)
-    process = start_command(["run", "mine"], tmp_path, f"{tmp_path}{os.pathsep}{ROOT}")
-    assert process.stdout.readline() == "importing PyTorch ...\n"
-    assert process.stdout.readline() == "importing\n"
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    assert (output, process.returncode) == ("interrupted\n", 2)
 
 
 def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):

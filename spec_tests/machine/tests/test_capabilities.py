@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spec_tests import simulator
-from spec_tests.cli import device_clauses as command
+from spec_tests.cli.main import main
 from spec_tests.devices import chapter
 from spec_tests.machine import capabilities
 from spec_tests.machine.capabilities import find_missing
@@ -120,28 +120,6 @@ def test_a_required_function_that_is_missing_is_no_reason_to_skip(topology, monk
     assert find_missing(caught.value, offered, "impl") is None
 
 
-def test_strategies_draw_offered_dtypes_only(topology, switch_off):
-    used = capabilities._used.copy()
-    switch_off("double-precision")
-    capabilities.use(find(topology))
-    try:
-        assert capabilities.offered([torch.float64, torch.float32]) == [torch.float32]
-        with pytest.raises(pytest.skip.Exception, match="the devices offer none of float64"):
-            capabilities.offered([torch.float64])
-    finally:
-        capabilities._used[:] = used
-
-
-def test_layers_with_sparse_buffers_are_drawn_only_if_the_devices_offer_sparse_tensors(topology):
-    used = capabilities._used.copy()
-    without = frozenset({"sparse"})
-    capabilities.use(capabilities.find.__wrapped__(topology, without=without))
-    try:
-        assert supported_layers.computed(["linear", "sparse_buffer"]) == ["linear"]
-    finally:
-        capabilities._used[:] = used
-
-
 #: Makes a float64 tensor in a module whose name is the value of ``__name__``.
 SOURCE = "def make(device): return torch.ones(1, dtype=torch.float64, device=device)"
 
@@ -188,7 +166,7 @@ def test_operator_is_missing_only_if_the_error_names_the_back_end(
 def test_doctor_prints_each_clause_about_devices(topology, switch_off, capfd):
     switch_off("new-streams")
     capabilities.find.cache_clear()
-    assert command.main("sim", ["json"]) == 0
+    assert main(["doctor", "--accelerator=sim", "-p", "json"]) == 0
     capabilities.find.cache_clear()
     printed = capfd.readouterr().out
     assert f"{'devices.copies.values':<42}there" in printed

@@ -68,12 +68,6 @@ def test_a_run_with_workers_is_refused_without_an_internal_error(run_suite):
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
-def test_a_run_of_own_tests_needs_no_tests_of_clauses(run_module):
-    options = ("--own-tests", "--collect-only", "-q", "-p", "no:cacheprovider")
-    done = run_module("pytest", f"{ROOT}/spec_tests", "--accelerator=sim", *options)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
 def test_clause_option_deselects_tests_of_other_clauses(run_suite):
     result = run_suite(TWO_TESTS.format(one="False", two="pass"), "--clause", "a.t")
     result.assert_outcomes(passed=1, deselected=1)

@@ -81,12 +81,6 @@ def test_file_of_another_format_is_refused(tmp_path, reader, content):
     find_refusal(READERS[reader][0], tmp_path / "file")
 
 
-@pytest.mark.parametrize("reader", [each for each in READERS if each != "target-map"])
-def test_folder_in_place_of_a_file_is_refused(tmp_path, reader):
-    (tmp_path / "file").mkdir()
-    assert "cannot be read: " in find_refusal(READERS[reader][0], tmp_path / "file")
-
-
 @pytest.mark.parametrize(
     ("reader", "old", "new", "problem"),
     [

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from spec_tests.data_parallel.life import violations
-from spec_tests.data_parallel.life.log import Hook
 from spec_tests.data_parallel.life.machine import Life
 from spec_tests.data_parallel.life.program import LifeError
 from spec_tests.machine import register
@@ -30,23 +29,6 @@ def test_probes_show_the_violations_that_a_register_records(topology):
 
 def _part(wrapper):
     return Part("data_parallel", SimpleNamespace(DataParallel=wrapper))
-
-
-class _Other(naive.DataParallel):
-    def __init__(self, module, device_ids, output_device, dim):
-        devices = [torch.device("sim", each) for each in device_ids]
-        super().__init__(module, devices, devices[0], dim)
-
-
-def test_a_wrapper_may_have_any_name_and_no_function_beside_it(topology):
-    target = SimpleNamespace(name="mine", mapping={}, data_parallel=_part(_Other))
-    life = Life(target, topology, frozenset())
-    settings = {"output": None, "dim": 0, "structure": "tensor", "current": 0, "training": None}
-    life.wrap(net=ModuleSpec((Layer("linear"),)), slots=(0, 1), **settings)
-    life.each(lambda side: len(Hook("forward", 0).register(side.wrapper)))
-    options = {"keywords": (), "on_cpu": False, "requires_grad": False}
-    life.forward(rows=2, mode="grad", functional=True, **options)
-    life.teardown()
 
 
 class _Refusing(naive.DataParallel):

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from spec_tests.checks import side_streams, stream_log
+from spec_tests.checks import side_streams
 from spec_tests.machine import capabilities
 
 
@@ -30,17 +30,3 @@ def synchronous(topology, monkeypatch):
 def test_on_synchronous_devices_a_test_of_order_is_not_run(synchronous, topology, start):
     with pytest.raises(pytest.skip.Exception, match="no test shows the order of work"):
         start(topology)
-
-
-def test_each_copy_is_delayed_on_both_devices(topology, monkeypatch):
-    worked = []
-    monkeypatch.setattr(stream_log, "queue_work", lambda *args: worked.append(args))
-    first, second = topology.take(2)
-    tensor = torch.ones(3, device=first)
-    with stream_log.CopyDelay(5):
-        tensor * 2
-        assert not worked
-        tensor.to(second)
-    assert set(worked) == {(first, 5), (second, 5)}
-    tensor.to(second)
-    assert len(worked) == len({first, second})

@@ -140,13 +140,3 @@ def test_verdicts_have_the_reason_or_the_failure(run_suite, pytester):
     assert first["failure"]["text"].startswith("assert 1 == 2")
     assert second["failure"]["error"] == r"KeyError: 'first\nsecond'"
     assert (third["verdict"], third["reason"]) == ("not-run", "no reason")
-
-
-def test_without_resume_the_verdict_file_is_overwritten(run_suite, pytester):
-    path = pytester.path / "verdicts.jsonl"
-    for _ in range(2):
-        run_suite(TWO_TESTS.format(one="True", two="pass"), "--verdicts", str(path))
-    assert [line["test"] for line in read_verdicts(path)] == [
-        "test_it.py::test_one",
-        "test_it.py::test_two",
-    ]

@@ -38,12 +38,6 @@ def test_columns_are_own_runs_then_the_reference_then_the_others_then_impl(tmp_p
     ]
 
 
-def test_version_is_shown_unless_it_is_the_version_of_torch(tmp_path):
-    for target, version in {"a": "1.0", "b": "2.12.0+cpu"}.items():
-        samples.publish_run(tmp_path, {ONE: "pass"}, target=target, version=version)
-    assert [run.target for run in runs.load(tmp_path)] == ["a 1.0", "b"]
-
-
 def test_clauses_that_a_run_does_not_know_have_no_verdict(load_matrix):
     text = matrix.format_page(
         load_matrix(

@@ -148,8 +148,3 @@ def test_file_that_is_no_page_of_a_report_is_not_replaced(file, tmp_path, capsys
     assert main(["report", str(file), "--to", str(tmp_path / name)]) == 4
     assert "is no page of a report" in capsys.readouterr().err
     assert tmp_path.joinpath(name).read_text() == before
-
-
-def test_page_in_a_folder_that_does_not_exist_is_refused_in_one_line(file, tmp_path, capsys):
-    assert main(["report", str(file), "--to", str(tmp_path / "none" / "page.html")]) == 4
-    assert len(capsys.readouterr().err.splitlines()) == 1
