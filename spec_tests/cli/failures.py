@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from spec_tests.failure import Failure, shorten
-from spec_tests.machine import clauses, record
+from spec_tests.machine import clauses, record, register
+from spec_tests.machine.target import REFERENCE
 
 #: The folder of the programs, below the current one.
 FOLDER = Path("repro")
@@ -52,6 +53,7 @@ class Failures:
         self._format_command = format_command
         self._programs: Counter[str] = Counter()
         self._statements = {name: each.says for name, each in clauses.load().items()}
+        self._violated = register.violated_by_reference()
         self._found: dict[tuple[str, ...], Cause] = {}
 
     def add(self, report: pytest.TestReport) -> list[str]:
@@ -61,7 +63,7 @@ class Failures:
             The lines that describe the failure; none if it is not the first one of its clauses.
         """
         tests = [test for test in record.tests_of(report) if test.verdict == "fail"]
-        if not tests:  # Other tests decide the clauses that --clause selects.
+        if not tests:  # The clauses that --clause selects are not decided.
             return []
         names = [test.clause or "no clause" for test in tests]  # A worker ended in a setup.
         failure = tests[0].failure
@@ -81,6 +83,7 @@ class Failures:
         return [
             f"FAIL {', '.join(names)}  {report.nodeid}",
             *(f"  {self._statements.get(name, '')}" for name in names),
+            *([f"  {REFERENCE} violates it, too"] if self._violated >= {*names} else []),
             *(f"  | {shorten(line, MAX_LENGTH)}" for line in _lines(failure)),
             *([f"  program: {run}"] if run else []),
             f"  repeat: {repeat}",
@@ -99,18 +102,37 @@ class Failures:
         return f"python {path}"
 
     def summary(self) -> list[str]:
-        """Return the lines about each cause, that of the most clauses first."""
-        lines = []
-        by_size = sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
-        for cause in by_size:
-            counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
-            lines.append(f"FAIL {', '.join(counts)}: {_ADDRESS.sub('…', cause.failure.title)}")
-            names = sorted(cause.commands)
-            if cause.failure.is_bare:
-                lines.append(f"  {self._statements.get(names[0], '')}")
-            lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
-            if more := len(names[MAX_CLAUSES:]):
-                lines.append(f"  and {_count(more, 'more clause')}")
+        """Return the lines about each cause, that of the most clauses first.
+
+        Causes with clauses that torch.nn.parallel passes come before the others.
+        """
+        causes = sorted(self._found.values(), key=lambda each: (-len(each.commands), -each.count))
+        failed = {name for each in causes for name in each.commands}
+        here = failed - self._violated
+        parts = {
+            f"{len(here)} of {len(failed)} fail here and pass in {REFERENCE}:": [
+                each for each in causes if each.commands.keys() & here
+            ],
+            f"{REFERENCE} violates these, too:": [
+                each for each in causes if not each.commands.keys() & here
+            ],
+        }
+        return [
+            line
+            for head, members in parts.items()
+            if members
+            for line in (head, *(line for each in members for line in self._describe(each)))
+        ]
+
+    def _describe(self, cause: Cause) -> list[str]:
+        counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
+        names = sorted(cause.commands, key=lambda name: (name in self._violated, name))
+        lines = [f"FAIL {', '.join(counts)}: {_ADDRESS.sub('…', cause.failure.title)}"]
+        if cause.failure.is_bare:
+            lines.append(f"  {self._statements.get(names[0], '')}")
+        lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]
+        if more := len(names[MAX_CLAUSES:]):
+            lines.append(f"  and {_count(more, 'more clause')}")
         return lines
 
 

@@ -17,6 +17,13 @@ from spec_tests.reporting.runs import Run
 MODULES = ("jinja2",)
 #: The folders with published runs: one in the root of a checkout, and the installed package.
 PUBLISHED = (Path("reports"), Path(__file__).resolve().parents[1])
+#: The color of the badge for each conclusion.
+_COLORS = {
+    "conforms": "brightgreen",
+    record.AS_REFERENCE: "green",
+    "does not conform": "orange",
+    "is not decided": "lightgrey",
+}
 EXTRA = "remedy: pip install 'torch-parallel-spec[report]'"
 
 
@@ -54,7 +61,8 @@ def _format_table(path: Path) -> list[str]:
     decided = record.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
     lines += record.table(decided, record.declared_by_clause(tests))
-    return [*lines, record.claim(decided, run.get("suite", ""))]
+    claim = record.claim(decided, run.get("suite", ""), run["torch"])
+    return [*lines, *filter(None, (claim, record.explain(decided)))]
 
 
 def as_markdown(run: Run) -> str:
@@ -62,23 +70,22 @@ def as_markdown(run: Run) -> str:
     counts = record.count_by_chapter(run.verdicts).items()
     rows = [(title, *(found[each] for each in VERDICTS)) for title, found in counts]
     failed = {name: each for name, each in run.evidence.items() if each.verdict == "fail"}
-    groups = evidence.group_by_cause(failed)
+    groups = evidence.group_by_cause(failed, run.violated_by_reference)
     causes = [f"* {escape(cause)}: {', '.join(names)}" for cause, names in groups]
-    head = [f"# {escape(run.label)}", "", _claim(run), ""]
+    head = [f"# {escape(run.label)}", "", run.claim, record.explain(run.verdicts), ""]
     return "\n".join([*head, *format_table(("chapter", *VERDICTS), rows), "", *causes, ""])
 
 
 def as_badge(run: Run) -> str:
     """Return the JSON from which shields.io makes a badge."""
-    word, text = record.conclude(run.verdicts, run.about.get("suite", ""))
-    color = {"conforms": "brightgreen", "does not conform": "red"}.get(word, "lightgrey")
-    claim = f"{word}: {text}"
-    badge = {"schemaVersion": 1, "label": "torch.nn.parallel", "message": claim, "color": color}
+    word, text = record.conclude(run.verdicts, run.about.get("suite", ""), run.about["torch"])
+    badge = {
+        "schemaVersion": 1,
+        "label": "torch.nn.parallel",
+        "message": text if word == "does not conform" else f"{word}: {text}",
+        "color": _COLORS[word],
+    }
     return json.dumps(badge)
-
-
-def _claim(run: Run) -> str:
-    return record.claim(run.verdicts, run.about.get("suite", ""))
 
 
 def write(path: Path, text: str) -> None:

@@ -22,7 +22,8 @@ from typing import Any, Literal, TextIO
 import pytest
 
 from spec_tests.failure import Failure
-from spec_tests.machine import clauses, input_files
+from spec_tests.machine import clauses, input_files, register
+from spec_tests.machine.target import REFERENCE
 
 #: All verdicts, worst first.
 VERDICTS = ("fail", "not-offered", "known", "pass", "not-run")
@@ -31,8 +32,14 @@ FORMAT = 2
 #: Keys in the report of a test: the JSON of its failure, the missing name that the register
 #: declares, the program that repeats the failure, and a clause that the test does not decide.
 FAILURE, DECLARED, PROGRAM, UNDECIDED = "failure", "declared", "program", "undecided"
+#: The reason of a clause that none of its tests decides.
+NOT_DECIDED = "its tests fail in facts of other clauses"
 #: The last line in the file of an interrupted run.
 INTERRUPTED = {"interrupted": True}
+#: The conclusion about a run that violates only clauses that torch.nn.parallel violates, too.
+AS_REFERENCE = f"as {REFERENCE}"
+#: The verdicts of clauses that the target violates.
+_VIOLATED = ("fail", "not-offered", "known")
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -97,7 +104,7 @@ def verdict_of(report: pytest.TestReport) -> str | None:
 
 
 def _property(report: pytest.TestReport, name: str) -> str:
-    return next((str(value) for key, value in report.user_properties if key == name), "")
+    return next(iter(_properties(report, name)), "")
 
 
 def add_failure(report: pytest.TestReport, found: Failure) -> None:
@@ -111,15 +118,15 @@ def failure_of(report: pytest.TestReport) -> Failure | None:
     return input_files.convert(json.loads(text), Failure, "the report") if text else None
 
 
-def clauses_of(report: pytest.TestReport) -> list[str]:
-    """Return the ids of the clauses of a test from its report, without those not decided."""
-    undecided = {value for key, value in report.user_properties if key == UNDECIDED}
-    names = [str(value) for key, value in report.user_properties if key == "clause"]
-    return [name for name in names if name not in undecided]
+def _properties(report: pytest.TestReport, name: str) -> list[str]:
+    return [str(value) for key, value in report.user_properties if key == name]
 
 
 def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
-    """Return the verdict of a test for each of its clauses; an empty list without a verdict."""
+    """Return the verdict of a test for each of its clauses; an empty list without a verdict.
+
+    Clauses that a failed test does not decide are not-run: other tests may decide them.
+    """
     verdict = verdict_of(report)
     if verdict is None:
         return []
@@ -131,13 +138,13 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
         found is None and verdict == "fail"
     ):  # An error outside the tests, as in a plugin of pytest.
         found = Failure("error", (), report.longreprtext)
-    names = clauses_of(report)
-    if not names and _property(report, "clause"):  # Those that --clause selects are not decided.
-        return []
     fields: dict[str, Any] = {"reason": reason, "declared": _property(report, DECLARED)}
+    undecided = _properties(report, UNDECIDED)
     return [
-        TestVerdict(report.nodeid, verdict, name, failure=found, **fields)  # type: ignore[arg-type]
-        for name in names or [""]
+        TestVerdict(report.nodeid, "not-run", name, NOT_DECIDED)
+        if name in undecided
+        else TestVerdict(report.nodeid, verdict, name, failure=found, **fields)  # type: ignore[arg-type]
+        for name in _properties(report, "clause") or [""]
     ]
 
 
@@ -266,16 +273,19 @@ def _chapter_of(name: str) -> str:
     return known.chapter if known else name.partition(".")[0]
 
 
-def conclude(found: Mapping[str, str], suite: str | None = None) -> tuple[str, str]:
+def conclude(
+    found: Mapping[str, str], suite: str | None = None, torch: str | None = None
+) -> tuple[str, str]:
     """Return the conclusion of a run, and how many clauses it has decided.
 
-    The conclusion is *conforms*, *does not conform*, or *is not decided*: fewer than nine of ten
-    clauses about the target are decided. A clause that was not run, or that needs a name that the
-    target lacks, is not decided.
+    The conclusion is *conforms*, `AS_REFERENCE`, *does not conform*, or *is not decided*: fewer
+    than nine of ten clauses about the target are decided. A clause that was not run, or that needs
+    a name that the target lacks, is not decided.
 
     Args:
         found: The verdict of each clause of the run.
         suite: The version of the suite in the metadata of a saved run; None for this version.
+        torch: The version of PyTorch of a saved run; None for the installed one.
     """
     known = clauses.load()
     if suite not in (None, clauses.suite_version(known)):
@@ -286,19 +296,36 @@ def conclude(found: Mapping[str, str], suite: str | None = None) -> tuple[str, s
     text = f"{decided} of {len(members)} decided, {len(known)} clauses"
     if decided * 10 < len(members) * 9 or not found.keys() >= {*members}:
         return "is not decided", text
-    violated = [
-        f"{counts[each]} {each}" for each in ("fail", "not-offered", "known") if counts[each]
-    ]
-    return (
-        ("does not conform", f"{text}; {', '.join(violated)}") if violated else ("conforms", text)
-    )
+    violated = [name for name in members if found[name] in _VIOLATED]
+    if not violated:
+        return "conforms", text
+    text += "; " + ", ".join(f"{counts[each]} {each}" for each in _VIOLATED if counts[each])
+    first = len({*violated} - register.violated_by_reference(torch))
+    if not first:
+        return AS_REFERENCE, text
+    return "does not conform", f"{text}; {first} of them pass in {REFERENCE}"
 
 
-def claim(found: Mapping[str, str], suite: str | None = None) -> str:
+def claim(found: Mapping[str, str], suite: str | None = None, torch: str | None = None) -> str:
     """Return whether a run conforms to the suite, as a sentence; see `conclude`."""
-    word, text = conclude(found, suite)
+    word, text = conclude(found, suite, torch)
     title = f"suite {clauses.VERSION}"
-    return f"{title} {word}: {text}" if word == "is not decided" else f"{word} to {title}: {text}"
+    place = {"is not decided": f"{title} {word}", AS_REFERENCE: f"{word} in {title}"}
+    return f"{place.get(word, f'{word} to {title}')}: {text}"
+
+
+def explain(found: Mapping[str, str]) -> str:
+    """Return why a whole run has decided fewer clauses than the specification has, else ''."""
+    known = clauses.load()
+    members = [each.id for each in known.values() if each.is_about_target]
+    if not found.keys() >= {*members}:
+        return ""
+    counts = Counter(found[name] for name in members)
+    return (
+        f"{len(known) - len(members)} of the {len(known)} clauses are about devices; of the other "
+        f"{len(members)}, {counts['not-run']} were not run, and {counts['not-offered']} need a "
+        "name that the target lacks"
+    )
 
 
 def missing_names(tests: Iterable[TestVerdict]) -> list[str]:
@@ -377,7 +404,7 @@ class Recorder:
         if not found:
             return []
         lines = [*table(found, declared_by_clause(self._tests)), *missing_names(self._tests)]
-        lines.append(claim(found))
+        lines += filter(None, (claim(found), explain(found)))
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")
         before = "" if self._path else "--verdicts FILE, then "

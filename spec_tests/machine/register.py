@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.version import Version
+from packaging.version import InvalidVersion, Version
 
 from spec_tests.failure import Failure, matches
 from spec_tests.machine import clauses, input_files
 from spec_tests.machine.clauses import Clause
-from spec_tests.machine.target import PARTS, Target
+from spec_tests.machine.target import PARTS, REFERENCE, Target
 
 FOLDER = Path(__file__).parents[1] / "registers"
 #: Keys that stand before the first record.
@@ -282,19 +282,39 @@ def _parse_versions(text: str) -> Requirement:
     return requirement
 
 
-def is_satisfied(text: str) -> bool:
+@functools.cache
+def violated_by_reference(torch: str | None = None) -> frozenset[str]:
+    """Return the clauses that torch.nn.parallel violates, from its register.
+
+    Args:
+        torch: The version of PyTorch; None for the installed one.
+    """
+    path = path_of(REFERENCE, None)
+    return frozenset(
+        name
+        for record in (load(path) if path else ())
+        if not record.versions or is_satisfied(record.versions, torch)
+        for name in record.clauses
+    )
+
+
+def is_satisfied(text: str, installed: str | None = None) -> bool:
     """Return whether the installed version of the distribution satisfies the requirement.
+
+    Another version may be given in place of the installed one.
 
     A pre-release counts as its release, and a local version as its public version:
     ``2.16.0.dev20261120+cpu`` satisfies the same requirements as ``2.16.0``.
 
     Raises:
-        input_files.RefusedError: The distribution is not installed.
+        input_files.RefusedError: The distribution is not installed, or `installed` is no version.
     """
     requirement = _parse_versions(text)
     try:
-        version = Version(metadata.version(requirement.name))
+        version = Version(installed or metadata.version(requirement.name))
     except metadata.PackageNotFoundError:
         problem = f"{requirement.name} is not installed"
         raise input_files.refuse(f"versions {text!r}", problem) from None
+    except InvalidVersion as error:  # in a file of verdicts
+        raise input_files.refuse(requirement.name, error) from None
     return requirement.specifier.contains(version.base_version)

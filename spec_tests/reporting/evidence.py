@@ -12,7 +12,7 @@ The published form is a JSON document:
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -94,7 +94,9 @@ def _make_evidence(tests: Sequence[TestVerdict]) -> Evidence:
     return Evidence(first.verdict, "", first.failure, first.test, len(tests) - 1)
 
 
-def group_by_cause(found: Mapping[str, Evidence]) -> list[tuple[str, list[str]]]:
+def group_by_cause(
+    found: Mapping[str, Evidence], violated: Collection[str] = ()
+) -> list[tuple[str, list[str]]]:
     """Return causes with the ids of their clauses; the most frequent cause comes first.
 
     The text of a cause is that of its first clause. If it does not say what is wrong, it begins
@@ -102,12 +104,14 @@ def group_by_cause(found: Mapping[str, Evidence]) -> list[tuple[str, list[str]]]
 
     Args:
         found: The evidence for each clause.
+        violated: Clauses that torch.nn.parallel violates. A cause that has only these comes after
+            the others.
     """
     groups: dict[tuple[str, ...], list[str]] = {}
     for clause, each in found.items():
         key = each.failure.group(clause) if each.failure else (EARLIER,)
         groups.setdefault(key, []).append(clause)
-    ordered = sorted(groups.values(), key=len, reverse=True)
+    ordered = sorted(groups.values(), key=lambda names: ({*names} <= {*violated}, -len(names)))
     return [(_title(names[0], found[names[0]].failure), names) for names in ordered]
 
 

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from spec_tests.machine import record
 from spec_tests.machine.clauses import Clause
 from spec_tests.machine.record import VERDICTS
 from spec_tests.reporting.evidence import group_by_cause
 from spec_tests.reporting.markdown import format_table
-from spec_tests.reporting.runs import REFERENCE, Run
+from spec_tests.reporting.runs import Run
 
 _HEAD = """\
 # The matrix
@@ -36,8 +35,6 @@ The machine `sim` is the simulator, with the version of Python if it is not the 
 `python -m reports build` generates this page. The file of a run, behind its number, has the
 smallest failing call of each clause that fails or is known.
 """
-#: The verdicts of implementations that have the names that a clause needs, but violate the clause.
-_VIOLATED = ("fail", "known")
 
 
 @dataclass(frozen=True)
@@ -73,28 +70,17 @@ class Matrix:
         members = [clause for clause in self.clauses.values() if clause.is_about_target]
         return Counter(run.verdicts.get(clause.id, "") for clause in members)
 
-    def claim(self, run: Run) -> str:
-        """Return whether a run conforms to the suite; see `record.claim`."""
-        return record.claim(run.verdicts, run.about.get("suite", ""))
-
     def clauses_with(self, run: Run, verdict: str) -> list[Clause]:
         """Return the clauses with a verdict."""
         clauses = self.clauses.values()
         return [clause for clause in clauses if run.verdicts.get(clause.id) == verdict]
 
     def by_cause(self, run: Run, verdict: str) -> list[tuple[str, list[Clause]]]:
-        """Return causes with their clauses of a verdict, the most frequent cause first."""
+        """Return causes with their clauses of a verdict; see `group_by_cause`."""
         ids = [clause.id for clause in self.clauses_with(run, verdict)]
-        groups = group_by_cause({each: run.evidence[each] for each in ids})
+        found = {each: run.evidence[each] for each in ids}
+        groups = group_by_cause(found, run.violated_by_reference)
         return [(cause, [self.clauses[each] for each in names]) for cause, names in groups]
-
-    def is_violated_by_reference(self, clause: Clause) -> bool:
-        """Return whether a published run of torch.nn.parallel violates a clause."""
-        return any(
-            run.verdicts.get(clause.id) in _VIOLATED
-            for run in self.columns
-            if run.published and run.about["target"] == REFERENCE
-        )
 
     def by_reason(self, run: Run, verdict: str) -> dict[str, list[Clause]]:
         """Return the clauses with a verdict for each reason."""

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from spec_tests.machine import record
+from spec_tests.machine import record, register
 from spec_tests.reporting.evidence import Evidence, find_evidence, read_published
 
 #: The pattern of the published runs, relative to the folder of reports.
@@ -41,6 +41,16 @@ class Run:
     def verdicts(self) -> dict[str, str]:
         """The verdict of each clause of the run."""
         return {clause: each.verdict for clause, each in self.evidence.items()}
+
+    @property
+    def claim(self) -> str:
+        """Whether the run conforms to the suite; see `record.claim`."""
+        return record.claim(self.verdicts, self.about.get("suite", ""), self.about["torch"])
+
+    @property
+    def violated_by_reference(self) -> frozenset[str]:
+        """The clauses that torch.nn.parallel of the run's PyTorch violates."""
+        return register.violated_by_reference(str(self.about["torch"]))
 
     @property
     def target(self) -> str:

@@ -64,6 +64,7 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
     assert failures.add(_failure(DTYPE, **{PROGRAM: "print(1)"}))
     assert not any(failures.add(_failure(values(i))) for i in range(62))
     assert failures.summary() == [
+        "1 of 1 fail here and pass in torch.nn.parallel:",
         "FAIL 1 clause, 62 tests: output[0] has values [0]",
         "  comm.scatter.slices  comm.scatter.slices test_it",
         "FAIL 1 clause, 1 test: output has another dtype",
@@ -72,12 +73,26 @@ def test_the_first_failure_of_a_clause_is_printed_and_the_most_frequent_cause_is
     for name in "abcdef":
         printed = failures.add(_failure(DTYPE, f"comm.scatter.{name}", **{PROGRAM: "print(2)"}))
         assert printed[0] == f"FAIL comm.scatter.{name}  a.py::test_it[1]"
-    assert failures.summary()[:7] == [
+    assert failures.summary()[1:8] == [
         "FAIL 7 clauses, 7 tests: output has another dtype",
         *(f"  comm.scatter.{name}  python repro/comm_scatter_{name}.py" for name in "abcde"),
         "  and 2 more clauses",
     ]
     assert Path("repro/comm_scatter_f.py").read_text().endswith("\nprint(2)")
+
+
+def test_clauses_that_the_reference_passes_come_first():
+    failures = Failures("{} {}".format)
+    for name in ("scalars-are-copied", "scalar-gradients-are-summed"):
+        also = failures.add(_failure(DTYPE, f"divergences.SG-4.{name}"))
+    failures.add(_failure(MISSING))
+    assert "  torch.nn.parallel violates it, too" in also
+    assert [line for line in failures.summary() if not line.startswith("  ")] == [
+        "1 of 3 fail here and pass in torch.nn.parallel:",
+        "FAIL 1 clause, 1 test: output is None",
+        "torch.nn.parallel violates these, too:",
+        "FAIL 2 clauses, 2 tests: output has another dtype",
+    ]
 
 
 def test_each_cause_of_a_clause_has_a_program_that_replaces_that_of_an_earlier_run():
@@ -95,7 +110,7 @@ def test_the_sentence_of_the_clause_explains_a_bare_assertion():
     bare = Failure("assert", (Fact("assert", "x == 2"),), "assert 1 == 2")
     failures.add(_failure(bare, "comm.gather.joined"))
     says = clauses.load()["comm.gather.joined"].says
-    assert failures.summary()[:2] == ["FAIL 1 clause, 1 test: assert 1 == 2", f"  {says}"]
+    assert failures.summary()[1:3] == ["FAIL 1 clause, 1 test: assert 1 == 2", f"  {says}"]
 
 
 def test_a_long_traceback_ends_with_its_error():
@@ -104,7 +119,7 @@ def test_a_long_traceback_ends_with_its_error():
     failures = Failures("{} {}".format)
     failure = Failure("error", (Fact("error", "OSError: last"),), text, "OSError: last")
     assert "  |   OSError: last" in failures.add(_failure(failure))
-    assert failures.summary()[0] == "FAIL 1 clause, 1 test: OSError: last"
+    assert failures.summary()[1] == "FAIL 1 clause, 1 test: OSError: last"
 
 
 def start_command(arguments, folder, search_path):

@@ -17,6 +17,7 @@ def saved_runs(tmp_path, monkeypatch):
     """Change to a folder with two runs, and return the names of their files."""
     monkeypatch.chdir(tmp_path)
     header = dict.fromkeys(("target", "torch", "accelerator", "command", "date"), "x")
+    header["torch"] = "2.13.0"
     verdicts_of = {
         "a.worse": ("pass", "fail"),
         "a.hidden": ("pass", "known"),
@@ -39,8 +40,8 @@ def test_diff_lists_clauses_that_changed_and_fails_for_a_regression(saved_runs, 
     old, _ = saved_runs
     assert main(["diff", *saved_runs, "--to", "page.md"]) == 1
     first, second, *lines, gone, total = capsys.readouterr().out.splitlines()
-    assert first == "old: x · torch x · x · old"
-    assert second == "new: x · torch x · x · new (interrupted)"
+    assert first == "old: x · torch 2.13.0 · x · old"
+    assert second == "new: x · torch 2.13.0 · x · new (interrupted)"
     assert [line.split() for line in lines] == [
         ["regression", "pass", "->", "known", "a.hidden"],
         ["regression", "pass", "->", "fail", "a.worse"],
@@ -60,7 +61,7 @@ def test_report_writes_a_summary_and_a_badge(saved_runs):
     _, new = saved_runs
     assert main(["report", new, "--summary", "summary.md", "--badge", "badge.json"]) == 0
     summary = Path("summary.md").read_text()
-    assert summary.startswith("# x · torch x · x · new\n\nsuite 1.0 is not decided: ")
+    assert summary.startswith("# x · torch 2.13.0 · x · new\n\nsuite 1.0 is not decided: ")
     assert "| all | 2 | 0 | 1 | 2 | 0 |" in summary
     badge = json.loads(Path("badge.json").read_text())
     assert (badge["schemaVersion"], badge["color"]) == (1, "lightgrey")

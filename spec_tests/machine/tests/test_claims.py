@@ -2,7 +2,7 @@
 
 import pytest
 
-from spec_tests.machine import clauses, record
+from spec_tests.machine import clauses, record, register
 
 KNOWN = clauses.load()
 PASSED = dict.fromkeys(KNOWN, "pass")
@@ -10,6 +10,7 @@ TITLE = f"suite {clauses.VERSION}"
 ONE = "comm.scatter.slices"
 ABOUT_TARGET = [each.id for each in KNOWN.values() if each.is_about_target]
 ALL = len(ABOUT_TARGET)
+VIOLATED = register.violated_by_reference()
 #: More than a tenth of the clauses about the target.
 TENTH = dict.fromkeys(ABOUT_TARGET[: ALL // 10 + 1], "not-run")
 
@@ -21,6 +22,7 @@ TENTH = dict.fromkeys(ABOUT_TARGET[: ALL // 10 + 1], "not-run")
         ({"devices.copies.values": "fail"}, None, f"conforms to {TITLE}: "),
         ({ONE: "not-run"}, None, f"conforms to {TITLE}: {ALL - 1} of {ALL} decided, "),
         (TENTH, None, f"{TITLE} is not decided: {ALL - len(TENTH)} of {ALL} decided, "),
+        (dict.fromkeys(VIOLATED, "known"), None, f"as torch.nn.parallel in {TITLE}: {ALL} of "),
         ({ONE: "known"}, None, f"does not conform to {TITLE}: {ALL} of {ALL} decided, "),
         ({ONE: "not-offered"}, None, f"does not conform to {TITLE}: {ALL - 1} of {ALL} decided, "),
         ({ONE: None}, None, f"{TITLE} is not decided: "),
@@ -31,6 +33,7 @@ TENTH = dict.fromkeys(ABOUT_TARGET[: ALL // 10 + 1], "not-run")
         "devices-fail",
         "not-run",
         "tenth",
+        "as-the-reference",
         "known",
         "lacking",
         "part",
