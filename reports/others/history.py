@@ -152,8 +152,10 @@ def _fix_row(fix: Fix, found: Sequence[tuple[str, str, str, bool]]) -> str:
 def _format_since(found: Mapping[str, str]) -> str:
     lines = ["# The first release of torch.nn.parallel that passes a clause. See reports/others."]
     for release in dict.fromkeys(found.values()):
-        names = [f'    "{name}",' for name, first in found.items() if first == release]
-        lines += ["", f'"{release}" = [', *names, "]"]
+        names = [name for name, first in found.items() if first == release]
+        chapters = groupby(names, lambda name: name.partition(".")[0])
+        rows = [", ".join(f'"{name}"' for name in members) for _, members in chapters]
+        lines += ["", f'"{release}" = [', *(f"    {row}," for row in rows), "]"]
     return "\n".join(lines) + "\n"
 
 
