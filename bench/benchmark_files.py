@@ -5,13 +5,15 @@ The published form is a JSON document:
 * ``report``: the target and a word for the machine,
 * ``machine``: processor, cores, versions, devices and threads,
 * ``runs``: date and commit of each run,
-* ``rows``: for each run, benchmark and library the quartiles in seconds and the number of rounds,
-  the quartiles of the ratios (``pairs``) and the peak memory.
+* ``rows``: for each run and benchmark, and each library, the quartiles in seconds and the number
+  of rounds, the quartiles of the ratios (``pairs``) and the peak memory.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -157,9 +159,9 @@ def publish(report: Mapping[str, Any], data: Mapping[str, Any]) -> str:
         {key: value for key, value in run.items() if key != "benchmarks"} for run in data["runs"]
     ]
     rows = [
-        {"run": place, **_round_times(each)}
+        {"run": place, "group": group, "benchmarks": [*map(_round_times, members)]}
         for place, run in enumerate(data["runs"])
-        for each in run["benchmarks"]
+        for group, members in groupby(run["benchmarks"], itemgetter("group"))
     ]
     return documents.dump(
         {"report": dict(report), "machine": data["machine"], "runs": runs, "rows": rows}
@@ -167,7 +169,7 @@ def publish(report: Mapping[str, Any], data: Mapping[str, Any]) -> str:
 
 
 def _round_times(benchmark: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row with numbers of six digits, without the devices."""
+    """Return a benchmark with numbers of six digits, without its group and the devices."""
     info = {
         key: value
         for key, value in benchmark["extra_info"].items()
@@ -175,7 +177,7 @@ def _round_times(benchmark: Mapping[str, Any]) -> dict[str, Any]:
     }
     if "pairs" in info:
         info["pairs"] = _round(info["pairs"])
-    return {"group": benchmark["group"], "extra_info": info, "stats": _round(benchmark["stats"])}
+    return {"extra_info": info, "stats": _round(benchmark["stats"])}
 
 
 def _round(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -190,5 +192,6 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     document = json.loads(path.read_text(encoding="utf-8"))
     runs = [{**run, "benchmarks": []} for run in document["runs"]]
     for row in document["rows"]:
-        runs[row["run"]]["benchmarks"].append(row)
+        for each in row["benchmarks"]:
+            runs[row["run"]]["benchmarks"].append({"group": row["group"], **each})
     return document["report"], {"machine": document["machine"], "runs": runs}
