@@ -1,4 +1,4 @@
-"""Published files: JSON documents with one line for each entry."""
+"""Published files: JSON documents with one line for each entry of their tables and lists."""
 
 import json
 from collections.abc import Mapping
@@ -6,9 +6,16 @@ from typing import Any
 
 
 def dump(document: Mapping[str, Any]) -> str:
-    """Return a document as JSON, with one line for each entry of its tables and lists."""
-    parts = (f"{json.dumps(key)}: {dump_entries(value)}" for key, value in document.items())
+    """Return a document as JSON. A table with a text or a number, as a header, is one line."""
+    parts = (f"{json.dumps(key)}: {_dump_value(value)}" for key, value in document.items())
     return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _dump_value(value: Any) -> str:
+    is_header = isinstance(value, dict) and any(
+        isinstance(each, (str, int, float)) for each in value.values()
+    )
+    return json.dumps(value) if is_header else dump_entries(value)
 
 
 def dump_entries(value: Any) -> str:
