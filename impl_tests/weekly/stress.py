@@ -1,0 +1,276 @@
+"""Stress test: calls to all parts of impl in many threads at once, with checks of the results.
+
+``python -m impl_tests.weekly.stress --minutes 10`` runs rounds of random calls. Between two rounds
+no call runs: then impl must not keep replicas, and memory and threads must not grow. The test is
+most effective on free-threaded Python, where threads switch inside statements.
+"""
+
+import argparse
+import faulthandler
+import gc
+import os
+import random
+import sys
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import impl
+from impl import _replica_cache
+from impl._errors import capture
+from impl._settings import pause_gc
+from impl_tests.helpers.cases import CASES, Net, RepeatedCall, Result, are_equal, create_tensor
+from spec_tests import simulator
+from spec_tests.machine import process_state
+from spec_tests.machine.devices import SIMULATED_DEVICES
+
+CheckedCall = Callable[[random.Random], None]
+#: The possible numbers of threads in a round.
+_THREADS = range(2, 17)
+#: Seconds that a round lasts. Most calls take a few milliseconds.
+_ROUND = 1.0
+#: Seconds after which a round counts as hung and the process exits.
+_TIMEOUT = 60
+#: The number of rounds in which caches fill and threads start.
+WARM_UP = 3
+#: For each resource: the largest allowed ratio of the minimum in the last third of the rounds to
+#: the maximum in the first third. Single rounds differ at random.
+_MAX_GROWTH = {"threads": 1.2, "objects": 1.01, "bytes of devices": 1.0, "resident MiB": 1.15}
+Resources = dict[str, float]
+
+
+def main() -> int:
+    """Run until the time is up; return 1 if a check failed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m impl_tests.weekly.stress", description=main.__doc__
+    )
+    parser.add_argument("--minutes", type=float, default=1)
+    parser.add_argument("--seed", type=int)
+    options = parser.parse_args()
+    faulthandler.enable()
+    torch.set_num_threads(1)  # The threads of the test already use all cores.
+    simulator.enable(SIMULATED_DEVICES)
+    was_free_threaded = not process_state.is_gil_enabled()
+    seed = random.getrandbits(32) if options.seed is None else options.seed
+    print(f"python {process_state.python_version()}; torch {torch.__version__}; seed {seed}")
+    succeeded, errors = _run_rounds(time.monotonic() + options.minutes * 60, random.Random(seed))
+    if was_free_threaded and process_state.is_gil_enabled():
+        errors.append("the GIL was enabled during the run")
+    for name, count in sorted(succeeded.items()):
+        print(f"{count:8}  {name}")
+    print("\n".join(errors) or "no wrong result, no kept replicas left, no growth")
+    return int(bool(errors))
+
+
+def _run_rounds(end: float, rng: random.Random) -> tuple[Counter[str], list[str]]:
+    """Run rounds until the time ``end``, or until a check fails.
+
+    Returns:
+        The number of calls that succeeded, by name, and the texts of all errors.
+    """
+    succeeded, errors, measurements = Counter[str](), list[str](), list[Resources]()
+    calls = CheckedCalls()
+    for call in calls.values():
+        call(rng)  # The first call may import modules.
+    # All rounds use the same threads. On free-threaded Python, PyTorch 2.12 may crash or hang if a
+    # thread ends while tensors that it has created are freed (impl/decisions/threads.md).
+    pool = ThreadPoolExecutor(max(_THREADS))
+    barrier = threading.Barrier(max(_THREADS))
+    wait([pool.submit(barrier.wait) for _ in range(max(_THREADS))])
+    while time.monotonic() < end and not errors:
+        faulthandler.dump_traceback_later(_TIMEOUT, exit=True)
+        calls.kept.replications = 0
+        with calls.kept.hold():
+            for done, failed in _run_round(calls, rng, pool):
+                succeeded += done
+                errors += failed
+        errors += _find_left(calls.kept)
+        measurements.append(_read_resources())
+        faulthandler.cancel_dump_traceback_later()
+    return succeeded, [*errors, *find_growth(measurements)]
+
+
+def _run_round(
+    calls: "CheckedCalls", rng: random.Random, pool: Executor
+) -> list[tuple[Counter[str], list[str]]]:
+    """Run a round; return the calls that succeeded in each thread, and the errors.
+
+    In the first half of the round all threads run the same call, to provoke data races.
+    """
+    count, common = rng.choice(_THREADS), rng.choice([*calls])
+    barrier, start = threading.Barrier(count), time.monotonic()
+
+    def work(seed: int) -> tuple[Counter[str], list[str]]:
+        thread_rng, succeeded, errors = random.Random(seed), Counter[str](), list[str]()
+        barrier.wait()
+        while (passed := time.monotonic() - start) < _ROUND and not errors:
+            name = common if passed < _ROUND / 2 else thread_rng.choice([*calls])
+            try:
+                calls[name](thread_rng)
+            except BaseException:
+                errors.append(f"{name} (seed {seed}): {traceback.format_exc()}")
+            else:
+                succeeded[name] += 1
+        return succeeded, errors
+
+    running = [pool.submit(work, rng.getrandbits(32)) for _ in range(count)]
+    return [each.result() for each in running]
+
+
+def _find_left(kept: "_CountingWrapper") -> Iterator[str]:
+    """Yield the text of each state of impl that must not be left after a round."""
+    if kept.replications > 1:
+        yield f"one hold() built replicas {kept.replications} times"
+    if _replica_cache.ReplicaCache.find_active(kept) is not None:
+        yield "a wrapper keeps replicas outside of hold()"
+    if not gc.isenabled():
+        yield "the garbage collector is off outside of pause_gc"
+
+
+def _read_resources() -> Resources:
+    """Return the resources that are in use between two rounds, after a garbage collection."""
+    # A finalizer in the first collection may create garbage for the second collection.
+    gc.collect()
+    gc.collect()
+    device_bytes = sum(map(torch.accelerator.memory_allocated, range(SIMULATED_DEVICES)))
+    values = threading.active_count(), len(gc.get_objects()), device_bytes, _resident_mib()
+    return dict(zip(_MAX_GROWTH, values, strict=True))
+
+
+def _resident_mib() -> float:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * 4096 / 2**20
+    except OSError:  # Not Linux.
+        return 0.0
+
+
+def find_growth(measurements: Sequence[Resources]) -> Iterator[str]:
+    """Yield an error text for each resource that has grown by more than ``_MAX_GROWTH``."""
+    measured = measurements[WARM_UP:]
+    third = len(measured) // 3
+    for name, ratio in _MAX_GROWTH.items() if third >= WARM_UP else ():
+        first = max(each[name] for each in measured[:third])
+        last = min(each[name] for each in measured[-third:])
+        if last > first * ratio:
+            yield f"growth: {name} were at most {first} in the first rounds, at least {last} later"
+
+
+class _CountingWrapper(impl.DataParallel[nn.Module]):
+    """A wrapper that counts the calls of ``replicate``."""
+
+    replications = 0
+
+    def replicate(self, module: nn.Module, device_ids: Any) -> Any:
+        self.replications += 1
+        return super().replicate(module, device_ids)
+
+
+class CheckedCalls(dict[str, CheckedCall]):
+    """Name in the printed counts -> call. All threads use the same wrappers.
+
+    Most calls are those of ``impl_tests/helpers/cases.py``. The tests of parallel_apply have
+    several callers, too.
+    """
+
+    def __init__(self) -> None:
+        self._devices = [torch.device("sim", index) for index in range(SIMULATED_DEVICES)]
+        self.kept = _CountingWrapper(Net().eval(), self._devices)
+        self._frozen = impl.DataParallel(
+            Net().requires_grad_(False), self._devices, cache_frozen_parameters=True
+        )
+        super().__init__(
+            {
+                "errors of parallel_apply": self._check_errors,
+                "hold": self._check_hold,
+                "map": self._check_map,
+                "frozen parameters": self._check_frozen,
+                "garbage collector": _check_pause_gc,
+            }
+        )
+        for name, case in CASES.items():
+            if case.has_faults:
+                call = RepeatedCall(name)
+                self[name] = partial(_check_case, call, call.compute(call.create_arguments()))
+
+    def _draw_input(self, rng: random.Random) -> Tensor:
+        shape = rng.randint(1, 9), 3
+        return create_tensor(*shape, device=self._devices[0], start=rng.randint(0, 9))
+
+    def _check_errors(self, rng: random.Random) -> None:
+        """Check that parallel_apply raises the first of several errors, also in nested calls."""
+        devices = rng.sample(self._devices, rng.randint(2, len(self._devices)))
+        modules = [_FailingModule(number) for number in range(len(devices))]
+        inputs = [create_tensor(2, device=device) for device in devices]
+        found = capture(partial(impl.parallel_apply, modules, inputs, in_turn=rng.random() < 0.5))
+        text = str(found.pop())
+        assert "in replica 1 on device" in text, text
+        assert "error 1" in text, text
+
+    def _check_hold(self, rng: random.Random) -> None:
+        """Check a call inside of hold(), in which all threads use the same replicas."""
+        x = self._draw_input(rng)
+        with torch.no_grad(), self.kept.hold():
+            _check_equal(self.kept(x), self.kept.module(x))
+
+    def _check_map(self, rng: random.Random) -> None:
+        """Check a map inside of hold(). Half of the maps end before all outputs were taken."""
+        batches = [self._draw_input(rng) for _ in range(rng.randint(1, 6))]
+        count = rng.choice([len(batches), rng.randint(0, len(batches))])
+        with torch.no_grad(), self.kept.hold():
+            outputs = self.kept.map(batches, in_flight=rng.randint(1, 12))
+            for x, output in zip(batches[:count], outputs, strict=False):
+                _check_equal(output, self.kept.module(x))
+
+    def _check_frozen(self, rng: random.Random) -> None:
+        """Check a call with kept copies of parameters. A step of an optimizer drops copies."""
+        if rng.random() < 0.3:
+            alias = nn.Parameter(next(self._frozen.module.parameters()).data)
+            alias.grad = torch.zeros_like(alias)
+            torch.optim.SGD([alias], lr=0.1).step()
+        x = self._draw_input(rng)
+        _check_equal(self._frozen(x), self._frozen.module(x))
+
+
+def _check_equal(found: Tensor, expected: Tensor) -> None:
+    assert torch.equal(found.cpu(), expected.cpu()), (found.tolist(), expected.tolist())
+
+
+def _check_case(call: RepeatedCall, expected: Result, _: random.Random) -> None:
+    found = call.compute(call.create_arguments())
+    assert are_equal(found, expected), (found, expected)
+
+
+class _FailingModule(nn.Module):
+    """A module that calls parallel_apply, and then raises an error unless its number is 0."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+    def forward(self, x: Tensor) -> Tensor:
+        negative, _ = impl.parallel_apply([torch.neg, torch.abs], [x, x])
+        _check_equal(negative, -x)
+        if self.number:
+            raise KeyError(f"error {self.number}")
+        return x
+
+
+def _check_pause_gc(_: random.Random) -> None:
+    """Check that the garbage collector is off inside a block of pause_gc."""
+    with pause_gc():
+        assert not gc.isenabled()
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stdout.flush()
+    os._exit(status)  # Without ending threads: PyTorch may crash (see _run_rounds).
