@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from ._attributes import MEMORY_ERRORS, Recipe, empty_recipe, find_difference
-from ._caches import CacheBranch, check_other_attributes, row_names
+from ._caches import CacheBranch, check_other_attributes, row_dims, row_parts
 from ._containers import (
     BRANCHES,
     Branch,
@@ -254,9 +254,8 @@ class OutputLeaves:
         self._is_in_cache = True
         try:
             check_other_attributes(values)
-            names = row_names(values[0])
-            rows = [[getattr(value, name) for value in values] for name in names]
-            steps = [(path, ".{}", name) for name in names]
+            rows = zip(*map(row_parts, values), strict=True)
+            steps = [(path, ".{}", name) for name in row_dims(values[0])]
             children = [self.flatten(*each) for each in zip(rows, steps, strict=True)]
         except MEMORY_ERRORS:
             raise
@@ -317,7 +316,7 @@ def _find_handler(values: Sequence[Any]) -> _Handler:
             return _HANDLERS[kind]
     if all(map(is_tensor_dict, values)) and first.batch_size:
         return OutputLeaves._flatten_tensors
-    if row_names(first):
+    if row_dims(first):
         return OutputLeaves._flatten_cache
     if is_registered(first) or (is_tensor_dict(first) and not isinstance(first, Mapping)):
         return OutputLeaves._flatten_registered

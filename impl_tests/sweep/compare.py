@@ -1,5 +1,6 @@
 """Compare a module alone with the same module in wrappers on two devices."""
 
+import copy
 import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -52,6 +53,8 @@ def judge(
         for name, value in vars(member).items():
             if isinstance(value, float) and ("drop" in name or name == "p"):
                 setattr(member, name, 0.0)
+    # A forward may keep tensors that `to` does not move, so each run has a module of its own.
+    fresh, module = module, copy.deepcopy(module)
     whole = _run(module, module, inputs)
     chunks = [_map(lambda tensor: tensor.chunk(2)[index], inputs) for index in (0, 1)]  # noqa: B023 # called at once
     parts = [_run(module, module, chunk) for chunk in chunks]
@@ -63,10 +66,10 @@ def judge(
     results = {}
     for name, wrapper in wrappers.items():
         try:
-            module.to(wrapper.devices[0])
+            copied = copy.deepcopy(fresh).to(wrapper.devices[0])
             moved = _map(lambda tensor: tensor.to(wrapper.devices[0]), inputs)  # noqa: B023 # called at once
-            wrapped = wrapper.data_parallel(module, [*wrapper.devices])
-            run = _run(wrapped, module, moved)
+            wrapped = wrapper.data_parallel(copied, [*wrapper.devices])
+            run = _run(wrapped, copied, moved)
         except Exception as error:
             results[name] = f"mix: {mixing}" if mixing else _describe(error)
             continue
@@ -78,7 +81,7 @@ def judge(
         else:
             results[name] = f"wrong: {min(found - {_LISTED})}"
     if any(result.startswith("wrong") for result in results.values()):
-        again = _run(module.to("cpu"), module, inputs, seed=1)
+        again = _run(module, module, inputs, seed=1)
         if [*_differences(again, whole, parts)]:
             results |= {name: "random" for name, each in results.items() if each[:5] == "wrong"}
     return results

@@ -1,5 +1,6 @@
 """Small models of all types of transformers, from their default configurations."""
 
+import copy
 import inspect
 import itertools
 import re
@@ -64,6 +65,15 @@ _NEEDED: Mapping[str, Any] = {
     "pad_token_id": 1,
     "mask_token_id": 32,
 }
+#: For types whose default configuration builds no model: other values of its fields.
+_CHANGED: Mapping[str, Mapping[str, Any]] = {
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 1e4}}
+    },
+    "ministral": {"head_dim": 8},
+    "moonshine_streaming": {"num_key_value_heads": 8},
+    "nemotron": {"num_key_value_heads": 48},
+}
 #: The scales that are tried, one after the other.
 SCALES = (
     Scale(16, False, 2),
@@ -73,7 +83,7 @@ SCALES = (
     Scale(1, False, 2),
     Scale(1, False, 99, 1),
 )
-MOST_PARAMETERS = 60_000_000
+MOST_PARAMETERS = 130_000_000
 
 
 def build(kind: str, scale: Scale) -> tuple[nn.Module, Any]:
@@ -87,6 +97,8 @@ def build(kind: str, scale: Scale) -> tuple[nn.Module, Any]:
     for part in _parts(config):
         _note_sizes(part, scale, sizes)
     config = _shrink(config, scale, sizes)
+    for part in _parts(config):
+        vars(part).update(_CHANGED.get(part.model_type, {}))
     if scale.width < 8:
         with torch.device("meta"):
             count = sum(weight.numel() for weight in model_class(config).parameters())
@@ -146,6 +158,10 @@ def _shrink(config: Any, scale: Scale, sizes: dict[Any, int]) -> Any:
         different = [*dict.fromkeys(kinds)]
         changed["layer_types"] = different if len(different) > 1 else different * scale.layers
         changed["num_hidden_layers"] = len(changed["layer_types"])
+    depth = default.get("num_hidden_layers", 0)
+    for name, value in fields.items():
+        if isinstance(value, list | tuple) and len(value) == depth > 8 and name != "layer_types":
+            changed[name] = changed.get(name, value)[: changed.get("num_hidden_layers", depth)]
     return type(config)(**changed)
 
 
@@ -172,7 +188,7 @@ def _shrink_field(name: str, value: Any, scale: Scale, sizes: dict[Any, int]) ->
     if _IS_RANDOM.search(name):
         return value if isinstance(value, list | tuple) else type(value)(0)
     if isinstance(value, list | tuple) and {type(each) for each in value} == {int}:
-        if re.search("indexes|indices|layer_ids|_blocks$", name) and not name.startswith("num"):
+        if re.search("indexes|indices|layer_ids|(?<!num)_blocks$", name):
             return type(value)(
                 min(each, number % scale.layers) for number, each in enumerate(value)
             )
@@ -190,7 +206,7 @@ def _shrink_number(name: str, value: int, scale: Scale, sizes: dict[Any, int]) -
         return min(value, _VOCABULARY)
     if name == "image_size":
         return sizes.get(("image", value), value)
-    if re.search("experts_per_tok|moe_topk$|top_k_experts", name):
+    if re.search("experts_per_tok|moe_topk$|top_k_experts|moe_k$", name):
         return min(value, 2)
     if re.search("experts$|n_group$|topk_group", name):
         return min(value, 1 if name == "topk_group" else 4)
@@ -212,6 +228,8 @@ def _candidates(name: str, config: Any) -> Iterator[Tensor]:
         yield torch.arange(4).expand(ROWS, 8, 4).contiguous()
     elif name.endswith("_ids") or name == "inputs":
         yield from (torch.randint(3, 9, (ROWS, *shape)) for shape in ((8,), (8, count)))
+        if name == "inputs":
+            yield torch.randn(ROWS, 8, _first(config, _MAIN_WIDTH, 8))
     elif "codes" in name:
         yield from (torch.randint(0, 4, (ROWS, shape, 8)) for shape in (count, 1))
     else:
@@ -229,6 +247,7 @@ def _shapes(name: str, config: Any) -> Iterator[tuple[int, ...]]:
         for image in dict.fromkeys([(channels, size, size), (3, size, size)]):
             yield from (image, (frames, *image), (1, *image))
         yield (16, channels * patch**2)
+        yield from ((channels, 160, 320), (channels, 32, 128))
     elif name in ("input_features", "input_values", "audio_values"):
         if name != "input_features":
             yield from ((3840,), (1, 3840))
@@ -236,6 +255,7 @@ def _shapes(name: str, config: Any) -> Iterator[tuple[int, ...]]:
         length = _first(config, ("max_source_positions", "max_length"), 32)
         for frames in dict.fromkeys((64, 2 * length, length)):
             yield from ((mel, frames), (frames, mel))
+        yield (1, 64, mel)
     elif name.startswith("past_"):
         length = _first(config, ("context_length", "prediction_length"), 32)
         features = _first(config, ("num_time_features",), 0)
@@ -248,6 +268,19 @@ def _shapes(name: str, config: Any) -> Iterator[tuple[int, ...]]:
         yield from ((8, width), (width, 8))
 
 
+def _patches_of(vision: Any) -> tuple[Tensor, Tensor]:
+    """Return the patches of four images, and the sizes of the images.
+
+    The first dimension of the images is that of all their patches: rows of equal images are
+    divided correctly only if the number of rows is even.
+    """
+    side = 2 * _first(vision, ("spatial_merge_size", "merge_size"), 2)
+    channels = _first(vision, ("in_channels", "in_chans", "num_channels"), 3)
+    depth = _first(vision, ("temporal_patch_size", "patch_temporal"), 1)
+    pixels = torch.randn(4 * side * side, depth * channels * vision.patch_size**2)
+    return pixels, torch.tensor([[1, side, side]] * 4)
+
+
 def make(kind: str) -> tuple[nn.Module, dict[str, Any]]:
     """Return the largest small model of the type ``kind`` that runs, and its inputs.
 
@@ -258,7 +291,7 @@ def make(kind: str) -> tuple[nn.Module, dict[str, Any]]:
     for scale in SCALES:
         try:
             module, config = build(kind, scale)
-            return module, find_inputs(module.eval(), config)
+            return module, find_inputs(copy.deepcopy(module.eval()), config)
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}"[:300])
     raise ValueError(" | ".join(dict.fromkeys(errors)))
@@ -289,6 +322,8 @@ def find_inputs(module: nn.Module, config: Any) -> dict[str, Tensor]:
     errors: list[str] = []
     for some in ([*required, *main], required or main[:1], [*required, *texts]):
         lists = [[*_candidates(name, config)] for name in dict.fromkeys(some)]
+        if "grid_thw" in required:
+            lists = [[_patches_of(config)[name == "grid_thw"]] for name in dict.fromkeys(some)]
         for values in itertools.islice(itertools.product(*lists), 8):
             inputs = dict(zip(dict.fromkeys(some), values, strict=True))
             try:
@@ -314,17 +349,8 @@ def _add_image_tokens(
     compute: Any = module.get_image_features
     extra = {}
     if "image_grid_thw" in inspect.signature(compute).parameters:
-        # The first dimension of the images is that of all their patches: rows of equal images
-        # are divided correctly only if the number of rows is even.
         inputs = {name: value[:4] for name, value in inputs.items()}
-        side = 2 * _first(config, ("spatial_merge_size", "merge_size"), 2)
-        vision = config.vision_config
-        pixels = (
-            _first(vision, ("in_channels", "in_chans", "num_channels"), 3) * vision.patch_size**2
-        )
-        depth = _first(vision, ("temporal_patch_size",), 1)
-        inputs["pixel_values"] = torch.randn(4 * side * side, depth * pixels)
-        extra["image_grid_thw"] = torch.tensor([[1, side, side]] * 4)
+        inputs["pixel_values"], extra["image_grid_thw"] = _patches_of(config.vision_config)
     with torch.no_grad():
         features = compute(pixel_values=inputs["pixel_values"], **extra)
     features = tree_leaves(getattr(features, "pooler_output", features))
