@@ -15,8 +15,8 @@ from ._attributes import attributes_of, is_same
 from ._containers import Branch
 from ._inputs import find_tensors
 
-#: For the last words of the names of classes: their attributes with caches, layers, or tensors,
-#: and the dimension of the batch in these tensors. Lists, tuples and dictionaries may contain them.
+#: For the last words of names of classes: their attributes with caches, layers, or tensors, and
+#: the dimension of the batch in these tensors. Lists, tuples and dictionaries may contain them.
 _ROWS: Mapping[str, Mapping[str, int]] = {
     "Cache": {"layers": 0},
     "EncoderDecoderCache": {"self_attention_cache": 0, "cross_attention_cache": 0},

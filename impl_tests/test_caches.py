@@ -45,6 +45,27 @@ class LinearAttentionCacheLayerMixin:
         self.conv_states, self.recurrent_states = {0: rows, 1: None}, {0: rows + 1}
 
 
+class OneStaticIndexedLayer(CacheLayerMixin):
+    """A layer with a batch as dimension 1, a number of rows, and a count of tokens."""
+
+    __module__ = "transformers.models.one"
+
+    def __init__(self, rows):
+        self.keys = rows
+        self.indexer_position_ids, self.batch_size = rows.T[..., None], len(rows)
+        self.seqlen_offset = torch.tensor([4], device=rows.device)
+        self.device = rows.device
+
+
+class OneRNNTDecoderCache:
+    """A cache that is a layer, and has the batch as dimension 1 of a state."""
+
+    __module__ = "transformers.models.one"
+
+    def __init__(self, rows):
+        self.cache, self.hidden_state, self.cell_state = rows, rows.T, None
+
+
 def cache_of(rows, length=9):
     """Return a cache of which iterating yields a part only."""
     cache = Cache([(rows, rows + 1)])
@@ -72,6 +93,22 @@ def test_all_tensors_of_a_cache_are_joined(topology, rows):
     assert found.layers[1].conv_states[1] is None
     assert torch.equal(found.layers[1].recurrent_states[0], tensor.to(topology.device(0)) + 1)
     assert [len(cache.layers[0].keys) for cache in outputs] == [4, rows - 4]
+
+
+@pytest.mark.parametrize("rows", [7, 8])
+@pytest.mark.parametrize("target", [0, "cpu"])
+def test_the_dimension_of_the_batch_depends_on_the_attribute(topology, rows, target):
+    target = "cpu" if target == "cpu" else topology.device(0)
+    tensor, chunks = split(topology, rows)
+    layer, cache = gather(
+        [(OneStaticIndexedLayer(chunk), OneRNNTDecoderCache(chunk)) for chunk in chunks], target
+    )
+    assert layer.batch_size == rows
+    assert layer.device == layer.keys.device == torch.device(target)
+    assert torch.equal(layer.indexer_position_ids.cpu(), tensor.T[..., None])
+    assert layer.seqlen_offset.tolist() == [4]
+    assert torch.equal(cache.hidden_state.cpu(), tensor.T)
+    assert cache.cell_state is None
 
 
 def with_other_rows(cache, chunk):
