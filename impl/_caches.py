@@ -66,12 +66,12 @@ class CacheBranch(Branch):
         return built
 
 
-def row_dims(value: object) -> dict[str, int]:
+def row_dims(value: Any) -> dict[str, int]:
     """Return the names of the attributes of a cache, or of its layer, that contain rows.
 
     The values are the dimensions of the batch. Return an empty dictionary for other objects.
     """
-    dims = _class_dims(type(value))
+    dims = _class_dims(type(value))  # type: ignore[arg-type] # a class is hashable
     return {name: dim for name, dim in dims.items() if name in vars(value)} if dims else {}
 
 
@@ -85,7 +85,7 @@ def _class_dims(kind: type) -> dict[str, int]:
     return found
 
 
-def row_parts(value: object) -> list[Any]:
+def row_parts(value: Any) -> list[Any]:
     """Return the attributes of :func:`row_dims`, their tensors with the batch as dimension 0."""
     parts = [(getattr(value, name), dim) for name, dim in row_dims(value).items()]
     return [part.movedim(dim, 0) if dim and part is not None else part for part, dim in parts]
