@@ -8,6 +8,7 @@ them reads its text.
 import ast
 import json
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -30,11 +31,14 @@ _MAX_TEXT, _MAX_LINE, _MAX_FACT = 1500, 160, 80
 #: containers, dtypes, and absolute paths.
 _DRAWN = re.compile(
     r"[\w.:/-]*\d[\w.:/-]*|[\[({<][^\[\](){}<>]*[\])}>]|[\[({<].*|torch\.\w+|(?<!\w)/\S+"
+    r"|(?<=maximum recursion depth exceeded).*"  # Where it is exceeded depends on the stack.
 )
 #: The least length of the beginning of an error's text that is taken for the whole.
 _MIN_BEGINNING = 12
 #: An error on a line of its own, as at the end of a traceback in a text.
 _ERROR = re.compile(r"^ *([\w.]+(?:Error|Exit|Interrupt|Warning)): (.+)$", re.MULTILINE)
+#: The number of frames of a RecursionError that are read.
+_LAST_FRAMES = 20
 #: Packages whose frames do not raise an assertion of a test.
 _TOOLS = ("_pytest", "pytest", "hypothesis", "contextlib")
 SUITE = Path(__file__).parent
@@ -155,6 +159,16 @@ def end_test(failure: Failure) -> NoReturn:
     raise error
 
 
+def note(failure: Failure) -> None:
+    """Note a failure of the running test."""
+    _noted.append(failure)
+
+
+def last_noted() -> Failure | None:
+    """Return the last failure that the running test has noted."""
+    return _noted[-1] if _noted else None
+
+
 def forget() -> None:
     """Forget the failures of earlier tests."""
     _noted.clear()
@@ -181,8 +195,19 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
             kind = "accepted" if is_accepted else "assert"
             return Failure(kind, (Fact("assert", expression),), text or f"assert {expression}")
     name = type(error).__name__
+    if isinstance(error, RecursionError) and not _cause(text):
+        fact = error_fact(name, text)
+        fact = fact._replace(name=f"{fact.name} in {_recursing(error.__traceback__)}")
+        return Failure("error", (fact,), fact.name, fact.name)
     first = f"{name}: {_cause(text) or text.partition(chr(10))[0]}"
     return Failure("error", (error_fact(name, text),), f"{name}: {text}", first)
+
+
+def _recursing(traceback: TracebackType | None) -> str:
+    """Return the function that calls itself: of several, the first in alphabetical order."""
+    frames = [frame.f_code.co_name for frame, _ in walk_tb(traceback)][-_LAST_FRAMES:]
+    counts = Counter(name for name in frames if not name.startswith("<"))
+    return min(name for name in counts if counts[name] * 2 >= max(counts.values()))
 
 
 def error_fact(name: str, text: str, place: str = "error") -> Fact:
@@ -191,7 +216,7 @@ def error_fact(name: str, text: str, place: str = "error") -> Fact:
     if cause := _cause(text):  # The error of a replica shows its traceback.
         found, _, line = cause.partition(": ")
         name = name if found.rpartition(".")[2] == name else f"{name}: {found}"
-    return Fact(place, f"{name}: {_without_drawn(line)}".rstrip(": "))
+    return Fact(place, f"{name}: {_without_drawn(line) or '…'}")
 
 
 def _cause(text: str) -> str:

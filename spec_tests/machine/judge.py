@@ -134,13 +134,13 @@ def _failure_of(error: BaseException, item: pytest.Item) -> Failure:
     try:
         return failure.of_exception(error, item.path)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
-        return _hidden(other)
+        return _hidden(error, other)
 
 
-def _hidden(other: BaseException) -> Failure:
-    name = type(other).__name__
-    text = f"the failure cannot be shown: {name}"
-    return Failure("error", (Fact("error", f"cannot be shown: {name}"),), text)
+def _hidden(error: BaseException, other: BaseException) -> Failure:
+    name = type(error).__name__
+    shown = f"cannot be shown: {type(other).__name__}"
+    return Failure("error", (Fact("error", f"{name}: {shown}"),), f"{name}: the error {shown}")
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -150,13 +150,18 @@ def pytest_runtest_makereport(
     """Set the outcome of a test, and add its failure and its program to the report."""
     if not clauses.clauses_of_test(item):
         return (yield)
-    show_first_failure(call)
+    show_first_failure(item, call)
     cut_tracebacks(call)
+    error = None if call.excinfo is None else call.excinfo.value
     try:
         report = yield
-        _judge(item, call, report)
+        found = _find_failure(item, call, report)
     except (Exception, SystemExit) as other:  # An object of the target raises it when it is shown.
-        report = _without_details(item, call, _hidden(other))
+        assert error is not None
+        found = _hidden(error, other)
+        report = _without_details(item, call, found)
+    if found is not None:
+        _judge(item, call, report, found)
     return report
 
 
@@ -176,16 +181,20 @@ def cut_tracebacks(call: pytest.CallInfo[None]) -> None:
         error = error.__cause__ or error.__context__
 
 
-def show_first_failure(call: pytest.CallInfo[None]) -> None:
+def show_first_failure(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     """Show the first failure if Hypothesis reports that a repetition of the call differs."""
     error = None if call.excinfo is None else call.excinfo.value
     if isinstance(error, FlakyFailure):
         call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
+        found = next(reversed(item.stash.get(_EXAMPLES, [])), failure.last_noted())
         text = "the calls of a failure have other results when they are repeated"
-        found = failure.failed(Failure("differs", (Fact("output", "not repeatable"),), text))
+        if found is None:
+            found = Failure("differs", (Fact("output", "not repeatable"),), text)
+        else:
+            found = replace(found, text=f"{found.text}\n{text}")
         call.excinfo = pytest.ExceptionInfo.from_exception(
-            found.with_traceback(error.__traceback__)
+            failure.failed(found).with_traceback(error.__traceback__)
         )
 
 
@@ -198,42 +207,49 @@ def _without_details(
         raise AssertionError(found.text) from None  # The error that is handled cannot be shown.
 
     shown = pytest.CallInfo.from_call(fail, call.when)
-    report = pytest.TestReport.from_item_and_call(item, shown)
-    run_record.add_failure(report, found)
-    return report
+    return pytest.TestReport.from_item_and_call(item, shown)
 
 
-def _judge(item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport) -> None:
+def _find_failure(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport
+) -> Failure | None:
+    """Return the failure of a test; None if it passes, is not run, or is stale in the register."""
     error = None if call.excinfo is None else call.excinfo.value
-    records = item.stash.get(_RECORDS, [])
     if error is None:
+        records = item.stash.get(_RECORDS, [])
         if report.when == "call" and records:
             names = " and ".join(record.name for record in records)
             text = f"{names} names this test, but the test passes: remove the test from the record"
             _fail(report, Failure("stale-record", (Fact("register", "stale"),), text))
-        return
+        return None
     missing = missing_name(error)
-    if missing is not None and name_in(missing) in item.config.stash.get(_DECLARED, frozenset()):
+    if missing is not None:
+        if name_in(missing) not in item.config.stash.get(_DECLARED, frozenset()):
+            report.outcome, report.longrepr = "failed", missing
+            return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
         _skip(report, item, f"not offered, as declared: {missing}")
         report.user_properties.append((run_record.DECLARED, name_in(missing)))
-        return
-    if missing is None and report.skipped:
-        return
-    if missing is None and skip_missing(call, report, target_of(item.config)):
-        return
-    found = _describe(item, error) if missing is None else _not_offered(missing)
+        return None
+    if report.skipped or skip_missing(call, report, target_of(item.config)):
+        return None
+    return _describe(item, error)
+
+
+def _judge(
+    item: pytest.Item, call: pytest.CallInfo[None], report: pytest.TestReport, found: Failure
+) -> None:
+    """Compare a failure with the records of its test, and add it to the report."""
+    records = item.stash.get(_RECORDS, [])
     known = next((record for record in records if record.explains(found)), None)
     if known is not None:
         report.outcome = "skipped"
         report.wasxfail = f"known: {known.id}"
-    elif records and missing is None:
+    elif records and found.kind != "not-offered":
         names = " and ".join(record.name for record in records)
         expected = " or ".join(repr(fact) for record in records for fact in record.expects)
         text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         found = replace(found, text=f"{found.text}\n{text}")
-    if missing is not None and known is None:
-        report.outcome, report.longrepr = "failed", missing
     of_test = clauses.clauses_of_test(item)
     failing = clauses.failed_by(found.facts, of_test, clauses.load())
     report.user_properties += [
@@ -251,10 +267,6 @@ def _fail(report: pytest.TestReport, found: Failure) -> None:
 def _skip(report: pytest.TestReport, item: pytest.Item, reason: str) -> None:
     report.outcome = "skipped"
     report.longrepr = (str(item.path), 0, f"Skipped: {reason}")
-
-
-def _not_offered(missing: str) -> Failure:
-    return Failure("not-offered", (Fact("not offered", name_in(missing)),), missing)
 
 
 def _describe(item: pytest.Item, error: BaseException) -> Failure:

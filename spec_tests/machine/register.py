@@ -245,11 +245,14 @@ def require_missing(names: Iterable[str], target: Target, path: Path) -> None:
     """Check that a target lacks the names that its register declares.
 
     Raises:
-        pytest.UsageError: The target has one of the names.
+        pytest.UsageError: The target has one of the names, or torch.nn.parallel lacks it, too.
     """
     for name in names:
         if target.offers(name):
             problem = f'lacks "{name}": the target has this name; remove it from the list'
+            raise input_files.refuse(path, problem)
+        if not Target(REFERENCE).offers(name):
+            problem = f'lacks "{name}": {REFERENCE} has no such name'
             raise input_files.refuse(path, problem)
 
 

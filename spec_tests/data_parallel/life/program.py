@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from spec_tests.failure import CheckError, of_exception
+from spec_tests.failure import CheckError, note, of_exception
 from spec_tests.machine.devices import Topology, make_topology
 from spec_tests.machine.programs import Expressions
 from spec_tests.machine.target import Target
@@ -45,7 +45,9 @@ class LifeError(CheckError):
         is_error = not isinstance(error, AssertionError)
         text = f"{found.text}\n{traceback_end(error)}" if is_error else str(error)
         call = "\n".join(lines)
-        super().__init__(text, dataclasses.replace(found, text=text, call=call))
+        found = dataclasses.replace(found, text=text, call=call)
+        super().__init__(text, found)
+        note(found)  # Hypothesis loses the error if a repetition of the calls differs.
         of_target, devices = map(expressions.of_named, (Target, make_topology))
         ordinals = ",".join(map(str, topology.ordinals))
         definitions = (

@@ -32,7 +32,7 @@ def test_tracebacks_of_an_error_and_its_cause_keep_their_ends_only():
     assert names == ["_fail", *["_recurse"] * 119]
 
 
-def test_a_failure_that_a_repetition_changes_is_shown():
+def test_a_failure_that_a_repetition_changes_is_shown(request):
     calls = []
 
     @settings(database=None)
@@ -42,8 +42,16 @@ def test_a_failure_that_a_repetition_changes_is_shown():
         assert len(calls) > 1, "the first call"
 
     call = pytest.CallInfo.from_call(fail_once, "call")
-    judge.show_first_failure(call)
+    judge.show_first_failure(request.node, call)
     assert str(call.excinfo.value).startswith("the first call")
+
+
+def test_the_fact_of_an_endless_recursion_has_the_function_and_no_place_in_the_stack():
+    call = pytest.CallInfo.from_call(_recurse, "call")
+    fact = "error: RecursionError: maximum recursion depth exceeded"
+    assert failure.of_exception(call.excinfo.value).expected == [f"{fact} in _recurse"]
+    text = "Traceback:\nRecursionError: maximum recursion depth exceeded in comparison"
+    assert failure.of_exception(RecursionError(text)).expected == [fact]
 
 
 #: For each error's text: what its fact says.

@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from spec_tests.cli.draft import draft
+from spec_tests.machine import clauses
+from spec_tests.machine.record import read
 from spec_tests.machine.tests.small_suite import TWO_TESTS
 
 pytestmark = pytest.mark.slow
@@ -59,7 +62,9 @@ def test_given_{}(target, number): {}
 """
 
 
-def test_whatever_a_target_does_is_a_verdict(run_suite, pytester):
+def test_whatever_a_target_does_is_a_verdict_that_a_register_can_record(
+    run_suite, pytester, monkeypatch
+):
     tests = [TEST.format(*each) for each in STATEMENTS.items()]
     tests += [
         GIVEN.format(*each)
@@ -75,3 +80,11 @@ def test_whatever_a_target_does_is_a_verdict(run_suite, pytester):
     assert passed == {"test_it.py::test_one", "test_it.py::test_two"}
     assert len(lines) == len(tests) + 2
     assert "INTERNALERROR" not in done.stdout.str() + done.stderr.str()
+    monkeypatch.setattr(clauses.load, "__defaults__", (pytester.path / "clauses.toml",))
+    register = pytester.path / "drafted.toml"
+    register.write_text(draft(read(path)))
+    done = run_suite(body, "-n1", f"--divergences={register}", f"--verdicts={path}")
+    assert done.ret == pytest.ExitCode.OK, done.stdout.str()
+    assert "known" in {test.verdict for test in read(path)}
+    monkeypatch.setattr(clauses, "SOURCE", pytester.path)
+    assert draft(read(path), register_file=register) == register.read_text()
