@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import os
 import pickle
 import weakref
 from contextlib import nullcontext
@@ -28,7 +27,6 @@ from impl_tests.extensions.kept_modules import (
 from spec_tests import checks
 from spec_tests.checks.leaks import disable_gc
 from spec_tests.machine import capabilities
-from spec_tests.machine.processes import run_program
 
 
 def wrapped(topology, module=None, option=True, size=2):
@@ -341,80 +339,3 @@ def test_an_override_that_does_not_call_replicate_keeps_no_copies():
     net = on_cpu_replicas(layer, kind=Own)
     first = replica_weights(net, layer)
     assert addresses(replica_weights(net, layer)) & addresses(first) == addresses([layer.weight])
-
-
-FORK = """
-import os, torch
-from impl_tests.extensions.kept_modules import (
-    FrozenLayer,
-    addresses,
-    on_cpu_replicas,
-    replica_weights,
-)
-
-torch.set_num_threads(1)
-layer = FrozenLayer()
-net = on_cpu_replicas(layer)
-first = replica_weights(net, layer)
-child = os.fork()
-if child == 0:
-    os._exit(len(addresses(replica_weights(net, layer)) & addresses(first)))
-print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows has no forks")
-def test_a_forked_child_makes_copies_of_its_own():
-    assert run_program(FORK).stdout == "1\n"  # The parameter itself.
-
-
-PROCESSES = """
-import torch
-import torch.distributed as dist
-from torch import multiprocessing, nn
-import impl
-
-X = torch.ones(4, 2)
-
-def change_shared(net):
-    with torch.no_grad():
-        net.weight.add_(1)
-
-def start_group(rank, path):
-    dist.init_process_group("gloo", f"file://{path}", rank=rank, world_size=2)
-
-def communicate(path):
-    start_group(1, path)
-    with torch.no_grad():
-        dist.broadcast(torch.full((2, 2), 7.0), src=1)
-        dist.all_reduce(torch.full((2,), 3.0))
-
-def start(function, *args):
-    process = multiprocessing.get_context("fork").Process(target=function, args=args)
-    process.start()
-    return process
-
-def run(path):
-    torch.set_num_threads(1)
-    module = nn.Linear(2, 2).requires_grad_(False)
-    module.share_memory()
-    processes = start(change_shared, module), start(communicate, path)
-    start_group(0, path)
-    net = impl.DataParallel(module, ["cpu", "cpu"], cache_frozen_parameters=True)
-    net(X)
-    processes[0].join()
-    print(torch.allclose(net(X), module(X)))
-    dist.broadcast(module.weight, src=1)
-    print(torch.allclose(net(X), module(X)))
-    dist.all_reduce(module.bias)
-    print(torch.allclose(net(X), module(X)))
-    processes[1].join()
-
-run(PATH)
-"""
-
-
-@pytest.mark.skipif(not hasattr(torch.distributed, "broadcast"), reason="no torch.distributed")
-def test_writes_of_other_processes_and_collectives_give_right_rows(tmp_path):
-    completed = run_program(f"PATH = {str(tmp_path / 'store')!r}\n" + PROCESSES)
-    assert completed.stdout.split() == ["True"] * 3, completed.stderr

@@ -53,55 +53,12 @@ def test_each_module_starts_after_the_previous_one_has_ended(topology, count):
     checks.same(found, [(number, ordinals[number % 3]) for number in range(count)])
 
 
-def test_no_two_modules_run_at_the_same_time(topology):
-    barrier = threading.Barrier(2)
-
-    def wait_for_another():
-        with pytest.raises(threading.BrokenBarrierError):
-            barrier.wait(timeout=0.05)
-
-    in_turn(topology, [wait_for_another] * 3)
-
-
 def test_modules_run_in_turn_in_another_thread_under_active_modes(topology):
     records = []
     with FunctionMode():
         in_turn(topology, [Recording(records, number) for number in range(4)])
     assert [number for _, number, _ in records] == [0, 0, 1, 1, 2, 2, 3, 3]
     assert threading.get_ident() not in {thread for *_, thread in records}
-
-
-class StateChanging:
-    """A callable that changes the state of its thread and returns the state before the change."""
-
-    storage = threading.local()
-
-    def __call__(self, x):
-        found = (
-            torch.is_grad_enabled(),
-            torch.is_inference_mode_enabled(),
-            torch.is_autocast_enabled("cpu"),
-            vars(self.storage).copy(),
-            torch.accelerator.current_device_index(),
-        )
-        torch.set_grad_enabled(not torch.is_grad_enabled())
-        torch.set_autocast_enabled("cpu", not torch.is_autocast_enabled("cpu"))
-        torch.accelerator.set_device_index((found[-1] + 1) % torch.accelerator.device_count())
-        self.storage.value = 3
-        return found
-
-
-@given(grad=st.booleans(), autocast=st.booleans(), count=st.integers(2, 5))
-def test_each_module_starts_with_the_state_of_the_caller(topology, grad, autocast, count):
-    StateChanging.storage.value = "the caller's"
-    x = torch.ones(1, device=topology.device(0))
-    with torch.set_grad_enabled(grad), torch.autocast("cpu", enabled=autocast):
-        found = in_turn(topology, [StateChanging()] * count, [(x,)] * count)
-        assert torch.is_grad_enabled() is grad
-        assert torch.is_autocast_enabled("cpu") is autocast
-    ordinals = [device.index for device in topology.take([0, 1, 2])]
-    checks.same(found, [(grad, False, autocast, {}, ordinals[i % 3]) for i in range(count)])
-    assert StateChanging.storage.value == "the caller's"
 
 
 @given(count=st.integers(2, 5), failing=st.sets(st.integers(0, 4), min_size=1))
@@ -166,33 +123,6 @@ def test_replicas_of_data_parallel_run_in_turn(topology, duplicate):
     assert len(module.module.records) == 3
     assert len(set(module.module.records)) == 1
     assert not impl.DataParallel(nn.Identity(), topology.take(3)).in_turn
-
-
-class LateDropout(nn.Module):
-    """Dropout that draws later for a chunk of rows with the value ``late``."""
-
-    def __init__(self, late):
-        super().__init__()
-        self.late = late
-
-    def forward(self, x):
-        if x[0, 0] == self.late:
-            time.sleep(0.01)
-        return nn.functional.dropout(x)
-
-
-def drop(late):
-    """Return the outputs of two replicas on the CPU after a call of ``torch.manual_seed``."""
-    rows = torch.tensor([[1.0], [2.0]]).repeat(1, 64)
-    wrapper = impl.DataParallel(LateDropout(late), ["cpu", "cpu"], in_turn=True)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        return wrapper(rows).tolist()
-
-
-def test_random_numbers_on_the_cpu_repeat_in_turn():
-    # Replicas that run at the same time draw in another order if the first of them is late.
-    checks.same([drop(1.0), drop(2.0)], [drop(None)] * 2)
 
 
 @pytest.mark.parametrize("earlier", ["caller", "forward"])

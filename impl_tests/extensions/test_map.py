@@ -116,19 +116,6 @@ def test_batches_are_read_in_the_thread_of_the_caller(topology):
     assert {*readers} == {threading.get_ident()}
 
 
-def test_the_module_runs_in_the_state_of_the_caller(topology):
-    class State(nn.Linear):
-        def forward(self, x):
-            return super().forward(x), torch.is_inference_mode_enabled()
-
-    wrapper = wrapped(topology, 2, State(2, 2))
-    batches = batches_of([2] * 4, topology.device(0))
-    with torch.inference_mode():
-        assert all(is_on for _, is_on in wrapper.map(batches))
-    with torch.no_grad():
-        assert not any(is_on for _, is_on in wrapper.map(batches))
-
-
 def test_a_slow_batch_delays_no_other_batch(topology):
     wrapper = wrapped(topology, 2, Waiting())
     rows = [1, 2, 3, 4, 5]

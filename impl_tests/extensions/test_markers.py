@@ -18,7 +18,6 @@ from spec_tests.machine import capabilities, hooks
 from spec_tests.oracle.chunk_sizes import even_chunks
 from spec_tests.strategies import scatter_gather
 from spec_tests.strategies.calls import build
-from spec_tests.strategies.supported_layers import computed
 from spec_tests.strategies.tensors import TensorSpec, device_slots, tensor_specs
 
 
@@ -125,21 +124,12 @@ with_mixed = example(
 
 @given(case=marked_arguments())
 @with_mixed
-def test_every_replica_gets_its_chunks_of_marked_arguments(topology, case):
+def test_replicas_get_chunks_of_marked_arguments_with_their_gradients(topology, case):
     inputs = build(case.arguments, topology)
     marked = case.marked(inputs)
     found = impl.scatter(marked, topology.take(case.slots))
     expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(_values(found), _values(expected), case)
-
-
-@given(case=marked_arguments())
-@with_mixed
-def test_gradients_of_whole_arguments_are_summed(topology, case):
-    inputs = build(case.arguments, topology)
-    marked = case.marked(inputs)
-    found = impl.scatter(marked, topology.take(case.slots))
-    expected = [expected_arguments(case, inputs, topology, replica) for replica in case.replicas]
     checks.same(compute_gradients(found, inputs), compute_gradients(expected, inputs), case)
 
 
@@ -200,33 +190,6 @@ def test_sparse_tensors_marked_whole_are_copied(topology, layout, blocksize, row
     checks.same(
         [copy.to_dense().tolist() for [copy] in found], [matrix.to_dense().tolist()] * len(slots)
     )
-
-
-class WithState(nn.Module):
-    """A recurrent layer whose state has its batch dimension at index 1."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.GRU(3, 2, batch_first=True)
-
-    def forward(self, rows, state=None):
-        return self.layer(rows, state)[0]
-
-
-@hooks.divide_examples(3)
-@given(batch=st.integers(1, 6), slots=device_slots())
-@example(batch=4, slots=(0, 1))
-def test_a_recurrent_state_may_be_split_along_another_dimension(topology, batch, slots):
-    computed(["gru"])
-    first_device = topology.device(slots[0])
-    module = WithState().to(first_device)
-    rows, state = (
-        torch.rand(batch, 2, 3).to(first_device),
-        torch.rand(1, batch, 2).to(first_device),
-    )
-    wrapped = impl.DataParallel(module, topology.take(slots))
-    found = wrapped(rows, state=impl.SplitAlong(state, 1))
-    checks.same(found, module(rows, state), batch, tolerance=checks.LAYER)
 
 
 class Product(nn.Linear):
