@@ -25,7 +25,6 @@ def test_generate_continues_with_a_joined_cache(kind, topology):
     found = wrapped.call("generate", tokens, **OPTIONS, return_dict_in_generate=True)
     assert torch.equal(found.sequences, expected.sequences)
     both = [
-        alone.generate(each.sequences, **OPTIONS, cache=each.cache)
-        for each in (found, expected)
+        alone.generate(each.sequences, **OPTIONS, cache=each.cache) for each in (found, expected)
     ]
     assert torch.equal(*both)
