@@ -193,14 +193,20 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
         if expression is not None:
             is_accepted = expression.startswith("pytest.raises") and "DID NOT RAISE" in text
             kind = "accepted" if is_accepted else "assert"
+            if expression.startswith("pytest.raises") and "\n" in text:  # The first line is equal.
+                text = "; ".join(line.strip() for line in text.splitlines()[1:])
             return Failure(kind, (Fact("assert", expression),), text or f"assert {expression}")
     name = type(error).__name__
     if isinstance(error, RecursionError) and not _cause(text):
         fact = error_fact(name, text)
         fact = fact._replace(name=f"{fact.name} in {_recursing(error.__traceback__)}")
         return Failure("error", (fact,), fact.name, fact.name)
-    first = f"{name}: {_cause(text) or text.partition(chr(10))[0]}"
-    return Failure("error", (error_fact(name, text),), f"{name}: {text}", first)
+    return Failure("error", (error_fact(name, text),), f"{name}: {text}", error_line(name, text))
+
+
+def error_line(name: str, text: str) -> str:
+    """Return an error as one line: its class, and the error of a replica or its first line."""
+    return f"{name}: {_cause(text) or text.partition(chr(10))[0]}"
 
 
 def _recursing(traceback: TracebackType | None) -> str:

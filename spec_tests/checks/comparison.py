@@ -11,7 +11,7 @@ from torch import Tensor
 from spec_tests.checks.nested_values import tensors
 from spec_tests.checks.outcome import Call, Outcome, Raised, observe
 from spec_tests.checks.snapshot import Leaf, Structure, TensorSnapshot
-from spec_tests.failure import CheckError, Fact, Failure, error_fact, failed
+from spec_tests.failure import CheckError, Fact, Failure, error_fact, error_line, failed
 from spec_tests.machine import capabilities
 from spec_tests.machine.devices import Topology
 from spec_tests.machine.target import REFERENCE, Target
@@ -138,7 +138,7 @@ def _error(
         kind,
         tuple(dict.fromkeys(each.fact for each in found)),
         as_text(found),
-        error=f"{actual.kind}: {actual.text}".partition("\n")[0] if raised[0] else "",
+        error=error_line(actual.kind, actual.text) if raised[0] else "",
         baseline=baseline,
         call=_code(call),
     )

@@ -1,6 +1,6 @@
 """The command ``draft``: print a register with the failures of runs.
 
-A record is for all tests in which the same facts fail.
+Each new record is one line of the list ``drafted``, for a test and the facts that fail in it.
 """
 
 import argparse
@@ -12,9 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from packaging.version import Version
-
 from spec_tests.data_parallel.life import violations
 from spec_tests.failure import Failure
 from spec_tests.machine import clauses, input_files, judge, record, register
@@ -25,6 +22,10 @@ _LIVES = "data_parallel.life."
 _WITHOUT_LIVES = f"""\
 # The tests of {_LIVES[:-1]} have no record: they leave out violations that a register records.
 # Run them with this register, --clause {_LIVES[:-1]} --divergences FILE, and draft what fails.
+"""
+_DRAFTED = """\
+# Not examined: a line for each test. To explain one, make it a table [[divergence]] with
+# `observed` and `reason`.
 """
 #: The least number of examples a test with which no warning is printed.
 FEW_EXAMPLES = 10
@@ -96,7 +97,11 @@ def draft(
     tables = {} if register_file is None else register.read_tables(register_file)
     missing = {fact.name for test in named if (fact := _missing_name(test)) is not None}
     lacks = sorted({*tables.pop("lacks", ()), *missing})
-    old = [_convert(each, failed) for each in _without_absent(tables.pop("divergence", []))]
+    lists = {
+        key: [_convert(each, failed) for each in _without_absent(tables.pop(key, []))]
+        for key in ("drafted", "divergence")
+    }
+    old = [each for records in lists.values() for each in records]
     failed = [test for test in failed if not any(_expects(each, test) for each in old)]
     lives = [test for test in failed if test.clause.startswith(_LIVES)]
     if not any(test.clause in violations.CLAUSES for test in failed):
@@ -107,9 +112,9 @@ def draft(
         for number, group in enumerate(groups, _first_number(old))
     ]
     first = {"lacks": lacks} if lacks else {}
-    text = _format_register(
-        {**first, **tables, "divergence": [*_without_passing(old, named), *added]}
-    )
+    kept = {key: [*_without_passing(records, named)] for key, records in lists.items()}
+    kept["drafted"] += added
+    text = _format_register({**first, **tables, **kept})
     return f"{_WITHOUT_LIVES}\n{text}" if lives else text
 
 
@@ -197,10 +202,10 @@ def _first_number(records: Iterable[Mapping[str, Any]]) -> int:
 
 
 def _group(failed: Iterable[TestVerdict]) -> Collection[list[TestVerdict]]:
-    """Return the tests of each record: those that fail alike."""
+    """Return the tests of each record: those of one function that fail alike."""
     found: dict[tuple[str, ...], list[TestVerdict]] = defaultdict(list)
     for test in sorted(failed, key=lambda each: each.clause):
-        found[_failure(test).key].append(test)
+        found[_without_parameters(_node_id(test)), *_failure(test).key].append(test)
     return found.values()
 
 
@@ -226,16 +231,12 @@ def _make_record(
         for test in tests
         if test.verdict != "fail" or _failure(test).key != found.key
     }
-    call = next(iter(found.call.splitlines()), "")
     return {
         "id": divergence_id,
-        "kind": kind,
+        **({} if kind == register.DRAFTED_KIND else {"kind": kind}),
         "clause": names[0] if len(names) == 1 else names,
         "tests": _deduplicate(_recorded_test(_node_id(test), others) for test in failed_tests),
         "expects": found.expected,
-        "observed": f"{found.title}{f' in {call}' if call else ''}",
-        "reason": "drafted, not examined",
-        "versions": f"torch>={Version(torch.__version__).base_version}",
     }
 
 
@@ -259,12 +260,20 @@ def _deduplicate(values: Iterable[str]) -> list[str]:
 
 def _format_register(tables: Mapping[str, Any]) -> str:
     """Return the text of a register with these tables."""
-    inner = ("titles", "divergence")
+    inner = ("titles", "drafted", "divergence")
     parts = [_format_table({name: each for name, each in tables.items() if name not in inner})]
+    if tables.get("drafted"):
+        lines = (f"    {_format_inline(each)},\n" for each in tables["drafted"])
+        parts.append(f"{_DRAFTED}drafted = [\n{''.join(lines)}]\n")
     if "titles" in tables:
         parts.append(f"[titles]\n{_format_table(tables['titles'])}")
     parts += [f"[[divergence]]\n{_format_table(each)}" for each in tables.get("divergence", ())]
     return "\n".join(filter(None, parts))
+
+
+def _format_inline(table: Mapping[str, Any]) -> str:
+    pairs = (f"{name} = {_format_line(value)}" for name, value in table.items())
+    return f"{{ {', '.join(pairs)} }}"
 
 
 def _format_table(table: Mapping[str, Any]) -> str:
@@ -272,11 +281,15 @@ def _format_table(table: Mapping[str, Any]) -> str:
 
 
 def _format(name: str, value: str | Sequence[str]) -> str:
+    """Return a string or list as TOML, a long list on several lines."""
+    line = _format_line(value)
+    if isinstance(value, str) or len(f"{name} = {line}") <= _LINE:
+        return line
+    return "".join(["[\n", *(f"    {_format_line(each)},\n" for each in value), "]"])
+
+
+def _format_line(value: str | Sequence[str]) -> str:
     """Return a string or list as TOML. JSON strings are valid TOML, except for DEL."""
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    entries = [_format("", each) for each in value]
-    line = f"[{', '.join(entries)}]"
-    if len(f"{name} = {line}") <= _LINE:
-        return line
-    return "".join(["[\n", *(f"    {each},\n" for each in entries), "]"])
+    return f"[{', '.join(map(_format_line, value))}]"

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -136,6 +136,15 @@ class Failures:
         return lines
 
 
+def remove_programs(names: Iterable[str]) -> None:
+    """Remove the programs that earlier runs have written for clauses."""
+    for name in names:
+        stem = name.replace(".", "_")
+        for path in (*FOLDER.glob(f"{stem}.py"), *FOLDER.glob(f"{stem}_[0-9]*.py")):
+            if path.read_text("utf-8").startswith(_NOTE):
+                path.unlink()
+
+
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
@@ -144,5 +153,7 @@ def _lines(failure: Failure) -> list[str]:
     """Return the first lines of the call, and those of the difference; the last of a traceback."""
     found = [line for line in failure.text.splitlines() if line.strip(" ~^")]
     is_long = failure.kind == "error" and len(found) > MAX_LINES
-    shown = [found[0], *found[-MAX_LINES:]] if is_long else found[:MAX_LINES]
+    if not is_long and len(found) > MAX_LINES:  # The last line may be the error of a replica.
+        found = [*found[: MAX_LINES - 1], found[-1]]
+    shown = [found[0], *found[-MAX_LINES:]] if is_long else found
     return [*failure.call.splitlines()[:MAX_LINES], *shown]

@@ -49,7 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if missing and command != "doctor":
         print(f"missing: {', '.join(missing)}\n{doctor.EXTRA}", file=sys.stderr)
         return 1
-    options = _make_parser().parse_args(own_arguments)
+    options, unknown = _make_parser().parse_known_args(own_arguments)
+    if unknown:
+        text = f"unrecognized arguments: {' '.join(unknown)}"
+        hint = "; write arguments for pytest after --" if options.command == "run" else ""
+        _make_parser().error(f"{text}{hint}")
     if for_pytest and options.command != "run":
         _make_parser().error("only run accepts arguments for pytest after --")
     options.pytest = for_pytest

@@ -1,11 +1,10 @@
 """The pytest plugins of the command ``run``.
 
-`Progress` replaces the output of pytest: it prints progress with an estimate of the time left,
-each failure when it happens, and all failures by cause at the end.
+`Progress` replaces the output of pytest: it prints progress, each failure when it happens, and all
+failures by cause at the end.
 `RunMonitor` prints only the verdicts so far, at a signal.
 """
 
-import math
 import os
 import sys
 import threading
@@ -16,7 +15,7 @@ from typing import NoReturn
 
 import pytest
 
-from spec_tests.cli.failures import Failures
+from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.machine import options, record
 from spec_tests.machine.hooks import pytest_report_header
 from spec_tests.machine.record import Recorder
@@ -61,6 +60,12 @@ class RunMonitor:
         found = self._log.verdicts.values() if self._log is not None else ()
         return not self._errors and "fail" not in found
 
+    def has_failed(self) -> bool:
+        """Return whether a test has failed."""
+        return self._log is not None and not {"fail", "not-offered"}.isdisjoint(
+            self._log.verdicts.values()
+        )
+
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Store the plugin that collects the verdicts."""
@@ -81,7 +86,7 @@ class Progress(RunMonitor):
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
         self._total = 0
-        self._start = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str]:
@@ -142,12 +147,12 @@ class Progress(RunMonitor):
 
     def _start_tests(self, total: int) -> None:
         self._total = max(self._total, total)
-        self._start = self._last_line = time.monotonic()
+        self._last_line = time.monotonic()
 
     def _print_progress(self, *, is_call_phase: bool) -> None:
         counts = Counter(self._log.verdicts.values() if self._log is not None else ())
         done = len(self._done)
-        line = f"{done} of {self._total} tests{self._remaining_time(done)}; clauses: "
+        line = f"{done} of {self._total} tests; clauses: "
         line += ", ".join(f"{counts[verdict]} {verdict}" for verdict in record.VERDICTS)
         if sys.stdout.isatty():
             self._terminal.rewrite(line, erase=True)
@@ -164,17 +169,11 @@ class Progress(RunMonitor):
         for line in lines:
             self._terminal.write_line(line, red=line.startswith("FAIL"))
 
-    def _remaining_time(self, done: int) -> str:
-        """Return the estimated time left as text, or an empty text at the end."""
-        left = self._total - done
-        if left <= 0:
-            return ""
-        seconds = (time.monotonic() - self._start) / done * left
-        return f", {math.ceil(seconds / 60)} min left"
-
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Print all failures by cause."""
+        """Print all failures by cause, and remove programs of clauses that pass."""
+        if self._log is not None:
+            remove_programs(name for name, found in self._log.verdicts.items() if found == "pass")
         self._print_lines([*self._errors, *self._summary_lines()])
 
     def _summary_lines(self) -> list[str]:

@@ -56,11 +56,15 @@ def _format_table(path: Path) -> list[str]:
     """Return the lines of the table of a file of verdicts, or of a published run."""
     if path.suffix == ".json":
         _, found = evidence.read_published(path)
-        return record.table({clause: each.verdict for clause, each in found.items()})
+        reasons = {clause: each.reason for clause, each in found.items()}
+        verdicts = {clause: each.verdict for clause, each in found.items()}
+        return record.table(verdicts, reasons=reasons)
     run, tests = record.read_run(path)
     decided = record.by_clause(tests)
     lines = [f"{path}: the run was interrupted"] if run.get("interrupted") else []
-    lines += record.table(decided, record.declared_by_clause(tests))
+    lines += record.table(
+        decided, record.declared_by_clause(tests), record.reasons_by_clause(tests)
+    )
     claim = record.claim(decided, run.get("suite", ""), run["torch"])
     return [*lines, *filter(None, (claim, record.explain(decided)))]
 

@@ -29,6 +29,9 @@ def run(options: argparse.Namespace) -> int:
     status = int(pytest.main(_pytest_arguments(options), plugins=[monitor]))
     if status == pytest.ExitCode.NO_TESTS_COLLECTED:
         print("no test was selected: no test of the chosen clauses has the options after --")
+    # pytest-xdist calls it an interrupt if -x or --maxfail ends a run. Signals end this process.
+    if status == pytest.ExitCode.INTERRUPTED and monitor.has_failed():
+        status = pytest.ExitCode.TESTS_FAILED
     if status == pytest.ExitCode.TESTS_FAILED and monitor.has_only_missing_names():
         return NOT_OFFERED
     return status

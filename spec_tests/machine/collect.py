@@ -17,8 +17,6 @@ import pytest
 from spec_tests.machine import clauses, guards, input_files, judge, probes, register
 from spec_tests.machine.hooks import capabilities_of, register_of, topology_of
 
-#: The files whose tests compile modules or start processes, which takes seconds.
-_SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
 #: The module that tries layers on real devices. Strategies import modules of this package.
 _LAYERS = "spec_tests.strategies.supported_layers"
 HERE = Path(__file__).parents[1]
@@ -127,7 +125,7 @@ def deselect(config: pytest.Config, items: list[pytest.Item], unwanted: list[pyt
 def interleave(items: list[pytest.Item]) -> None:
     """Order tests: the first file of each folder, then the second one of each, and so on.
 
-    So the first minute of a run shows failures of every chapter. Files of `_SLOW` come last.
+    So the first minute of a run shows failures of every chapter. Files of `guards.SLOW` come last.
     """
     ranks: dict[Path, dict[Path, int]] = {}
     for item in items:
@@ -135,7 +133,7 @@ def interleave(items: list[pytest.Item]) -> None:
         files.setdefault(item.path, len(files))
 
     def key(item: pytest.Item) -> tuple[bool, int]:
-        return item.path.stem in _SLOW, ranks[item.path.parent][item.path]
+        return item.path.stem in guards.SLOW, ranks[item.path.parent][item.path]
 
     items.sort(key=key)
 

@@ -31,10 +31,11 @@ from pluggy import PluggyTeardownRaisedWarning
 
 from spec_tests import simulator
 from spec_tests.failure import Fact, Failure, end_test, error_fact, failed
-from spec_tests.machine import clauses, process_state, record
+from spec_tests.machine import clauses, judge, process_state, record
 from spec_tests.machine.devices import NOT_RUN
 from spec_tests.machine.hooks import topology_of
 from spec_tests.machine.judge import ENDS_PROCESS, PROCESS_ENDED
+from spec_tests.machine.options import TIME_LIMIT
 from spec_tests.machine.target import NotOffered
 from spec_tests.simulator.pytest_plugin import is_simulated, race_text
 
@@ -91,6 +92,11 @@ def check_races(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+#: The chapters about single functions, and files whose tests compile modules or start processes.
+_SINGLE = ("comm", "functions", "scatter_gather", "replicate", "parallel_apply")
+SLOW = ("test_compiled", "test_compiled_modules", "test_callers")
+#: The seconds that an example of a test of single functions may take, and those of its process.
+EXAMPLE_LIMIT, PROCESSOR_LIMIT = 120, 60
 #: The number of frames of the stack, innermost last.
 _FRAMES = 6
 #: Seconds that a process has to end by itself.
@@ -110,19 +116,34 @@ def pytest_timeout_set_timer(item: Any, settings: Any) -> bool | None:
     run = getattr(item.config, "workerinput", {}).get("testrunuid")
     if run is None or settings.method != "thread":
         return None
-    main = threading.get_ident()
-    arguments = _path(run, item.nodeid), settings.timeout, main
-    timer = threading.Timer(settings.timeout, _end, arguments)
-    timer.daemon = True
-    timer.start()
-    item.cancel_timeout = timer.cancel  # pytest-timeout calls it at the end of the test
+    is_single = item.path.parent.name in _SINGLE and item.path.stem not in SLOW
+    ended = threading.Event()
+    limit = None if is_single and settings.timeout == TIME_LIMIT else settings.timeout
+    arguments = _path(run, item.nodeid), limit, threading.get_ident(), ended
+    threading.Thread(target=_end_at_limit, args=arguments, daemon=True).start()
+    item.cancel_timeout = ended.set  # pytest-timeout calls it at the end of the test
     return True
 
 
-def _end(path: Path, seconds: float, thread: int) -> None:
+def _end_at_limit(path: Path, limit: float | None, thread: int, ended: threading.Event) -> None:
+    """End the process if the test reaches ``limit``; None: if an example reaches its limits."""
+    if limit is not None:
+        if not ended.wait(limit):
+            _end(path, f"it has not ended in {limit:g} s", thread)
+        return
+    while not ended.wait(1):
+        seconds, own = judge.seconds_of_example()
+        if seconds > EXAMPLE_LIMIT:
+            _end(path, f"an example has not ended in {EXAMPLE_LIMIT} s", thread)
+        if own > PROCESSOR_LIMIT:
+            text = f"an example has not ended in {PROCESSOR_LIMIT} s of processor time"
+            _end(path, text, thread)
+
+
+def _end(path: Path, text: str, thread: int) -> None:
     stack = traceback.format_stack(sys._current_frames()[thread])[-_FRAMES:]
     with suppress(OSError):  # The disk may be full.
-        path.write_text(f"it has not ended in {seconds:g} s:\n{''.join(stack)}", "utf-8")
+        path.write_text(f"{text}:\n{''.join(stack)}", "utf-8")
     os._exit(1)
 
 
@@ -196,7 +217,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
     """Add the clauses of the test to the report of pytest-xdist, and a text for users.
 
     If a record of the register expects the failure, the report is that of an expected failure.
@@ -211,6 +232,8 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport) -> None:
     if known := [str(value) for key, value in found if key == ENDS_PROCESS]:
         report.outcome = "skipped"
         report.wasxfail = f"known: {known[0]}"
+    # pytest-xdist does not count this failure for -x and --maxfail.
+    sched.config.pluginmanager.get_plugin("dsession")._handlefailures(report)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

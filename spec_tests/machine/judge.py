@@ -6,6 +6,7 @@ declares the name, it is no error. A test that uses a feature or operator that t
 """
 
 import functools
+import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,8 @@ _RECORDS = pytest.StashKey[list[Divergence]]()
 _DECLARED = pytest.StashKey[frozenset[str]]()
 #: The failures of the examples that Hypothesis has drawn for a test.
 _EXAMPLES = pytest.StashKey[list[Failure]]()
+#: When the running example has started, and the processor time of the process before it.
+_started: list[float] = [0.0, 0.0]
 
 
 def declare(config: pytest.Config, names: Iterable[str]) -> None:
@@ -103,11 +106,21 @@ def _node_ids(item: pytest.Item, root: Path) -> tuple[str, str]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Store the failure of each example that Hypothesis draws for the test."""
     failure.forget()
+    _start_example()
     if not clauses.clauses_of_test(item):
         return
     handle = getattr(getattr(item, "obj", None), "hypothesis", None)
     if handle is not None and not hasattr(handle.inner_test, "_is_observed"):
         handle.inner_test = _observed(item, handle.inner_test)
+
+
+def _start_example() -> None:
+    _started[:] = time.monotonic(), time.process_time()
+
+
+def seconds_of_example() -> tuple[float, float]:
+    """Return how long the running example of the test takes, and its processor time."""
+    return time.monotonic() - _started[0], time.process_time() - _started[1]
 
 
 def _observed(item: pytest.Item, test: Callable[..., Any]) -> Callable[..., Any]:
@@ -117,6 +130,7 @@ def _observed(item: pytest.Item, test: Callable[..., Any]) -> Callable[..., Any]
     @functools.wraps(test)
     def observed(*args: Any, **kwargs: Any) -> Any:
         failure.forget()
+        _start_example()
         try:
             return test(*args, **kwargs)
         except HypothesisException:

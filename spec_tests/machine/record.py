@@ -224,23 +224,33 @@ def declared_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
     return {name: entry for name, entry in sorted(found.items()) if name not in errors}
 
 
+def reasons_by_clause(tests: Iterable[TestVerdict]) -> dict[str, str]:
+    """Return why tests of clauses were not run."""
+    return {test.clause: test.reason for test in tests if test.verdict == "not-run"}
+
+
 def worse_verdict(first: str | None, second: str) -> str:
     """Return the worse of two verdicts, the earlier one in `VERDICTS`. ``first`` may be None."""
     return min(first or second, second, key=VERDICTS.index)
 
 
-def table(found: Mapping[str, str], declared: Mapping[str, str] = _NONE) -> list[str]:
+def table(
+    found: Mapping[str, str],
+    declared: Mapping[str, str] = _NONE,
+    reasons: Mapping[str, str] = _NONE,
+) -> list[str]:
     """Return the lines of the summary: counts by chapter, then clauses that did not pass.
 
     Args:
         found: The verdict of each clause.
         declared: The result of `declared_by_clause`.
+        reasons: Why clauses were not run.
     """
     lines = [f"{'chapter':<16}" + "".join(f"{verdict:>12}" for verdict in VERDICTS)]
     for title, counts in count_by_chapter(found).items():
         lines.append(f"{title:<16}" + "".join(f"{counts[each]:>12}" for each in VERDICTS))
     lines += [
-        f"{verdict:>12}  {name}"
+        f"{verdict:>12}  {name}" + (f": {reasons.get(name)}" if verdict == "not-run" else "")
         for name, verdict in found.items()
         if verdict != "pass" and name not in declared
     ]
@@ -403,7 +413,8 @@ class Recorder:
         found = dict(sorted(self.verdicts.items()))
         if not found:
             return []
-        lines = [*table(found, declared_by_clause(self._tests)), *missing_names(self._tests)]
+        lines = table(found, declared_by_clause(self._tests), reasons_by_clause(self._tests))
+        lines += missing_names(self._tests)
         lines += filter(None, (claim(found), explain(found)))
         if self._path is not None:
             lines.append(f"verdicts of all tests: {self._path}")

@@ -27,10 +27,12 @@ from spec_tests.machine.target import PARTS, REFERENCE, Target
 
 FOLDER = Path(__file__).parents[1] / "registers"
 #: Keys that stand before the first record.
-_FIRST_KEYS = ("inherits", "lacks", "repaired")
+_FIRST_KEYS = ("inherits", "lacks", "repaired", "drafted")
 #: Keys of an earlier suite, which expected texts of failures.
 EARLIER_KEYS = ("failures", "differences")
 KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
+#: The kind of a record that ``draft`` has written, if it has no other.
+DRAFTED_KIND = "target-bug"
 #: An entry of ``expects`` that says nothing about the error.
 _ONLY_A_CLASS = re.compile(r"error[\w ]*: *\w*:? *")
 
@@ -109,6 +111,7 @@ class Tables:
     lacks: list[str] = field(default_factory=list)
     versions: str = ""
     titles: dict[str, str] = field(default_factory=dict)
+    drafted: list[dict[str, Any]] = field(default_factory=list)
     divergence: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -151,6 +154,8 @@ def load(path: Path, known_clauses: Mapping[str, Clause] | None = None) -> list[
     tables = read_tables(path)
     default = {"versions": tables.get("versions", "")}
     own = [_parse_record({**default, **table}, path) for table in tables.get("divergence", [])]
+    default |= {"kind": DRAFTED_KIND, "observed": "", "reason": "drafted, not examined"}
+    own += [_parse_record({**default, **table}, path) for table in tables.get("drafted", [])]
     if known_clauses is not None:
         _require_clauses(own, known_clauses)
     return [*_inherited_records(tables, path), *own]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spec_tests.cli.failures import Failures
+from spec_tests.cli.failures import Failures, remove_programs
 from spec_tests.cli.main import main
 from spec_tests.failure import Fact, Failure
 from spec_tests.machine import clauses, record
@@ -149,6 +149,24 @@ def test_a_hanging_test_fails_and_the_run_goes_on(tmp_path):
         "comm.gather.refuses-none": "pass",
         "comm.scatter.slices": "fail",
     }
+
+
+def test_the_first_failure_ends_a_run_with_x_also_if_a_test_ends_its_process(tmp_path):
+    (tmp_path / "comm.py").write_text("import os\ndef scatter(*args, **kwargs): os._exit(1)\n")
+    run = ["run", "torch.nn.parallel", "--target-map=comm=comm", "--accelerator=sim"]
+    process = start_command([*run, "--clause=comm.scatter", "--", "-x"], tmp_path, str(ROOT))
+    output, _ = process.communicate(timeout=200)
+    assert process.returncode == 1
+    assert output.count("  | the test ends the process") == 1
+
+
+def test_programs_of_clauses_that_pass_are_removed(tmp_path):
+    failures = Failures("{} {}".format)
+    failures.add(_failure(DTYPE, **{PROGRAM: "print(1)"}))
+    failures.add(_failure(MISSING, **{PROGRAM: "print(2)"}))
+    Path("repro/comm_scatter_slices_3.py").write_text("a file of the user")
+    remove_programs(["comm.scatter.slices", "comm.gather"])
+    assert [path.name for path in Path("repro").iterdir()] == ["comm_scatter_slices_3.py"]
 
 
 def test_a_closed_pipe_prints_no_traceback(tmp_path):
