@@ -195,7 +195,9 @@ def of_exception(error: BaseException, test: Path | None = None) -> Failure:
             kind = "accepted" if is_accepted else "assert"
             if expression.startswith("pytest.raises") and "\n" in text:  # The first line is equal.
                 text = "; ".join(line.strip() for line in text.splitlines()[1:])
-            return Failure(kind, (Fact("assert", expression),), text or f"assert {expression}")
+            return Failure(
+                kind, (Fact("assert", expression),), text or f"assert {expression}", _cause(text)
+            )
     name = type(error).__name__
     if isinstance(error, RecursionError) and not _cause(text):
         fact = error_fact(name, text)

@@ -135,11 +135,11 @@ def flat_weights_are_shared(module: nn.Module) -> list[bool]:
     return [getattr(layer, name) is weight for name, weight in pairs]
 
 
-def hook_dictionaries(module: nn.Module) -> list[dict[int, Any]]:
-    """Return the dictionaries of hooks of ``module`` and of all its submodules."""
-    return [
-        value
-        for _, child in modules_with_paths(module)
+def hook_dictionaries(module: nn.Module) -> dict[str, dict[int, Any]]:
+    """Return the dictionaries of hooks of ``module`` and of all its submodules, by name."""
+    return {
+        f"{path}.{name}".strip("."): value
+        for path, child in modules_with_paths(module)
         for name, value in vars(child).items()
         if "_hooks" in name and isinstance(value, dict)
-    ]
+    }

@@ -1,6 +1,5 @@
 """The failures of a run, by cause, and the programs that repeat them."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,8 +19,6 @@ _NOTE = "# A run replaces this file: copy it before you change it."
 MAX_LINES = 14
 #: The greatest number of characters of a line.
 MAX_LENGTH = 400
-#: Matches the address of a tensor, which each run changes.
-_ADDRESS = re.compile(r"\b\d{12,}\b")
 #: The greatest number of clauses that the list at the end has for a cause.
 MAX_CLAUSES = 5
 
@@ -127,7 +124,7 @@ class Failures:
     def _describe(self, cause: Cause) -> list[str]:
         counts = _count(len(cause.commands), "clause"), _count(cause.count, "test")
         names = sorted(cause.commands, key=lambda name: (name in self._violated, name))
-        lines = [f"FAIL {', '.join(counts)}: {_ADDRESS.sub('…', cause.failure.title)}"]
+        lines = [f"FAIL {', '.join(counts)}: {cause.failure.title}"]
         if cause.failure.is_bare:
             lines.append(f"  {self._statements.get(names[0], '')}")
         lines += [f"  {name}  {cause.commands[name]}" for name in names[:MAX_CLAUSES]]

@@ -77,8 +77,12 @@ class ParameterFacts(nn.Module):
         self.weight = nn.Parameter(torch.ones(2))
 
     def forward(self, x):
-        facts = [self.weight.is_leaf, self.weight.requires_grad, type(self.weight) is torch.Tensor]
-        return torch.tensor([facts], device=x.device)
+        facts = {
+            "weight is a leaf": self.weight.is_leaf,
+            "weight requires grad": self.weight.requires_grad,
+            "weight is a plain tensor": type(self.weight) is torch.Tensor,
+        }
+        return {name: torch.tensor([each], device=x.device) for name, each in facts.items()}
 
 
 @clause("data_parallel.steps.arguments")

@@ -6,6 +6,7 @@ declares the name, it is no error. A test that uses a feature or operator that t
 """
 
 import functools
+import re
 import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import replace
@@ -30,6 +31,8 @@ PROCESS_ENDED = Failure("ended", (Fact("process", "ended"),), "the test ends the
 ENDS_PROCESS = "ends-process"
 #: A line of pytest about an option that changes nothing in `parallel-conformance run`.
 _HINT = "Use -v to get more diff"
+#: Matches the address of an object or of memory, which each run changes.
+_ADDRESS = re.compile(r"0x[0-9a-f]{6,}|(?<![.\d])\d{12,}\b")
 #: The number of frames that are kept at both ends of a long traceback.
 _FIRST, _LAST = 100, 20
 
@@ -201,7 +204,8 @@ def show_first_failure(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
     if isinstance(error, FlakyFailure):
         call.excinfo = pytest.ExceptionInfo.from_exception(error.exceptions[0])
     elif isinstance(error, Flaky):  # Hypothesis has lost the failure.
-        found = next(reversed(item.stash.get(_EXAMPLES, [])), failure.last_noted())
+        seen = item.stash.get(_EXAMPLES, [])
+        found = seen[-1] if seen else failure.last_noted()
         text = "the calls of a failure have other results when they are repeated"
         if found is None:
             found = Failure("differs", (Fact("output", "not repeatable"),), text)
@@ -296,4 +300,7 @@ def _describe(item: pytest.Item, error: BaseException) -> Failure:
     ]
     text = found.text.replace(_HINT, "").rstrip() or type(error).__name__
     call = "\n".join(lines) or found.call
-    return replace(found, facts=tuple(dict.fromkeys(facts)), text=text, call=call)
+    texts: dict[str, Any] = {
+        name: _ADDRESS.sub("…", each) for name, each in (("text", text), ("call", call))
+    }
+    return replace(found, facts=tuple(dict.fromkeys(facts)), **texts)

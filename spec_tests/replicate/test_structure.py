@@ -130,7 +130,7 @@ FACTS = {
     ),
     "divergences.RE-3.hooks-are-kept": (
         ModuleOfKind("hooks").build,
-        lambda module: [list(hooks.values()) for hooks in hook_dictionaries(module)],
+        lambda module: [list(hooks.values()) for hooks in hook_dictionaries(module).values()],
     ),
 }
 

@@ -152,7 +152,8 @@ def test_a_scalar_is_copied_to_every_replica(target, topology, slots, source, ro
     checks.same([copy.device for copy in copies], topology.take(slots), slots)
     checks.same([copy.tolist() for copy in (*copies, *bare)], [7, 7] * len(slots), slots)
     storages = [*filter(None, map(storage_id, copies))]
-    checks.same(len({*storages}), len(storages), slots)
+    own = "copies with memory of their own"
+    checks.same({own: len({*storages})}, {own: len(storages)}, slots)
 
 
 @clause("divergences.SG-4.scalar-gradients-are-summed")
