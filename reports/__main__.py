@@ -1,8 +1,8 @@
 """Publish runs and build the pages.
 
 ``python -m reports add FILE [FILE ...]`` writes a file to ``reports/results`` (verdicts) or
-``reports/benchmarks`` and builds the pages. ``python -m reports build`` only builds the pages,
-``reports/MATRIX.md`` and ``reports/BENCHMARKS.md``.
+``reports/benchmarks`` and builds the pages. ``python -m reports build`` only builds the pages:
+those of reports, and those of the clauses and registers that have changed.
 """
 
 import argparse
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reports.publishing.publish import build, publish
+from spec_tests.machine import pages as specification_pages
 
 HERE = Path(__file__).resolve().parent
 
@@ -21,7 +22,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
     try:
         if options.command != "build":
             print(publish(options.files, options.target, options.hardware, folder=folder))
-        print(*build(folder), sep="\n")
+        print(*build(folder), *specification_pages.write(), sep="\n")
     except (OSError, ValueError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -31,7 +32,7 @@ def main(arguments: Sequence[str] | None = None, *, folder: Path = HERE) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m reports", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands.add_parser("build", help="build reports/MATRIX.md and reports/BENCHMARKS.md")
+    commands.add_parser("build", help="build all generated pages")
     add = commands.add_parser("add", help="publish runs, then build the pages")
     add.add_argument(
         "files", type=Path, nargs="+", help="benchmarks (*.json) or verdicts (*.jsonl)"

@@ -1,11 +1,8 @@
 """The generated pages: SPECIFICATION.md and DIVERGENCES.md.
 
-``python -m spec_tests.machine.pages`` prints the pages that are out of date and
-exits with 1 if there are any; ``--write`` writes them.
+``python -m reports build`` writes them.
 """
 
-import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from itertools import groupby
@@ -33,7 +30,7 @@ Threads are public issues and pull requests of pytorch/pytorch, unless a link na
 repository.
 
 Generated from `spec_tests/registers/torch.nn.parallel.toml` by
-`python -m spec_tests.machine.pages --write`.
+`python -m reports build`.
 """
 _ABOUT_CLAUSES = """\
 # The specification of torch.nn.parallel
@@ -74,7 +71,7 @@ A test compares the result of the target with the result of the reference, with 
 value or error text in the test.
 
 Generated from the files `clauses.toml` of the chapters by
-`python -m spec_tests.machine.pages --write`."""
+`python -m reports build`."""
 _WITHOUT_CLAUSE = """
 ## Divergences without a clause
 
@@ -194,21 +191,9 @@ def _read_or_empty(path: Path) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
-def main() -> int:
-    """Print the names of the pages that are out of date, or write these pages."""
-    parser = argparse.ArgumentParser(prog="python -m spec_tests.machine.pages")
-    parser.description = main.__doc__
-    parser.add_argument(
-        "--write", action="store_true", help="write the pages that are out of date"
-    )
-    write = parser.parse_args().write
+def write() -> list[Path]:
+    """Write the pages that are out of date; return their paths."""
     found = stale()
     for path, text in found.items():
-        print(f"{path.relative_to(ROOT)}: {'written' if write else 'not current'}")
-        if write:
-            path.write_text(text, encoding="utf-8")
-    return 0 if write else int(bool(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        path.write_text(text, encoding="utf-8")
+    return list(found)

@@ -20,7 +20,7 @@ def test_examples_of_the_readme_run():
 
 
 def test_generated_pages_are_up_to_date():
-    assert not list(pages.stale()), "run python -m spec_tests.machine.pages --write"
+    assert not list(pages.stale()), "run python -m reports build"
 
 
 def test_every_divergence_has_a_title():
