@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from reports.others import catalogue, validation, wheels
@@ -13,7 +14,7 @@ from spec_tests.reporting.runs import slug
 RESULTS = REPORTS / "results"
 
 
-def main() -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Validate the implementations, each in its own environment; return 1 if a verdict differs."""
     known = catalogue.load()
     parser = argparse.ArgumentParser(prog="python -m reports.others", description=__doc__)
@@ -24,7 +25,7 @@ def main() -> int:
     parser.add_argument(
         "--publish", action="store_true", help="publish the verdicts in reports/results"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     unknown = set(options.name) - set(known)
     if unknown:
         parser.error(f"there is no {min(unknown)}; there are {', '.join(known)}")

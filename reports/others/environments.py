@@ -20,7 +20,9 @@ CUDA = re.compile(r"cuda|nvidia|triton")
 STAMP = "made.json"
 
 
-def prepare_environment(implementation: Implementation, environments_folder: Path) -> Path:
+def prepare_environment(
+    implementation: Implementation, environments_folder: Path, base_python: str = sys.executable
+) -> Path:
     """Create the virtual environment of an implementation, if it is missing; return its Python."""
     fields = asdict(implementation)
     installed = {key: fields[key] for key in ("torch", "install", "build", "settings")}
@@ -28,6 +30,7 @@ def prepare_environment(implementation: Implementation, environments_folder: Pat
         environments_folder / implementation.environment,
         [installed, _suite_requirements()],
         partial(_install_requirements, implementation),
+        base_python,
     )
 
 

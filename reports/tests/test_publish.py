@@ -7,8 +7,10 @@ import pytest
 
 from bench import benchmark_files
 from bench.tests.samples import make_benchmark_run
+from reports.others import today
 from reports.publishing.benchmarks import format_page, load
 from reports.publishing.publish import publish
+from spec_tests.machine import clauses
 from spec_tests.reporting.tests.samples import write_verdicts
 
 
@@ -123,3 +125,19 @@ def test_path_of_a_published_run_cannot_leave_the_folder(tmp_path, reports):
     saved = write_verdicts(tmp_path / "v.jsonl", {"a.one": "pass"}, **about)
     published = publish([saved], folder=reports)
     assert published == reports / "results" / "up" / "torch-..-..-2_-etc.json"
+
+
+def test_the_readme_counts_only_runs_of_this_suite(tmp_path, reports):
+    known = clauses.load()
+    names = [name for name, each in known.items() if each.is_about_target]
+    suite = clauses.suite_version(known)
+    saved = write_verdicts(tmp_path / "v.jsonl", dict.fromkeys(names, "pass"), suite=suite)
+    link = publish([saved], folder=reports).relative_to(reports.parent)
+    readme = tmp_path / "README.md"
+    right = f"[{len(names)} of {len(names)}]({link})"
+    readme.write_text(f"{right}\n[5 of 9](reports/MATRIX.md), an earlier suite\n")
+    assert list(today.check_status(readme, reports)) == []
+    readme.write_text(f"[1 of {len(names)}]({link})\n[5 of 9](reports/MATRIX.md)\n")
+    wrong, unknown = today.check_status(readme, reports)
+    assert f"{link} has {len(names)} of {len(names)}" in wrong
+    assert "5 of 9 is not of a run of suite" in unknown

@@ -16,8 +16,9 @@ _HEAD = """\
 
 Each row is the published run of an implementation on a release of PyTorch and a machine. The
 numbers count the clauses of today's [specification](../spec_tests/SPECIFICATION.md). A run says
-nothing about the clauses that the suite got after it: they have *no verdict*. The documentation
-site, which `tox -e docs` builds, has the verdict of each clause.
+nothing about the clauses that the suite got after it: they have *no verdict*. The suite of a row
+with *an earlier suite* is not that of the newest run. The documentation site, which `tox -e docs`
+builds, has the verdict of each clause.
 
 The machine `sim` is the simulator, with the version of Python if it is not the default, and `h200`
 [one GPU as three devices](gpu/README.md#results). The other machines are
@@ -93,11 +94,15 @@ class Matrix:
 def format_page(matrix: Matrix) -> str:
     """Return the page with tables of runs and of chapters."""
     numbers = [str(place) for place, _ in enumerate(matrix.columns, 1)]
+    newest = max(matrix.columns, key=lambda run: run.date, default=None)
     parts = [
         _HEAD,
         *format_table(
             ("", "implementation", "torch", "machine", "date", *VERDICTS, "no verdict"),
-            [_run_row(matrix, *pair) for pair in zip(numbers, matrix.columns, strict=True)],
+            [
+                _run_row(matrix, *pair, newest)
+                for pair in zip(numbers, matrix.columns, strict=True)
+            ],
         ),
         "\n## By chapter\n\nClauses that pass / clauses that were run.\n",
         *format_table(
@@ -107,11 +112,13 @@ def format_page(matrix: Matrix) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _run_row(matrix: Matrix, number: str, run: Run) -> Sequence[object]:
+def _run_row(matrix: Matrix, number: str, run: Run, newest: Run | None) -> Sequence[object]:
+    is_earlier = newest and run.about.get("suite") != newest.about.get("suite")
+    date = f"{run.date[:10]}, an earlier suite" if is_earlier else run.date[:10]
     counts = matrix.counts(run)
     link = f"[{number}]({run.file})"
     numbers = [counts[each] for each in (*VERDICTS, "")]
-    return link, run.target, run.release, run.hardware, run.date[:10], *numbers
+    return link, run.target, run.release, run.hardware, date, *numbers
 
 
 def _chapter_row(matrix: Matrix, chapter: str) -> Sequence[object]:
