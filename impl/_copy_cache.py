@@ -9,6 +9,7 @@ of which fused ones increase no version.
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from operator import attrgetter
 from threading import RLock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 from weakref import WeakKeyDictionary
@@ -47,8 +48,13 @@ _SAMPLE_SIZE = 16
 def _read_layouts(tensors: Sequence[Tensor]) -> list[list[Any]]:
     """Return the addresses, device indices, dtypes, shapes and strides of the tensors."""
     # A map is faster than a loop, and the index of a device is read faster than the device.
-    read = Tensor.data_ptr, Tensor.get_device, Tensor.size, Tensor.stride
-    return [[each.dtype for each in tensors], *([*map(each, tensors)] for each in read)]
+    return [
+        [*map(Tensor.data_ptr, tensors)],
+        [*map(Tensor.get_device, tensors)],
+        [*map(attrgetter("dtype"), tensors)],
+        [*map(Tensor.size, tensors)],
+        [*map(Tensor.stride, tensors)],
+    ]
 
 
 def _memory_of(tensor: Tensor) -> object:

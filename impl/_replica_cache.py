@@ -5,6 +5,7 @@ were built. After a change they are built again. A change that the state does no
 samples, or when the block ends, and is an error then.
 """
 
+import gc
 import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -98,53 +99,45 @@ class _Attributes:
         # The state beside a tensor, such as `quant_state`, is copied with it.
         states = list(chain.from_iterable(map(find_states, tensors)))
         found: dict[int, Collection[Any]] = {
-            id(vars(each)): vars(each) for each in (*tensors, *states)
+            id(vars(each)): vars(each) for each in (*self._modules, *tensors, *states)
         }
         in_states = chain.from_iterable(vars(each).values() for each in states)
         self._versioned = [
             each for each in in_states if isinstance(each, Tensor) and not each.is_inference()
         ]
         for name, module in named_modules:
-            states = [getattr(_find(each, name), "__dict__", {}) for each in replicas]
+            copies = [getattr(_find(each, name), "__dict__", {}) for each in replicas]
             for key, value in vars(module).items():
                 # Replicas see a change of a container that they share with the module.
-                if any(state.get(key) is not value for state in states):
+                if any(attributes.get(key) is not value for attributes in copies):
                     _add_containers(value, found)
             # A forward may replace, add or delete tensors of its replica.
-            for state in states:
-                _add_containers(state.get("_parameters"), found)
-                _add_containers(state.get("_buffers"), found)
-        # Most dictionaries of hooks are empty. They are compared separately, which is faster.
-        self._empty = [each for each in found.values() if not each]
-        filled = [each for each in found.values() if each]
-        self._dicts = [each for each in filled if isinstance(each, dict)]
-        self._others = [each for each in filled if not isinstance(each, dict)]
-        self._values, self._objects = self._read()
+            for attributes in copies:
+                _add_containers(attributes.get("_parameters"), found)
+                _add_containers(attributes.get("_buffers"), found)
+        # Some Pythons store attributes in the object itself, and not in its dictionary.
+        self._containers = [*self._modules, *states, *found.values()]
+        self._dicts = [each for each in found.values() if each and isinstance(each, dict)]
+        self._objects, self._versions = self._read()
 
     def are_current(self, root: nn.Module) -> bool:
         """Return whether ``root`` has the same attributes as before."""
-        if root is not self._modules[0] or any(self._empty):
+        if root is not self._modules[0]:
             return False
-        values, objects = self._read()
-        return values == self._values and all(map(is_, objects, self._objects))
-
-    def _read(self) -> tuple[list[Any], list[Any]]:
-        """Return sizes and names of attributes, and the objects to compare by identity."""
-        dicts = [*map(vars, self._modules), *self._dicts]
+        objects, versions = self._read()
         return (
-            [
-                *map(len, dicts),
-                *map(len, self._others),
-                *chain.from_iterable(map(vars, self._modules)),
-                *version_counters(self._versioned),
-            ],
-            [
-                *map(type, self._modules),
-                *chain.from_iterable(self._dicts),
-                *chain.from_iterable(map(dict.values, dicts)),
-                *chain.from_iterable(self._others),
-            ],
+            len(objects) == len(self._objects)
+            and all(map(is_, objects, self._objects))
+            and versions == self._versions
         )
+
+    def _read(self) -> tuple[list[Any], list[object]]:
+        """Return the objects to compare by identity, and versions."""
+        # The garbage collector's list of members is faster than a loop over the containers, and
+        # has the types of objects, but not all keys.
+        members = gc.get_referents(*self._containers)
+        members += chain.from_iterable(self._dicts)
+        return members, version_counters(self._versioned)
 
 
 def _add_containers(value: Any, found: dict[int, Collection[Any]]) -> None:

@@ -13,6 +13,7 @@ change.
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import torch
@@ -286,6 +287,9 @@ def pytree_node(kind: type) -> Any:
     return _pytree.SUPPORTED_NODES.get(kind)
 
 
+_VERSION = attrgetter("_version")
+
+
 def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
     """Return the version counter of each tensor, and None for None.
 
@@ -293,7 +297,7 @@ def version_counters(tensors: Sequence[Tensor | None]) -> list[object]:
     """
     # Without it: changes of parameters would not be detected while replicas are kept.
     try:
-        return [tensor._version for tensor in tensors]  # type: ignore[union-attr] # None raises
+        return [*map(_VERSION, tensors)]
     except (AttributeError, RuntimeError):
         return [
             None if tensor is None else object() if tensor.is_inference() else tensor._version
