@@ -29,27 +29,27 @@ def call_on_one_device(
 
     The arguments are moved to ``source``. Their tensors must have the dimension ``dim``.
     """
-    is_plain = is_compiling_or_tracing() or has_transforms()
-    if is_plain and is_movable((inputs, kwargs), dim):
+    is_recorded = is_compiling_or_tracing()
+    if (is_recorded or has_transforms()) and is_movable((inputs, kwargs), dim):
         args, kwargs = move_tensors((inputs, kwargs), source)
+    elif is_recorded:
+        args, kwargs = first_replica_arguments(*scatter_kwargs(inputs, kwargs, [source], dim))
     else:
-        args, kwargs = _scatter_to(source, inputs, kwargs, dim)
+        args, kwargs = scatter_to(source, inputs, kwargs, dim)
     return move_output(module(*args, **kwargs), source, target)
 
 
-@compile_only_inlined
-def _scatter_to(
+@exclude_from_compilation
+def scatter_to(
     device: torch.device, inputs: tuple[Any, ...], kwargs: Mapping[str, Any], dim: int
 ) -> tuple[Sequence[Any], Mapping[str, Any]]:
     """Return the arguments of a replica on ``device``, the only one."""
-    values = [*inputs, *kwargs.values()]
-    moved = None if is_compiling_or_tracing() else _move_simple(values, device, dim)
+    moved = _move_simple([*inputs, *kwargs.values()], device, dim)
     if moved is None:
         return first_replica_arguments(*scatter_kwargs(inputs, kwargs, [device], dim))
     return moved[: len(inputs)], dict(zip(kwargs, moved[len(inputs) :], strict=True))
 
 
-@exclude_from_compilation
 def _move_simple(values: Sequence[Any], device: torch.device, dim: int) -> list[Any] | None:
     """Return ``values`` on ``device`` as `scatter_kwargs` does, in a quarter of the time.
 
@@ -104,6 +104,8 @@ def _move_tensors(output: Any, source: torch.device, target: DeviceId) -> Any:
     device = as_target(target, warns=False)
     if device == source:
         return output
+    if type(output) is Tensor and output.layout is torch.strided:
+        return to_device(output, device) if output.device == source else output
     leaves = InputLeaves()
     root = leaves.flatten(output, None, "output")
     # Move only the tensors on `source`. Tensors on the CPU stay there, as in `gather`.

@@ -25,11 +25,13 @@ class ReplicaGroup:
         self.abandoned: set[int] = set()
         self.exchanges: dict[type, Any] = {}
 
-    def run(self, index: int, function: Callable[..., Any], *args: Any) -> Any:
-        """Return ``function(*args)``, which calls the replica ``index``, in its own context."""
+    def run(
+        self, index: int, function: Callable[..., Any], args: Sequence[Any], kwargs: Any
+    ) -> Any:
+        """Return ``function(*args, **kwargs)``: the replica ``index``, in its own context."""
         running_replica.set((self, index))
         try:
-            return function(*args)
+            return function(*args, **kwargs)
         finally:
             self.end(index)
 

@@ -11,31 +11,39 @@ from time import monotonic
 from typing import Any
 
 from ._compiled import has_compiled_code
-from ._devices import as_device_or_current, is_cpu
+from ._devices import as_device_or_current, has_streams, is_cpu
 from ._errors import CapturedError, reraise
-from ._one_device import call_on_one_device
+from ._one_device import move_output, scatter_to
 from ._placement import DeviceId
-from ._replica_group import ReplicaGroup
-from ._streams import current_stream_by_device
-from ._thread_state import ThreadState, call_in, clear_old_casts, thread_states
+from ._replica_group import ReplicaGroup, running_replica
+from ._streams import current_stream
+from ._thread_state import ThreadState, clear_old_casts, thread_states
 from ._threads import PendingCall, start_call
 from ._wrapped_module import method_of
 from .parallel_apply import format_device
 
 #: The time between two samples of the module, in seconds, while batches are computed.
 SAMPLE_INTERVAL = 0.05
+#: The reason why the replicas cannot wait for each other.
+_OBSTACLE = "in DataParallel.map: call eval() before"
 
 
 class _Batch(PendingCall):
-    """A batch that the replica ``index`` computes. The next one that waits follows it."""
+    """A batch of a pool. When it has been computed, the same replica takes the next one."""
 
-    __slots__ = ("_pool", "index", "number")
+    __slots__ = ("_pool", "arguments", "index", "number")
 
-    def __init__(
-        self, pool: "ReplicaPool", number: int, index: int, function: Callable[[], Any]
-    ) -> None:
-        super().__init__(function)
-        self._pool, self.number, self.index = pool, number, index
+    def __init__(self, pool: "ReplicaPool", number: int, arguments: Any) -> None:
+        super().__init__()
+        self._pool, self.number, self.arguments = pool, number, arguments
+        self.index = 0  # That of its replica.
+
+    def begin(self, index: int, state: ThreadState, replica: Callable[..., Any]) -> None:
+        """Make the replica ``index`` compute this batch, in a context of its own."""
+        self.index, self._state = index, state
+        context, compute = state.context.copy(), self._pool.compute
+        self._function = partial(context.run, compute, index, replica, self.arguments)
+        self.arguments = None  # The arguments are freed when the batch has been computed.
 
     def find_next(self) -> PendingCall | None:
         return self._pool.free(self.index)
@@ -43,7 +51,9 @@ class _Batch(PendingCall):
     def set_done(self) -> None:
         returned = self._pool.returned
         del self._pool  # The pool refers to this batch until its output is taken.
-        returned.put(self)
+        super().set_done()
+        if returned is not None:
+            returned.put(self)
 
 
 class ReplicaPool:
@@ -57,13 +67,12 @@ class ReplicaPool:
         output_device: The device of the outputs.
         method: The name of the method that computes a batch; None for the forward.
         in_turn: Whether a batch begins when the batch before it has returned.
+        ordered: Whether outputs have the order of the batches.
         return_exceptions: Whether the error of a batch is its output.
 
     Attributes:
         devices: For each replica, its device.
-        returned: The batches that have ended, in any thread.
-        ended: For the number of each batch of which the calling thread knows that it has ended,
-            and which was not taken: the batch.
+        returned: The batches that have ended, in any thread; None if outputs are ordered.
     """
 
     def __init__(
@@ -73,26 +82,30 @@ class ReplicaPool:
         method: str | None,
         in_turn: bool,
         *,
+        ordered: bool,
         return_exceptions: bool,
     ) -> None:
         self.devices = [*map(as_device_or_current, devices)]
+        self.returned = None if ordered else SimpleQueue[_Batch]()
         self._num_on_cpu = sum(map(is_cpu, self.devices))
         self._output_device, self._method = output_device, method
         self._in_turn, self._return_exceptions = in_turn, return_exceptions
         self._lock = Lock()
-        self._free = deque(range(len(devices)))
-        self._waiting = deque[tuple[int, Any]]()
+        #: The last replica that became free takes the next batch: its thread has its state.
+        self._free = [*range(len(devices))]
+        self._waiting = deque[_Batch]()
+        #: The batches whose outputs were not taken, by number.
+        self._in_flight: dict[int, _Batch] = {}
         self._replicas: Sequence[Any] = ()
+        self._functions: Sequence[Callable[..., Any]] = ()
+        self._groups: Sequence[ReplicaGroup] = ()
         self._states: Sequence[ThreadState] = ()
         self._process = os.getpid()
-        self._num_unfinished = 0
         self._next_sample = 0.0
-        self.returned = SimpleQueue[_Batch]()
-        self.ended: dict[int, _Batch] = {}
 
     def __len__(self) -> int:
         """Return the number of batches whose outputs were not taken."""
-        return self._num_unfinished + len(self.ended)
+        return len(self._in_flight)
 
     def accepts(self, limit: int) -> bool:
         """Return whether to take batches, until there are ``limit``.
@@ -112,27 +125,33 @@ class ReplicaPool:
         samples = now >= self._next_sample or not len(self)
         if samples:
             self._next_sample = now + SAMPLE_INTERVAL
-        replicas = find_replicas(samples=samples)
+        replicas, functions = find_replicas(samples=samples), self._functions
         if replicas is not self._replicas:
+            self._groups = [ReplicaGroup([each], _OBSTACLE) for each in replicas]
+            functions = [method_of(replica, self._method) for replica in replicas]
             # PyTorch compiles in one thread at a time.
             self._in_turn = self._in_turn or any(map(has_compiled_code, replicas))
             clear_old_casts()
         states = thread_states(self.devices, 1 if self._in_turn else self._num_on_cpu)
+        for state, group in zip(states, self._groups, strict=True):
+            state.context.run(running_replica.set, (group, 0))
         with self._lock:
-            self._replicas, self._states = replicas, states
+            self._replicas, self._functions, self._states = replicas, functions, states
 
-    def add(self, number: int, batch: Any) -> None:
-        """Compute ``batch`` when a replica is free."""
+    def add(self, number: int, arguments: Any) -> None:
+        """Compute a batch when a replica is free."""
+        batch = _Batch(self, number, arguments)
         with self._lock:
-            self._waiting.append((number, batch))
+            self._in_flight[number] = batch
+            self._waiting.append(batch)
             begun = self._begin_next()
         if begun is not None:
             try:
                 start_call(begun)
             except BaseException:  # The system may refuse a thread.
+                del self._in_flight[begun.number]
                 self._free.append(begun.index)
                 raise
-        self._num_unfinished += 1
 
     def free(self, index: int) -> _Batch | None:
         """Begin the next batch, because the replica ``index`` has computed one."""
@@ -145,68 +164,62 @@ class ReplicaPool:
         is_busy = self._in_turn and len(self._free) < len(self.devices)
         if is_busy or not (self._waiting and self._free):
             return None
-        number, batch = self._waiting.popleft()
-        index = self._free.popleft()
-        replica, state = self._replicas[index], self._states[index]
-        group = ReplicaGroup([replica], "in DataParallel.map: call eval() before")
-        args = (replica, self.devices[index], batch)
-        # Batches of one state may run at the same time, each in its own context.
-        run = partial(state.context.copy().run, group.run, 0, call_in, state, self._compute)
-        return _Batch(self, number, index, partial(run, args, {}))
+        batch, index = self._waiting.popleft(), self._free.pop()
+        batch.begin(index, self._states[index], self._functions[index])
+        return batch
 
-    def _compute(self, replica: Any, device: Any, batch: Any) -> Any:
-        args, kwargs = _arguments(batch)
-        function = method_of(replica, self._method)
-        output = call_on_one_device(function, args, kwargs, device, self._output_device, 0)
-        if not self._in_turn:
+    def compute(self, index: int, replica: Callable[..., Any], arguments: Any) -> Any:
+        """Return the output of a batch."""
+        device = self.devices[index]
+        args, kwargs = scatter_to(device, *_split(arguments), 0)
+        output = move_output(replica(*args, **kwargs), device, self._output_device)
+        if not self._in_turn and has_streams(device):
             # A replica is free when its device has computed, so a faster one gets more batches.
-            for stream in current_stream_by_device([device]).values():
-                stream.synchronize()
+            current_stream(device).synchronize()
         return output
 
-    def take(self, number: int) -> Any:
-        """Return the output of a batch that has ended, or raise its exception."""
-        batch = self.ended.pop(number)
-        outcome = batch.take_outcome()
+    def take(self) -> Any:
+        """Wait for the next batch. Return its output, or raise its exception."""
+        if self._process != os.getpid():
+            raise RuntimeError("the generator of map() was made in the parent process")
+        if self.returned is None:
+            batch = next(iter(self._in_flight.values()))
+        else:
+            batch = self.returned.get()
+        outcome = batch.wait()
+        del self._in_flight[batch.number]
         if not isinstance(outcome, CapturedError):
             return outcome
         device = format_device(self.devices[batch.index])
         try:
             reraise(
-                outcome.pop(), f"in replica {batch.index} on device {device}, in batch {number}"
+                outcome.pop(),
+                f"in replica {batch.index} on device {device}, in batch {batch.number}",
             )
         except Exception as error:
             if not self._return_exceptions:
                 raise
             return error.with_traceback(None)
 
-    def wait_for_one(self) -> None:
-        """Wait until one more batch has ended."""
-        if self._process != os.getpid():
-            raise RuntimeError("the generator of map() was made in the parent process")
-        batch = self.returned.get()
-        self.ended[batch.number] = batch
-        self._num_unfinished -= 1
-
     def close(self, *, waits: bool) -> None:
         """Drop the batches that have not begun. With ``waits`` wait for the others."""
         if self._process != os.getpid():
             return  # A forked child lacks the threads of the parent process.
         with self._lock:
-            self._num_unfinished -= len(self._waiting)
+            for batch in self._waiting:
+                del self._in_flight[batch.number]
             self._waiting.clear()
-            self._replicas = self._states = ()
-        while waits and self._num_unfinished:
-            self.wait_for_one()
-        for batch in self.ended.values():
-            batch.take_outcome()
-        self.ended.clear()
+            self._replicas = self._functions = self._groups = self._states = ()
+        if waits:
+            for batch in self._in_flight.values():
+                batch.wait()
+        self._in_flight.clear()
 
 
-def _arguments(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    if isinstance(batch, Mapping):
-        return (), batch
-    return (tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)), {}
+def _split(batch: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    if isinstance(batch, (tuple, list)):
+        return tuple(batch), {}
+    return ((), batch) if isinstance(batch, Mapping) else ((batch,), {})
 
 
 def map_batches(
@@ -214,14 +227,12 @@ def map_batches(
     find_replicas: Callable[..., Sequence[Any]],
     pool: ReplicaPool,
     limit: int,
-    *,
-    ordered: bool,
 ) -> Generator[Any]:
     """Yield the output of each of ``batches``. At most ``limit`` of them are in ``pool``.
 
     ``find_replicas`` is called when batches are taken after the caller had control.
     """
-    begun, taken, has_ended, failure = 0, 0, False, None
+    begun, has_ended, failure = 0, False, None
     try:
         while True:
             if not has_ended and pool.accepts(limit):
@@ -238,12 +249,7 @@ def map_batches(
                     has_ended, failure, batch = True, error, None
             if not len(pool):
                 break
-            number = taken if ordered else next(iter(pool.ended), taken)
-            while number not in pool.ended:
-                pool.wait_for_one()
-                number = taken if ordered else next(iter(pool.ended))
-            taken += 1
-            yield pool.take(number)
+            yield pool.take()
         if failure is not None:
             raise failure
     except (Exception, GeneratorExit):

@@ -91,10 +91,15 @@ def set_current_streams(streams: Sequence[torch.Stream]) -> None:
     """Make each of ``streams`` current on its device. The current device does not change."""
     for stream in streams:
         if stream != current_stream(stream.device):
-            accelerator = runtime_of(stream.device)
-            device = accelerator.current_device_index()
-            accelerator.set_stream(stream)
-            accelerator.set_device_index(device)
+            set_current_stream(stream)
+
+
+def set_current_stream(stream: torch.Stream) -> None:
+    """Make ``stream`` current on its device. The current device does not change."""
+    accelerator = runtime_of(stream.device)
+    device = accelerator.current_device_index()
+    accelerator.set_stream(stream)
+    accelerator.set_device_index(device)
 
 
 def side_stream(device: torch.device) -> torch.Stream | None:

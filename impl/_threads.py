@@ -20,7 +20,7 @@ from typing import Any
 from ._errors import CapturedError, capture
 from ._settings import register_fork_handler
 from ._thread_locals import SINGLE_USE_THREADS, count_locals
-from ._thread_state import install_thread_hooks, is_pristine
+from ._thread_state import ThreadState, WorkerState, install_thread_hooks
 
 #: The largest number of idle threads. If so many threads are idle, another thread ends after its
 #: function.
@@ -33,10 +33,12 @@ class PendingCall:
     A subclass may name a call that follows this one, in the same thread if that is like a new one.
     """
 
-    __slots__ = ("_done_lock", "_function", "outcome", "thread_to_join")
+    __slots__ = ("_done_lock", "_function", "_state", "outcome", "thread_to_join")
 
-    def __init__(self, function: Callable[[], Any]) -> None:
-        self._function: Callable[[], Any] | None = function
+    def __init__(
+        self, function: Callable[[], Any] | None = None, state: ThreadState | None = None
+    ) -> None:
+        self._function, self._state = function, state
         # Locked until there is an outcome. The worker releases this lock: any thread may release
         # a lock.
         self._done_lock = threading.Lock()
@@ -45,13 +47,17 @@ class PendingCall:
         #: The worker's thread, if :meth:`wait` has to wait for its end.
         self.thread_to_join: threading.Thread | None = None
 
-    def run(self) -> None:
+    def run(self, worker: WorkerState) -> None:
         """Call the function, store its outcome, and drop the function and its arguments."""
         # A thread that waits for the outcome must not keep the function alive.
         function, self._function = self._function, None
         assert function is not None
         try:
-            self.outcome = capture(function)
+            if self._state is None:
+                worker.reset()
+                self.outcome = capture(function)
+            else:
+                self.outcome = capture(worker.call_in, self._state, function)
         except BaseException as error:  # For example, of a class whose causes cannot be read.
             self.outcome = CapturedError(error)
 
@@ -81,10 +87,10 @@ class PendingCall:
 class _Worker:
     """A thread that runs the tasks in its queue, one at a time."""
 
-    __slots__ = ("_initial_local_count", "_pool", "queue", "thread")
+    __slots__ = ("_initial_local_count", "_pool", "_state", "queue", "thread")
 
     def __init__(self, pool: "_Pool") -> None:
-        self._pool = pool
+        self._pool, self._state = pool, WorkerState()
         #: The calls to run. None ends the thread.
         self.queue = SimpleQueue[PendingCall | None]()
         # Use a daemon thread: the interpreter joins all other threads before it calls the exit
@@ -105,7 +111,7 @@ class _Worker:
         pending = self.queue.get()
         while pending is not None:
             install_thread_hooks()
-            pending.run()
+            pending.run(self._state)
             following = self._pool.find_next(pending)
             # In this order: offer this thread for other functions, unblock the caller. The caller
             # can then rely on the first.
@@ -127,7 +133,7 @@ class _Worker:
         return (
             not SINGLE_USE_THREADS
             and count_locals() == self._initial_local_count
-            and is_pristine()
+            and self._state.is_pristine()
         )
 
 
@@ -142,8 +148,8 @@ class _Pool:
         self._threads: list[threading.Thread] = []
         self._closed = False
 
-    def start(self, function: Callable[[], Any]) -> PendingCall:
-        pending = PendingCall(function)
+    def start(self, function: Callable[[], Any], state: ThreadState | None = None) -> PendingCall:
+        pending = PendingCall(function, state)
         self.start_call(pending)
         return pending
 
@@ -220,12 +226,13 @@ class _Pool:
 _pool = _Pool()
 
 
-def start_in_thread(function: Callable[[], Any]) -> PendingCall:
+def start_in_thread(function: Callable[[], Any], state: ThreadState | None = None) -> PendingCall:
     """Run ``function`` in another thread, immediately. Return the pending call.
 
-    Raise RuntimeError if the system cannot start another thread.
+    The function runs in ``state``, whose context it enters itself; by default in the state of a
+    new thread. Raise RuntimeError if the system cannot start another thread.
     """
-    return _pool.start(function)
+    return _pool.start(function, state)
 
 
 def start_call(pending: PendingCall) -> None:

@@ -257,19 +257,19 @@ class DataParallel(Wrapper[T]):
         devices = self.device_ids or [torch.device("cpu")]
         output_device = self.output_device if self.device_ids else devices[0]
         pool = ReplicaPool(
-            devices, output_device, method, self.in_turn, return_exceptions=return_exceptions
+            *(devices, output_device, method, self.in_turn),
+            ordered=ordered,
+            return_exceptions=return_exceptions,
         )
         with argument("batches"):
-            return self._map(iter(batches), pool, limit, ordered)
+            return self._map(iter(batches), pool, limit)
 
-    def _map(
-        self, batches: Iterator[Any], pool: ReplicaPool, limit: int, ordered: bool
-    ) -> Generator[Any]:
+    def _map(self, batches: Iterator[Any], pool: ReplicaPool, limit: int) -> Generator[Any]:
         with self.hold():
             find_replicas = partial(
                 self._find_replicas, ReplicaCache.find_active(self), pool.devices
             )
-            yield from map_batches(batches, find_replicas, pool, limit, ordered=ordered)
+            yield from map_batches(batches, find_replicas, pool, limit)
 
     def _find_replicas(
         self, kept: ReplicaCache | None, devices: Sequence[torch.device], *, samples: bool

@@ -15,7 +15,7 @@ from ._devices import device_index as _get_device_index  # noqa: F401 - for copi
 from ._diagnostics import EXPLAINED, explain
 from ._errors import CapturedError, capture, reraise
 from ._replica_group import ReplicaGroup
-from ._thread_state import call_in, clear_old_casts, thread_states
+from ._thread_state import ThreadState, call_in, clear_old_casts, thread_states
 from ._threads import start_in_thread
 from ._torch_private import exclude_from_compilation
 from ._tracing import check_not_traced
@@ -143,14 +143,14 @@ def parallel_apply(
     group = ReplicaGroup(modules, _IN_TURN if in_turn else "")
     states = thread_states(targets, 1 if in_turn else sum(map(is_cpu, targets)))
     calls = [
-        partial(state.context.run, group.run, index, call_in, state, module, args, kwargs)
+        partial(state.context.run, group.run, index, module, args, kwargs)
         for index, (state, module, args, kwargs) in enumerate(
             zip(states, modules, map(_as_args, inputs), all_kwargs, strict=True)
         )
     ]
     clear_old_casts()
     try:
-        outcomes = _run_calls(calls, in_turn=in_turn)
+        outcomes = _run_calls(calls, states, in_turn=in_turn)
     finally:
         group.end()  # The system may have refused to start a thread.
     failed = [index for index, each in enumerate(outcomes) if isinstance(each, CapturedError)]
@@ -179,25 +179,27 @@ def _reraise(
         raise
 
 
-def _run_calls(calls: Sequence[Callable[[], Any]], *, in_turn: bool) -> list[Any]:
-    """Run ``calls``. Return a result or a CapturedError for each call."""
+def _run_calls(
+    calls: Sequence[Callable[[], Any]], states: Sequence[ThreadState], *, in_turn: bool
+) -> list[Any]:
+    """Run ``calls``, each in its state. Return a result or a CapturedError for each call."""
     if len(calls) == 1:
         # A single call always runs in this thread, where all modes are active.
-        return [capture(calls[0])]
+        return [capture(call_in, states[0], calls[0])]
     if in_turn:
-        return _run_in_turn(calls)
-    pending = [start_in_thread(call) for call in calls]
+        return _run_in_turn(calls, states)
+    pending = [*map(start_in_thread, calls, states)]
     return [each.wait() for each in pending]
 
 
-def _run_in_turn(calls: Sequence[Callable[[], Any]]) -> list[Any]:
+def _run_in_turn(calls: Sequence[Callable[[], Any]], states: Sequence[ThreadState]) -> list[Any]:
     """Run ``calls`` one after the other. After an interrupt, later calls do not begin.
 
     The last entry of the result is then the interrupt, and all entries before it are None.
     """
     outcomes: list[Any] = []
-    for call in calls:
-        outcome = start_in_thread(call).wait()
+    for call, state in zip(calls, states, strict=True):
+        outcome = start_in_thread(call, state).wait()
         if isinstance(outcome, CapturedError) and outcome.is_interrupt:
             return [*[None] * len(outcomes), outcome]
         outcomes.append(outcome)

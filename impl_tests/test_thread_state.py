@@ -4,6 +4,7 @@ import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 
 import pytest
 import torch
@@ -30,25 +31,28 @@ NOT_TRANSFERABLE = {
 
 
 def run_in(state, function, *args):
-    return state.context.run(_thread_state.call_in, state, function, args, {})
+    """Run a function in a new thread as a worker does, with the state of another one."""
+    worker = _thread_state.WorkerState()
+    return worker.call_in(state, partial(state.context.run, function, *args))
 
 
 def state_for(device=CPU):
     return _thread_state.thread_states([device])[0]
 
 
-@pytest.mark.parametrize(
-    "run", [call_in_thread, lambda function, state: function(state)], ids=["worker", "caller"]
-)
+@pytest.mark.parametrize("is_worker", [True, False])
 @given(state=thread_states())
-def test_a_default_device_that_a_replica_sets_is_undone(topology, run, state):
-    def before_and_after(state):
+def test_a_default_device_that_a_replica_sets_is_undone(topology, is_worker, state):
+    def before_and_after(call_in, state):
         before = torch.get_default_device()
-        run_in(state, torch.set_default_device, "meta")
+        call_in(state, partial(torch.set_default_device, "meta"))
         return before, torch.get_default_device()
 
     with state.entered(topology):
-        before, after = run(before_and_after, state_for())
+        if is_worker:
+            before, after = call_in_thread(before_and_after, run_in, state_for())
+        else:
+            before, after = before_and_after(_thread_state.call_in, state_for())
     assert after == before
 
 
@@ -112,15 +116,17 @@ def test_replica_that_disables_autocast_leaves_no_autocast_region_open():
 def test_thread_with_an_active_mode_is_not_pristine(enter):
     def check():
         with ExitStack() as stack:
-            before = _thread_state.is_pristine()
+            worker = _thread_state.WorkerState()
+            before = worker.is_pristine()
             stack.enter_context(enter())
-            return before, _thread_state.is_pristine()
+            return before, worker.is_pristine()
 
     assert call_in_thread(check) == (True, False)
 
 
 def test_current_device_of_an_unused_accelerator_is_not_read(monkeypatch):
     monkeypatch.setattr(torch.sim, "is_initialized", lambda: False)
-    monkeypatch.setattr(_thread_state, "current_device", lambda: pytest.fail("read"))
-    (state,) = _thread_state.thread_states([CPU])
-    assert state.device == CPU
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: pytest.fail("read"))
+    _thread_state._find_scope.cache_clear()
+    assert state_for(CPU).is_on_cpu
+    _thread_state._find_scope.cache_clear()

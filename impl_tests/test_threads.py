@@ -3,7 +3,6 @@
 import os
 import signal
 import threading
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ import torch
 from impl import _threads
 from impl._devices import CPU
 from impl._thread_locals import SINGLE_USE_THREADS
-from impl._thread_state import call_in, thread_states
+from impl._thread_state import thread_states
 from impl_tests.helpers.modes import FunctionMode
 from spec_tests.checks.leaks import wait_until
 from spec_tests.machine import process_state
@@ -161,8 +160,7 @@ REUSES_WORKERS = pytest.mark.skipif(
 def run_on(device):
     """Run a function in a worker as a replica on ``device``. Return the worker's thread."""
     (state,) = thread_states([device])
-    run = partial(state.context.run, call_in, state, threading.current_thread, (), {})
-    return _threads.start_in_thread(run).wait()
+    return _threads.start_in_thread(threading.current_thread, state).wait()
 
 
 @REUSES_WORKERS

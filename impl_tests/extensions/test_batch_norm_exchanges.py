@@ -52,10 +52,10 @@ def layers():
 def test_an_exchange_ends_if_a_thread_cannot_start(monkeypatch):
     started, errors = [], []
 
-    def start_once(function):
+    def start_once(function, state):
         if started:
             raise RuntimeError("can't start new thread")
-        started.append(start_in_thread(function))
+        started.append(start_in_thread(function, state))
         return started[0]
 
     def call(x):
