@@ -81,35 +81,6 @@ def test_a_forward_on_another_stream_has_its_own_replicas(topology):
     assert len(created) == 2
 
 
-class Remembering(nn.Module):
-    """A module that stores its input in a buffer. It returns whether there was a buffer before."""
-
-    def __init__(self, registered):
-        super().__init__()
-        self.register_buffer("factor", torch.ones(1))
-        if registered:
-            self.register_buffer("last", None)
-
-    def forward(self, x):
-        before = getattr(self, "last", None)
-        if hasattr(self, "last"):
-            self.last = x
-        else:
-            self.register_buffer("last", x)
-        return torch.full_like(x, before is not None)
-
-
-@pytest.mark.parametrize("registered", [False, True], ids="registered={}".format)
-@pytest.mark.parametrize("nested", [False, True], ids="nested={}".format)
-def test_each_forward_starts_without_the_buffers_of_the_last_one(topology, registered, nested):
-    module = Remembering(registered)
-    net, x = wrapped(topology, module=nn.Sequential(module) if nested else module)
-    with torch.no_grad(), net.hold():
-        for rows in (6, 1, 6, 6):
-            checks.same(net(x[:rows]), torch.zeros_like(x[:rows]))
-    assert getattr(module, "last", None) is None
-
-
 def test_a_forward_in_grad_mode_is_refused_inside_hold(topology):
     created = []
     module, x = wrapped(topology, created)

@@ -33,21 +33,12 @@ REPLICATE_MODULE = sys.modules["impl.replicate"]
 #: For each import statement: the object that it binds to ``it`` between install() and uninstall().
 IMPORTS = {
     "from torch.nn import DataParallel as it": impl.DataParallel,
-    "import torch; it = torch.nn.parallel.DataParallel": impl.DataParallel,
     "from torch.nn.parallel.data_parallel import DataParallel as it": impl.DataParallel,
-    "from torch.nn.parallel import data_parallel as it": impl.data_parallel,
-    "from torch.nn.parallel import parallel_apply as it": impl.parallel_apply,
     "import torch.nn.parallel.parallel_apply as it": impl.parallel_apply,
-    "from torch.nn.parallel.parallel_apply import parallel_apply as it": impl.parallel_apply,
     "from torch.nn.parallel import replicate as it": impl.replicate,
-    "from torch.nn.parallel import scatter as it": impl.scatter,
-    "from torch.nn.parallel import gather as it": impl.gather,
     "from torch.nn.parallel import scatter_gather as it": impl.scatter_gather,
-    "from torch.nn.parallel.scatter_gather import gather as it": impl.gather,
-    "from torch.nn.parallel import _functions as it": impl._functions,
     "from torch.nn.parallel._functions import Scatter as it": impl.functions.Scatter,
     "import torch.nn.parallel.comm as it": impl.comm,
-    "from torch.nn.parallel.comm import reduce_add as it": impl.comm.reduce_add,
     "import torch.cuda.comm; it = torch.cuda.comm": impl.comm,
     "from torch.cuda import comm as it": impl.comm,
     "from torch.cuda.comm import reduce_add as it": impl.comm.reduce_add,
@@ -327,8 +318,7 @@ print(DP is torch.nn.DataParallel, comm is not impl.comm)
 
 
 @pytest.mark.parametrize(
-    ("rebind", "state"),
-    [(False, "not replaced without rebind=True"), (True, "rebound")],
+    ("rebind", "state"), [(False, "not replaced without rebind=True"), (True, "rebound")]
 )
 def test_script_with_early_imports_uses_impl_only_after_rebinding(rebind, state):
     completed = run_program(EARLY_IMPORTS.format(rebind=rebind))
