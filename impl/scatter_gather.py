@@ -240,11 +240,11 @@ def _scatter_together(
         with argument(f"{name} or dim"):
             nodes.append(leaves.flatten(value, dim, name))
     leaves.sort_attributes()
-    count, pieces = _scatter_leaves(leaves, targets, chunk_sizes)
+    count, pieces = _split_and_copy(leaves, targets, chunk_sizes)
     return [list(node.unflatten(count, pieces)) for node in nodes]
 
 
-def _scatter_leaves(
+def _split_and_copy(
     leaves: InputLeaves, devices: Sequence[DeviceLike], chunk_sizes: Sequence[float] | None
 ) -> tuple[int, Pieces]:
     """Return the number of replicas, and for each leaf a chunk or copy for each replica."""

@@ -35,26 +35,14 @@ _JOB_RAISED = 70
 _FORK = multiprocessing.get_context("fork")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Job:
-    """A function to call in its own process.
+    """A function to call in its own process, and how the process has ended.
 
     Args:
         subject: Any object that tells the caller which job this is, such as the name of a test.
         function: The function. Its argument is a folder, which contains only the file "log" of
             the printed text; it returns data that JSON can represent.
-    """
-
-    subject: Any
-    function: Callable[[Path], Any]
-
-
-@dataclass(frozen=True)
-class JobResult:
-    """The result of a job that has ended.
-
-    Args:
-        job: The job.
         result: The function's return value; None if the process hung or crashed.
         log: The text that the process printed.
         exit_code: The exit status of the process, or the negative number of the signal that ended
@@ -63,15 +51,16 @@ class JobResult:
             log then has the stacks of its threads.
     """
 
-    job: Job
-    result: Any
-    log: str
-    exit_code: int | None
-    is_hung: bool
+    subject: Any
+    function: Callable[[Path], Any]
+    result: Any = None
+    log: str = ""
+    exit_code: int | None = None
+    is_hung: bool = False
 
 
-def run(jobs: Iterable[Job], *, processes: int, limit: float = _TIME_LIMIT) -> Iterator[JobResult]:
-    """Run jobs; yield the result of each job when it ends.
+def run(jobs: Iterable[Job], *, processes: int, limit: float = _TIME_LIMIT) -> Iterator[Job]:
+    """Run jobs; yield each job when it has ended.
 
     Args:
         jobs: The jobs. The next one is taken only when its process can start.
@@ -102,7 +91,7 @@ class _RunningJob:
     """A job, its process, and the folder with its output and result."""
 
     def __init__(self, job: Job, limit: float) -> None:
-        self._job, self._limit, self._is_hung = job, limit, False
+        self._job, self._limit = job, limit
         self._folder = Path(tempfile.mkdtemp())
         (self._folder / "log").touch()
         sys.stdout.flush()
@@ -113,7 +102,7 @@ class _RunningJob:
         """Return whether the process has ended; kill a process that hangs."""
         last_output = (self._folder / "log").stat().st_mtime
         if self.process.is_alive() and time.time() - last_output > self._limit:
-            self._is_hung = True
+            self._job.is_hung = True
             assert self.process.pid is not None
             os.kill(self.process.pid, signal.SIGABRT)  # `faulthandler` prints all stacks.
             self.process.join(_SECONDS_FOR_STACKS)
@@ -128,17 +117,19 @@ class _RunningJob:
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
-    def join(self) -> JobResult:
-        """Wait for the process, end its children, delete its folder, and return the result."""
+    def join(self) -> Job:
+        """Wait for the process, end its children, delete its folder, and return the job."""
         self.process.join()
         self.kill()
         path = self._folder / "result"
-        result = json.loads(path.read_text()) if path.exists() else None
-        log = (self._folder / "log").read_text(errors="replace")
+        job = self._job
+        job.result = json.loads(path.read_text()) if path.exists() else None
+        job.log = (self._folder / "log").read_text(errors="replace")
         shutil.rmtree(self._folder)
         if self.process.exitcode == _JOB_RAISED:
-            raise RuntimeError(f"{self._job.subject}:\n{log}")
-        return JobResult(self._job, result, log, self.process.exitcode, self._is_hung)
+            raise RuntimeError(f"{job.subject}:\n{job.log}")
+        job.exit_code = self.process.exitcode
+        return job
 
 
 def _run_job(job: Job, folder: Path) -> None:

@@ -169,10 +169,10 @@ def run(trials: Iterator[Trial], *, processes: int = 1, limit: float = 90) -> in
     for ended in forks.run(jobs, processes=processes, limit=limit):
         end = "hang" if ended.is_hung else f"exit status {ended.exit_code}"
         verdicts = [(end, "")] if ended.result is None else ended.result
-        counts.update((ended.job.subject.kind, verdict) for verdict, _ in verdicts)
+        counts.update((ended.subject.kind, verdict) for verdict, _ in verdicts)
         for verdict, detail in verdicts:
             if verdict not in GOOD:
-                print(f"{verdict} ({ended.job.subject})\n  {detail}\n{ended.log}", flush=True)
+                print(f"{verdict} ({ended.subject})\n  {detail}\n{ended.log}", flush=True)
     bad = sum(count for (_, verdict), count in counts.items() if verdict not in GOOD)
     print(*(f"{count:7}  {kind}: {name}" for (kind, name), count in counts.items()), sep="\n")
     print(f"{counts.total()} verdicts, {bad} bad")

@@ -57,7 +57,7 @@ def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespac
     jobs = [forks.Job(p, partial(_try, tests, p, names)) for p, names in table.items() if names]
     problems = 0
     for count, ended in enumerate(forks.run(jobs, processes=options.processes), 1):
-        perturbation = ended.job.subject
+        perturbation = ended.subject
         survived = sorted(set(table[perturbation]) - _read_failed(ended.log))
         problems += len(survived)
         verdict = f"SURVIVED {', '.join(survived)}" if survived else "caught"
