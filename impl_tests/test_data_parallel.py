@@ -63,14 +63,9 @@ OPTIONS = ["in_turn", "scalar_warning", "module_attributes", "cache_frozen_param
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_an_attribute_of_the_class_is_the_default_of_all_wrappers(option, monkeypatch):
+def test_an_argument_overrides_the_attribute_of_the_class(option, monkeypatch):
     value = not getattr(DataParallel, option)
     monkeypatch.setattr(DataParallel, option, value)
-    assert getattr(DataParallel(nn.Identity(), ["cpu", "cpu"]), option) is value
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_an_argument_overrides_the_attribute_of_the_class(option, monkeypatch):
-    value = getattr(DataParallel, option)
-    monkeypatch.setattr(DataParallel, option, not value)
-    assert getattr(DataParallel(nn.Identity(), ["cpu", "cpu"], **{option: value}), option) is value
+    for options, expected in ({}, value), ({option: not value}, not value):
+        wrapper = DataParallel(nn.Identity(), ["cpu", "cpu"], **options)
+        assert getattr(wrapper, option) is expected

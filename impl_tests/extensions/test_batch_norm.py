@@ -108,11 +108,15 @@ def compare(topology, devices, layer, x, steps=2, **options):
     affine=st.booleans(),
     track=st.booleans(),
     momentum=st.sampled_from([0.1, None, 0.0, 1.0]),
+    sizes=st.sampled_from([None, [1, 2, 3, 1], [4, 1, 1, 2]]),
 )
-def test_training_is_that_of_batch_norm(topology, rows, dims, devices, affine, track, momentum):
+def test_training_is_that_of_batch_norm(
+    topology, rows, dims, devices, affine, track, momentum, sizes
+):
     layer = KINDS[dims](2, affine=affine, track_running_stats=track, momentum=momentum)
     x = torch.randn([rows, 2, 3, 2, 2][:dims]) * 3 + 5
-    compare(topology, devices, layer, x)
+    count = devices if isinstance(devices, int) else len(devices)
+    compare(topology, devices, layer, x, chunk_sizes=sizes and sizes[:count])
 
 
 @given(rows=st.integers(3, 5), devices=DEVICES, track=st.booleans())
@@ -120,11 +124,6 @@ def test_evaluation_is_that_of_batch_norm(topology, rows, devices, track):
     layer = nn.BatchNorm2d(2, track_running_stats=track)
     wrapper, alone, x = compare(topology, devices, layer, torch.randn(rows, 2, 2, 2))
     checks.same(step(wrapper.eval(), x), step(alone.eval(), x), tolerance=checks.LAYER)
-
-
-@pytest.mark.parametrize("chunk_sizes", [[1, 2, 3], [4, 1, 1]])
-def test_chunks_may_have_any_sizes(topology, chunk_sizes):
-    compare(topology, 3, nn.BatchNorm1d(2), torch.randn(6, 2, 2), chunk_sizes=chunk_sizes)
 
 
 @pytest.mark.parametrize(
