@@ -279,10 +279,7 @@ def describe_unknown(names: Iterable[str], known_clauses: Mapping[str, Clause]) 
 
 def hint(name: str, ids: Iterable[str]) -> str:
     """Return a question with a similar id or beginning of one; an empty text if there is none."""
-    word = name.rpartition(".")[2]
-    similar = get_close_matches(name, beginnings(ids), n=1, cutoff=0.9)
-    similar += get_close_matches(name, [each for each in ids if word in each], n=1, cutoff=0)
-    similar += get_close_matches(name, beginnings(ids), n=1)
+    similar = get_close_matches(name, beginnings(ids), n=1)
     return f"; did you mean {similar[0]}?" if similar else ""
 
 

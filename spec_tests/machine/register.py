@@ -47,7 +47,7 @@ class Divergence:
             specification supports), ``defined`` (its behaviour is undefined),
             ``target-bug``, ``back-end-bug`` (PyTorch itself is wrong on this accelerator) or
             ``suite-bug``.
-        clauses: The clauses that the target violates. ``clause`` of the table is one or a list.
+        clause: The clause that the target violates, or several.
         tests: Node ids of the failing tests, relative to ``spec_tests/``. Without parameters an id
             stands for all of them.
         expects: The expected facts, as `Failure.expected` has them. All facts of a failure must be
@@ -62,14 +62,19 @@ class Divergence:
 
     id: str
     kind: str
-    clauses: tuple[str, ...]
+    clause: str | tuple[str, ...]
     tests: tuple[str, ...]
-    expects: tuple[str, ...]
     observed: str
-    threads: tuple[str, ...]
-    versions: str
+    expects: tuple[str, ...] = ()
+    threads: tuple[str, ...] = ()
+    versions: str = ""
     reason: str = ""
     file: str = ""
+
+    @property
+    def clauses(self) -> tuple[str, ...]:
+        """The clauses that the target violates."""
+        return (self.clause,) if isinstance(self.clause, str) else self.clause
 
     @property
     def name(self) -> str:
@@ -113,21 +118,6 @@ class Tables:
     titles: dict[str, str] = field(default_factory=dict)
     drafted: list[dict[str, Any]] = field(default_factory=list)
     divergence: list[dict[str, Any]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Record:
-    """A table ``[[divergence]]``."""
-
-    id: str
-    kind: str
-    clause: str | list[str]
-    tests: list[str]
-    observed: str
-    expects: list[str] = field(default_factory=list)
-    threads: list[str] = field(default_factory=list)
-    versions: str = ""
-    reason: str = ""
 
 
 def read_tables(path: Path) -> dict[str, Any]:
@@ -190,21 +180,10 @@ def _parse_record(table: dict[str, Any], path: Path) -> Divergence:
         if key in table:
             problem = f"{key!r} stands after the record; it belongs before the first record"
             raise input_files.refuse(source, problem)
-    unknown = table.keys() - {*Record.__dataclass_fields__, *EARLIER_KEYS}
+    unknown = table.keys() - {*Divergence.__dataclass_fields__, *EARLIER_KEYS}
     if unknown:
         raise input_files.refuse(source, f"no record has the key {min(unknown)!r}")
-    record = input_files.convert(table, Record, source)
-    names = [record.clause] if isinstance(record.clause, str) else record.clause
-    lists: dict[str, Any] = {
-        key: tuple(getattr(record, key)) for key in ("tests", "expects", "threads")
-    }
-    texts: dict[str, Any] = {
-        key: getattr(record, key) for key in ("id", "kind", "observed", "versions", "reason")
-    }
-    try:
-        return Divergence(clauses=tuple(names), file=str(path), **lists, **texts)
-    except ValueError as error:
-        raise input_files.refuse(source, error) from None
+    return input_files.convert({**table, "file": str(path)}, Divergence, source)
 
 
 def require_expects(records: Iterable[Divergence]) -> None:
