@@ -71,7 +71,8 @@ class Failures:
         cause.count += 1
         if cause.commands.keys() >= {*names}:
             return []
-        repeat = self._format_command(names[0], function.rpartition("::")[2])
+        of_test = record.property_of(report, "clause") or names[0]  # others may fail, too
+        repeat = self._format_command(of_test, function.rpartition("::")[2])
         program = dict(report.user_properties).get(record.PROGRAM)
         run = self._write_program(names[0], str(program)) if program is not None else None
         cause.commands = {**dict.fromkeys(names, run or repeat), **cause.commands}

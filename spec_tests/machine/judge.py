@@ -268,11 +268,14 @@ def _judge(
         text = f"{names} expects {expected}, but the failure is {', '.join(found.expected)}"
         report.longrepr = f"{report.longrepr}\n\n{text}"
         found = replace(found, text=f"{found.text}\n{text}")
-    of_test = clauses.clauses_of_test(item)
-    failing = clauses.failed_by(found.facts, of_test, clauses.load())
-    report.user_properties += [
-        (run_record.UNDECIDED, each) for each in of_test if each not in failing
-    ]
+    of_test, all_clauses = clauses.clauses_of_test(item), clauses.load()
+    # A record names the clauses, and a run of some clauses says nothing about others.
+    if known is not None or item.config.getoption("--clause"):
+        all_clauses = {each: all_clauses[each] for each in of_test}
+    failing = clauses.failed_by(found.facts, of_test, all_clauses)
+    undecided = [(run_record.UNDECIDED, each) for each in of_test if each not in failing]
+    others = [("clause", each) for each in failing if each not in of_test]
+    report.user_properties += [*undecided, *others]
     run_record.add_failure(report, found)
     programs.add(item, call, report, found, options_for_test(item.config))
 

@@ -99,11 +99,12 @@ def verdict_of(report: pytest.TestReport) -> str | None:
         found = failure_of(report)
         return "not-offered" if found is not None and found.kind == "not-offered" else "fail"
     if report.skipped:
-        return "not-offered" if _property(report, DECLARED) else "not-run"
+        return "not-offered" if property_of(report, DECLARED) else "not-run"
     return "pass" if report.when == "call" else None
 
 
-def _property(report: pytest.TestReport, name: str) -> str:
+def property_of(report: pytest.TestReport, name: str) -> str:
+    """Return the first value of a property of a report; empty if it has none."""
     return next(iter(_properties(report, name)), "")
 
 
@@ -114,7 +115,7 @@ def add_failure(report: pytest.TestReport, found: Failure) -> None:
 
 def failure_of(report: pytest.TestReport) -> Failure | None:
     """Return the failure in the report of a test, if it has one."""
-    text = _property(report, FAILURE)
+    text = property_of(report, FAILURE)
     return input_files.convert(json.loads(text), Failure, "the report") if text else None
 
 
@@ -138,7 +139,7 @@ def tests_of(report: pytest.TestReport) -> list[TestVerdict]:
         found is None and verdict == "fail"
     ):  # An error outside the tests, as in a plugin of pytest.
         found = Failure("error", (), report.longreprtext)
-    fields: dict[str, Any] = {"reason": reason, "declared": _property(report, DECLARED)}
+    fields: dict[str, Any] = {"reason": reason, "declared": property_of(report, DECLARED)}
     undecided = _properties(report, UNDECIDED)
     return [
         TestVerdict(report.nodeid, "not-run", name, NOT_DECIDED)

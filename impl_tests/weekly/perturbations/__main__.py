@@ -67,7 +67,7 @@ def _check(tests: CollectedTests, selected: set[str], options: argparse.Namespac
 
 
 def _try(tests: CollectedTests, perturbation: str, names: Iterable[str], _: Path) -> None:
-    """Run the tests of each clause with a perturbation, until one fails. Print the clauses."""
+    """Run the tests of each clause with a perturbation, until one fails it. Print the clauses."""
     os.environ[replacement.PERTURBATION] = perturbation
     function, kind = perturbation.split()
     with ExitStack() as stack:
@@ -76,9 +76,9 @@ def _try(tests: CollectedTests, perturbation: str, names: Iterable[str], _: Path
             stack.enter_context(simulator.fault(kind))
         for name in names:
             print(f"\n{_BEGIN}{name}", flush=True)
-            for _test, verdict in tests.run(tests.of_clause(name)):
+            for _test, failed in tests.run(tests.of_clause(name)):
                 undo()
-                if verdict == "failed":
+                if name in failed:
                     break
             else:
                 print(f"\n{_PASSED}{name}", flush=True)

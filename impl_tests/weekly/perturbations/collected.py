@@ -38,22 +38,24 @@ class CollectedTests:
 
         capabilities_of(self._session.config)
 
-    def run(self, tests: Iterable[str]) -> Iterator[tuple[str, str]]:
-        """Run tests in the given order. Print their names, and yield them with their verdicts.
+    def run(self, tests: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
+        """Run tests in the given order. Print their names, and yield them with the failed clauses.
 
-        A verdict is ``passed``, ``failed`` or ``skipped``. A test that makes pytest itself fail
-        counts as failed.
+        A test that makes pytest itself fail fails all its clauses.
         """
         for name in tests:
             print(name, flush=True)  # `forks` ends a process that prints nothing for a long time.
+            item = self._items[name]
             try:
-                verdict = self._run_test(self._items[name])
+                failed = self._run_test(item)
             except (KeyboardInterrupt, pytest.exit.Exception, Exception) as error:
                 print(repr(error))
-                verdict = "failed"
-            yield name, verdict
+                failed = {*clauses.clauses_of_test(item)}
+            yield name, failed
 
-    def _run_test(self, item: pytest.Item) -> str:
+    def _run_test(self, item: pytest.Item) -> set[str]:
+        from spec_tests.machine import record  # Otherwise its assertions are not rewritten.
+
         item._initrequest()  # type: ignore[attr-defined] # of Function; the test can run again
         # The next item is in another folder, so that only fixtures of the session are kept.
         others = (each for each in self._items.values() if each.path.parent != item.path.parent)
@@ -61,8 +63,8 @@ class CollectedTests:
         for report in reports:
             if report.failed:
                 print(report.longreprtext, flush=True)
-        found = {report.outcome for report in reports}
-        return next(verdict for verdict in ("failed", "skipped", "passed") if verdict in found)
+        tests = [test for report in reports for test in record.tests_of(report)]
+        return {test.clause for test in tests if test.fails_run}
 
 
 class _Plugin:

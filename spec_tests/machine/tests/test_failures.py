@@ -111,27 +111,36 @@ def _clause(name, *facts):
     return clauses.Clause(name, "says", "law", facts=facts)
 
 
-#: For each case: the facts that differ, and the clauses that fail.
+#: Clauses by id, with the facts that they are about.
+FACTS = {
+    "a.b.first": (),
+    "a.b.values": ("values",),
+    "a.b.strides": ("strides",),
+    "a.b.gradient": ("gradient",),
+    "a.b.input": ("input",),
+    "a.c.aliasing": ("aliasing",),
+}
+#: For each case: the clauses of a test, the facts that differ, and the clauses that fail.
 FAILED = {
-    "named": ([Fact("output", "strides")], ["a.strides"]),
-    "with-a-detail": ([Fact("output", "values (zero)")], ["a.values"]),
-    "place": ([Fact("gradient", "dtype")], ["a.gradient"]),
-    "several": ([Fact("output", "strides"), Fact("gradient", "values")], [*"vsg"]),
-    "of-no-clause": ([Fact("output", "device")], ["a.first"]),
-    "none": ([], ["a.first"]),
+    "named": ("first strides", [Fact("output", "strides")], "strides"),
+    "with-a-detail": ("first values", [Fact("output", "values (zero)")], "values"),
+    "place": ("first gradient", [Fact("gradient", "dtype")], "gradient"),
+    "several": (
+        "first values gradient",
+        [Fact("gradient", "values"), Fact("output", "values")],
+        "values gradient",
+    ),
+    "of-no-clause": ("first values", [Fact("output", "device")], "first"),
+    "none": ("first values", [], "first"),
+    "of-another-test": ("first", [Fact("input", "values")], "input"),
+    "of-both": ("values", [Fact("output", "values"), Fact("output", "strides")], "values strides"),
+    "of-another-function": ("first", [Fact("output", "aliasing")], "first"),
+    "not-shared": ("first", [Fact("output", "values")], "first"),
 }
 
 
-@pytest.mark.parametrize(("facts", "failing"), FAILED.values(), ids=FAILED)
-def test_a_failed_test_fails_the_clauses_about_its_facts(facts, failing):
-    known = {
-        each.id: each
-        for each in (
-            _clause("a.first"),
-            _clause("a.values", "values"),
-            _clause("a.strides", "strides"),
-            _clause("a.gradient", "gradient"),
-        )
-    }
-    found = clauses.failed_by(facts, [*known], known)
-    assert found == [name for name in known if name in failing or name[2] in failing]
+@pytest.mark.parametrize(("of_test", "facts", "failing"), FAILED.values(), ids=FAILED)
+def test_a_failed_test_fails_the_clauses_about_its_facts(of_test, facts, failing):
+    known = {name: _clause(name, *about) for name, about in FACTS.items()}
+    found = clauses.failed_by(facts, [f"a.b.{name}" for name in of_test.split()], known)
+    assert {*found} == {f"a.b.{name}" for name in failing.split()}
