@@ -66,7 +66,8 @@ def test_outputs_are_returned_in_a_new_list_with_versions_increased_by_one(targe
     results = target.comm.broadcast(tensor, out=outs)
     assert results is not outs
     checks.same([id(result) for result in results], [id(out) for out in outs])
-    checks.same([out._version for out in outs], [version + 1 for version in before])
+    found, expected = [out._version for out in outs], [version + 1 for version in before]
+    checks.same(found, expected, place="versions")
 
 
 def _broadcast(**arguments):

@@ -42,16 +42,22 @@ ORDINALS = NewModule(OrdinalColumn)
 
 
 @clause("data_parallel.devices.order")
-@clause("data_parallel.devices.used-prefix")
 @example(devices=[DeviceAt(1), DeviceAt(0, "ordinal")], count=4, functional=True)
-@example(devices=[DeviceAt(slot, "ordinal") for slot in (1, 2, 3)], count=2, functional=True)
-@example(devices=[DeviceAt(0), DeviceAt(1), DeviceAt(2)], count=2, functional=False)
 @given(devices=SEVERAL, count=st.integers(1, 8), functional=FUNCTIONAL)
 def test_chunks_are_computed_on_the_first_devices_in_order(
     target, baselines, topology, devices, count, functional
 ):
     call = call_of(ORDINALS, devices, rows=count, functional=functional)
     checks.agree(call, target, baselines, topology)
+
+
+@clause("data_parallel.devices.used-prefix")
+@pytest.mark.parametrize(("slots", "functional"), [((1, 2, 3), True), ((0, 1, 2), False)])
+def test_a_short_batch_uses_the_first_devices(target, baselines, topology, slots, functional):
+    devices = [DeviceAt(slot, "ordinal") for slot in slots]
+    checks.agree(
+        call_of(ORDINALS, devices, rows=2, functional=functional), target, baselines, topology
+    )
 
 
 @clause("data_parallel.devices.default")

@@ -66,13 +66,21 @@ def test_a_module_may_be_assigned_after_construction(topology, wrap, slots):
 
 
 @clause("data_parallel.state.keys")
-@clause("data_parallel.state.no-forwarding")
+def test_the_keys_of_the_state_begin_with_module(target, topology):
+    wrapped = wrapped_linear(target, topology)
+    checks.same(list(wrapped.state_dict()), ["module.weight", "module.bias"])
+
+
 @clause("data_parallel.state.parameters")
 def test_the_module_is_the_only_member_of_the_wrapper(target, topology):
     wrapped = wrapped_linear(target, topology)
-    checks.same(list(wrapped.state_dict()), ["module.weight", "module.bias"])
     assert list(wrapped.parameters()) == list(wrapped.module.parameters())
     checks.same([*wrapped.named_children()], [("module", wrapped.module)])
+
+
+@clause("data_parallel.state.no-forwarding")
+def test_the_wrapper_lacks_the_attributes_of_the_module(target, topology):
+    wrapped = wrapped_linear(target, topology)
     name = type(wrapped).__name__
     with pytest.raises(AttributeError, match=f"'{name}' object has no attribute 'weight'"):
         _ = wrapped.weight

@@ -51,7 +51,7 @@ SHARED_FACTS = frozenset(
     {"aliasing", "strides", "requires_grad", "input", "gradient", "error of gradient", "warnings"}
 )
 #: The chapters about a single function or class.
-_SINGLE = ("replicate", "parallel_apply", "data_parallel")
+_SINGLE = ("replicate", "parallel_apply")
 #: Matches the id of a clause: two or more words, separated by dots.
 _ID = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+")
 _Test = TypeVar("_Test", bound=Callable[..., Any])

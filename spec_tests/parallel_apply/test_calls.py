@@ -35,6 +35,11 @@ def _call(modules, inputs, **options):
 
 
 @clause("parallel_apply.order")
+@given(call=passthrough_calls(inputs=st.integers()))
+def test_results_are_in_the_order_of_the_modules(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
+
+
 @clause("parallel_apply.no-keyword-arguments")
 @given(call=passthrough_calls(inputs=st.integers(), keywords=None))
 def test_results_without_keyword_arguments_are_in_the_order_of_the_modules(
@@ -43,9 +48,14 @@ def test_results_without_keyword_arguments_are_in_the_order_of_the_modules(
     checks.agree(call, target, baselines, topology)
 
 
-@clause("parallel_apply.arguments")
 @clause("parallel_apply.keyword-arguments")
 @given(call=passthrough_calls())
+def test_each_module_gets_its_own_keyword_arguments(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
+
+
+@clause("parallel_apply.arguments")
+@given(call=passthrough_calls(keywords=None))
 def test_each_module_gets_its_own_arguments_and_only_sequences_are_unpacked(
     target, baselines, topology, call
 ):

@@ -87,11 +87,21 @@ def fail_while_handling(target, topology, handled):
         run(target, topology, [Lambda(fail, ValueError("failure"))] * 2)
 
 
+#: For each clause: calls whose modules raise.
+RAISING = {
+    "parallel_apply.errors.one-module": [failing_call({0: OS_ERROR}, (0,))],
+    "parallel_apply.errors.lowest-index": [
+        failing_call({0: OS_ERROR, 1: ExceptionSpec()}, (0, 1), (1, 0))
+    ],
+}
+
+
+@cases("call", RAISING)
+def test_the_error_of_the_first_module_that_fails_is_raised(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology)
+
+
 @clause("parallel_apply.errors.rewrapped")
-@clause("parallel_apply.errors.lowest-index")
-@clause("parallel_apply.errors.one-module")
-@example(call=failing_call({0: OS_ERROR}, (0,)))
-@example(call=failing_call({0: OS_ERROR, 1: ExceptionSpec()}, (0, 1), (1, 0)))
 @given(call=failing_calls(builtin_exceptions()))
 def test_the_first_error_keeps_its_class_and_names_its_replica(target, baselines, topology, call):
     # PyTorch 1.0: the worker's exception was raised without the number of the replica (#18055).

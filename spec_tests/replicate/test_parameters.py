@@ -101,9 +101,14 @@ COUNTER = ModuleSpec((Layer("counter"),))
 
 
 @clause("replicate.buffers.copies")
-@clause("replicate.buffers.requiring-grad")
 @given(call=replicate_calls(kinds=BUFFERED, called=True))
 def test_buffers_are_copied_as_buffers(target, baselines, topology, call):
+    checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
+
+
+@clause("replicate.buffers.requiring-grad")
+@given(call=replicate_calls(kinds=("grad_buffer",), called=True))
+def test_buffers_that_require_a_gradient_get_one(target, baselines, topology, call):
     checks.agree(call, target, baselines, topology, tolerance=checks.LAYER)
 
 

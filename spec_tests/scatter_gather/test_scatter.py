@@ -64,7 +64,10 @@ def test_each_result_has_one_chunk_of_the_rounded_up_quotient(target, topology, 
     inputs = ["text", {"x": torch.arange(rows).to(topology.device(0))}]
     found = target.scatter_gather.scatter(inputs, topology.take(count))
     extents = [len(each["x"]) for _, each in found]
-    checks.same(extents, even_chunks(rows, count), f"{rows} rows over {count}")
+    expected = even_chunks(rows, count)
+    found = {"count": len(extents), "extents": extents}
+    expected = {"count": len(expected), "extents": expected}
+    checks.same(found, expected, f"{rows} rows over {count}")
 
 
 @clause("scatter_gather.scatter.without-tensors")
