@@ -2,6 +2,7 @@
 
 import os
 import threading
+from operator import methodcaller
 
 import pytest
 import torch
@@ -28,44 +29,41 @@ def step_in_another_thread(optimizer):
     thread.join()
 
 
-WAYS = {
-    "thread": step_in_another_thread,
-    "compiled": lambda optimizer: torch.compile(optimizer.step, backend="eager")(),
+def aliases(module):
+    alias = nn.Parameter(module.weight.data)
+    alias.grad = module.weight.grad
+    return [alias]
+
+
+KINDS = SGD, Adam, AdamW, Adagrad, Subclass, UnversionedSGD
+#: For each name of a step: the arguments of the test that it changes.
+STEPS = {
+    **{kind.__name__: {"kind": kind} for kind in KINDS},
+    "thread": {"step": step_in_another_thread},
+    "compiled": {"step": lambda optimizer: torch.compile(optimizer.step, backend="eager")()},
+    "a tensor with the memory of a parameter": {"parameters_of": aliases},
 }
 
 
-def assert_step_gives_new_rows(parameters_of, kind=SGD, step=lambda optimizer: optimizer.step()):
-    """Step so that no sampled element changes: the hook alone shows it."""
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # From torch.compile.
+@pytest.mark.parametrize("changed", STEPS.values(), ids=STEPS)
+def test_a_step_without_a_new_version_gives_new_rows(changed):
+    """No sampled element changes: the hook alone shows the step."""
+    arguments = {
+        "kind": SGD,
+        "parameters_of": nn.Module.parameters,
+        "step": methodcaller("step"),
+    } | changed
     module = nn.Linear(2, 64, bias=False)
     module.weight.grad = torch.zeros_like(module.weight)
     module.weight.grad[2, 1] = 1  # A sample of 128 elements has each eighth one.
     net, x = impl.DataParallel(module, ["cpu"] * 2), torch.ones(4, 2)
-    optimizer = kind(parameters_of(module), lr=0.1, fused=True)
+    optimizer = arguments["kind"](arguments["parameters_of"](module), lr=0.1, fused=True)
     with torch.no_grad(), net.hold():
         net(x)
-        step(optimizer)
+        arguments["step"](optimizer)
         for _ in range(2):
             checks.same(net(x), module(x), tolerance=checks.LAYER)
-
-
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW, Adagrad, Subclass, UnversionedSGD])
-def test_a_step_without_a_new_version_gives_new_rows(kind):
-    assert_step_gives_new_rows(nn.Module.parameters, kind)
-
-
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # From torch.compile.
-@pytest.mark.parametrize("way", WAYS)
-def test_a_step_by_any_way_gives_new_rows(way):
-    assert_step_gives_new_rows(nn.Module.parameters, step=WAYS[way])
-
-
-def test_a_step_on_a_tensor_with_the_memory_of_a_parameter_gives_new_rows():
-    def aliases(module):
-        alias = nn.Parameter(module.weight.data)
-        alias.grad = module.weight.grad
-        return [alias]
-
-    assert_step_gives_new_rows(aliases)
 
 
 def test_a_step_on_inference_tensors_gives_new_rows():

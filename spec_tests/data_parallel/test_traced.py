@@ -54,7 +54,6 @@ CALLS = {
         ),
     ),
 }
-EVERY_CALL = pytest.mark.parametrize("name", CALLS)
 
 
 def wrap_with_own_steps(target, module, devices):
