@@ -7,7 +7,7 @@ with the original items, the *control*, shows which attributes the class makes.
 """
 
 from collections import UserDict, UserList, defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
@@ -129,14 +129,21 @@ def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
             cached.append(name)
         elif isinstance(name, str):
             attributes[name] = attribute
-    for kind in kinds:
-        slots = vars(kind).get("__slots__", ())
-        for name in [slots] if isinstance(slots, str) else slots:
-            if name != "__dict__" and name != "__weakref__" and hasattr(value, name):
-                attributes[name] = getattr(value, name)
+    attributes.update(slots_of(value))
     if isinstance(value, UserDict | UserList):
         del attributes["data"]  # The items.
     return attributes, cached
+
+
+def slots_of(value: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values of the slots of ``value`` that are set."""
+    for kind in type(value).__mro__:
+        slots = vars(kind).get("__slots__", ())
+        for name in [slots] if isinstance(slots, str) else slots:
+            if name.startswith("__") and not name.endswith("__"):
+                name = f"_{kind.__name__.lstrip('_')}{name}"
+            if name != "__dict__" and name != "__weakref__" and hasattr(value, name):
+                yield name, getattr(value, name)
 
 
 def _is_cached(member: Any) -> bool:

@@ -224,10 +224,11 @@ class MappingBranch(Branch):
 
     @staticmethod
     def rows(values: Sequence[Any]) -> Iterable[tuple[Any, Sequence[Any]]]:
-        if len({len(value) for value in values}) > 1:
+        # `value[key]` of a subclass may change a part, or add a missing one.
+        members = [value if type(value) is dict else dict(value.items()) for value in values]
+        if len({len(member) for member in members}) > 1:
             raise ValueError("All dicts must have the same number of keys")
-        keys = values[0].keys()
-        return ((key, [value[key] for value in values]) for key in keys)
+        return ((key, [member[key] for member in members]) for key in members[0])
 
     def build(self, parts: tuple[Any, ...]) -> Any:
         """Build a mapping of the template's class with the template's keys.

@@ -136,7 +136,12 @@ class _InputSequenceBranch(SequenceBranch):
         except MEMORY_ERRORS:
             raise
         except Exception:
-            return parts if isinstance(self.template, tuple) else list(parts)
+            if not isinstance(self.template, tuple):
+                return list(parts)
+        try:
+            return tuple.__new__(type(self.template), parts)
+        except TypeError:  # A class of C, such as `torch.Size`.
+            return parts
 
 
 class _OtherMappingBranch(MappingBranch):

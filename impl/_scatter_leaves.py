@@ -65,8 +65,8 @@ def check_chunk_sizes(chunk_sizes: Sequence[float], count: int | None) -> None:
 
 def check_no_zero(chunk_sizes: Sequence[float]) -> None:
     """Raise ValueError if a replica would always compute without rows."""
-    if 0 in (sizes := list(chunk_sizes)):
-        with argument("chunk_sizes"):
+    with argument("chunk_sizes"):
+        if 0 in (sizes := list(chunk_sizes)):
             raise ValueError(
                 f"chunk size 0 in {sizes}: the replica on this device would compute without rows. "
                 "Leave the device out of device_ids and chunk_sizes: device_ids=[1, 2] and "
@@ -79,7 +79,7 @@ def _proportional_lengths(extent: int, chunk_sizes: Sequence[float]) -> list[int
     rows = extent
     for index, size in enumerate(chunk_sizes):
         share = rows * size / sum(chunk_sizes[index:])
-        lengths.append(min(rows, math.ceil(share - _ROUNDING)))
+        lengths.append(min(rows, max(int(size > 0), math.ceil(share - _ROUNDING))))
         rows -= lengths[-1]
         if rows == 0:
             break

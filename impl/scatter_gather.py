@@ -91,7 +91,7 @@ def scatter(
         device receives whole is the tensor itself or a view on its own device, and a row-major
         copy on other devices. Gradients flow back to the tensors. The gradients of all copies of
         a tensor are summed. A chunk of the same subclass as its tensor has the attributes of the
-        tensor, as the same objects.
+        tensor, as the same objects; those of plain tensors are lost.
 
     Raises:
         ValueError: Two tensors have different numbers of chunks; ``chunk_sizes`` does not have
@@ -185,7 +185,9 @@ def gather(
 
     Returns:
         One nested value with new tensors. A tensor is on ``target_device``, or on the CPU if the
-        replicas' tensors are on the CPU. Gradients flow back to the replicas' tensors.
+        replicas' tensors are on the CPU. Gradients flow back to the replicas' tensors. Tensors of
+        a subclass become plain ones, but for those whose class defines ``__torch_dispatch__``,
+        such as masked ones: they are concatenated by their own ``cat``.
 
     Raises:
         IndexError: ``outputs`` is empty, or a tensor has no dimension ``dim``.
@@ -333,6 +335,9 @@ def _cat_leaf(leaf: GatheredLeaf, device: DeviceLike, dim: int, scalar_warning: 
         return _cat_tensor_dicts(tensors, device, dim)
     if tensors[0].layout is torch.jagged:
         return _cat_jagged(tensors, device, dim)
+    if has_own_operators(tensors[0]) and tensors[0].dim():
+        target = CPU if all(map(is_on_cpu, tensors)) else as_target(device)
+        return torch.cat([move_by_own_operators(each, target) for each in tensors], dim)
     makes_vector = not scalar_warning and as_int("dim", dim) == 0
     if makes_vector and all(tensor.dim() == 0 for tensor in tensors):
         tensors = [tensor.view(1) for tensor in tensors]

@@ -31,6 +31,16 @@ class Even(dict):
         self.count = 2
 
 
+class Scaled(dict):
+    """A dictionary whose look-up doubles a part, and whose length is that of the part."""
+
+    def __getitem__(self, key):
+        return super().__getitem__(key) * 2
+
+    def __len__(self):
+        return len(self["x"])
+
+
 class Pairs(Mapping):
     """A mapping that is no dict, and stores its items in an object that equals no other one."""
 
@@ -61,6 +71,11 @@ def test_a_class_that_refuses_the_new_items_is_copied():
         (Even, ROWS[:3].tolist()),
         (Even, ROWS[3:6].tolist()),
     ]
+
+
+def test_outputs_are_joined_by_their_items():
+    joined = gather([Scaled(x=chunk) for chunk in ROWS.split(4)], "cpu")
+    assert torch.equal(dict(joined.items())["x"], ROWS)
 
 
 def test_a_mapping_whose_attributes_cannot_be_compared_has_the_new_items():

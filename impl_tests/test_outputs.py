@@ -1,10 +1,11 @@
-"""impl._outputs: nested tensors, and errors of iterables."""
+"""impl._outputs: nested and masked tensors, and errors of iterables."""
 
 import pytest
 import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 from torch import nn
+from torch.masked import as_masked_tensor
 
 from impl import DataParallel, gather
 from spec_tests import checks
@@ -70,6 +71,29 @@ def test_jagged_outputs_become_one_nested_tensor(topology, slots, lengths):
     assert steps[0][0] == steps[1][0]
     for found, expected in zip(steps[0][1:], steps[1][1:], strict=True):
         checks.same(found, expected, lengths, tolerance=checks.LAYER)
+
+
+class MaskNegative(nn.Module):
+    """A module that masks negative elements."""
+
+    def forward(self, x):
+        return as_masked_tensor(x, x >= 0)
+
+
+@pytest.mark.filterwarnings("ignore:.*MaskedTensor")  # Its API is a prototype.
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("slots", [[0, 1], [0, 0], [None, None]])
+def test_masked_outputs_become_one_masked_tensor(topology, slots, requires_grad):
+    devices = topology.take(slots)
+    x = torch.arange(-5.0, 5).view(5, 2).to(devices[0]).requires_grad_(requires_grad)
+    output = DataParallel(MaskNegative(), devices)(x)
+    assert output.device == x.device
+    checks.same(output.get_mask(), x >= 0, slots)
+    filled = output.to_tensor(9)
+    checks.same(filled.detach(), x.detach().where(x >= 0, 9), slots)
+    if requires_grad:
+        (gradient,) = torch.autograd.grad(filled.sum(), [x])
+        checks.same(gradient.to_tensor(0), (x >= 0).float(), slots)
 
 
 def test_jagged_outputs_are_not_gathered_along_another_dimension(topology):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional
 
+from .._attributes import slots_of
 from .._torch_private import compiled_function, compiled_module, module_has_hooks
 
 Criterion = Callable[[Any, Any], Tensor]
@@ -174,6 +175,7 @@ def _members(value: Any) -> Iterator[Any]:
         yield from (value.__self__, value.__func__)
     elif not (isinstance(value, nn.Module) and _is_of_torch(value)):
         yield from (each for _, each in _options(value))
+        yield from _members_of_class(type(value))
     if isinstance(value, nn.Module):
         yield from value._modules.values()
     elif isinstance(value, partial):
@@ -181,6 +183,15 @@ def _members(value: Any) -> Iterator[Any]:
     elif isinstance(value, FunctionType):
         found = map(value.__globals__.get, value.__code__.co_names)
         yield from (each for each in found if isinstance(each, (nn.Module, MethodType, partial)))
+
+
+def _members_of_class(kind: type) -> Iterator[Any]:
+    """Yield the losses, and the functions that compute a loss, of a class of criteria."""
+    for base in kind.__mro__:
+        if not _is_of_torch(base):
+            members = vars(base)
+            yield from (each for each in members.values() if isinstance(each, nn.Module | partial))
+            yield from (members.get(name) for name in ("forward", "__call__"))
 
 
 def _options(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -205,3 +216,4 @@ def _options(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from ((name, vars(value)[name]) for name in names)
         return
     yield from getattr(value, "__dict__", {}).items()
+    yield from slots_of(value)

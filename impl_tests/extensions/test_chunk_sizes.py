@@ -16,8 +16,13 @@ from spec_tests import checks
 SIZE_LISTS = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 
 
-@given(rows=st.integers(0, 40), weights=SIZE_LISTS, factor=st.sampled_from([1, 0.25, 1000]))
+@given(
+    rows=st.integers(0, 40),
+    weights=st.lists(st.integers(1, 4) | st.just(1e-12), min_size=1, max_size=4),
+    factor=st.sampled_from([1, 0.25, 1000]),
+)
 @example(rows=8, weights=[3, 1], factor=1)
+@example(rows=7, weights=[1e-12, 1], factor=1)
 def test_rows_are_split_in_proportion_to_weights(topology, rows, weights, factor):
     tensor = torch.arange(rows).to(topology.device(0))
     devices = topology.take(len(weights))
@@ -28,6 +33,7 @@ def test_rows_are_split_in_proportion_to_weights(topology, rows, weights, factor
     exact = [rows * weight / sum(weights) for weight in weights]
     differences = [length - share for length, share in zip(lengths, exact, strict=False)]
     assert max(map(abs, differences)) < len(weights), f"{rows} rows, weights {weights}: {lengths}"
+    assert 0 not in lengths or rows == 0, f"{rows} rows, weights {weights}: {lengths}"
 
 
 @given(sizes=SIZE_LISTS, factor=st.sampled_from([1, 0.1, 1 / 3, 1000]))
@@ -79,6 +85,10 @@ def test_data_parallel_refuses_zeros(topology, sizes):
     wrapped.chunk_sizes = sizes
     with refused:
         wrapped(torch.ones(6, 2))
+    wrapped.chunk_sizes = 3
+    with pytest.raises(TypeError) as found:
+        wrapped(torch.ones(6, 2))
+    assert found.value.__notes__ == ["Argument: chunk_sizes"]
 
 
 @pytest.mark.usefixtures("no_devices")

@@ -480,6 +480,34 @@ class Weighted(nn.Module):
         return functional.cross_entropy(output, target, self.weight)
 
 
+class InClass(nn.Module):
+    """A criterion that is an attribute of its class."""
+
+    criterion = nn.NLLLoss()
+
+    def forward(self, *values):
+        return self.criterion(*values)
+
+
+class Global(nn.Module):
+    """A criterion that calls a global one."""
+
+    def forward(self, *values):
+        return CROSS_ENTROPY(*values)
+
+
+class Slotted:
+    """A criterion that has another one in a slot."""
+
+    __slots__ = ("__criterion",)
+
+    def __init__(self, criterion):
+        self.__criterion = criterion
+
+    def __call__(self, *values):
+        return self.__criterion(*values)
+
+
 class Caller:
     """A criterion that is no module, and has others in a list."""
 
@@ -512,6 +540,9 @@ OPAQUE = {
         Caller({"ignore_index": 255, "function": torch.tanh}),
         "the ignore_index of dict",
     ),
+    "slot": (Slotted(CROSS_ENTROPY), "the ignore_index of CrossEntropyLoss"),
+    "attribute of a class": (InClass(), "the ignore_index of NLLLoss"),
+    "global variable of a method": (Global(), "the ignore_index of CrossEntropyLoss"),
     "method of an object": (Caller(CROSS_ENTROPY).loss, "the ignore_index of CrossEntropyLoss"),
     "default argument": (user_loss, "the ignore_index of user_loss"),
     "keyword": (partial(user_loss, weight=torch.ones(CLASSES)), "user_loss"),

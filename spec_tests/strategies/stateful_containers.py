@@ -108,6 +108,21 @@ class Slotted(dict):  # type: ignore[type-arg]  # members of any type
     extra: Tensor
 
 
+class PrivatelySlotted(dict):  # type: ignore[type-arg]  # members of any type
+    """A dictionary with a slot whose name Python mangles."""
+
+    __slots__ = ("__extra",)
+
+    @property
+    def extra(self) -> Tensor:
+        """The value of the slot."""
+        return self.__extra
+
+    @extra.setter
+    def extra(self, value: Tensor) -> None:
+        self.__extra = value
+
+
 class Ordered(OrderedDict[str, Any]):
     """An OrderedDict that may have attributes."""
 
@@ -126,6 +141,16 @@ class Rows(list):  # type: ignore[type-arg]  # members of any type
 
 class Columns(tuple):  # type: ignore[type-arg]  # members of any type
     """A tuple that may have attributes."""
+
+
+class Couple(tuple):  # type: ignore[type-arg]  # members of any type
+    """A tuple whose class takes two arguments, and sets an attribute."""
+
+    def __new__(cls, first: Any, second: Any) -> "Couple":
+        """Set the first argument as an attribute."""
+        couple = super().__new__(cls, (first, second))
+        couple.first = first  # type: ignore[attr-defined]
+        return couple
 
 
 class Point(NamedTuple):
@@ -223,9 +248,9 @@ def with_extras(value: Any, rows: Tensor) -> Any:
     return value
 
 
-def slotted(rows: Tensor) -> Slotted:
-    """Return a `Slotted` whose slot has rows."""
-    result = Slotted(x=rows)
+def slotted(kind: type[Slotted | PrivatelySlotted], rows: Tensor) -> Any:
+    """Return a dictionary of class ``kind`` whose slot has rows."""
+    result = kind(x=rows)
     result.extra = rows + 1
     return result
 
@@ -242,7 +267,8 @@ MAKE_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
 #: Functions that return a container of rows with other attributes.
 CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "keywords": lambda rows: Keywords(x=rows),
-    "slot": slotted,
+    "slot": partial(slotted, Slotted),
+    "private-slot": partial(slotted, PrivatelySlotted),
     "dict": lambda rows: with_extras(Config(x=rows), rows),
     "set-items": lambda rows: with_extras(SetItems(x=rows), rows),
     "computed": lambda rows: with_extras(Computed(x=rows), rows),
@@ -259,8 +285,9 @@ CARRY_ATTRIBUTES: dict[str, Callable[[Tensor], Any]] = {
     "namedtuple": lambda rows: with_extras(NamedPoint(rows), rows),
     "deque": lambda rows: deque([rows], 3),
 }
-#: Functions that return a container of rows without attributes, whose class scatter keeps.
+#: Functions that return a container of rows, whose class scatter keeps.
 KEEP_CLASS: dict[str, Callable[[Tensor], Any]] = {
+    "tuple-of-two-arguments": lambda rows: Couple(rows, rows + 1),
     "UserList": lambda rows: UserList([rows]),
     "max": lambda rows: torch.return_types.max((rows, rows + 1)),
     "Size": lambda rows: [rows, torch.Size([3])],
