@@ -329,8 +329,7 @@ def _different_values(actual: Tensor, expected: Tensor, tolerance: float) -> tup
     if expected.numel() <= MAX_VALUES:
         texts = str(actual.tolist()), str(expected.tolist())
         return texts if texts[0] != texts[1] else (_hexadecimal(actual), _hexadecimal(expected))
-    pairs = zip(actual.flatten(), expected.flatten(), strict=True)
-    differing = [i for i, pair in enumerate(pairs) if not _is_close(*pair, tolerance)]
+    differing = _differing_elements(actual, expected, tolerance)
     place = tuple(
         int(each) for each in torch.unravel_index(torch.tensor(differing[0]), expected.shape)
     )
@@ -351,15 +350,33 @@ def _bytes(tensor: Tensor) -> Tensor:
 def _is_close(actual: Tensor, expected: Tensor, tolerance: float) -> bool:
     if actual.shape != expected.shape:
         return True  # The shape is the difference.
-    if actual.dtype != expected.dtype:
-        is_complex = actual.is_complex() or expected.is_complex()
-        actual, expected = (
-            each.to(torch.complex128 if is_complex else torch.float64)
-            for each in (actual, expected)
-        )
-    if tolerance == EXACT or not (expected.is_floating_point() or expected.is_complex()):
+    actual, expected = _in_one_dtype(actual, expected)
+    if _is_exact(expected, tolerance):
         return torch.equal(_bytes(actual), _bytes(expected))
     return torch.allclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def _differing_elements(actual: Tensor, expected: Tensor, tolerance: float) -> list[int]:
+    """Return the numbers of the elements that differ, in the flattened tensors."""
+    actual, expected = _in_one_dtype(actual.flatten(), expected.flatten())
+    if _is_exact(expected, tolerance):
+        first, second = (_bytes(each).reshape(len(each), -1) for each in (actual, expected))
+        differ = (first != second).any(1)
+    else:
+        differ = ~torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
+    found: list[int] = differ.nonzero().flatten().tolist()
+    return found
+
+
+def _in_one_dtype(actual: Tensor, expected: Tensor) -> tuple[Tensor, Tensor]:
+    if actual.dtype == expected.dtype:
+        return actual, expected
+    dtype = torch.complex128 if actual.is_complex() or expected.is_complex() else torch.float64
+    return actual.to(dtype), expected.to(dtype)
+
+
+def _is_exact(expected: Tensor, tolerance: float) -> bool:
+    return tolerance == EXACT or not (expected.is_floating_point() or expected.is_complex())
 
 
 def _structure_differences(

@@ -1,6 +1,7 @@
 """Conversion of device arguments to ``torch.device``."""
 
 import torch
+from torch import Tensor
 
 
 def as_device(device: torch.device | int | str | None) -> torch.device:
@@ -27,3 +28,13 @@ def _accelerator_type() -> str:
     accelerator = torch.accelerator.current_accelerator()
     assert accelerator is not None
     return accelerator.type
+
+
+def leave(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return ``tensor``, or a copy on the CPU if it will be copied to another accelerator.
+
+    So a back end whose copies between devices are wrong does not change the expected values.
+    """
+    if tensor.device == device or tensor.device.type != device.type:
+        return tensor
+    return tensor.cpu()

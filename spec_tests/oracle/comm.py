@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spec_tests.oracle._devices import as_device
+from spec_tests.oracle._devices import as_device, leave
 from spec_tests.oracle.chunk_sizes import even_chunks
 
 #: A device argument; None for the current device.
@@ -29,13 +29,14 @@ def scatter(
     """Return a chunk of ``tensor`` for each device, or copy the chunks into ``out``."""
     if out is not None:
         chunks = split(tensor, [output.shape[dim] for output in out], dim)
-        return tuple(output.copy_(chunk) for output, chunk in zip(out, chunks, strict=True))
+        written = zip(out, chunks, strict=True)
+        return tuple(output.copy_(leave(chunk, output.device)) for output, chunk in written)
     devices = list(devices or [])
     if chunk_sizes is None:
         chunk_sizes = even_chunks(tensor.size(dim), len(devices))
     # zip drops devices without a chunk, even if these devices do not exist.
-    pairs = zip(split(tensor, chunk_sizes, dim), devices, strict=False)
-    return tuple(chunk.to(as_device(device)) for chunk, device in pairs)
+    pairs = zip(split(tensor, chunk_sizes, dim), map(as_device, devices), strict=False)
+    return tuple(leave(chunk, device).to(device) for chunk, device in pairs)
 
 
 def split(tensor: Tensor, sizes: Sequence[int], dim: int) -> list[Tensor]:
@@ -55,7 +56,7 @@ def broadcast(
     New copies are row-major. For the device of ``tensor``, the result is ``tensor`` itself.
     """
     if out is not None:
-        return [output.copy_(tensor) for output in out]
+        return [output.copy_(leave(tensor, output.device)) for output in out]
     targets = map(as_device, devices or [])
     return [tensor if device == tensor.device else copy_to(tensor, device) for device in targets]
 
@@ -63,8 +64,8 @@ def broadcast(
 def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
     """Return a copy on ``device``, row-major if ``tensor`` is dense."""
     if tensor.layout is not torch.strided:
-        return tensor.to(device, copy=True)
-    return tensor.to(device, copy=True, memory_format=torch.contiguous_format)
+        return leave(tensor, device).to(device, copy=True)
+    return leave(tensor, device).to(device, copy=True, memory_format=torch.contiguous_format)
 
 
 def broadcast_coalesced(
@@ -82,7 +83,7 @@ def reduce_add(inputs: Sequence[Tensor], destination: DeviceLike = None) -> Tens
     """Return the sum: the last input on the destination, plus the other inputs in order."""
     device = as_device(destination)
     root = max(index for index, each in enumerate(inputs) if each.device == device)
-    others = [each.to(device) for index, each in enumerate(inputs) if index != root]
+    others = [leave(each, device).to(device) for index, each in enumerate(inputs) if index != root]
     if not others:
         return inputs[root]
     total = inputs[root] + others[0]
@@ -125,7 +126,7 @@ def concatenate(
     tensors: Sequence[Tensor], dim: int, device: torch.device, dtype: torch.dtype
 ) -> Tensor:
     """Return the joined chunks: channels-last if all chunks are channels-last, else row-major."""
-    chunks = [each.to(device, dtype) for each in tensors]
+    chunks = [leave(each, device).to(device, dtype) for each in tensors]
     return torch.cat(chunks, dim).contiguous(memory_format=_memory_format(tensors))
 
 

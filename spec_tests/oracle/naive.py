@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
+from spec_tests.oracle._devices import leave
+
 #: Attributes of a module that a copy does not share. The last one lists parameters.
 _STATE = ("_parameters", "_buffers", "_modules", "_flat_weights")
 
@@ -51,7 +53,7 @@ def _chunks(arguments: Any, devices: Sequence[torch.device], dim: int) -> Iterat
 
 
 def _chunk(tensor: Tensor, *, i: int, count: int, device: torch.device, dim: int) -> Tensor:
-    return tensor.chunk(count, dim)[i].to(device)
+    return leave(tensor.chunk(count, dim)[i], device).to(device)
 
 
 def _copy(module: nn.Module, device: torch.device, *, first: bool) -> nn.Module:
@@ -62,16 +64,18 @@ def _copy(module: nn.Module, device: torch.device, *, first: bool) -> nn.Module:
             if name not in _STATE and not isinstance(value, MethodType):
                 memo[id(value)] = value
     for tensor in (*module.buffers(), *module.parameters()):
-        memo[id(tensor)] = tensor.to(device, copy=True)
+        memo[id(tensor)] = leave(tensor, device).to(device, copy=True)
     for buffer in module.buffers():
         if not (buffer.requires_grad and torch.is_grad_enabled()):
-            memo[id(buffer)] = buffer if first else buffer.detach().to(device, copy=True)
+            memo[id(buffer)] = (
+                buffer if first else leave(buffer.detach(), device).to(device, copy=True)
+            )
     return copy.deepcopy(module, memo)
 
 
 def _join(chunks: Sequence[Tensor], device: torch.device, dim: int) -> Tensor:
     with torch._C._DisableAutocast():  # it would change the dtype
-        return torch.cat([chunk.to(device) for chunk in chunks], dim)
+        return torch.cat([leave(chunk, device).to(device) for chunk in chunks], dim)
 
 
 def _current(device: torch.device) -> AbstractContextManager[None]:

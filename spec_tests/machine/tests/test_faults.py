@@ -52,3 +52,9 @@ def test_the_header_names_a_fault_of_the_devices(run_clause):
     status, text = run_clause("comm.signatures", "--fault=garbled-peers", "-v")
     assert status == 0
     assert "devices: devices.copies.values: wrong: 64 bytes copied from sim:0 to sim:1" in text
+
+
+def test_a_wrong_copy_between_devices_fails_a_clause_about_copies(run_clause):
+    status, text = run_clause("comm.broadcast.copies", "--fault=garbled-peers")
+    assert status == 1, text
+    assert "fail  comm.broadcast.copies" in text
