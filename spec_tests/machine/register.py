@@ -34,7 +34,7 @@ KINDS = ("fix", "extends", "defined", "target-bug", "back-end-bug", "suite-bug")
 #: The kind of a record that ``draft`` has written, if it has no other.
 DRAFTED_KIND = "target-bug"
 #: An entry of ``expects`` that says nothing about the error.
-_ONLY_A_CLASS = re.compile(r"error[\w ]*: *\w*:? *")
+_ONLY_A_CLASS = re.compile(r"error[\w ]*: *(?!missing)\w*:? *")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import itertools, os, sys, threading, time, unittest
 from collections.abc import Sequence
 from hypothesis import given, strategies as st
 from spec_tests import checks
+from spec_tests.checks.outcome import Raised
 from spec_tests.checks.snapshot import snapshot
 
 def refuse(self, *args): raise ZeroDivisionError
@@ -40,6 +41,7 @@ STATEMENTS = {
     "result_repr": "compare(hostile(exit_, '__repr__', base=object))",
     "result_len": "compare(hostile(refuse, '__len__', base=list))",
     "endless_sequence": "compare(Endless())",
+    "accepted": "checks.same(snapshot(1, {}), Raised('ValueError', 'x'))",
     "endless_iterator": "compare(itertools.count())",
     "interrupt": "throw(KeyboardInterrupt())",
     "exit": "sys.exit(0)",
