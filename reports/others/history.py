@@ -33,8 +33,9 @@ _HEAD = """\
 Up to 2.10.0 only the Python code of these releases was run: it runs
 [with PyTorch 2.13.0](README.md#older-releases) and calls its functions in C++. A clause that a
 release *gained* was violated, or named a missing function, in the release before. comm of 1.0.0
-takes devices as ordinals only, so most tests of comm fail on it. Releases 1.4.0 to 2.7.1 are not
-published yet: a change between 1.0.0 and 2.10.0 may belong to any release between them.
+takes devices as ordinals only, so most tests of comm fail on it. Releases 1.4.0 to 2.7.1
+ran only some clauses: another change between 1.0.0 and 2.10.0 may belong to any release between
+them.
 
 `python -m reports.others.history` generates this page. `parallel-conformance clauses` prints the
 first release that passes a clause.
@@ -128,18 +129,19 @@ def render(history: Mapping[str, Mapping[str, bool]]) -> str:
     rows = [_fix_row(fix, found) for fix in fixes()]
     lines = [_HEAD, "| change | thread | clause | release |", "|---|---|---|---|", *rows]
     order = [*history]
-    for release, group in groupby(sorted(found, key=lambda flip: order.index(flip[2])), _after):
+    found.sort(key=lambda flip: (order.index(flip[2]), order.index(flip[1])))
+    for (before, release), group in groupby(found, _releases):
         members = list(group)
         gained = [f"`{flip[0]}`" for flip in members if flip[3]]
         lost = [f"`{flip[0]}`" for flip in members if not flip[3]]
-        lines += [f"\n## {release}\n", f"After {members[0][1]}."]
+        lines += [f"\n## From {before} to {release}"]
         lines += [f"\nGained ({len(gained)}): {', '.join(gained)}."] if gained else []
         lines += [f"\nLost ({len(lost)}): {', '.join(lost)}."] if lost else []
     return "\n".join(lines) + "\n"
 
 
-def _after(flip: tuple[str, str, str, bool]) -> str:
-    return flip[2]
+def _releases(flip: tuple[str, str, str, bool]) -> tuple[str, str]:
+    return flip[1:3]
 
 
 def _fix_row(fix: Fix, found: Sequence[tuple[str, str, str, bool]]) -> str:

@@ -16,9 +16,9 @@ _HEAD = """\
 
 Each row is the published run of an implementation on a release of PyTorch and a machine. The
 numbers count the clauses of today's [specification](../spec_tests/SPECIFICATION.md). A run says
-nothing about the clauses that the suite got after it: they have *no verdict*. The suite of a row
-with *an earlier suite* is not that of the newest run. The documentation site, which `tox -e docs`
-builds, has the verdict of each clause.
+nothing about the clauses that it left out or that the suite got later: they have *no verdict*. The
+suite of a row with *an earlier suite* is not that of the newest run. The documentation site, which
+`tox -e docs` builds, has the verdict of each clause.
 
 The machine `sim` is the simulator, with the version of Python if it is not the default, and `h200`
 [one GPU as three devices](gpu/README.md#results). The other machines are
@@ -31,7 +31,7 @@ The machine `sim` is the simulator, with the version of Python if it is not the 
 | known | tests fail as the register of the implementation records |
 | pass | all tests pass that were run |
 | not-run | no test was run |
-| no verdict | the suite got the clause after the run |
+| no verdict | the run left the clause out, or the suite got it later |
 
 `python -m reports build` generates this page. The file of a run, behind its number, has the
 smallest failing call of each clause that fails or is known.
