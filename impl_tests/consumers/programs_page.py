@@ -84,24 +84,31 @@ def _use_rows(results: dict[str, Any]) -> Iterator[list[str]]:
 
 
 def _verdict_rows(results: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the architectures of each verdict, and those that were not built."""
+    """Yield the architectures of each verdict."""
     for library, verdicts in _find_verdicts(results).items():
         for verdict in reversed(VERDICTS):
             names = [name for name, each in verdicts.items() if each == verdict]
             if names:
                 yield [library, verdict, str(len(names)), _shorten(names)]
-    names = [name for name, each in results.items() if "cpu" not in each]
-    yield ["", "not built", str(len(names)), _shorten(names)]
 
 
 def _reason_rows(results: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the architectures that are refused, random or wrong with impl, and the reasons."""
+    """Yield the architectures that are neither equal nor mix with impl, and the reasons."""
     verdicts = _find_verdicts(results)["impl"]
     reasons = read_results(_HERE / "sweep" / "reasons.json")
     for name, verdict in verdicts.items():
-        if verdict in ("wrong", "refused", "random"):
+        if verdict not in ("equal", "mix"):
             found = max(results[name]["cpu"], results[name]["sim"], key=len)
             yield [_shorten([name]), found.replace("|", "\\|"), reasons.get(name, "")]
+
+
+def _unbuilt_rows(results: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the architectures without a result for each reason."""
+    reasons = read_results(_HERE / "sweep" / "reasons.json")
+    names = [name for name, each in results.items() if "cpu" not in each]
+    for reason in sorted({reasons.get(name, "") for name in names}):
+        some = [name for name in names if reasons.get(name, "") == reason]
+        yield [reason, str(len(some)), _shorten(some)]
 
 
 def _find_verdicts(results: dict[str, Any]) -> dict[str, dict[str, str]]:
@@ -125,4 +132,5 @@ _TABLES = {
     "| package | use |": ("consumers/uses", _use_rows),
     "| library | verdict |": ("sweep", _verdict_rows),
     "| architecture | result |": ("sweep", _reason_rows),
+    "| reason | not built |": ("sweep", _unbuilt_rows),
 }

@@ -1,1 +1,1 @@
-"""Every architecture of transformers, timm, torchvision and diffusers, alone and in a wrapper."""
+"""Architectures of transformers, timm and torchvision, alone and in wrappers."""
