@@ -35,7 +35,8 @@ Up to 2.10.0 only the Python code of these releases was run: it runs
 release *gained* was violated, or named a missing function, in the release before. comm of 1.0.0
 takes devices as ordinals only, so most tests of comm fail on it. Releases 1.4.0 to 2.7.1
 ran only some clauses: another change between 1.0.0 and 2.10.0 may belong to any release between
-them.
+them. `data_parallel.complex` fails on 1.4.0 because of the map of CUDA's names, and
+`is_namedtuple` of 1.13.1 and 2.0.1 fails because it warns that it is deprecated.
 
 `python -m reports.others.history` generates this page. `parallel-conformance clauses` prints the
 first release that passes a clause.
