@@ -43,6 +43,8 @@ __all__ = [
 ]
 
 _MAX_DEVICES = 64
+#: The oldest release of PyTorch that the simulator supports.
+_OLDEST = "2.11"
 
 
 def enable(device_count: int = 4, *, as_cuda: bool = False) -> None:
@@ -58,12 +60,14 @@ def enable(device_count: int = 4, *, as_cuda: bool = False) -> None:
             the process; see `cuda_names`.
 
     Raises:
-        RuntimeError: ``sim`` was enabled before with another number of devices, or the
-            extension cannot be built.
+        RuntimeError: ``sim`` was enabled before with another number of devices, PyTorch is older
+            than 2.11, the extension cannot be built, or ``as_cuda`` would hide CUDA devices.
         ValueError: The number of devices is not between 1 and 64.
     """
     if not 1 <= device_count <= _MAX_DEVICES:
         raise ValueError(f"sim can have 1 to {_MAX_DEVICES} devices, not {device_count}")
+    if torch.torch_version.TorchVersion(torch.__version__) < _OLDEST:
+        raise RuntimeError(f"sim needs PyTorch {_OLDEST} or newer, this is {torch.__version__}")
     extension = native.load()
     enabled = extension.device_count()
     if enabled not in (0, device_count):

@@ -8,7 +8,6 @@ import torch
 
 from spec_tests import simulator
 from spec_tests.machine.tests.fixtures import ROOT
-from spec_tests.simulator import pytest_plugin
 
 pytestmark = pytest.mark.usefixtures("sim")
 pytest_plugins = ["pytester"]
@@ -65,6 +64,27 @@ def test_no_races_option_lets_a_test_with_a_race_pass(run):
     run("--no-races").assert_outcomes(passed=1)
 
 
+def test_a_failed_test_also_shows_its_races(run, pytester):
+    pytester.makepyfile(f"{TEST}    assert False, 'of the test'")
+    result = run()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*AssertionError: of the test", "race on 16 bytes of sim:0, *"])
+
+
+def test_a_conftest_file_that_looks_for_devices_finds_them(run_pytest, pytester):
+    pytester.makeconftest("import torch\nCOUNT = torch.accelerator.device_count()")
+    pytester.makepyfile("def test_it():\n    import conftest\n    assert conftest.COUNT == 3")
+    run_pytest("-p", PLUGIN, "--sim-devices=3").assert_outcomes(passed=1)
+
+
+def test_a_conftest_file_can_enable_the_devices(run_pytest, pytester):
+    pytester.makeconftest(
+        f"from spec_tests import simulator\nsimulator.enable(3)\npytest_plugins = ['{PLUGIN}']"
+    )
+    pytester.makepyfile(test_devices=DEVICES, test_race=TEST)
+    run_pytest("--races", "-n2").assert_outcomes(passed=1, failed=1)
+
+
 @pytest.mark.parametrize("how", ["def test_it(races):", "@pytest.mark.races\ndef test_it():"])
 def test_a_fixture_or_a_marker_checks_one_test(run_pytest, pytester, how):
     text = TEST.replace("def test_it():", how)
@@ -97,6 +117,8 @@ def test_without_devices_or_a_compiler_a_test_is_skipped_with_the_reason(
         ("--sim-devices=65", "--sim-devices 65: sim can have 1 to 64 devices, not 65"),
         ("--sim-devices=two", "argument --sim-devices: invalid int value: 'two'"),
         ("--sim-as-cuda", "--sim-as-cuda: --sim-devices N is missing"),
+        ("--races", "--races: --sim-devices N is missing"),
+        ("--late-copies=0", "--late-copies: --sim-devices N is missing"),
     ],
 )
 def test_a_wrong_option_is_refused(run_pytest, option, text):
@@ -107,8 +129,8 @@ def test_a_wrong_option_is_refused(run_pytest, option, text):
 
 def test_an_older_pytorch_is_refused(monkeypatch):
     monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
-    with pytest.raises(pytest.UsageError, match=r"needs PyTorch 2\.11 or newer, this is 2\.9\.1"):
-        pytest_plugin._check_torch()
+    with pytest.raises(RuntimeError, match=r"needs PyTorch 2\.11 or newer, this is 2\.9\.1"):
+        simulator.enable()
 
 
 @pytest.mark.parametrize(("option", "passed"), [("--no-races", 2), ("--races", 0)])
