@@ -1,8 +1,5 @@
 """torch_geometric: lists of graphs of different sizes, whole graphs for each device."""
 
-import sys
-from typing import Any
-
 import torch
 from torch import nn
 from torch_geometric.data import Batch, Data
@@ -10,6 +7,7 @@ from torch_geometric.loader import DataListLoader
 from torch_geometric.nn import DataParallel, GCNConv, global_mean_pool
 
 from impl_tests.consumers.record import Record, make_record, step
+from spec_tests import simulator
 
 
 class Net(nn.Module):
@@ -27,20 +25,6 @@ class Net(nn.Module):
         return pooled
 
 
-class _TorchWithSimDevices:
-    """The module ``torch``, except that CUDA devices are replaced by simulated devices.
-
-    torch_geometric's DataParallel supports only CUDA devices.
-    """
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(torch, name)
-
-    def device(self, name: str) -> torch.device:
-        """Return the simulated device for the name of a CUDA device."""
-        return torch.device(name.replace("cuda", "sim"))
-
-
 def _draw_graph(nodes: int) -> Data:
     edges = torch.randint(0, nodes, (2, 2 * nodes))
     return Data(x=torch.randn(nodes, 4), edge_index=edges, y=torch.tensor([nodes % 2]))
@@ -48,7 +32,7 @@ def _draw_graph(nodes: int) -> Data:
 
 def train() -> Record:
     """Train on batches of five graphs; the last batch has one graph."""
-    vars(sys.modules[DataParallel.__module__])["torch"] = _TorchWithSimDevices()
+    simulator.enable(device_count=2, as_cuda=True)  # DataParallel supports only CUDA devices.
     torch.manual_seed(0)
     graphs = [_draw_graph(nodes) for nodes in range(3, 19)]
     net = DataParallel(Net().to("sim:0"), device_ids=[0, 1])
