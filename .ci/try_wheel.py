@@ -20,6 +20,15 @@ CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")
 OPTIONS = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 
 COMMAND = "parallel-conformance"
+SIMULATOR = ("test_race.py", "-p", "spec_tests.simulator.pytest_plugin", "--sim-devices", "4")
+RACE = """
+import torch
+
+def test_reader_does_not_wait_for_a_copy(sim_devices):
+    with torch.Stream(sim_devices[3]):
+        x = torch.ones(4).to(sim_devices[3], non_blocking=True)
+    assert (x + 1).tolist() == [2] * 4
+"""
 
 
 def main(folder: Path) -> None:
@@ -41,10 +50,20 @@ def main(folder: Path) -> None:
         if actual != status:
             sys.exit(f"exit status {actual}, expected {status}")
 
+    call("pip", "install", "-q", str(wheel), f"torch=={TORCH}", "pytest", "ninja", "setuptools")
+    _test_simulator(call, empty)
     call("pip", "install", "-q", f"{wheel}[suite,report,bench]", f"torch=={TORCH}")
+    call("pytest", *SIMULATOR, "-p", "spec_tests", "-n", "2", "--no-races")
     _test_commands(call, empty)
     call("pip", "install", "-q", "--force-reinstall", "--no-deps", str(sdist))
     call(COMMAND, "run", "torch.nn.parallel", *OPTIONS)
+
+
+def _test_simulator(call: Callable[..., None], empty: Path) -> None:
+    """Test the plugin of the simulator without the packages that the suite needs."""
+    (empty / "test_race.py").write_text(RACE, encoding="utf-8")
+    call("pytest", *SIMULATOR)
+    call("pytest", *SIMULATOR, "--races", status=1)
 
 
 def _test_commands(call: Callable[..., None], empty: Path) -> None:
