@@ -52,11 +52,14 @@ def pytest_configure(config: pytest.Config) -> None:
     """Enable the simulator if a conftest file names this plugin, or in a worker of xdist."""
     text = "races: fail the test if accesses to the memory of simulated devices race"
     config.addinivalue_line("markers", text)
+    late = config.getoption("late_copies")
+    if late is not None and late < 0:
+        raise pytest.UsageError(f"--late-copies {late}: a seed is 0 or larger")
     _start(config, config.option)
     # The suite enables its devices later.
     if not (_MISSING in config.stash or is_simulated() or config.pluginmanager.has_plugin(_SUITE)):
         for name in ("sim_as_cuda", "races", "late_copies"):
-            if config.getoption(name) not in (None, False):
+            if config.getoption(name) is not None and config.getoption(name) is not False:
                 option = f"--{name.replace('_', '-')}"
                 raise pytest.UsageError(f"{option}: --sim-devices N is missing")
 

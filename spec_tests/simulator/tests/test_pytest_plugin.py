@@ -118,6 +118,7 @@ def test_without_devices_or_a_compiler_a_test_is_skipped_with_the_reason(
         ("--sim-devices=two", "argument --sim-devices: invalid int value: 'two'"),
         ("--sim-as-cuda", "--sim-as-cuda: --sim-devices N is missing"),
         ("--races", "--races: --sim-devices N is missing"),
+        ("--late-copies=-1", "--late-copies -1: a seed is 0 or larger"),
         ("--late-copies=0", "--late-copies: --sim-devices N is missing"),
     ],
 )
