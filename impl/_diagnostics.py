@@ -75,7 +75,7 @@ def explain(
             )
         elif "is not an nn.Parameter" in text:
             note = f"{_COPIES} Read them as attributes: get_parameter refuses plain tensors."
-        elif "offsets[0] has to be 0" in text:
+        elif "offsets[0] has to be 0" in text or "offsets[-1] can not be greater" in text:
             note = (
                 "The offsets of EmbeddingBag are positions in the whole batch, and only the first "
                 "chunk begins at 0: pass a matrix with one bag in each row, padded with "
