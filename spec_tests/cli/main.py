@@ -171,6 +171,20 @@ def _add_doctor_options(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="also try each function of this back end that PyTorch, impl or the suite needs",
     )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="FEATURE",
+        help="switch off this feature of the simulator first, to see what doctor prints; "
+        "repeatable; an unknown name prints the names",
+    )
+    parser.add_argument(
+        "--fault",
+        metavar="NAME",
+        help="imitate this defect of a back end on the simulator; an unknown name prints the "
+        "names",
+    )
     _add_module_option(parser)
 
 
