@@ -227,7 +227,8 @@ class _ModuleWithLoss(nn.Module):
         if callable(self.mean_over):
             with argument("mean_over"):
                 weight = _as_weight(self.mean_over(output, target), mean)
-            mean = mean.where(weight != 0, 0)  # The mean of an empty chunk is NaN.
+            if not weight:  # The mean of an empty chunk is NaN, and so are its gradients.
+                mean = torch.zeros_like(mean)
             return _Part(mean * weight, weight, loss.dtype)
         mean = mean if rows else mean.nan_to_num()
         weight = torch.full_like(mean, rows)

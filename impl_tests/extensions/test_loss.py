@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
@@ -253,6 +253,21 @@ def test_means_of_cross_entropy_count_targets(
         labels,
         mean_over=count if kind == "held" else None,
         reduction=reduction,
+    )
+
+
+@given(masks=st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=7), devices=DEVICES)
+@example(masks=[1.0, 1.0, 0.0], devices=2)
+def test_means_over_masked_rows_have_the_gradients_of_the_module(topology, masks, devices):
+    assume(any(masks))
+    compare(
+        topology,
+        devices,
+        nn.Linear(3, 1),
+        lambda output, target: (output.view(-1) ** 2 * target).sum() / target.sum(),
+        torch.rand(len(masks), 3),
+        torch.tensor(masks),
+        mean_over=lambda _, target: target.sum(),
     )
 
 
