@@ -131,7 +131,7 @@ def attributes_of(value: Any) -> tuple[dict[str, Any], list[str]]:
             attributes[name] = attribute
     attributes.update(slots_of(value))
     if isinstance(value, UserDict | UserList):
-        del attributes["data"]  # The items.
+        attributes.pop("data", None)  # The items, unless the class makes it a property.
     return attributes, cached
 
 
