@@ -19,10 +19,6 @@ from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
-KINDS = (
-    *("differs", "accepted", "refused", "error", "leak", "race", "state", "time", "ended"),
-    *("not-offered", "lacks-feature", "stale-record", "assert"),
-)
 #: Kinds of failures that have one cause in all parts of the specification.
 _ANYWHERE = ("error", "ended", "time")
 #: The length in characters to which a text is cut, and that of a line and of a fact.
@@ -64,7 +60,8 @@ class Failure:
     """A failure of a test.
 
     Args:
-        kind: One of `KINDS`.
+        kind: differs, accepted, refused, error, leak, race, state, time, ended, not-offered,
+            lacks-feature, stale-record or assert.
         facts: The facts that differ, in all failing calls that Hypothesis has drawn.
         text: The first difference, for people.
         error: The class and the first line of the target's error, if there is one.

@@ -193,7 +193,7 @@ def load(source: Path = SOURCE) -> dict[str, Clause]:
 
 
 def suite_version(clauses: Mapping[str, Clause]) -> str:
-    """Return the version with a hash that changes if a clause does: ``1.0+1f3a9c2``."""
+    """Return the version with a hash of the clauses' ids and statements: ``1.0+1f3a9c2``."""
     lines = sorted(f"{each.id}: {each.says}\n" for each in clauses.values())
     return f"{VERSION}+{hashlib.sha256(''.join(lines).encode()).hexdigest()[:7]}"
 

@@ -46,7 +46,7 @@ _ENDS_RUN = (pytest.exit.Exception, pytest.xfail.Exception, KeyboardInterrupt)
 
 @pytest.hookimpl(wrapper=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-    """Fail a test of a clause that changes the process_state, or whose target ends the run."""
+    """Fail a test that changes the state of the process, or whose target ends the run."""
     if not clauses.clauses_of_test(pyfuncitem):
         return (yield)
     topology = topology_of(pyfuncitem.config)

@@ -51,7 +51,7 @@ class Divergence:
         tests: Node ids of the failing tests, relative to ``spec_tests/``. Without parameters an id
             stands for all of them.
         expects: The expected facts, as `Failure.expected` has them. All facts of a failure must be
-            among them. A text of an error may be a beginning. Empty in a register of an earlier
+            among them. A text of an error may be a part of it. Empty in a register of an earlier
             suite.
         observed: The behaviour of the target.
         threads: Links of public threads.

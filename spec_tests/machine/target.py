@@ -105,7 +105,7 @@ class NotOffered(pytest.skip.Exception):  # type: ignore[misc, name-defined] # t
 
     The class derives from pytest's skip because Hypothesis re-raises a skip at once. After other
     exceptions, Hypothesis searches for a smaller failing call.
-    `not_offered.skip_declared` turns the skip into a failure.
+    `judge` turns the skip into a failure.
     """
 
 
@@ -185,7 +185,7 @@ class Target:
     Args:
         name: The importable name, such as ``impl`` or ``torch.nn.parallel``.
         mapping: For each part or name that the target defines under another name than
-            torch.nn.parallel: its place; see `target_map`.
+            torch.nn.parallel: its place; see `load_map`.
 
     Raises:
         ImportError: there is no such package.
