@@ -100,6 +100,6 @@ def _make_torchvision(module: str) -> Iterator[tuple[Any, dict[str, Tensor]]]:
 
         if "optical_flow" in module:
             yield build, {key: torch.randn(_ROWS, 3, 128, 128) for key in ("image1", "image2")}
-        key = "images" if "detection" in module else "input" if "segm" in module else "x"
+        key = "images" if "detection" in module else "input" if "lraspp" in module else "x"
         for shape in shapes:
             yield build, {key: torch.randn(_ROWS, *shape)}
