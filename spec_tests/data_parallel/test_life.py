@@ -27,6 +27,7 @@ from spec_tests.machine.capabilities import dtype_name
 from spec_tests.machine.clauses import cases, clause
 from spec_tests.machine.options import target_of
 from spec_tests.strategies.layers import WIDTH
+from spec_tests.strategies.modules import Layer, ModuleSpec
 from spec_tests.strategies.tensors import device_slots
 
 # Other clauses are about warnings.
@@ -336,6 +337,26 @@ def test_a_wrapper_lives_like_a_naive_one(
     run_state_machine_as_test(
         lambda: machine(target, topology, known), settings=hooks.lives(divisor)
     )
+
+
+@clause("data_parallel.life.hooks")
+def test_hooks_of_a_layer_are_called_on_each_device(target, topology, known_clauses):
+    life = Hooks(target, topology, known_clauses | violations.shown_by(target, topology))
+    try:
+        life.wrap(
+            net=ModuleSpec((Layer("linear"),)),
+            slots=(0, 1),
+            output=None,
+            dim=0,
+            structure="tensor",
+            current=0,
+            training=None,
+        )
+        layer = life.found.modules.index(life.found.wrapper.module.net[0])
+        for kind in log.KINDS:
+            life.add_hook(kind=kind, flags=set(), changes=True, place=layer, order="fan")
+    finally:
+        life.teardown()
 
 
 @clause("data_parallel.life.random")
