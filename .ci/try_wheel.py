@@ -20,7 +20,11 @@ CLAUSES = ("comm.scatter", "divergences.RE-1", "divergences.FN-6")
 OPTIONS = ("--accelerator", "sim", *(f"--clause={name}" for name in CLAUSES))
 
 COMMAND = "parallel-conformance"
-SIMULATOR = ("test_race.py", "-p", "spec_tests.simulator.pytest_plugin", "--sim-devices", "4")
+# The empty folder is in the checkout, so pytest would read the settings of the checkout.
+SIMULATOR = (
+    *("test_race.py", "-c", "empty.ini"),
+    *("-p", "spec_tests.simulator.pytest_plugin", "--sim-devices", "4"),
+)
 RACE = """
 import torch
 
@@ -62,6 +66,7 @@ def main(folder: Path) -> None:
 def _test_simulator(call: Callable[..., None], empty: Path) -> None:
     """Test the plugin of the simulator without the packages that the suite needs."""
     (empty / "test_race.py").write_text(RACE, encoding="utf-8")
+    (empty / "empty.ini").write_text("[pytest]\n", encoding="utf-8")
     call("pytest", *SIMULATOR)
     call("pytest", *SIMULATOR, "--races", status=1)
 
