@@ -19,7 +19,8 @@ def record(fact="assert: False", versions="torch>=2.11", test="test_one"):
     return RECORD.format(test=test, fact=fact).replace("torch>=2.11", versions)
 
 
-NAME = "comm.no_such_name"
+#: A name of torch.nn.parallel that impl lacks.
+NAME = "comm.nccl"
 MISSING_NAME = f"target.{NAME}"
 PASSING = TWO_TESTS.format(one="True", two="pass")
 ONE_MISSING = TWO_TESTS.format(one=MISSING_NAME, two="pass")
@@ -27,7 +28,7 @@ TWO_MISSING = TWO_TESTS.format(one=MISSING_NAME, two=MISSING_NAME)
 #: A suite of three tests. One of the two tests of ``a.one`` uses a missing name.
 ONE_OF_THREE_MISSING = """
 @clause("a.one")
-@pytest.mark.parametrize("name", ["scatter", "no_such_name"])
+@pytest.mark.parametrize("name", ["scatter", "nccl"])
 def test_one(target, name): getattr(target.comm, name)
 @clause("a.two")
 def test_two(target): pass
@@ -37,7 +38,7 @@ OK, FAILED = pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED
 #: For each case: a suite, the declared names, options, the exit status, and a printed text.
 LACKING = {
     "with-workers": (TWO_MISSING, [NAME], ["-n2"], OK, f"{DECLARED}2 clauses ({NAME})"),
-    "not-declared": (TWO_MISSING, ["comm.other"], [], FAILED, "not-offered  a.two"),
+    "not-declared": (TWO_MISSING, ["comm.warnings"], [], FAILED, "not-offered  a.two"),
     "some-tests-pass": (ONE_OF_THREE_MISSING, [NAME], [], OK, DECLARED),
     "a-test-fails": (
         ONE_OF_THREE_MISSING.replace("getattr", "assert not getattr"),
