@@ -107,6 +107,29 @@ def test_attributes_may_refer_to_containers_that_contain_them():
     assert [child["x"].tolist() for child in joined] == [ROWS.tolist()] * 2
 
 
+class Renamed(UserDict):
+    """A UserDict that stores its items under another name."""
+
+    @property
+    def data(self):
+        return self.stored
+
+    @data.setter
+    def data(self, value):
+        self.stored = value
+
+
+def test_a_user_dict_may_store_its_items_under_another_name():
+    value = Renamed(x=ROWS)
+    value.name = "a"
+    chunks = scatter(value, CPUS)
+    assert [(type(each), len(each["x"]), each.name) for each in chunks] == [
+        (Renamed, 4, "a"),
+        (Renamed, 3, "a"),
+    ]
+    assert gather(chunks, "cpu")["x"].equal(ROWS)
+
+
 def test_a_list_in_an_attribute_may_contain_itself():
     endless = [1]
     endless.append(endless)
