@@ -5,6 +5,7 @@ It is a test file that runs itself: the body of the test, with its arguments as 
 
 import ast
 import builtins
+import cmath
 import dataclasses
 import inspect
 import operator
@@ -60,8 +61,8 @@ class Expressions:
         Raises:
             NoExpressionError: There is no expression for a part of the value.
         """
-        if isinstance(value, float) and abs(value) == float("inf"):
-            return f'float("{value}")'
+        if type(value) in (float, complex) and not cmath.isfinite(value):
+            return f'{type(value).__name__}("{value}")'
         if value is ... or type(value) in _LITERALS:
             return "..." if value is ... else repr(value)
         if type(value) in _OF_TORCH:

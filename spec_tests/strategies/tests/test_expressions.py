@@ -52,6 +52,8 @@ EVERY = {
     "replicate.module_kind_calls": replicate.module_kind_calls("tagged"),
     "parallel_apply.failing_calls": parallel_apply.failing_calls(exceptions.ANY_EXCEPTIONS),
     "stateful_containers.batches": stateful_containers.batches(tensors.tensor_specs()),
+    "floats": st.sampled_from([0.5, float("inf"), float("nan")]),
+    "complex_numbers": st.sampled_from([1 + 2j, complex("inf"), complex("nan-infj")]),
 }
 CALLS = {
     name: strategy
