@@ -92,6 +92,8 @@ class Failures:
         """Write a program of a clause to a file, and return the command that runs it."""
         self._programs[clause] += 1
         number = self._programs[clause]
+        if number == 1:
+            remove_programs([clause])
         # pytest explains assertions only in files whose names have no other dot.
         name = clause.replace(".", "_") + (f"_{number}" if number > 1 else "")
         path = FOLDER / f"{name}.py"
