@@ -1,8 +1,8 @@
 """A failure: what differs, why, and in which call.
 
 A check of the suite makes a `Failure` and raises it as a `CheckError`. `of_exception` makes one of
-any other exception. Terminal, registers, ``draft``, ``diff`` and reports read the object; none of
-them reads its text.
+any other exception. Terminal, registers, ``draft``, ``diff`` and reports compare its facts, not
+its text.
 """
 
 import ast
