@@ -15,7 +15,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
-from impl_tests.weekly.__main__ import OWN_TESTS, PYTEST, SUITE, Command, run
+from impl_tests.long_checks.__main__ import OWN_TESTS, PYTEST, SUITE, Command, run
 from reports.others.catalogue import RELEASES, ROOT
 from reports.others.environments import create_environment, install_torch, pip
 
@@ -34,7 +34,7 @@ CHECK_GIL = "import sys, torch, numpy; sys.exit(sys._is_gil_enabled())"
 PARTS: dict[str, Sequence[Command]] = {
     "suite": [(*SUITE, "--verdicts", "reports/local/sim-free-threaded.jsonl")],
     "impl": [(*PYTEST, *OWN_TESTS)],
-    "stress": [("impl_tests.weekly.stress", "--minutes", "10")],
+    "stress": [("impl_tests.long_checks.stress", "--minutes", "10")],
 }
 
 

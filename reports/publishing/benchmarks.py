@@ -12,7 +12,7 @@ from spec_tests.reporting.markdown import escape, format_table
 _HEAD = f"""\
 # Benchmarks
 
-{LEGEND} A floor is the least allowed ratio: `tox -e weekly -- ratios` fails below it. There is a
+{LEGEND} A floor is the least allowed ratio: `tox -e long -- ratios` fails below it. There is a
 number for each run: the median time in ms, or the peak memory in MiB.
 
 | column | what is measured |

@@ -70,7 +70,7 @@ settings.register_profile("gate", _COMMON, max_examples=10, derandomize=True)
 # Few examples for a first overview, and for devices on which tests are slow.
 settings.register_profile("few", _COMMON, max_examples=5, derandomize=True)
 settings.register_profile("fuzz", _COMMON, max_examples=5000)
-# Other examples in each run, for `tox -e weekly -- suite`.
+# Other examples in each run, for `tox -e long -- suite`.
 settings.register_profile("new", _COMMON, max_examples=25)
 # A run on a target with a deliberate bug only has to fail: it needs no smallest failing call.
 _WITHOUT_SHRINKING = (Phase.explicit, Phase.generate)

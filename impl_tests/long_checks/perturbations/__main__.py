@@ -1,4 +1,4 @@
-"""Check the table of perturbations: ``python -m impl_tests.weekly.perturbations [CLAUSE ...]``."""
+"""Check the table: ``python -m impl_tests.long_checks.perturbations [CLAUSE ...]``."""
 
 import argparse
 import importlib
@@ -10,9 +10,9 @@ from functools import partial
 from pathlib import Path
 
 from impl_tests.helpers import forks
-from impl_tests.weekly.perturbations import DEVICES, TABLE, load, replacement
-from impl_tests.weekly.perturbations.collected import CollectedTests, call_with_tests
-from impl_tests.weekly.perturbations.kinds import undo
+from impl_tests.long_checks.perturbations import DEVICES, TABLE, load, replacement
+from impl_tests.long_checks.perturbations.collected import CollectedTests, call_with_tests
+from impl_tests.long_checks.perturbations.kinds import undo
 from spec_tests import simulator
 from spec_tests.machine import clauses
 
@@ -23,7 +23,7 @@ _BEGIN, _PASSED = "tests of clause ", "passed: tests of clause "
 def main() -> int:
     """Run the tests of the clauses of each perturbation. Return 1 if those of a clause pass."""
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.perturbations", description=main.__doc__
+        prog="python -m impl_tests.long_checks.perturbations", description=main.__doc__
     )
     parser.add_argument("clauses", nargs="*", help="clauses, or chapters, to try (default: all)")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, metavar="N")

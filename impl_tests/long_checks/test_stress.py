@@ -2,13 +2,13 @@
 
 import pytest
 
-from impl_tests.weekly.stress import WARM_UP, find_growth
+from impl_tests.long_checks.stress import WARM_UP, find_growth
 
 STEADY = {"threads": 4, "objects": 1000, "bytes of devices": 480, "resident MiB": 300.0}
 
 
 def test_a_short_run_passes(run_module):
-    run = run_module("impl_tests.weekly.stress", "--minutes", "0.1")
+    run = run_module("impl_tests.long_checks.stress", "--minutes", "0.1")
     assert run.returncode == 0, run.stdout + run.stderr
     assert "no wrong result, no kept replicas left, no growth" in run.stdout
 

@@ -15,7 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils import _pytree as pytree
 
-from impl_tests.weekly.perturbations.calls import BoundCall, map_tensors, modules_in, tensors_in
+from impl_tests.long_checks.perturbations.calls import (
+    BoundCall,
+    map_tensors,
+    modules_in,
+    tensors_in,
+)
 
 __all__ = ["KINDS", "OTHER_SIGNATURE", "perturbed", "undo"]
 

@@ -7,7 +7,7 @@ perturbation.
 import importlib
 import sys
 
-from impl_tests.weekly.perturbations import replacement
+from impl_tests.long_checks.perturbations import replacement
 from spec_tests.machine.target import PARTS
 
 replacement.replace_function()

@@ -1,8 +1,8 @@
 """Stress test: calls to all parts of impl in many threads at once, with checks of the results.
 
-``python -m impl_tests.weekly.stress --minutes 10`` runs rounds of random calls. Between two rounds
-no call runs: then impl must not keep replicas, and memory and threads must not grow. The test is
-most effective on free-threaded Python, where threads switch inside statements.
+``python -m impl_tests.long_checks.stress --minutes 10`` runs rounds of random calls. Between two
+rounds no call runs: then impl must not keep replicas, and memory and threads must not grow. The
+test is most effective on free-threaded Python, where threads switch inside statements.
 """
 
 import argparse
@@ -50,7 +50,7 @@ Resources = dict[str, float]
 def main() -> int:
     """Run until the time is up; return 1 if a check failed."""
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.stress", description=main.__doc__
+        prog="python -m impl_tests.long_checks.stress", description=main.__doc__
     )
     parser.add_argument("--minutes", type=float, default=1)
     parser.add_argument("--seed", type=int)

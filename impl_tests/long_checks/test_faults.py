@@ -9,7 +9,7 @@ from spec_tests.machine.processes import run_program
 PROGRAM = """
 import dataclasses, gc, os, sys, threading
 from impl_tests.helpers.cases import CASES
-from impl_tests.weekly import faults
+from impl_tests.long_checks import faults
 
 def call(**arguments):
     {statement}

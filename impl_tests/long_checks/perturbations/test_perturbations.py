@@ -4,13 +4,13 @@ from itertools import chain
 
 import pytest
 
-from impl_tests.weekly.perturbations import DEVICES, load, replacement
-from impl_tests.weekly.perturbations.kinds import KINDS
+from impl_tests.long_checks.perturbations import DEVICES, load, replacement
+from impl_tests.long_checks.perturbations.kinds import KINDS
 from spec_tests import simulator
 from spec_tests.machine import clauses
 
 TABLE = load()
-#: The clauses whose perturbations each test run tries. ``tox -e weekly -- perturbations`` tries
+#: The clauses whose perturbations each test run tries. ``tox -e long -- perturbations`` tries
 #: all.
 SAMPLE = (
     "comm.scatter.own-device-views",
@@ -24,7 +24,7 @@ SAMPLE = (
 @pytest.fixture
 def run_perturbations(run_module):
     """Return a function that runs the program with the given arguments."""
-    return lambda *arguments: run_module("impl_tests.weekly.perturbations", *arguments)
+    return lambda *arguments: run_module("impl_tests.long_checks.perturbations", *arguments)
 
 
 def test_every_clause_has_one_perturbation():

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.autograd import Function
 
-from impl_tests.weekly.perturbations import DEVICES
-from impl_tests.weekly.perturbations.calls import BoundCall
-from impl_tests.weekly.perturbations.kinds import OTHER_SIGNATURE, perturbed
+from impl_tests.long_checks.perturbations import DEVICES
+from impl_tests.long_checks.perturbations.calls import BoundCall
+from impl_tests.long_checks.perturbations.kinds import OTHER_SIGNATURE, perturbed
 
 __all__ = ["PERTURBATION", "TARGET", "replace_function", "signature_of"]
 

@@ -133,7 +133,7 @@ class Trial:
 def main() -> int:
     """Run random trials. Return 1 if a verdict is bad."""
     parser = argparse.ArgumentParser(
-        prog="python -m impl_tests.weekly.faults", description=main.__doc__
+        prog="python -m impl_tests.long_checks.faults", description=main.__doc__
     )
     parser.add_argument("--count", type=int, default=300, help="trials to run (default: 300)")
     parser.add_argument("--seed", type=int, help="the seed of the first trial; the others follow")

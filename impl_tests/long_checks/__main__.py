@@ -1,4 +1,4 @@
-"""The checks that take longer than the gate: ``tox -e weekly -- [PART [ARGUMENT ...]]``.
+"""The checks that take longer than the gate: ``tox -e long -- [PART [ARGUMENT ...]]``.
 
 Without PART, all parts run, one after the other. ARGUMENT is passed to the first command of PART.
 """
@@ -48,11 +48,11 @@ PARTS: dict[str, Sequence[Command]] = {
     # The suite without torch.nn.parallel, by the tests that need no comparison with it.
     "without-reference": [(*SUITE, "--reference", "none")],
     # The tests of each clause on impl with its perturbation; one must fail.
-    "perturbations": [("impl_tests.weekly.perturbations",)],
+    "perturbations": [("impl_tests.long_checks.perturbations",)],
     # Faults in calls, in random order.
-    "faults": [("impl_tests.weekly.faults", "--count", "2400")],
+    "faults": [("impl_tests.long_checks.faults", "--count", "2400")],
     # All parts of impl in many threads; memory, threads and objects must not grow.
-    "stress": [("impl_tests.weekly.stress", "--minutes", "10")],
+    "stress": [("impl_tests.long_checks.stress", "--minutes", "10")],
     # The benchmarks beside torch.nn.parallel, and their smallest allowed ratios.
     "ratios": [
         ("pytest", *_BENCHMARKS, f"--benchmark-json={_RUN}"),
@@ -63,7 +63,7 @@ PARTS: dict[str, Sequence[Command]] = {
 
 def main() -> int:
     """Run the named part, or all; return 1 if a command fails."""
-    parser = argparse.ArgumentParser(prog="tox -e weekly --", description=__doc__)
+    parser = argparse.ArgumentParser(prog="tox -e long --", description=__doc__)
     parser.add_argument("part", nargs="?", choices=PARTS, help="default: all")
     parser.add_argument("arguments", nargs=argparse.REMAINDER, metavar="ARGUMENT")
     options = parser.parse_args()
