@@ -7,12 +7,14 @@ times of a turn longer, and their ratio stays the same.
 
 import time
 from collections.abc import Callable, Mapping
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any
 
 from pytest_benchmark.stats import Stats
 
 _MIN_TURNS = 5
+#: The library whose time is that of the module alone.
+_ALONE = "one device"
 
 
 def time_alternately(
@@ -25,7 +27,8 @@ def time_alternately(
     """Time each call once in every turn. A time includes the time to free the result.
 
     pytest-benchmark stores the times of the target. ``benchmark.extra_info`` gets the times of the
-    other libraries, for `add_other_libraries`, and the quartiles of the turns' ratios (``pairs``).
+    other libraries, for `add_other_libraries`, the quartiles of the turns' ratios (``pairs``), and
+    the efficiency of each library, if a call is that of the module alone.
 
     Args:
         benchmark: The fixture of pytest-benchmark.
@@ -56,6 +59,10 @@ def time_alternately(
         if "reference" in times:
             pairs = _compare(times["reference"], benchmark.stats.stats.data)
             benchmark.extra_info["pairs"] = pairs
+        if _ALONE in times:
+            every = {**times, target: benchmark.stats.stats.data}
+            replicas = len(benchmark.extra_info["devices"])
+            benchmark.extra_info["efficiency"] = _efficiencies(every, replicas)
 
 
 def _describe(library: str, info: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -72,6 +79,19 @@ def _compare(reference: list[float], target: list[float]) -> dict[str, float]:
     """Return the quartiles of the turns' ratios: reference divided by target."""
     ratios = [left / right for left, right in zip(reference, target, strict=True)]
     return dict(zip(("q1", "median", "q3"), quantiles(ratios, n=4), strict=True))
+
+
+def _efficiencies(times: Mapping[str, list[float]], replicas: int) -> dict[str, float]:
+    """Return the efficiency of each library.
+
+    It is the time of the module alone, divided by the number of replicas and by the time of the
+    library. 1 is the best; if all replicas are on one GPU, the best is 1 divided by their number.
+    """
+    return {
+        library: median(a / b for a, b in zip(times[_ALONE], each, strict=True)) / replicas
+        for library, each in times.items()
+        if library != _ALONE
+    }
 
 
 def add_other_libraries(run: dict[str, Any]) -> None:

@@ -24,9 +24,11 @@ DEVICES = 2
 
 
 @pytest.fixture(params=["devices", "cpu"])
-def devices(request, topology):
+def devices(request, topology, benchmark, time_alternately):
     """Return two devices of the run, or the CPU twice."""
-    return ["cpu"] * DEVICES if request.param == "cpu" else topology.take(DEVICES)
+    placed = ["cpu"] * DEVICES if request.param == "cpu" else topology.take(DEVICES)
+    benchmark.extra_info["devices"] = [*map(str, placed)]
+    return placed
 
 
 def build(kind, devices):
@@ -53,7 +55,6 @@ def bench_training(time_alternately, libraries, benchmark, devices, name):
     if "norm" not in name:  # The batch norms of replicas use their own rows.
         assert [*losses.values()] == pytest.approx([losses["one device"]] * len(losses), rel=1e-3)
     time_alternately({each: partial(train, call, batch) for each, call in calls.items()})
-    note_efficiency(benchmark)
 
 
 @pytest.mark.usefixtures("impl_only")
@@ -69,7 +70,6 @@ def bench_evaluation(time_alternately, libraries, benchmark, devices, name):
         for call in calls.values():
             torch.testing.assert_close(call(batch), expected, rtol=1e-3, atol=1e-5)
         time_alternately({each: partial(call, batch) for each, call in calls.items()})
-    note_efficiency(benchmark)
 
 
 @pytest.mark.usefixtures("impl_only", "libraries")
@@ -89,7 +89,6 @@ def bench_batches(time_alternately, benchmark, devices, name):
         for call in calls.values():
             torch.testing.assert_close(call(), calls["one device"](), rtol=1e-3, atol=1e-5)
         time_alternately(calls)
-    note_efficiency(benchmark)
 
 
 def run_loop(copies, devices, batches):
@@ -125,17 +124,3 @@ def train(call, batch):
 
 def describe(devices):
     return "CPU replicas" if devices[0] == "cpu" else "devices"
-
-
-def note_efficiency(benchmark):
-    """Save the efficiency of each library, for the table at the end of a run."""
-    if benchmark.disabled:
-        return
-    info = benchmark.extra_info
-    times = {each["extra_info"]["library"]: each["times"] for each in info["others"]}
-    times[info["library"]] = benchmark.stats.stats.data
-    alone = torch.tensor(times.pop("one device"))
-    info["efficiency"] = {
-        library: (alone / torch.tensor(each) / DEVICES).median().item()
-        for library, each in times.items()
-    }

@@ -173,7 +173,8 @@ def _round_times(benchmark: Mapping[str, Any]) -> dict[str, Any]:
     info = {
         key: value
         for key, value in benchmark["extra_info"].items()
-        if key != "devices" and value is not None  # ``machine`` has the devices
+        # ``machine`` has the devices, and the times show the efficiency.
+        if key not in ("devices", "efficiency") and value is not None
     }
     if "pairs" in info:
         info["pairs"] = _round(info["pairs"])

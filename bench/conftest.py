@@ -79,7 +79,9 @@ def pytest_terminal_summary(
         terminalreporter.write_line(f"{each.group:<52}{pairs['median']:>8.2f}  {spread}")
     found = [each for each in session.benchmarks if "efficiency" in each.extra_info]
     if found:
-        terminalreporter.section("efficiency: one device / two devices / 2, median of the turns")
+        terminalreporter.section(
+            "efficiency: one device / replicas / their number, median of the turns"
+        )
     for each in found:
         values = [f"{name} {value:.2f}" for name, value in each.extra_info["efficiency"].items()]
         terminalreporter.write_line(f"{each.group:<56}{', '.join(values)}")

@@ -14,7 +14,7 @@ class FakeBenchmark:
 
     def __init__(self):
         self.now = 0.0
-        self.extra_info = {"devices": ["sim:0"]}
+        self.extra_info = {"devices": ["sim:0", "sim:1"]}
         self.stats = SimpleNamespace(stats=SimpleNamespace(data=[]))
 
     def perf_counter(self):
@@ -41,14 +41,16 @@ class FakeBenchmark:
 def time_calls(monkeypatch):
     """Return a function that times two calls on a machine whose speed changes.
 
-    The ratios of the five turns are 3, 3, 2, 3 and 2. Before the turns, each function is called
-    twice: to warm up, and to estimate the duration.
+    The ratios of the five turns are 3, 3, 2, 3 and 2. The module alone takes four times the time
+    of impl. Before the turns, each function is called twice: to warm up, and to estimate the
+    duration.
     """
 
     def run(seconds=0.0):
         benchmark = FakeBenchmark()
         monkeypatch.setattr(alternation, "time", benchmark)
         calls = {
+            "one device": benchmark.make_call(4, 4, 4, 32, 40, 4, 40),
             "reference": benchmark.make_call(3, 3, 3, 24, 20, 3, 20),
             "impl": benchmark.make_call(1, 1, 1, 8, 10, 1, 10),
         }
@@ -65,4 +67,8 @@ def test_ratio_compares_the_times_of_the_same_turn(time_calls):
 
 def test_at_least_five_turns_are_made_and_more_if_there_is_time(time_calls):
     assert len(time_calls().stats.stats.data) == 5
-    assert len(time_calls(40.0).stats.stats.data) == 10
+    assert len(time_calls(80.0).stats.stats.data) == 10
+
+
+def test_efficiency_divides_by_the_number_of_replicas(time_calls):
+    assert time_calls().extra_info["efficiency"] == {"reference": 2 / 3, "impl": 2.0}
